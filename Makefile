@@ -1,0 +1,84 @@
+# Two commands do all the set-up: `make quickstart` and `make test`. A second call repeats nothing.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+TESTS  ?= tests
+# Test processes: one per core, each with one thread, at most 8.
+JOBS   ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: help quickstart test lint format wheel bench kill lock clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+quickstart: $(STAMPS)/foveate  ## set up, train a small translator, translate, look (minutes)
+	$(BIN)/foveate quickstart
+
+test: $(STAMPS)/dev  ## set up and run every test
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(TESTS)
+
+lint: $(STAMPS)/dev  ## ruff and mypy, as pre-commit runs them
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+
+format: $(STAMPS)/dev  ## let ruff write the code's form
+	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests
+
+wheel: $(STAMPS)/dev  ## build wheel and sdist; prove that the wheel works in an empty environment
+	rm -rf dist build/wheel
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/pip install -q -c requirements.lock dist/*.whl
+	cd build && wheel/bin/foveate --version
+	cd build && wheel/bin/foveate kinds >/dev/null && wheel/bin/foveate data list >/dev/null
+	cd build && wheel/bin/python -c "import foveate; print(foveate.load, foveate.train)"
+	build/wheel/bin/pip check
+	@echo "the wheel works in an empty environment: $$(ls dist/*.whl)"
+
+bench: $(STAMPS)/foveate  ## speed of training and decoding on this machine, as JSON
+	$(BIN)/python -m foveate.bench.speed
+
+kill: $(STAMPS)/foveate  ## kill a run 20 times at random moments; the weights must not notice
+	$(BIN)/python -m foveate.bench.kill
+
+lock:  ## write both lock files anew from pyproject.toml (for maintainers)
+	rm -rf build/lock && $(PYTHON) -m venv build/lock
+	build/lock/bin/pip install -q "$$(grep '^torch==' requirements.lock)" .
+	{ echo "# Exact versions of all that foveate needs to run; \`make lock\` writes this."; \
+	  $(FREEZE); } > build/lock/runtime && mv build/lock/runtime requirements.lock
+	build/lock/bin/pip install -q -c requirements.lock ".[dev]"
+	{ echo "# requirements.lock and what developing needs; \`make lock\` writes this."; \
+	  $(FREEZE); } > build/lock/dev && mv build/lock/dev requirements-dev.lock
+
+# exact versions only: no tags of local builds, nothing that only one kind of device needs
+FREEZE = build/lock/bin/python -m pip freeze --exclude foveate | \
+         sed -E -e 's/\+[a-z0-9.]+$$//' -e '/^(nvidia|triton|cuda)/d'
+
+clean:  ## remove the environment, builds and caches (runs and data stay)
+	rm -rf $(VENV) build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---- set-up: one environment; `make test` adds the development tools to it
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "foveate needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." \
+	         "Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMPS)/runtime: requirements.lock | $(BIN)/python
+	$(BIN)/python -m pip install -q -r requirements.lock
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/foveate: pyproject.toml $(STAMPS)/runtime
+	$(BIN)/python -m pip install -q --no-deps --editable .
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/dev: requirements-dev.lock $(STAMPS)/foveate
+	$(BIN)/python -m pip install -q -r requirements-dev.lock
+	@mkdir -p $(STAMPS) && touch $@

@@ -1,0 +1,43 @@
+"""foveate: train, look inside and use models of sequences. The public surface, spelled once.
+
+    run = foveate.load("runs/en-fr")
+    answer = run.translate(["A dog runs."], beam_size=5)[0]
+    answer.hypotheses, answer.scores, answer.attention
+
+Names are imported when first used, so that ``import foveate`` and ``foveate --help`` stay quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from foveate import look
+    from foveate.config import Config
+    from foveate.look.capture import capture
+    from foveate.run import load, train
+
+__version__ = "0.1.0"
+__all__ = ["Config", "__version__", "capture", "load", "look", "train"]
+
+_HOME = {
+    "Config": "foveate.config",
+    "capture": "foveate.look.capture",
+    "load": "foveate.run",
+    "train": "foveate.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "look":
+        return importlib.import_module("foveate.look")
+    if name not in _HOME:
+        raise AttributeError(f"foveate has no {name!r}; it has {', '.join(__all__)}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

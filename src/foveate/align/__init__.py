@@ -1,0 +1,1 @@
+"""Word alignments: read from attention, written as files, judged against gold."""

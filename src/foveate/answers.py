@@ -1,0 +1,84 @@
+"""What a run answers: translations, scores of pairs, figures; they draw themselves in notebooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from foveate.align.extract import Links, links
+from foveate.decode.steps import Hypothesis
+from foveate.look.heatmap import AttentionView, attention
+from foveate.look.record import AttentionRecord
+
+if TYPE_CHECKING:
+    from foveate.run import Run
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The answer to one line, best hypothesis first.
+
+    ``scores`` are what the search compared (for a beam log p / lp); ``cut`` counts source tokens
+    that were left out because the line was longer than the run allows.
+    """
+
+    source: str
+    hypotheses: list[str]
+    scores: list[float]
+    cut: int = 0
+    found: list[Hypothesis] = field(default_factory=list, repr=False)
+    run: Run | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.hypotheses[0]
+
+    def record(self, i: int = 0) -> AttentionRecord:
+        """What the model attended to as it produced hypothesis i, between words, by layer and head.
+
+        One forced pass over (source, hypothesis); raises ``IndexError`` where there is none.
+        """
+        if not self.found or self.run is None:
+            raise IndexError("an empty line has no hypothesis to explain")
+        return self.run.explain(self.source, self.found[i].ids)
+
+    @property
+    def attention(self) -> AttentionView:
+        """The map of the best hypothesis: last layer, mean of the heads."""
+        return attention(self.record())
+
+    def alignment(self, i: int = 0) -> list[tuple[int, int]]:
+        """Word links (source, target), counted from 0: each target word's most attended one."""
+        if not self.found:
+            return []
+        record = self.record(i)
+        return sorted(aligned(record))
+
+    def _repr_mimebundle_(self, **kwargs: object) -> object:
+        return self.attention._repr_mimebundle_(**kwargs)
+
+
+def aligned(record: AttentionRecord) -> Links:
+    """Links by the last cross-attention, mean of the heads, without the ends of the sentences."""
+    names = record.names("cross_attention")
+    if not names:
+        return set()
+    rows, columns = record.axes(names[-1])
+    return links(record.select(), 0.0, [len(rows) - 1], [len(columns) - 1])
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """log p(target | source), and that of each token, the end included."""
+
+    log_probability: float
+    tokens: list[str]
+    token_log_probabilities: list[float]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures by name, with sacreBLEU's signatures, and the translations that they judge."""
+
+    figures: dict[str, float]
+    signatures: dict[str, str]
+    translations: list[Translation] = field(repr=False)

@@ -1,0 +1,260 @@
+"""The command line: a verb for a function, its arguments and nothing else.
+
+Does not live here: what the verbs do (`foveate.verbs`), the verbs of data (`foveate.cli_data`).
+Nothing heavy is imported before a verb needs it, so ``foveate --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foveate import __version__
+from foveate.cli_data import data
+from foveate.errors import one_line_errors
+
+if TYPE_CHECKING:
+    from foveate.run import Run
+
+app = typer.Typer(
+    name="foveate",
+    help="Train, look inside and use models of sequences.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+look = typer.Typer(help="Draw what a model does.", no_args_is_help=True)
+app.add_typer(look, name="look")
+app.add_typer(data, name="data")
+
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
+Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
+Threads = Annotated[int | None, typer.Option(min=1, help="processor threads")]
+BeamSize = Annotated[int | None, typer.Option(min=1, help="default: the run's own")]
+LengthPenalty = Annotated[float | None, typer.Option(help="exponent of the length in scores")]
+BatchTokens = Annotated[int | None, typer.Option(min=1, help="source tokens of a batch")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+# ------------------------------------------------------------------------------ train and use
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[a.b=c …]")] = None,
+    run: Annotated[Path | None, typer.Option(metavar="DIR", help="where the run goes")] = None,
+) -> None:
+    """Train a config; a run that exists goes on."""
+    from foveate.run import train as train_run
+
+    train_run(config, overrides or [], run)
+
+
+@app.command()
+def translate(
+    run: RunPath,
+    beam_size: BeamSize = None,
+    num_hypotheses: Annotated[int, typer.Option(min=1, help="more: n-best list")] = 1,
+    scores: Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")] = False,
+    alignments: Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")] = None,
+    attention: Annotated[Path | None, typer.Option(help="one HTML file of the maps")] = None,
+    batch_tokens: BatchTokens = None,
+    length_penalty: LengthPenalty = None,
+    checkpoint: Checkpoint = "best",
+    threads: Threads = None,
+) -> None:
+    """Translate stdin to stdout, a line for a line."""
+    from foveate import verbs
+
+    search = _search(beam_size, length_penalty, batch_tokens)
+    wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention)
+    loaded = _load(run, checkpoint, threads)
+    _hint("Type a sentence a line; Ctrl-D ends.")
+    _say(verbs.translate(loaded, sys.stdin.buffer, sys.stdout, wanted, search).report())
+
+
+@app.command()
+def evaluate(
+    run: RunPath,
+    source: Annotated[Path | None, typer.Option("--data", help="sources, or pairs as TSV")] = None,
+    reference: Annotated[Path | None, typer.Option(help="references, line by line")] = None,
+    split: Annotated[str, typer.Option(help="of the run's own data, without --data")] = "test",
+    beam_size: BeamSize = None,
+    length_penalty: LengthPenalty = None,
+    batch_tokens: BatchTokens = None,
+    output: Annotated[Path | None, typer.Option(help="write the translations here")] = None,
+    checkpoint: Checkpoint = "best",
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """BLEU, chrF and TER on held-out pairs."""
+    from foveate import verbs
+
+    loaded = _load(run, checkpoint, threads)
+    pairs = verbs.pairs_of(loaded, source, reference, split)
+    search = _search(beam_size, length_penalty, batch_tokens)
+    evaluation = loaded.evaluate(*pairs, **search)
+    if output is not None:
+        verbs.write_translations(evaluation.translations, output)
+    typer.echo(verbs.evaluation_text(evaluation, as_json))
+    _say(verbs.cut_lines(evaluation.translations).report())
+
+
+@app.command()
+def score(
+    run: RunPath,
+    tokens: Annotated[bool, typer.Option("--tokens", help="also each token's")] = False,
+    checkpoint: Checkpoint = "best",
+    threads: Threads = None,
+) -> None:
+    """Log-probabilities of given pairs (TSV, stdin)."""
+    from foveate import verbs
+
+    loaded = _load(run, checkpoint, threads)
+    _hint("Type SOURCE TAB TARGET; Ctrl-D ends.")
+    _say(verbs.score(loaded, sys.stdin.buffer, sys.stdout, tokens).report())
+
+
+@look.command("attention")
+def look_attention(
+    run: RunPath,
+    text: Annotated[str, typer.Option(help="source sentence")],
+    target: Annotated[str | None, typer.Option(help="explain this instead of the answer")] = None,
+    block: Annotated[str, typer.Option(help="which attention")] = "cross_attention",
+    layer: Annotated[int, typer.Option(help="from 0, or -1 for the last")] = -1,
+    head: Annotated[int | None, typer.Option(min=0, help="mean of all if absent")] = None,
+    out: Annotated[
+        list[Path] | None, typer.Option(help="png, svg, pdf, html or txt; may be repeated")
+    ] = None,
+    checkpoint: Checkpoint = "best",
+) -> None:
+    """Draw which source words each target word attends to."""
+    from foveate import verbs
+
+    record = _load(run, checkpoint, None).explain(text, target)
+    for line in verbs.look_attention(record, verbs.Part(block, layer, head), out or []):
+        typer.echo(line)
+
+
+# ------------------------------------------------------------------------------ runs
+
+
+@app.command()
+def show(run: RunPath) -> None:
+    """A run: settings, data, figures, steps."""
+    from foveate import verbs
+
+    typer.echo(verbs.description(_load(run, "best", None)))
+
+
+@app.command()
+def average(
+    run: RunPath,
+    last: Annotated[int | None, typer.Option(min=1, help="how many; all kept if absent")] = None,
+) -> None:
+    """Average the weights of the last checkpoints."""
+    from foveate.run import average as average_run
+
+    typer.echo(average_run(run, last))
+
+
+# ------------------------------------------------------------------------------ the program
+
+
+@app.command("kinds")
+def list_kinds(
+    family: Annotated[str | None, typer.Argument(metavar="[FAMILY]")] = None, as_json: Json = False
+) -> None:
+    """Every score, position, cell, … and its fields."""
+    from foveate import kinds, verbs
+
+    found = kinds.all_kinds(family)
+    typer.echo(verbs.as_text(kinds.kinds_tree(found)) if as_json else kinds.kinds_table(found))
+
+
+@app.command("doctor")
+def call_doctor(as_json: Json = False) -> None:
+    """What is slow on this machine, and why."""
+    from foveate import doctor, verbs
+
+    report = doctor.examine()
+    typer.echo(verbs.as_text(report.tree()) if as_json else report.text())
+
+
+@app.command("quickstart")
+def start_quickly(
+    folder: Annotated[Path, typer.Option(help="where the run goes")] = Path("runs/quickstart"),
+) -> None:
+    """Train a small translator and look inside."""
+    from foveate.quickstart import main as quickstart
+
+    quickstart(folder)
+
+
+@app.command("version")
+def print_version() -> None:
+    """The version of foveate."""
+    typer.echo(__version__)
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    version: Annotated[bool, typer.Option("--version", help="print the version")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="show where errors arise")] = False,
+) -> None:
+    """Train, look inside and use models of sequences."""
+    if debug:
+        os.environ["FOVEATE_DEBUG"] = "1"
+    if version:
+        print_version()
+        raise typer.Exit
+
+
+# ------------------------------------------------------------------------------ what verbs share
+
+
+def _load(run: Path, checkpoint: str, threads: int | None) -> Run:
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    from foveate.run import load
+
+    return load(run, checkpoint)
+
+
+def _search(
+    beam_size: int | None, length_penalty: float | None, batch_tokens: int | None
+) -> dict[str, Any]:
+    return {
+        "beam_size": beam_size,
+        "length_penalty": length_penalty,
+        "batch_tokens": batch_tokens,
+    }
+
+
+def _hint(text: str) -> None:
+    if sys.stdin.isatty():
+        _say([text])
+
+
+def _say(sentences: list[str]) -> None:
+    for sentence in sentences:
+        typer.echo(sentence, err=True)
+
+
+def main() -> None:
+    """Run the command line; what a user can mend is one red line and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
+    with one_line_errors():
+        app(prog_name="foveate")

@@ -1,0 +1,87 @@
+"""The verbs of data: ``foveate data list | get | report``.
+
+Does not live here: the sets (`foveate.data.catalogue`), fetching them (`foveate.data.download`)
+and what is looked for in a corpus (`foveate.data.report`).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from foveate.data.text import TextData
+
+data = typer.Typer(help="List, get and check data sets.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+Split = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="once, or for each side")]
+ConfigPath = Annotated[Path | None, typer.Option(help="say what its limits would drop")]
+
+
+@data.command("list")
+def list_sets(as_json: Json = False) -> None:
+    """The data sets known, sizes and licences."""
+    from foveate.data.catalogue import catalogue
+    from foveate.verbs import as_text
+
+    if as_json:
+        typer.echo(as_text({name: found.tree() for name, found in catalogue().items()}))
+        return
+    for name, found in catalogue().items():
+        typer.echo(f"{name:<24} {found.bytes / 1e6:6.1f} MB  {found.title}")
+        typer.echo(f"{'':<36}{found.task}; {', '.join(found.languages)}; {found.licence}")
+
+
+@data.command("get")
+def get_set(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    mirror: Annotated[Path | None, typer.Option(metavar="DIR", help="take it from here")] = None,
+    into: Annotated[Path | None, typer.Option(metavar="DIR", help="instead of the cache")] = None,
+) -> None:
+    """Get a data set from its source or a mirror."""
+    from foveate.data.download import get
+
+    typer.echo(get(name, into, mirror, _progress))
+
+
+@data.command("report")
+def report_on(
+    files: Annotated[list[Path], typer.Argument(metavar="FILES…", help="a TSV, JSONL, or two")],
+    valid: Split = None,
+    test: Split = None,
+    config: ConfigPath = None,
+    as_json: Json = False,
+) -> None:
+    """Lengths, duplicates, oddities of a corpus."""
+    from rich.console import Console
+
+    from foveate.data.report import report_files
+    from foveate.data.text import TextData
+    from foveate.verbs import as_text
+
+    others = {name: paths for name, paths in (("valid", valid), ("test", test)) if paths}
+    report = report_files(files, _limits(config) if config else TextData(), others)
+    if as_json:
+        typer.echo(as_text(report.to_dict()))
+    else:
+        Console().print(report.table())
+
+
+def _limits(path: Path) -> TextData:
+    """The part of a run's config that says which pairs are kept."""
+    from foveate.config import read
+    from foveate.kinds import load_kinds
+    from foveate.run import RunConfig
+
+    load_kinds()
+    return read(RunConfig, path).data
+
+
+def _progress(name: str, done: int, total: int | None) -> None:
+    if sys.stderr.isatty():
+        of = "" if total is None else f" of {total / 1e6:.1f}"
+        typer.echo(f"\r{name}: {done / 1e6:.1f}{of} MB ", err=True, nl=done == total)

@@ -1,0 +1,210 @@
+"""The one description of a thing: frozen, strict, nested beside its class, found by ``kind``.
+
+Lives here: `Config`, the registry of kinds, from trees of plain values to configs and back, and
+errors that name the key, the line and the nearest valid key. Does not live here: any particular
+config (each stands beside the class that it builds), TOML and overrides (`foveate.tree`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar, cast
+
+import pydantic
+from pydantic.fields import FieldInfo
+
+from foveate.tree import ConfigError as ConfigError
+from foveate.tree import Tree, Where, line_of, load_tree, merge, override, toml
+
+C = TypeVar("C", bound="Config")
+
+
+class Config(pydantic.BaseModel):
+    """A frozen description that builds its class: ``config.build(...)`` is ``Owner(config, ...)``.
+
+    A direct subclass names a *family* (``family="score"``); a subclass of that names a *kind*
+    (``kind="cosine"``) and is registered by it. Where a config has a field of a family's type, a
+    tree may give the kind's name alone (``score = "cosine"``) or a table with ``kind``.
+    """
+
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=()
+    )
+    family: ClassVar[str | None] = None
+    kind: ClassVar[str | None] = None
+    owner: ClassVar[type | None] = None
+
+    def __init_subclass__(
+        cls, *, family: str | None = None, kind: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init_subclass__()  # the class keywords are for the method below
+
+    @classmethod
+    def __pydantic_init_subclass__(
+        cls, *, family: str | None = None, kind: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if family is not None:
+            cls.family, cls.kind = family, None
+            _FAMILIES[family] = {}
+        if kind is not None:
+            if cls.family is None:
+                raise TypeError(f"{cls.__qualname__}: kind={kind!r} needs a family to belong to")
+            cls.kind = kind
+            _FAMILIES[cls.family][kind] = cls
+
+    def build(self, *args: Any, **kwargs: Any) -> Any:
+        """The object that this describes."""
+        if self.owner is None:
+            raise TypeError(f"{type(self).__qualname__} describes no class of its own")
+        return self.owner(self, *args, **kwargs)
+
+    @classmethod
+    def parse(cls, tree: Mapping[str, Any] | str, where: Where = ()) -> Self:
+        """Read a tree of plain values; raise `ConfigError` with the full path of a wrong key."""
+        tree = {"kind": tree} if isinstance(tree, str) else dict(tree)
+        if cls.family is not None:
+            chosen = _choose(cls, tree.pop("kind", cls.kind), where)
+            if chosen is not cls:
+                return cast(Self, chosen.parse(tree, where))
+        values = {}
+        for key, value in tree.items():
+            if key not in cls.model_fields:
+                raise ConfigError(_unknown("key", key, cls.model_fields), (*where, key))
+            values[key] = _parse_field(cls.model_fields[key], value, (*where, key))
+        try:
+            return cls(**values)
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            place = (*where, *(str(part) for part in first["loc"] if isinstance(part, str)))
+            given = "" if first["type"] == "missing" else f" (given: {first['input']!r})"
+            raise ConfigError(first["msg"] + given, place) from None
+
+    def tree(self) -> Tree:
+        """Plain values from which `parse` makes an equal config; absent values are left out."""
+        kind: Tree = {} if self.kind is None else {"kind": self.kind}
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return kind | {k: _plain(v) for k, v in fields.items() if v is not None}
+
+    def toml(self) -> str:
+        """The config as a TOML document."""
+        return toml(self.tree())
+
+    def differences(self) -> dict[str, Any]:
+        """The dotted keys whose values differ from the defaults of their own kinds."""
+        return dict(_differences(self, ()))
+
+
+BaseConfig = Config  # for classes whose own nested ``Config`` is derived from it
+
+
+class Configurable:
+    """A class with a nested ``Config``; naming it is enough to make ``config.build`` work."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        nested = cls.__dict__.get("Config")
+        if nested is not None:
+            nested.owner = cls
+
+
+_FAMILIES: dict[str, dict[str, type[Config]]] = {}
+
+
+def kinds(family: str | None = None) -> dict[str, dict[str, type[Config]]]:
+    """Every registered kind by family and name."""
+    return {f: dict(k) for f, k in sorted(_FAMILIES.items()) if family in (None, f)}
+
+
+# ------------------------------------------------------------------------------ reading a tree
+
+
+def _choose(family: type[Config], kind: Any, where: Where) -> type[Config]:
+    known = _FAMILIES[cast(str, family.family)]
+    if kind is None:
+        raise ConfigError(f"needs a kind: one of {', '.join(sorted(known))}", (*where, "kind"))
+    if kind not in known:
+        message = _unknown(cast(str, family.family).replace("_", " "), str(kind), known)
+        raise ConfigError(message, (*where, "kind"))
+    return known[kind]
+
+
+def _unknown(what: str, name: str, valid: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(sorted(valid))}"
+    return f"no {what} {name!r} here; {hint}"
+
+
+def _config_type(annotation: Any) -> type[Config] | None:
+    """The config class in ``C``, ``C | None`` or ``tuple[C, ...]``."""
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        return annotation
+    found = (_config_type(part) for part in typing.get_args(annotation))
+    return next((config for config in found if config is not None), None)
+
+
+def _parse_field(field: FieldInfo, value: Any, where: Where) -> Any:
+    annotation, config = field.annotation, _config_type(field.annotation)
+    if config is None or isinstance(value, Config) or value is None:
+        return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, list | tuple):
+        return tuple(config.parse(v, (*where, str(i))) for i, v in enumerate(value))
+    if not isinstance(value, dict | str) or (isinstance(value, str) and config.family is None):
+        raise ConfigError(f"needs a table, not {value!r}", where)
+    if typing.get_origin(annotation) is dict:
+        tables = cast(dict[str, Any], value)
+        return {k: config.parse(v, (*where, k)) for k, v in tables.items()}
+    if isinstance(field.default, Config) and isinstance(value, dict) and "kind" not in value:
+        value = merge(field.default.tree(), value)  # a table without a kind changes the default
+    return config.parse(value, where)
+
+
+def read(config: type[C], path: str | Path, overrides: Iterable[str] = ()) -> C:
+    """Class defaults, then ``base``, then the file, then overrides: the only loading order."""
+    path = Path(path)
+    tree = load_tree(path)
+    for assignment in overrides:
+        tree = override(tree, assignment)
+    return parse_tree(config, tree, path)
+
+
+def parse_tree(config: type[C], tree: Tree, path: Path | None = None) -> C:
+    """Parse after importing what ``imports`` names; errors say the file and its line."""
+    for module in tree.get("imports", ()):
+        importlib.import_module(module)
+    try:
+        return config.parse(tree)
+    except ConfigError as error:
+        if path is None or error.where == ():
+            raise
+        line = line_of(path.read_text(encoding="utf-8"), error.where)
+        place = f"{path}:{line}" if line else f"{path} (or an override)"
+        raise ConfigError(f"{place}: {error}") from None
+
+
+def _differences(config: Config, where: Where) -> Iterable[tuple[str, Any]]:
+    for name, field in type(config).model_fields.items():
+        value, path = getattr(config, name), (*where, name)
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
+        if value == default:
+            continue
+        if isinstance(value, Config):
+            if type(value) is not type(default) and value.kind is not None:
+                yield ".".join((*path, "kind")), value.kind
+            yield from _differences(value, path)
+        else:
+            yield ".".join(path), _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Config):
+        return value.tree()
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,1 @@
+"""What a model learns from: text and its words, the embedded corpus, tokenizers, batches."""

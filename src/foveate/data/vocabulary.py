@@ -1,0 +1,157 @@
+"""What a tokenizer is: a fixed list of pieces, text to their ids and back.
+
+Lives here: the four special pieces, `Tokenizer` with what all kinds share, its file. Does not
+live here: the kinds (`tokenizer`, `subword`), who adds ``<s>`` and ``</s>`` (the task), tensors.
+
+Special pieces are names of ids, not text: a user's ``</s>`` is spelled like any other text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foveate.config import BaseConfig, Configurable
+
+UNK, PAD, BOS, EOS = range(4)
+SPECIALS = ("<unk>", "<pad>", "<s>", "</s>")
+SILENT = frozenset((PAD, BOS, EOS))  # leave no trace in decoded text; an unknown piece shows
+Span = tuple[int, int]  # from the first character to the one after the last
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The ids of a text and, for each, the characters of the text that it stands for."""
+
+    ids: list[int]
+    offsets: list[Span]
+
+
+class Tokenizer(Configurable, ABC):
+    """Splits a text into pieces of a fixed list: ids (T,) without ``<s>`` and ``</s>``.
+
+    ``pieces[id]`` is the name of an id in that list; `spans` says what it stands for in a text.
+    """
+
+    class Config(BaseConfig, family="tokenizer"):
+        """How text is split."""
+
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.pieces: list[str] = []
+        self._bytes: list[bytes] = []  # what each piece adds to a text, in UTF-8
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, the four special ones among them."""
+        return len(self.pieces)
+
+    @abstractmethod
+    def train(self, lines: Iterable[str]) -> None:
+        """Learn the pieces from text; the same lines give the same pieces."""
+
+    def encode(self, text: str) -> Encoded:
+        """Ids of a text and the spans of its characters; spans of pieces never run backwards."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Iterable[str]) -> list[Encoded]:
+        """`encode` each text; raise ValueError for a lone surrogate, which UTF-8 cannot hold."""
+        return self._encode(self._ready(texts))
+
+    def encode_ids(self, texts: Iterable[str]) -> list[list[int]]:
+        """The ids alone, the quick road for training data."""
+        return self._encode_ids(self._ready(texts))
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        """The text of some ids; bytes that are no UTF-8 become U+FFFD."""
+        return b"".join(self._surface(ids, skip_special)).decode(errors="replace")
+
+    def spans(self, ids: Sequence[int]) -> list[Span]:
+        """For each id its characters in ``decode(ids)``: empty for a special one.
+
+        An id that holds only a part of a character gets the whole character.
+        """
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        spans, done = [], 0
+        for surface in self._surface(ids, skip_special=True):
+            start, done = done, done + len(decoder.decode(surface))
+            begun = len(surface) > 0 and len(decoder.getstate()[0]) > 0
+            spans.append((start, done + begun))
+        return spans
+
+    def save(self, path: str | Path) -> None:
+        """Write everything that `load` needs as JSON; the file appears whole or not at all."""
+        tree = {"config": self.config.tree(), "vocabulary": self._vocabulary()}
+        replace_file(Path(path), json.dumps(tree, ensure_ascii=False))
+
+    @staticmethod
+    def load(path: str | Path) -> Tokenizer:
+        """Read a tokenizer of any kind; raise ValueError that names a file which is none."""
+        text = Path(path).read_text(encoding="utf-8")
+        try:
+            tree = json.loads(text)
+            tokenizer: Tokenizer = Tokenizer.Config.parse(tree["config"]).build()
+            tokenizer._restore(tree["vocabulary"])
+        except Exception as error:  # the Rust library raises bare Exceptions
+            message = f"{path}: no tokenizer that can be read ({error!r}); train it again"
+            raise ValueError(message) from error
+        return tokenizer
+
+    # ---- what a kind defines
+
+    @abstractmethod
+    def _encode(self, texts: list[str]) -> list[Encoded]: ...
+
+    @abstractmethod
+    def _encode_ids(self, texts: list[str]) -> list[list[int]]: ...
+
+    @abstractmethod
+    def _vocabulary(self) -> Any:
+        """Plain values from which `_restore` makes an equal tokenizer."""
+
+    @abstractmethod
+    def _restore(self, vocabulary: Any) -> None: ...
+
+    def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
+        """What each id adds to the text."""
+        silent = SILENT if skip_special else ()
+        return [b"" if i in silent else self._bytes[i] for i in ids]
+
+    def _ready(self, texts: Iterable[str]) -> list[str]:
+        if not self.pieces:
+            raise RuntimeError(f"this {self.config.kind} tokenizer has no pieces; train it first")
+        return list(valid(texts))
+
+
+def valid(texts: Iterable[str]) -> Iterator[str]:
+    """The same texts; raise ValueError at a lone surrogate, which UTF-8 cannot hold."""
+    for number, text in enumerate(texts, start=1):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"text {number}, character {error.start + 1}: a lone surrogate, which is half a "
+                "character; decode the input with errors='replace'"
+            ) from None
+        yield text
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a text file that appears whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with part.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,45 @@
+"""The words of a text: the units of word alignments and of the axes of attention maps.
+
+Lives here: cutting a string into words, for people to read and for alignments to count.
+Does not live here: the tokenizers, whose subwords a model reads.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_MARK = "\u0301"  # stands for every combining mark and joiner in the shape of a text
+_CLITIC = r"(?:[cdjlmnst]|(?:jus|lors|puis|quoi)?qu)['’](?=\w)"
+_INSIDE = r"(?<=\d)[.,:](?=\d)|(?<=[\w{m}])['’‐‑-](?=\w)"
+_WORD = re.compile(
+    rf"{_CLITIC}|\w(?:[\w{{m}}]|{_INSIDE})*|\S{{m}}*".replace("{m}", _MARK), re.IGNORECASE
+)
+
+
+def split_words(text: str) -> list[tuple[int, int]]:
+    """The character spans ``(start, end)`` of the words of any text, in order and disjoint.
+
+    A word is a run without white space. Punctuation marks and symbols are words of their own, and
+    so is an elided French clitic (l', d', n', j', qu', …). An apostrophe or hyphen between
+    letters and a point, comma or colon between digits stay inside: aujourd'hui, est-ce, 3,5.
+    Combining marks go with the character before them.
+    """
+    return [found.span() for found in _WORD.finditer(_shape(text))]
+
+
+def words(text: str) -> list[str]:
+    """The words of a text as strings: ``"L'homme dort." → ["L'", "homme", "dort", "."]``."""
+    return [text[start:end] for start, end in split_words(text)]
+
+
+def _shape(text: str) -> str:
+    """The text with one mark for all marks and joiners, as long as the text."""
+    if text.isascii():
+        return text
+    return "".join(_MARK if _joins(character) else character for character in text)
+
+
+def _joins(character: str) -> bool:
+    """Whether a character hangs on the one before: combining marks and format characters."""
+    return unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")

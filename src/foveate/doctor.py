@@ -1,0 +1,247 @@
+"""What this machine is, what it can do, and what is slow here and why, with the remedy.
+
+Lives here: looking and short measuring (under two seconds). Does not live here: benchmarks of
+models, which are in `foveate.bench`, and changing anything: the doctor only says.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
+EXTRAS = {
+    "tensorboard": "curves in TensorBoard: pip install 'foveate[track]'",
+    "transformers": "parity tests with Hugging Face models: pip install 'foveate[dev]'",
+    "playwright": "browser tests: pip install 'foveate[dev]'",
+}
+GIB = 2**30
+
+
+@dataclass
+class Report:
+    """Facts by name and group, measured figures, and sentences that say what to do."""
+
+    facts: dict[str, dict[str, str]] = field(default_factory=dict)
+    gflops: dict[str, float] = field(default_factory=dict)
+    advice: list[str] = field(default_factory=list)
+
+    def tree(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """The report as people read it."""
+        lines = []
+        for group, facts in self.facts.items():
+            lines += [group, *(f"  {name:<22} {value}" for name, value in facts.items()), ""]
+        lines.append("slow here, or worth knowing" if self.advice else "nothing here looks slow")
+        return "\n".join([*lines, *(f"  - {sentence}" for sentence in self.advice)])
+
+
+def examine(folder: Path = Path(), seconds: float = 0.3) -> Report:
+    """Look at this machine; each of the two matrix products is measured for ``seconds``."""
+    report = Report()
+    report.facts["software"] = _software()
+    _processor(report, seconds)
+    _memory(report, folder)
+    _devices(report)
+    _tools(report)
+    return report
+
+
+def _software() -> dict[str, str]:
+    import torch
+
+    import foveate
+
+    return {
+        "foveate": foveate.__version__,
+        "Python": f"{platform.python_version()} ({sys.executable})",
+        "torch": torch.__version__,
+        "system": platform.platform(),
+    }
+
+
+# ------------------------------------------------------------------------------ processor
+
+
+def _processor(report: Report, seconds: float) -> None:
+    import torch
+
+    flags, usable, threads = _cpu_flags(), usable_cores(), torch.get_num_threads()
+    native = sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)
+    wide = torch.backends.cpu.get_cpu_capability()
+    report.gflops = {
+        "fp32": measure_gflops("float32", seconds),
+        "bf16": measure_gflops("bfloat16", seconds),
+    }
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    report.facts["processor"] = {
+        "model": _cpu_model(),
+        "cores usable": f"{usable:g} of {os.cpu_count()}",
+        "threads of torch": str(threads),
+        "load": f"{load:.1f} (mean of a minute)",
+        "vectors": wide,
+        "bf16 in hardware": ", ".join(native) or "no",
+        "AMX": "yes" if "amx_tile" in flags else "no",
+        **{f"matrix product {k}": f"{v:.0f} GFLOP/s" for k, v in report.gflops.items()},
+    }
+    report.advice += _processor_advice(report.gflops, threads, usable, load)
+    if platform.machine().lower() in ("x86_64", "amd64") and "512" not in wide:
+        report.advice.append(
+            f"The processor offers {wide}, not AVX-512: matrix products run at half the width. "
+            "A smaller model is the remedy here, or another machine."
+        )
+
+
+def _processor_advice(
+    gflops: dict[str, float], threads: int, usable: float, load: float
+) -> list[str]:
+    advice = []
+    if gflops["bf16"] < 1.2 * gflops["fp32"]:
+        advice.append(
+            f"bf16 is no quicker than fp32 here ({gflops['bf16']:.0f} against "
+            f'{gflops["fp32"]:.0f} GFLOP/s): train with train.precision = "fp32".'
+        )
+    if threads > usable:
+        advice.append(
+            f"torch runs {threads} threads on {usable:g} usable cores, so they wait for each "
+            f"other: set OMP_NUM_THREADS={max(1, int(usable))}."
+        )
+    if threads < int(usable):
+        advice.append(
+            f"torch uses {threads} of {usable:g} cores: unset OMP_NUM_THREADS, or set it to "
+            f"{int(usable)}."
+        )
+    if load > usable + 0.5:
+        advice.append(
+            f"The load is {load:.1f} on {usable:g} usable cores: other programs are taking time, "
+            "and figures measured now are too low."
+        )
+    return advice
+
+
+def measure_gflops(dtype: str, seconds: float = 0.3, size: int = 512) -> float:
+    """Billions of operations per second of a square matrix product: 2 n³ each."""
+    import torch
+
+    a = torch.ones(size, size, dtype=getattr(torch, dtype))
+    torch.mm(a, a)
+    done, start = 0, time.perf_counter()
+    while (spent := time.perf_counter() - start) < seconds:
+        torch.mm(a, a)
+        done += 1
+    return float(2 * size**3 * done / spent / 1e9)
+
+
+def usable_cores() -> float:
+    """Cores that this process may use: affinity and the quota of its control group."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = len(affinity(0)) if affinity else (os.cpu_count() or 1)
+    quota = _read("/sys/fs/cgroup/cpu.max").split()
+    if len(quota) == 2 and quota[0].isdigit():
+        return min(float(cores), int(quota[0]) / int(quota[1]))
+    return float(cores)
+
+
+def _cpu_flags() -> set[str]:
+    """What Linux says that the processor can do; empty elsewhere."""
+    lines = _read("/proc/cpuinfo").splitlines()
+    found = next((x for x in lines if x.startswith(("flags", "Features"))), "")
+    return set(found.partition(":")[2].split())
+
+
+def _cpu_model() -> str:
+    lines = _read("/proc/cpuinfo").splitlines()
+    found = next((x for x in lines if x.startswith("model name")), "")
+    return found.partition(":")[2].strip() or platform.processor() or platform.machine()
+
+
+# ------------------------------------------------------------------------------ memory, devices
+
+
+def _memory(report: Report, folder: Path) -> None:
+    memory, disk = free_memory(), shutil.disk_usage(folder.resolve()).free
+    report.facts["memory"] = {
+        "memory free": "unknown" if memory is None else f"{memory / GIB:.1f} GiB",
+        "disk free": f"{disk / GIB:.1f} GiB at {folder.resolve()}",
+        "allocator": _allocator(),
+    }
+    if memory is not None and memory < 3 * GIB:
+        report.advice.append(
+            f"{memory / GIB:.1f} GiB of memory are free; a small Transformer trains in about 2: "
+            "close programs, or lower train.batch_tokens."
+        )
+    if disk < 2 * GIB:
+        report.advice.append(
+            f"{disk / GIB:.1f} GiB of disk are free at {folder.resolve()}: free some, or name "
+            "another place with --run."
+        )
+
+
+def free_memory() -> int | None:
+    """Bytes that can still be had, within the limit of the control group; ``None``: unknown."""
+    fields = (line.partition(":") for line in _read("/proc/meminfo").splitlines())
+    found = next((value for name, _, value in fields if name == "MemAvailable"), "")
+    free = int(found.split()[0]) * 1024 if found else None
+    limit, used = _read("/sys/fs/cgroup/memory.max"), _read("/sys/fs/cgroup/memory.current")
+    if free is not None and limit.strip().isdigit() and used.strip().isdigit():
+        free = min(free, max(0, int(limit) - int(used)))
+    return free
+
+
+def _allocator() -> str:
+    maps = _read("/proc/self/maps")
+    return next(
+        (name for name in ("tcmalloc", "jemalloc", "mimalloc") if name in maps), "the system's"
+    )
+
+
+def _devices(report: Report) -> None:
+    import torch
+
+    found = {}
+    for index in range(torch.cuda.device_count()):
+        facts = torch.cuda.get_device_properties(index)
+        found[f"cuda:{index}"] = f"{facts.name}, {facts.total_memory / GIB:.0f} GiB"
+    if torch.backends.mps.is_available():
+        found["mps"] = "Apple"
+    report.facts["devices"] = found or {"GPU": "none; everything runs on the processor"}
+    if not found and shutil.which("nvidia-smi"):
+        report.advice.append(
+            f"There is an NVIDIA driver, but torch {torch.__version__} sees no GPU: install a "
+            "build of torch made for CUDA."
+        )
+
+
+def _tools(report: Report) -> None:
+    browser = find_browser()
+    facts = {"browser": browser or "none found"}
+    if browser is None:
+        report.advice.append("No browser was found: tests of the HTML pages are skipped.")
+    for name, use in EXTRAS.items():
+        there = importlib.util.find_spec(name) is not None
+        facts[name] = "installed" if there else f"absent ({use})"
+    report.facts["tools"] = facts
+
+
+def find_browser() -> str | None:
+    """The path of a Chromium-like browser, or ``None``; FOVEATE_BROWSER names another."""
+    named = os.environ.get("FOVEATE_BROWSER")
+    return named or next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+def _read(path: str) -> str:
+    """The text of a small system file, empty where there is none."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,70 @@
+"""The colours of weights, the same in every output: one table, two scales. Nothing is drawn here.
+
+The table is cividis, which reads the same with and without colour vision (Nuñez et al., 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Levels = NDArray[np.float64]
+
+
+@cache
+def table() -> NDArray[np.uint8]:
+    """The 256 colours from nothing to most, shape (256, 3), red, green, blue."""
+    from matplotlib import colormaps
+
+    colors: NDArray[np.uint8] = colormaps["cividis"](np.arange(256), bytes=True)[:, :3]
+    return colors
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a weight becomes a level from 0 to 1, and how a legend says it."""
+
+    caption: str
+    levels: Callable[[NDArray[np.floating]], Levels]
+    marks: dict[float, str]  # level to what the legend prints there
+
+
+def _by_row(weights: NDArray[np.floating]) -> Levels:
+    most = weights.max(axis=-1, keepdims=True, initial=0)
+    return np.sqrt(weights / np.where(most > 0, most, 1)).clip(0, 1).astype(np.float64)
+
+
+def _absolute(weights: NDArray[np.floating]) -> Levels:
+    return weights.clip(0, 1).astype(np.float64)
+
+
+SCALES = {
+    "row": Scale(
+        "weight / largest of its row (square-root scale)",
+        _by_row,
+        {0.0: "0", 0.05**0.5: "5 %", 0.5: "25 %", 0.5**0.5: "50 %", 1.0: "100 %"},
+    ),
+    "absolute": Scale("weight", _absolute, {v: f"{v:g}" for v in (0.0, 0.25, 0.5, 0.75, 1.0)}),
+}
+
+
+def scale(name: str) -> Scale:
+    """The scale of a name. Raises ``ValueError`` naming those that exist."""
+    if name not in SCALES:
+        raise ValueError(f"no scale {name!r}; there are: {', '.join(SCALES)}")
+    return SCALES[name]
+
+
+def indices(levels: Levels) -> NDArray[np.uint8]:
+    """Rows of the table for levels from 0 to 1."""
+    return np.rint(levels * 255).astype(np.uint8)
+
+
+def is_blank(weights: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Cells that are not painted: exactly 0 (masked, or cut off by a sparse normaliser)."""
+    blank: NDArray[np.bool_] = weights == 0
+    return blank

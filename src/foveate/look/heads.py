@@ -1,0 +1,90 @@
+"""All heads of a block side by side: small matrices, layers down, heads across."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveate.look import colors, measure
+from foveate.look.heatmap import FONT_SIZE, attention, paint
+from foveate.look.record import AttentionRecord
+from foveate.look.view import View
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SIDE = 1.25  # inches of one small matrix
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeadsView(View):
+    """Every layer and head of one block of a record."""
+
+    record: AttentionRecord
+    block: str
+    scale: str
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        names = self.record.names(self.block)
+        rows, columns = self.record.axes(names[0])
+        drawn: dict[str, NDArray[Any]] = {name: self.record.drawn(name) for name in names}
+        return drawn | {"rows": np.array(rows), "columns": np.array(columns)}
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """A table of figures: small matrices of a few letters would not be legible."""
+        lines = [f"{'map':<36} head  entropy (bits)  confidence  diagonality"]
+        for name in self.record.names(self.block):
+            heads = self.record.drawn(name)
+            figures = (
+                measure.entropy(heads),
+                measure.confidence(heads),
+                measure.diagonality(heads),
+            )
+            for head, (broad, sure, straight) in enumerate(zip(*figures, strict=True)):
+                lines.append(
+                    f"{name:<36} {head:>4}  {broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
+                )
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        return attention(self.record, self.block, scale=self.scale).html()
+
+    def figure(self) -> Figure:
+        from matplotlib.figure import Figure
+
+        names = self.record.names(self.block)
+        maps = [self.record.drawn(name) for name in names]
+        across = max(len(heads) for heads in maps)
+        figure = Figure(figsize=(SIDE * across + 0.9, SIDE * len(maps) + 0.9), layout="constrained")
+        grid = figure.subplots(len(maps), across, squeeze=False)
+        for layer, heads in enumerate(maps):
+            for head in range(across):
+                ax = grid[layer, head]
+                ax.set(xticks=[], yticks=[])
+                if head >= len(heads):
+                    ax.set_axis_off()
+                    continue
+                paint(ax, heads[head], self.scale)
+                if layer == 0:
+                    ax.set_title(f"head {head}", size=FONT_SIZE)
+            grid[layer, 0].set_ylabel(f"layer {layer}", size=FONT_SIZE)
+        figure.supxlabel(
+            f"{self.block.replace('_', '-')} · {colors.scale(self.scale).caption}",
+            size=FONT_SIZE,
+            color="#555555",
+        )
+        return figure
+
+
+def heads(record: AttentionRecord, block: str = "cross_attention", scale: str = "row") -> HeadsView:
+    """The picture of all layers and heads of a block.
+
+    Raises ``KeyError`` naming the blocks that exist, ``ValueError`` naming the scales.
+    """
+    for name in record.layers(block):
+        record.drawn(name)
+    colors.scale(scale)
+    return HeadsView(record, block, scale)

@@ -1,0 +1,176 @@
+"""One matrix of attention as a picture: which source words made each target word.
+
+Lives here: `attention` and its view. Pages are made by `page`, terminal pictures by `terminal`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveate.look import colors, terminal
+from foveate.look.record import AttentionRecord, block_of
+from foveate.look.view import View
+from foveate.look.words import visible
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FONT_SIZE = 9.0  # points
+MOST_LABELS = 64  # above, only every k-th word is written
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AttentionView(View):
+    """The weights of one layer and head (or the mean of the heads) between words."""
+
+    record: AttentionRecord
+    name: str
+    head: int | None
+    scale: str
+
+    @cached_property
+    def array(self) -> NDArray[np.float32]:
+        """The weights that are drawn, (T, S): rows are what is produced, columns the source."""
+        heads = self.record.drawn(self.name)
+        chosen: NDArray[np.float32] = heads[self.head] if self.head is not None else heads.mean(0)
+        return chosen
+
+    @property
+    def rows(self) -> list[str]:
+        """The words of the rows; their numbers where the record has no labels."""
+        return self.record.axes(self.name)[0] or [str(t) for t in range(self.array.shape[0])]
+
+    @property
+    def columns(self) -> list[str]:
+        """The words of the columns; their numbers where the record has no labels."""
+        return self.record.axes(self.name)[1] or [str(s) for s in range(self.array.shape[1])]
+
+    @property
+    def layer(self) -> int:
+        """The place of the map among the layers of its block, from 0."""
+        return self.record.names(block_of(self.name)).index(self.name)
+
+    @property
+    def caption(self) -> str:
+        """Which map this is, in words."""
+        layers, heads = (
+            len(self.record.names(block_of(self.name))),
+            len(self.record.maps[self.name]),
+        )
+        parts = [block_of(self.name).replace("_", "-").replace(".", " ")]
+        if layers > 1:
+            parts.append(f"layer {self.layer} of 0–{layers - 1}")
+        if heads > 1:
+            parts.append(f"mean of {heads} heads" if self.head is None else f"head {self.head}")
+        return " · ".join(parts)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "weights": self.array,
+            "rows": np.array(self.rows),
+            "columns": np.array(self.columns),
+            "map": np.array(self.name),
+            "head": np.array("mean" if self.head is None else self.head),
+        }
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        width = width or shutil.get_terminal_size().columns
+        drawn = terminal.draw(
+            self.array,
+            self.rows,
+            self.columns,
+            scale=self.scale,
+            width=width,
+            ink=terminal.ability(color=color),
+        )
+        title = terminal.wrap([visible(self.record.title or self.caption)], width)
+        notes = terminal.wrap(map(visible, self.record.notes), width)
+        return "\n".join([*title, drawn, *notes])
+
+    def html(self) -> str:
+        from foveate.look import page
+
+        start = {"block": block_of(self.name), "layer": self.layer, "scale": self.scale}
+        return page.html([self.record], start=start | {"head": self.head})
+
+    def figure(self) -> Figure:
+        from matplotlib.figure import Figure
+
+        height, width = self.array.shape
+        label = [
+            max((len(visible(w)) for w in words), default=0) for words in (self.rows, self.columns)
+        ]
+        room = [0.075 * min(n, 24) + 0.4 for n in label]  # inches that the words take
+        cell = min(0.36, 14 / max(height, width, 1))
+        size = (max(cell * width + room[0] + 1.1, 3.4), max(cell * height + room[1] + 0.7, 2.6))
+        figure = Figure(figsize=size, layout="constrained")
+        self.plot(figure.add_subplot())
+        return figure
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw into the axes given, or into those of a figure of its own, and return them."""
+        if ax is None:
+            return self.figure().axes[0]
+        paint(ax, self.array, self.scale, grid=True)
+        ax.set_aspect("equal")
+        _write_words(ax, self.rows, self.columns)
+        how = colors.scale(self.scale)
+        bar = ax.figure.colorbar(ax.collections[0], ax=ax, shrink=0.8, aspect=24, pad=0.02)
+        bar.set_ticks(list(how.marks), labels=list(how.marks.values()), size=FONT_SIZE - 2)
+        bar.set_label(how.caption, size=FONT_SIZE - 2)
+        bar.outline.set_visible(False)
+        ax.set_ylabel(self.record.row_means(self.name), size=FONT_SIZE, color="#555555")
+        ax.set_xlabel(self.caption, size=FONT_SIZE, color="#555555", labelpad=8)
+        return ax
+
+
+def paint(ax: Axes, weights: NDArray[np.float32], scale: str, grid: bool = False) -> None:
+    """Fill axes with the cells of (T, S), the first row on top; blank cells stay blank."""
+    levels = np.ma.masked_where(colors.is_blank(weights), colors.scale(scale).levels(weights))
+    small = grid and max(weights.shape) <= MOST_LABELS
+    mesh = ax.pcolormesh(levels, cmap="cividis", vmin=0, vmax=1, rasterized=True)
+    if small:
+        mesh.set(edgecolor="white", linewidth=0.6)
+    ax.invert_yaxis()
+    ax.set_facecolor("#eeeeee")
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+
+
+def _write_words(ax: Axes, rows: list[str], columns: list[str]) -> None:
+    """Words at the centres of their rows and columns, the source on top and turned."""
+    for axis, words in ((ax.xaxis, columns), (ax.yaxis, rows)):
+        every = -(-len(words) // MOST_LABELS) or 1
+        places = range(0, len(words), every)
+        axis.set_ticks([k + 0.5 for k in places])
+        text = [visible(words[k]) for k in places]
+        axis.set_ticklabels([w if len(w) <= 24 else w[:23] + "…" for w in text], parse_math=False)
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0, pad=3, labelsize=FONT_SIZE)
+    for label in ax.get_xticklabels():
+        label.set(rotation=50, rotation_mode="anchor", horizontalalignment="left")
+
+
+def attention(
+    record: AttentionRecord,
+    block: str = "cross_attention",
+    layer: int = -1,
+    head: int | None = None,
+    scale: str = "row",
+) -> AttentionView:
+    """The picture of one layer of a block: of one head, or of the mean of all.
+
+    ``scale`` says how weights become colours: ``"row"`` against the largest of the row (a long
+    sentence stays legible), ``"absolute"`` from 0 to 1. Raises ``KeyError`` naming the blocks that
+    exist, ``IndexError`` naming the layers or heads, ``ValueError`` naming the scales.
+    """
+    record.select(block, layer, head)  # says what is wrong now, not when it is drawn
+    colors.scale(scale)
+    return AttentionView(record, record.names(block)[layer], head, scale)

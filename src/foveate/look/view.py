@@ -1,0 +1,131 @@
+"""What every picture can do: show itself in a notebook, and be saved by the ending of a name.
+
+Lives here: `View`, and replacing a file whole. What is drawn is said by its subclasses.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NOTEBOOK_LIMIT = 2_000_000  # bytes of HTML in an output cell; above, the notebook gets the PNG
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that at every moment the old one or the new one is there, whole.
+
+    Raises ``FileNotFoundError`` naming the folder where it does not exist.
+    """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist; make it first")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class View(ABC):
+    """A picture that is drawn when it is asked for, in the form that is asked for."""
+
+    @abstractmethod
+    def figure(self) -> Figure:
+        """The picture as a matplotlib figure of its own, known to no window and no ``pyplot``."""
+
+    @abstractmethod
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """The picture for a terminal of ``width`` columns; see `foveate.look.terminal`."""
+
+    @abstractmethod
+    def html(self) -> str:
+        """The picture as one page that needs no network."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What is drawn, by name: the weights and the labels of their axes."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture in the form that the ending names, and return where.
+
+        Raises ``ValueError`` naming the endings that exist.
+        """
+        path = Path(path)
+        if path.suffix.lower() not in WRITERS:
+            raise ValueError(
+                f"{path}: no picture is written as {path.suffix or 'a name without ending'!r}; "
+                f"end the name in {', '.join(WRITERS)}"
+            )
+        replace_file(path, WRITERS[path.suffix.lower()](self))
+        return path
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """For notebooks: the page in a frame where it is small enough, a PNG, a text."""
+        bundle = {"text/plain": self.text(color=False)}
+        bundle["image/png"] = base64.b64encode(_picture("png")(self)).decode()
+        page = self.html()
+        if len(page.encode()) <= NOTEBOOK_LIMIT:
+            bundle["text/html"] = (
+                f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts allow-downloads" '
+                'style="width:100%;height:720px;border:0" title="attention"></iframe>'
+            )
+        return bundle
+
+
+def _picture(form: str) -> Callable[[View], bytes]:
+    def write(view: View) -> bytes:
+        import matplotlib
+
+        file = io.BytesIO()
+        stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+        fonts: Any = {"svg.fonttype": "none", "pdf.fonttype": 42}  # text stays text
+        with matplotlib.rc_context(fonts), warnings.catch_warnings():
+            # A glyph that no font has is drawn as a box: it is seen, and need not be said as well.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            view.figure().savefig(file, format=form, dpi=200, metadata=stamp)
+        return file.getvalue()
+
+    return write
+
+
+def _json(view: View) -> bytes:
+    listed = {name: array.tolist() for name, array in view.arrays().items()}
+    return json.dumps(listed, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
+def _npz(view: View) -> bytes:
+    file = io.BytesIO()
+    arrays: dict[str, Any] = dict(view.arrays())
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+WRITERS: dict[str, Callable[[View], bytes]] = {
+    ".png": _picture("png"),
+    ".svg": _picture("svg"),
+    ".pdf": _picture("pdf"),
+    ".html": lambda view: view.html().encode(),
+    ".json": _json,
+    ".npz": _npz,
+    ".txt": lambda view: (view.text(width=100, color=False) + "\n").encode(),
+}

@@ -1,0 +1,71 @@
+"""Encoders: ids in, a `Memory` of vectors out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from foveate.config import BaseConfig, Configurable
+from foveate.nn.recurrent import Hidden
+from foveate.spec import Tokens
+
+
+@dataclass
+class Memory:
+    """What an encoder leaves for a decoder.
+
+    ``values`` (B, S, D); ``keys`` (B, S), true at real tokens, None where all are; ``final`` each
+    layer's last hidden state of a recurrent encoder, None for others.
+    """
+
+    values: Float[Tensor, "B S D"]
+    keys: Bool[Tensor, "B S"] | None = None
+    final: list[Hidden] | None = None
+
+    def summary(self) -> Float[Tensor, "B D"]:
+        """The whole source in one vector: the last state, or else the mean of the values."""
+        if self.final is not None:
+            return self.final[-1][0]
+        if self.keys is None:
+            return self.values.mean(dim=1)
+        real = self.keys.unsqueeze(-1).to(self.values.dtype)
+        return (self.values * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+
+    def select(self, rows: Tensor) -> Memory:
+        """The memory of some of the sources."""
+        return Memory(
+            self.values[rows],
+            None if self.keys is None else self.keys[rows],
+            None
+            if self.final is None
+            else [tuple(part[rows] for part in hidden) for hidden in self.final],
+        )
+
+
+class Encoder(Configurable, nn.Module):
+    """Reads a sequence of ids and leaves vectors of ``output_size`` for each."""
+
+    class Config(BaseConfig, family="encoder"):
+        """Which encoder."""
+
+    output_size: int
+
+    def __init__(self, config: Config, source: Tokens) -> None:
+        super().__init__()
+        self.config = config
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        """The table of input vectors, for tying."""
+        raise NotImplementedError
+
+    def forward(self, ids: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+        raise NotImplementedError
+
+
+def places(x: Tensor, start: int = 0) -> Tensor:
+    """start, start + 1, … for each of T steps of x (B, T, …)."""
+    return torch.arange(start, start + x.shape[1], device=x.device)

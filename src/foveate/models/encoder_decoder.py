@@ -1,0 +1,102 @@
+"""Encoder–decoder: any encoder with any decoder, and the projection to the vocabulary."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from foveate.config import BaseConfig, Configurable
+from foveate.models.decoder import Decoder
+from foveate.models.encoder import Encoder, Memory
+from foveate.nn.state import State
+from foveate.spec import Tokens
+
+
+class Model(Configurable, nn.Module):
+    """What a task trains."""
+
+    class Config(BaseConfig, family="model"):
+        """Which model."""
+
+
+class EncoderDecoder(Model):
+    """p(y_t | y_<t, x) = softmax(W · decode(y_<t, encode(x)))."""
+
+    class Config(Model.Config, kind="encoder_decoder"):
+        """``tie`` makes one table of the target's input and output ("target"), and the source's."""
+
+        encoder: Encoder.Config
+        decoder: Decoder.Config
+        tie: Literal["none", "target", "all"] = "target"
+
+    config: Config
+
+    def __init__(self, config: Config, source: Tokens, target: Tokens) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder: Encoder = config.encoder.build(source)
+        self.decoder: Decoder = config.decoder.build(target, self.encoder.output_size)
+        self.output = nn.Linear(self.decoder.output_size, target.vocab_size, bias=False)
+        nn.init.normal_(self.output.weight, std=self.decoder.output_size**-0.5)
+        if config.tie != "none":
+            self._tie(self.output, "the output projection", self.decoder.embedding)
+        if config.tie == "all":
+            self._tie(self.encoder.embedding, "the source embedding", self.decoder.embedding)
+
+    def _tie(self, module: nn.Linear | nn.Embedding, name: str, to: nn.Embedding) -> None:
+        if module.weight.shape != to.weight.shape:
+            raise ValueError(
+                f"model.tie = {self.config.tie!r}: {name} is {tuple(module.weight.shape)}, the "
+                f"target embedding {tuple(to.weight.shape)}; make sizes and vocabularies equal "
+                '(task.joint = true), or set model.tie = "none"'
+            )
+        module.weight = to.weight
+
+    def encode(self, ids: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """Read the source; ``keys`` is true at real tokens, None where all are."""
+        memory: Memory = self.encoder(ids, keys)
+        return memory
+
+    def decode(
+        self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """A vector at each target place, from which the next token is predicted."""
+        hidden: Tensor = self.decoder(ids, memory, state)
+        return hidden
+
+    def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
+        """Scores of every next token."""
+        scores: Tensor = self.output(hidden)
+        return scores
+
+    def forward(
+        self,
+        source: Int[Tensor, "B S"],
+        target: Int[Tensor, "B T"],
+        keys: Bool[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "B T V"]:
+        return self.logits(self.decode(target, self.encode(source, keys)))
+
+
+class DecoderSteps:
+    """One source batch being decoded step by step: what greedy and beam search ask of a model."""
+
+    def __init__(self, model: EncoderDecoder, memory: Memory) -> None:
+        self.model, self.memory, self.state = model, memory, State()
+        self.device = memory.values.device
+
+    def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
+        """Logits of the next token after reading one more of each hypothesis."""
+        hidden = self.model.decode(ids[:, None], self.memory, self.state)
+        return self.model.logits(hidden[:, -1]).float()
+
+    def reorder(self, rows: Int[Tensor, "N"]) -> None:
+        """Hypothesis i goes on from hypothesis ``rows[i]``."""
+        self.state.reorder(rows)
+
+    def select(self, sources: Int[Tensor, "M"]) -> None:
+        """Go on with these sources alone."""
+        self.memory = self.memory.select(sources)
+        self.state.select(sources)

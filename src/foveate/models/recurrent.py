@@ -1,0 +1,204 @@
+"""Recurrent encoder and decoder: with attention in Bahdanau's or Luong's order, or without."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.models.decoder import Decoder
+from foveate.models.encoder import Encoder, Memory
+from foveate.nn.attention import Attention, Part
+from foveate.nn.dropout import Dropout
+from foveate.nn.mask import Mask
+from foveate.nn.recurrent import Cell, GRUCell, Hidden, RecurrentStack
+from foveate.nn.score import Additive, Score
+from foveate.nn.state import State
+from foveate.nn.stem import TokenStem
+from foveate.spec import Tokens
+
+
+class RecurrentEncoder(Encoder):
+    """Layers of a cell over the embeddings, in one direction or both (Schuster & Paliwal, 1997)."""
+
+    class Config(Encoder.Config, kind="recurrent"):
+        """``hidden_size`` is that of each direction."""
+
+        cell: Cell.Config = GRUCell.Config()
+        embedding_size: int = Field(256, gt=0)
+        hidden_size: int = Field(256, gt=0)
+        num_layers: int = Field(1, gt=0)
+        bidirectional: bool = False
+        dropout: float = Field(0.1, ge=0, lt=1)
+
+    config: Config
+
+    def __init__(self, config: Config, source: Tokens) -> None:
+        super().__init__(config, source)
+        self.stem = TokenStem(source.vocab_size, config.embedding_size)
+        self.dropout = Dropout(config.dropout)
+        self.stack = RecurrentStack(
+            config.cell,
+            config.embedding_size,
+            config.hidden_size,
+            config.num_layers,
+            2 if config.bidirectional else 1,
+            config.dropout,
+        )
+        self.output_size = self.stack.output_size
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.stem.embedding
+
+    def forward(self, ids: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+        values, final = self.stack(self.dropout(self.stem(ids)), keys)
+        return Memory(self.dropout(values), keys, final)
+
+
+class RecurrentAttention(Attention.Config):
+    """Attention as a recurrent decoder uses it; ``query`` says where it stands in the step.
+
+    ``"previous"`` asks with s_{t−1} before the cell (Bahdanau et al., 2015); ``"current"`` with s_t
+    after it, and feeds the result into the next step (Luong et al., 2015).
+    """
+
+    query: Literal["previous", "current"] = "previous"
+    score: Score.Config = Additive.Config()
+    project: tuple[Part, ...] = ("query", "key")
+
+
+class RecurrentDecoder(Decoder):
+    """Layers of a cell; each step may look at the memory, else the start alone knows the source.
+
+    h_0 = tanh(B m), m the summary of the source. Without attention (Sutskever et al., 2014)
+    s_t = cell(e_t, s_{t−1}); with it s_t = cell(e_t, C f_t, s_{t−1}), where f_t is the context
+    asked for with s_{t−1}, or the last read-out. Read-out: tanh(R [s_t; c_t; e_t]).
+    """
+
+    class Config(Decoder.Config, kind="recurrent"):
+        """Without ``attention`` the memory's summary is all that the decoder gets."""
+
+        cell: Cell.Config = GRUCell.Config()
+        embedding_size: int = Field(256, gt=0)
+        hidden_size: int = Field(256, gt=0)
+        num_layers: int = Field(1, gt=0)
+        dropout: float = Field(0.1, ge=0, lt=1)
+        attention: RecurrentAttention | None = None
+
+    config: Config
+
+    def __init__(self, config: Config, target: Tokens, memory_size: int) -> None:
+        super().__init__(config, target, memory_size)
+        embedded, hidden = config.embedding_size, config.hidden_size
+        self.stem = TokenStem(target.vocab_size, embedded)
+        self.dropout = Dropout(config.dropout)
+        sizes = [embedded] + [hidden] * (config.num_layers - 1)
+        self.cells = nn.ModuleList(config.cell.build(size, hidden) for size in sizes)
+        first = cast(Cell, self.cells[0])
+        self.states = first.states  # tensors in the state of a layer
+        states = config.num_layers * first.states
+        self.bridge = nn.Linear(memory_size, states * hidden)
+        self.output_size = embedded
+        context = fed = 0
+        if config.attention is not None:
+            self.cross_attention = Attention(config.attention, hidden, memory_size)
+            context = self.cross_attention.output_size
+            fed = context if config.attention.query == "previous" else embedded
+            self.feed = nn.Linear(fed, first.gates * hidden, bias=False)
+        self.readout = nn.Linear(hidden + context + embedded, embedded)
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.stem.embedding
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
+    ) -> Float[Tensor, "B T D"]:
+        embedded = self.dropout(self.stem(ids))
+        state = State() if state is None else state
+        steps = _STEPS[None if self.config.attention is None else self.config.attention.query]
+        outputs = steps(self, embedded, memory, state)
+        state.position += ids.shape[1]
+        return outputs
+
+    def without_attention(self, embedded: Tensor, memory: Memory, state: State) -> Tensor:
+        """s_t = cell(e_t, s_{t−1}); o_t = tanh(R [s_t; e_t])."""
+        hidden = state.swap(self, lambda: self._start(embedded, memory))
+        projected = cast(Cell, self.cells[0]).project(embedded)
+        tops = []
+        for t in range(embedded.shape[1]):
+            hidden = self._step(projected[:, t], hidden)
+            tops.append(self._top(hidden))
+        state.put(self, hidden)
+        return self._read(torch.stack(tops, dim=1), embedded)
+
+    def previous(self, embedded: Tensor, memory: Memory, state: State) -> Tensor:
+        """c_t = A(s_{t−1}, m); s_t = cell(e_t, C c_t, s_{t−1}); o_t = tanh(R [s_t; c_t; e_t])."""
+        hidden = state.swap(self, lambda: self._start(embedded, memory))
+        projected, mask = cast(Cell, self.cells[0]).project(embedded), Mask(memory.keys)
+        tops, contexts = [], []
+        for t in range(embedded.shape[1]):
+            context = self._look(self._top(hidden), memory, mask, state)
+            hidden = self._step(projected[:, t] + self.feed(context), hidden)
+            tops.append(self._top(hidden))
+            contexts.append(context)
+        state.put(self, hidden)
+        return self._read(torch.stack(tops, dim=1), torch.stack(contexts, dim=1), embedded)
+
+    def current(self, embedded: Tensor, memory: Memory, state: State) -> Tensor:
+        """s_t = cell(e_t, C o_{t−1}, s_{t−1}); c_t = A(s_t, m); o_t = tanh(R [s_t; c_t; e_t])."""
+
+        def start() -> Hidden:
+            return (
+                *self._start(embedded, memory),
+                embedded.new_zeros(len(embedded), self.output_size),
+            )
+
+        *parts, fed = state.swap(self, start)
+        hidden: Hidden = tuple(parts)
+        projected, mask = cast(Cell, self.cells[0]).project(embedded), Mask(memory.keys)
+        outputs = []
+        for t in range(embedded.shape[1]):
+            hidden = self._step(projected[:, t] + self.feed(fed), hidden)
+            context = self._look(self._top(hidden), memory, mask, state)
+            fed = self._read(self._top(hidden), context, embedded[:, t])
+            outputs.append(fed)
+        state.put(self, (*hidden, fed))
+        return torch.stack(outputs, dim=1)
+
+    def _start(self, embedded: Tensor, memory: Memory) -> Hidden:
+        """tanh(B m) cut into the states of all layers; hypotheses of one source start alike."""
+        first = torch.tanh(self.bridge(memory.summary()))
+        first = first.repeat_interleave(len(embedded) // len(first), dim=0)
+        return torch.split(first, self.config.hidden_size, dim=-1)
+
+    def _top(self, hidden: Hidden) -> Tensor:
+        """The output of the last layer."""
+        return hidden[-self.states]
+
+    def _step(self, projected: Tensor, hidden: Hidden) -> Hidden:
+        """All layers by one step; the first layer's input comes projected."""
+        states = self.states
+        after: Hidden = ()
+        for number, cell in enumerate(self.cells):
+            if number:
+                projected = cast(Cell, cell).project(self.dropout(after[-states]))
+            after += cell(projected, hidden[number * states : (number + 1) * states])
+        return after
+
+    def _look(self, query: Tensor, memory: Memory, mask: Mask, state: State) -> Tensor:
+        return self.cross_attention(query[:, None], memory.values, mask, state).squeeze(1)
+
+    def _read(self, *parts: Tensor) -> Tensor:
+        return self.dropout(torch.tanh(self.readout(torch.cat(parts, dim=-1))))
+
+
+_STEPS = {
+    None: RecurrentDecoder.without_attention,
+    "previous": RecurrentDecoder.previous,
+    "current": RecurrentDecoder.current,
+}

@@ -1,0 +1,195 @@
+"""Transformer encoder and decoder (Vaswani et al., 2017), norms before or after each sub-layer."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, cast
+
+from jaxtyping import Bool, Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.models.decoder import Decoder
+from foveate.models.encoder import Encoder, Memory, places
+from foveate.nn.attention import Attention
+from foveate.nn.dropout import Dropout
+from foveate.nn.feed_forward import FeedForward, ReLU
+from foveate.nn.mask import Mask
+from foveate.nn.norm import LayerNorm, Norm
+from foveate.nn.position import Position, Sinusoidal
+from foveate.nn.state import State
+from foveate.nn.stem import TokenStem
+from foveate.spec import Tokens
+
+
+class Block(nn.Module):
+    """x + f(norm(x)) (pre) or norm(x + f(x)) (post), with dropout on what f gives."""
+
+    def __init__(self, norm: Norm, dropout: float, order: str) -> None:
+        super().__init__()
+        self.norm, self.dropout, self.order = norm, Dropout(dropout), order
+
+    def enter(self, x: Tensor) -> Tensor:
+        """What the sub-layer reads."""
+        return self.norm(x) if self.order == "pre" else x
+
+    def leave(self, x: Tensor, change: Tensor) -> Tensor:
+        """The residual sum."""
+        x = x + self.dropout(change)
+        return x if self.order == "pre" else self.norm(x)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and a feed-forward network, each in a residual block."""
+
+    def __init__(self, config: TransformerEncoder.Config) -> None:
+        super().__init__()
+        size = config.hidden_size
+        self.self_attention = Attention(_heads(config, config.attention), size)
+        self.feed_forward = config.feed_forward.build(size, config.ffn_size)
+        self.blocks = _blocks(config, 2)
+
+    def forward(self, x: Tensor, mask: Mask, position: Position) -> Float[Tensor, "B S D"]:
+        attend, feed = _named(self.blocks)
+        x = attend.leave(x, self.self_attention(attend.enter(x), mask=mask, position=position))
+        return feed.leave(x, self.feed_forward(feed.enter(x)))
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention to the memory, and a feed-forward network."""
+
+    def __init__(self, config: TransformerDecoder.Config, memory_size: int) -> None:
+        super().__init__()
+        size = config.hidden_size
+        self.self_attention = Attention(_heads(config, config.attention), size)
+        cross = config.cross_attention or config.attention
+        self.cross_attention = Attention(_heads(config, cross), size, memory_size)
+        self.feed_forward = config.feed_forward.build(size, config.ffn_size)
+        self.blocks = _blocks(config, 3)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Memory,
+        masks: tuple[Mask, Mask],
+        position: Position,
+        state: State | None,
+    ) -> Float[Tensor, "B T D"]:
+        attend, look, feed = _named(self.blocks)
+        own, cross = masks
+        x = attend.leave(x, self.self_attention(attend.enter(x), None, own, state, position))
+        x = look.leave(x, self.cross_attention(look.enter(x), memory.values, cross, state))
+        return feed.leave(x, self.feed_forward(feed.enter(x)))
+
+
+class TransformerEncoder(Encoder):
+    """L layers of self-attention over embeddings with positions."""
+
+    class Config(Encoder.Config, kind="transformer"):
+        """Shape letters: hidden_size D, num_heads H, num_layers L."""
+
+        hidden_size: int = Field(256, gt=0)
+        num_heads: int = Field(4, gt=0)
+        num_layers: int = Field(3, gt=0)
+        ffn_size: int = Field(1024, gt=0)
+        dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each sub-layer's output
+        norm: Norm.Config = LayerNorm.Config()
+        norm_order: Literal["pre", "post"] = "pre"
+        position: Position.Config = Sinusoidal.Config()
+        attention: Attention.Config = Attention.Config()  # its num_heads is the encoder's
+        feed_forward: FeedForward.Config = ReLU.Config()
+
+    config: Config
+
+    def __init__(self, config: Config, source: Tokens) -> None:
+        super().__init__(config, source)
+        self.output_size = size = config.hidden_size
+        self.stem = TokenStem(source.vocab_size, size, math.sqrt(size))
+        self.position = config.position.build(size, config.num_heads)
+        self.dropout = Dropout(config.dropout)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        self.norm = _last_norm(config)
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.stem.embedding
+
+    def forward(self, ids: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+        x = self.stem(ids)
+        x = self.dropout(self.position.embed(x, places(x)))
+        mask = Mask(keys)
+        for layer in self.layers:
+            x = layer(x, mask, self.position)
+        return Memory(self.norm(x), keys)
+
+
+class TransformerDecoder(Decoder):
+    """L layers that read what is written so far and look at the memory."""
+
+    class Config(Decoder.Config, kind="transformer"):
+        """Shape letters: hidden_size D, num_heads H, num_layers L."""
+
+        hidden_size: int = Field(256, gt=0)
+        num_heads: int = Field(4, gt=0)
+        num_layers: int = Field(3, gt=0)
+        ffn_size: int = Field(1024, gt=0)
+        dropout: float = Field(0.1, ge=0, lt=1)
+        norm: Norm.Config = LayerNorm.Config()
+        norm_order: Literal["pre", "post"] = "pre"
+        position: Position.Config = Sinusoidal.Config()
+        attention: Attention.Config = Attention.Config()
+        cross_attention: Attention.Config | None = None  # where it differs from ``attention``
+        feed_forward: FeedForward.Config = ReLU.Config()
+
+    config: Config
+
+    def __init__(self, config: Config, target: Tokens, memory_size: int) -> None:
+        super().__init__(config, target, memory_size)
+        self.output_size = size = config.hidden_size
+        self.stem = TokenStem(target.vocab_size, size, math.sqrt(size))
+        self.position = config.position.build(size, config.num_heads)
+        self.dropout = Dropout(config.dropout)
+        self.layers = nn.ModuleList(
+            DecoderLayer(config, memory_size) for _ in range(config.num_layers)
+        )
+        self.norm = _last_norm(config)
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.stem.embedding
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
+    ) -> Float[Tensor, "B T D"]:
+        x = self.stem(ids)
+        at = places(x, 0 if state is None else state.position)
+        x = self.dropout(self.position.embed(x, at))
+        masks = Mask(causal=True), Mask(memory.keys)
+        for layer in self.layers:
+            x = layer(x, memory, masks, self.position, state)
+        if state is not None:
+            state.position += ids.shape[1]
+        return self.norm(x)
+
+
+TransformerConfig = TransformerEncoder.Config | TransformerDecoder.Config
+
+
+def _heads(config: TransformerConfig, attention: Attention.Config) -> Attention.Config:
+    return attention.model_copy(update={"num_heads": config.num_heads})
+
+
+def _blocks(config: TransformerConfig, count: int) -> nn.ModuleList:
+    return nn.ModuleList(
+        Block(config.norm.build(config.hidden_size), config.dropout, config.norm_order)
+        for _ in range(count)
+    )
+
+
+def _named(blocks: nn.ModuleList) -> list[Block]:
+    return [cast(Block, block) for block in blocks]
+
+
+def _last_norm(config: TransformerConfig) -> nn.Module:
+    """Pre-norm leaves the residual sum unnormalised, so one norm closes the stack."""
+    return config.norm.build(config.hidden_size) if config.norm_order == "pre" else nn.Identity()

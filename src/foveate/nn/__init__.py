@@ -1,0 +1,1 @@
+"""Tensors in, tensors out: attention, recurrence, what they are made of. No text, no training."""

@@ -1,0 +1,121 @@
+"""Positions: an encoding has three doors and opens one.
+
+``embed`` changes the embeddings, ``rotate`` the projected queries and keys, ``bias`` the scores.
+``at`` holds the places of the vectors, (T,) integers counted from 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.config import BaseConfig, Configurable
+
+
+class Position(Configurable, nn.Module):
+    """Tells places apart; by itself it changes nothing."""
+
+    class Config(BaseConfig, family="position"):
+        """Which encoding, and what it needs."""
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__()
+        self.config = config
+
+    def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        """Embeddings that know their places."""
+        return x
+
+    def rotate(self, x: Float[Tensor, "B H T K"], at: Int[Tensor, "T"]) -> Float[Tensor, "B H T K"]:
+        """Queries or keys that know their places."""
+        return x
+
+    def bias(
+        self, query_at: Int[Tensor, "T"], key_at: Int[Tensor, "S"]
+    ) -> Float[Tensor, "H T S"] | None:
+        """What a pair of places adds to its scores."""
+        return None
+
+
+class NoPosition(Position):
+    """No position: self-attention sees a bag of words."""
+
+    class Config(Position.Config, kind="none"):
+        pass
+
+
+class Sinusoidal(Position):
+    """PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i+1) = cos(…), added (Vaswani et al., 2017)."""
+
+    class Config(Position.Config, kind="sinusoidal"):
+        base: float = Field(10_000.0, gt=0)
+
+    config: Config
+
+    def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        return x + self.encode(at, x.shape[-1]).to(x.dtype)
+
+    def encode(self, at: Int[Tensor, "T"], size: int) -> Float[Tensor, "T D"]:
+        """The encoding of each place."""
+        angles = _angles(at, size + size % 2, self.config.base)  # (T, ⌈D/2⌉)
+        waves = torch.stack((angles.sin(), angles.cos()), dim=-1)
+        return waves.flatten(-2)[..., :size]
+
+
+class Learned(Position):
+    """A learned vector for each place up to ``max_length``, added (BERT, GPT).
+
+    Raises ``ValueError`` for a place past ``max_length``.
+    """
+
+    class Config(Position.Config, kind="learned"):
+        max_length: int = Field(512, gt=0)
+
+    config: Config
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, hidden_size, num_heads)
+        self.table = nn.Embedding(config.max_length, hidden_size)
+        nn.init.normal_(self.table.weight, std=0.02)
+
+    def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        if len(at) and int(at[-1]) >= self.config.max_length:
+            raise ValueError(
+                f"place {int(at[-1])} is past the learned position's max_length = "
+                f"{self.config.max_length}; cut the text, or train with a larger max_length"
+            )
+        return x + self.table(at)
+
+
+class Rotary(Position):
+    """Turns each pair (x_i, x_{i+K/2}) by the angle t / base^(2i/K), so that qᵀk depends on the
+    distance alone (RoPE; Su et al., 2021).
+    """
+
+    class Config(Position.Config, kind="rope"):
+        base: float = Field(10_000.0, gt=0)
+
+    config: Config
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, hidden_size, num_heads)
+        if hidden_size // num_heads % 2:
+            raise ValueError(
+                f"rope turns pairs: the head size {hidden_size} / {num_heads} must be even"
+            )
+
+    def rotate(self, x: Float[Tensor, "B H T K"], at: Int[Tensor, "T"]) -> Float[Tensor, "B H T K"]:
+        angles = _angles(at, x.shape[-1], self.config.base)  # (T, K/2)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+def _angles(at: Tensor, size: int, base: float) -> Tensor:
+    """T · base^(−2i/size): (T, size/2)."""
+    powers = torch.arange(0, size, 2, device=at.device, dtype=torch.float32) / size
+    return at.float()[:, None] * torch.exp(-math.log(base) * powers)

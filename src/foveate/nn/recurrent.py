@@ -1,0 +1,167 @@
+"""Recurrent cells and stacks of them: one big product for the inputs, then a step at a time."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from foveate.config import BaseConfig, Configurable
+from foveate.nn.dropout import Dropout
+
+Hidden = tuple[Tensor, ...]  # (h,) or (h, c), each (B, H)
+
+
+class Cell(Configurable, nn.Module):
+    """One step of recurrence, h_t from x_t and h_{t−1}; weights named and laid out as torch's."""
+
+    class Config(BaseConfig, family="cell"):
+        """Which cell."""
+
+    gates = 1  # blocks of rows in the weights
+    states = 1  # tensors in a hidden state
+
+    def __init__(self, config: Config, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.hidden_size = hidden_size
+        rows, bound = self.gates * hidden_size, hidden_size**-0.5
+        self.weight_ih = nn.Parameter(torch.empty(rows, input_size).uniform_(-bound, bound))
+        self.weight_hh = nn.Parameter(torch.empty(rows, hidden_size).uniform_(-bound, bound))
+        self.bias_ih = nn.Parameter(torch.empty(rows).uniform_(-bound, bound))
+        self.bias_hh = nn.Parameter(torch.empty(rows).uniform_(-bound, bound))
+
+    def project(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B R"]:
+        """W x + b for any number of steps at once."""
+        return nn.functional.linear(x, self.weight_ih, self.bias_ih)
+
+    def start(self, x: Tensor) -> Hidden:
+        """Zeros for each row of x."""
+        return tuple(x.new_zeros(len(x), self.hidden_size) for _ in range(self.states))
+
+    def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
+        """The next hidden state; its first part is the output."""
+        raise NotImplementedError
+
+
+class ElmanCell(Cell):
+    """h_t = tanh(W x_t + b + U h_{t−1} + c) (Elman, 1990)."""
+
+    class Config(Cell.Config, kind="rnn"):
+        pass
+
+    def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
+        back = nn.functional.linear(hidden[0], self.weight_hh, self.bias_hh)
+        return (torch.tanh(projected + back),)
+
+
+class GRUCell(Cell):
+    """r, z = sigmoid(…); n = tanh(W x + b + r ⊙ (U h + c)); h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
+    (Cho et al., 2014).
+    """
+
+    class Config(Cell.Config, kind="gru"):
+        pass
+
+    gates = 3
+
+    def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
+        back = nn.functional.linear(hidden[0], self.weight_hh, self.bias_hh)
+        size = 2 * self.hidden_size
+        reset, update = (projected[:, :size] + back[:, :size]).sigmoid().chunk(2, dim=-1)
+        new = torch.addcmul(projected[:, size:], reset, back[:, size:]).tanh()
+        return (torch.lerp(new, hidden[0].to(new.dtype), update),)
+
+
+class LSTMCell(Cell):
+    """i, f, o = sigmoid(…); c̃ = tanh(…); c_t = f ⊙ c_{t−1} + i ⊙ c̃; h_t = o ⊙ tanh(c_t)
+    (Hochreiter & Schmidhuber, 1997; forget gate: Gers et al., 2000).
+    """
+
+    class Config(Cell.Config, kind="lstm"):
+        pass
+
+    gates = 4
+    states = 2
+
+    def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
+        back = nn.functional.linear(hidden[0], self.weight_hh, self.bias_hh)
+        size = self.hidden_size
+        total = projected + back
+        enter, forget = total[:, : 2 * size].sigmoid().chunk(2, dim=-1)
+        candidate, leave = total[:, 2 * size : 3 * size].tanh(), total[:, 3 * size :].sigmoid()
+        cell = torch.addcmul(enter * candidate, forget, hidden[1].to(total.dtype))
+        return (leave * cell.tanh(), cell)
+
+
+class Recurrence(nn.Module):
+    """One cell run over a sequence, forwards or backwards; padding holds the state as it is."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        keys: Bool[Tensor, "B T"] | None = None,
+        hidden: Hidden | None = None,
+        backwards: bool = False,
+    ) -> tuple[Float[Tensor, "B T H"], Hidden]:
+        """Outputs at every step and the last hidden state; ``keys`` is true at real steps."""
+        projected = self.cell.project(x)
+        hidden = hidden or self.cell.start(projected)
+        steps = range(x.shape[1])
+        outputs = []
+        for t in reversed(steps) if backwards else steps:
+            after = self.cell(projected[:, t], hidden)
+            if keys is not None:
+                real = keys[:, t, None]
+                after = tuple(
+                    torch.where(real, new, old.to(new.dtype))
+                    for new, old in zip(after, hidden, strict=True)
+                )
+            hidden = after
+            outputs.append(hidden[0])
+        if backwards:
+            outputs.reverse()
+        return torch.stack(outputs, dim=1), hidden
+
+
+class RecurrentStack(nn.Module):
+    """L layers of recurrence, each over the outputs of the one below, in one or both directions."""
+
+    def __init__(
+        self,
+        cell: Cell.Config,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        directions: int = 1,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.output_size = hidden_size * directions
+        sizes = [input_size] + [self.output_size] * (num_layers - 1)
+        self.layers = nn.ModuleList(
+            nn.ModuleList(Recurrence(cell.build(size, hidden_size)) for _ in range(directions))
+            for size in sizes
+        )
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"] | None = None
+    ) -> tuple[Float[Tensor, "B T O"], list[Hidden]]:
+        """Outputs of the top layer, and each layer's last hidden state, directions joined."""
+        final: list[Hidden] = []
+        for number, layer in enumerate(self.layers):
+            if number:
+                x = self.dropout(x)
+            ways = enumerate(cast(nn.ModuleList, layer))
+            runs = [run(x, keys, backwards=direction == 1) for direction, run in ways]
+            outputs, hiddens = zip(*runs, strict=True)
+            x = torch.cat(outputs, dim=-1)
+            final.append(tuple(torch.cat(parts, dim=-1) for parts in zip(*hiddens, strict=True)))
+        return x, final

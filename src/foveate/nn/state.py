@@ -1,0 +1,74 @@
+"""What a decoder remembers between steps, keyed by the module that remembers it; batch first.
+
+``None`` in place of a state means the whole sequence at once; the same forward serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+Tensors = tuple[Tensor, ...]
+
+
+class State:
+    """Memory of a decoder: what grows (keys, values), comes once (cross-attention), or is swapped.
+
+    ``position`` counts the tokens already read. Rows are hypotheses: `reorder` picks rows of all
+    that grows or is swapped; what came once may have fewer rows, one a source (`select`).
+    """
+
+    def __init__(self) -> None:
+        self.position = 0
+        self._grown: dict[nn.Module, tuple[Tensors, int]] = {}
+        self._once: dict[nn.Module, Tensors] = {}
+        self._swapped: dict[nn.Module, Tensors] = {}
+
+    def grow(self, module: nn.Module, *parts: Tensor) -> Tensors:
+        """Append along dimension 2, (B, H, T, K) each; return all that was appended so far."""
+        buffers, length = self._grown.get(module, ((), 0))
+        steps = parts[0].shape[2]
+        if not buffers and steps > 1:  # a whole prefix: kept as it is until the next step
+            self._grown[module] = (parts, steps)
+            return parts
+        if not buffers or buffers[0].shape[2] < length + steps:
+            capacity = max(16, 2 * (length + steps))
+            buffers = tuple(
+                part.new_empty(*part.shape[:2], capacity, part.shape[3]) for part in parts
+            )
+            if length:
+                for buffer, old in zip(buffers, self._grown[module][0], strict=True):
+                    buffer[:, :, :length] = old[:, :, :length]
+        for buffer, part in zip(buffers, parts, strict=True):
+            buffer[:, :, length : length + steps] = part
+        self._grown[module] = (buffers, length + steps)
+        return tuple(buffer[:, :, : length + steps] for buffer in buffers)
+
+    def once(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
+        """What ``make`` gives, made at the first call only."""
+        if module not in self._once:
+            self._once[module] = make()
+        return self._once[module]
+
+    def swap(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
+        """The module's present tensors, (B, …) each; at first what ``make`` gives."""
+        if module not in self._swapped:
+            self._swapped[module] = make()
+        return self._swapped[module]
+
+    def put(self, module: nn.Module, tensors: Tensors) -> None:
+        """Replace the module's present tensors."""
+        self._swapped[module] = tensors
+
+    def reorder(self, rows: Tensor) -> None:
+        """Let row i become what row ``rows[i]`` was; rows may be repeated or left out."""
+        for module, (buffers, length) in self._grown.items():
+            self._grown[module] = (tuple(b.index_select(0, rows) for b in buffers), length)
+        for module, tensors in self._swapped.items():
+            self._swapped[module] = tuple(t.index_select(0, rows) for t in tensors)
+
+    def select(self, sources: Tensor) -> None:
+        """Keep only the given rows of what came once: the sources that are still being decoded."""
+        for module, tensors in self._once.items():
+            self._once[module] = tuple(t.index_select(0, sources) for t in tensors)

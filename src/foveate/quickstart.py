@@ -1,0 +1,90 @@
+"""The first five minutes: train on the embedded corpus, judge, translate, and look inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from foveate.align.aer import Agreement, Gold, rank_heads
+from foveate.align.extract import read_pharaoh
+from foveate.data.synthetic import write
+from foveate.look.heatmap import attention
+from foveate.look.page import save_html
+from foveate.run import Run, train
+
+SIZES = {"train": 60_000, "valid": 200, "test": 500}
+Maps = dict[str, NDArray[np.float32]]
+SENTENCES = 8  # on the page
+
+
+def main(folder: Path) -> None:
+    """Write the corpus and its config into ``folder``, train, and show what there is to see."""
+    console = Console(stderr=True, highlight=False)
+    console.rule("1 · data: an English–French grammar, with the true word alignments")
+    data = folder / "data"
+    write(data, SIZES)
+    console.print(f"{SIZES['train']:,} pairs to train on, {SIZES['test']} held out: {data}")
+    config = folder / "quickstart.toml"
+    template = files("foveate").joinpath("quickstart.toml").read_text(encoding="utf-8")
+    config.write_text(template.replace("{folder}", folder.as_posix()), encoding="utf-8")
+
+    console.rule(f"2 · training: {config}")
+    run = train(config, folder=folder / "run")
+
+    console.rule("3 · held-out sentences, with combinations that training never showed")
+    evaluation = run.evaluate(*run.pairs("test"))
+    for name, value in evaluation.figures.items():
+        console.print(f"{name:>12} {value:6.2f}")
+    name, head, agreement = judge_alignment(run, data)
+    console.print(f"{'aer':>12} {agreement.aer:6.3f}  ({name}, head {head})")
+
+    console.rule("4 · translate, and see why")
+    records = []
+    sentences = run.pairs("test")[0][:SENTENCES]
+    for answer in run.translate(sentences):
+        console.print(f"{answer.source}\n  → [bold]{answer.hypotheses[0]}[/bold]")
+        records.append(answer.record())
+    layer = records[0].names("cross_attention").index(name)
+    view = attention(records[0], layer=layer, head=head)
+    print(view.text())
+    picture, page = folder / "attention.png", folder / "attention.html"
+    view.save(picture)
+    save_html(records, page)
+
+    console.rule("5 · next")
+    console.print(NEXT.format(run=run.path, picture=picture, page=page), highlight=False)
+
+
+def judge_alignment(run: Run, data: Path) -> tuple[str, int, Agreement]:
+    """The cross-attention head that aligns best on the validation data, judged on the test data.
+
+    Gold links belong to the reference, so each reference is forced, not the model's own answer.
+    """
+    name, head, _ = rank_heads(*_explained(run, data, "valid"))[0]
+    maps, gold = _explained(run, data, "test")
+    chosen = ({name: map_[name][head : head + 1]} for map_ in maps)
+    return name, head, rank_heads(chosen, gold)[0][2]
+
+
+def _explained(run: Run, data: Path, split: str) -> tuple[Iterator[Maps], list[Gold]]:
+    """The cross-attention maps of each pair of a split, between words, and its gold links."""
+    lines = (data / f"{split}.align").read_text(encoding="utf-8").splitlines()
+    gold = [Gold(links, links) for links in map(read_pharaoh, lines)]
+    records = (run.explain(*pair) for pair in zip(*run.pairs(split), strict=True))
+    blocks = "cross_attention"
+    return ({n: r.maps[n][:, :-1, :-1] for n in r.names(blocks)} for r in records), gold
+
+
+NEXT = """\
+look at the picture      {picture}
+open in a browser        {page}
+translate a line         echo "The old house is near the river." | foveate translate {run}
+draw your own sentence   foveate look attention {run} --text "The old house is near the river."
+what can be changed      foveate kinds
+what this run is         foveate show {run}
+your own data            foveate data report train.en train.fr"""

@@ -1,0 +1,106 @@
+"""What a problem is to the trainer and to the looker: batches, a loss, measures, an explanation.
+
+The trainer sees only this file: lengths to plan batches, a batch by its indices, a `Loss` of
+sums, and measures by name. It never asks which task it trains.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveate.config import BaseConfig, Configurable
+
+Batch = TypeVar("Batch")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A sum and the number of terms in it, never a mean: parts then add up exactly.
+
+    ``total`` is what is minimised (a scalar with a graph, summed over ``count`` targets);
+    ``logged`` are further sums over the same terms, such as the unsmoothed ``nll``.
+    """
+
+    total: Tensor
+    count: int
+    logged: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One example as people read it: what went in, what was wanted, what came out."""
+
+    source: str
+    reference: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Figures of a validation by name, such as ``{"loss": 1.2, "bleu": 31.5}``, and samples."""
+
+    figures: dict[str, float]
+    samples: list[Sample] = field(default_factory=list)
+
+
+class Task(Configurable, ABC, Generic[Batch]):
+    """A problem: data in, batches and losses out, and words for what the model did."""
+
+    class Config(BaseConfig, family="task"):
+        """Which problem, and where its data lies."""
+
+    config: Config
+
+    def __init__(self, config: Config, data: Any) -> None:
+        """``data``: how text, images or series are read (a config of ``foveate.data``)."""
+
+    # ---- data
+
+    @abstractmethod
+    def prepare(self, folder: Path, seed: int) -> None:
+        """Read the training data and train what the data decides (tokenizers), into ``folder``.
+
+        Called once for a new run; afterwards `restore` reads what was written.
+        """
+
+    @abstractmethod
+    def restore(self, folder: Path) -> None:
+        """Read tokenizers and the like from a run, without touching the training data."""
+
+    @abstractmethod
+    def lengths(self, split: str) -> NDArray[np.int32]:
+        """Number of tokens of each side of each example of a split: (N, sides)."""
+
+    @abstractmethod
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> Batch:
+        """The examples of the given indices as tensors; ``noise`` seeds what is random in them."""
+
+    def describe_data(self) -> list[str]:
+        """Lines that say what was read, dropped and why, for the start of training."""
+        return []
+
+    # ---- model
+
+    @abstractmethod
+    def build(self, model: Any) -> nn.Module:
+        """The model of a config, with the sizes that the data decides."""
+
+    @abstractmethod
+    def loss(self, model: Any, batch: Batch, objective: Any) -> Loss:
+        """The loss of one batch, as sums over its targets."""
+
+    @abstractmethod
+    def measure(self, model: Any, split: str, search: Any, samples: int = 3) -> Measures:
+        """Loss on a split and what users care for (BLEU by free-running decoding, …)."""
+
+    def better(self, name: str) -> int:
+        """+1 where a larger figure is better, -1 where a smaller one is."""
+        return -1 if name in ("loss", "perplexity", "ter") else 1

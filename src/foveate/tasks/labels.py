@@ -1,0 +1,50 @@
+"""Words for the axes of attention maps: from the pieces that a model reads to words of the text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveate.data.words import split_words
+from foveate.look.record import AttentionRecord
+from foveate.look.words import Grouping, group_pieces, to_words
+
+Span = tuple[int, int]
+Text = tuple[str, Sequence[Span]]  # a text and the characters of each of its pieces
+END, START = "</s>", "<s>"
+
+
+def attention_record(
+    maps: Mapping[str, NDArray[np.float32]], source: Text, target: Text
+) -> AttentionRecord:
+    """Maps (H, T, S) over pieces as maps over words, with their labels.
+
+    The encoder's rows and columns are the source's words and its end; the decoder's rows are the
+    words produced and the end, and the columns of its self-attention the start and the words read.
+    """
+    read = _axis(source, after=[END])
+    written, before = _axis(target, after=[END]), _axis(target, before=[START])
+    words: dict[str, NDArray[np.float32]] = {}
+    rows: dict[str, list[str]] = {}
+    columns: dict[str, list[str]] = {}
+    for name, weights in maps.items():
+        own = name.endswith("self_attention")
+        row = read if name.startswith("encoder") else written
+        column = read if row is read or not own else before
+        words[name] = np.stack([to_words(w, row[0].pieces, column[0].pieces) for w in weights])
+        rows[name], columns[name] = row[1], column[1]
+    return AttentionRecord(words, rows, columns, title=f"{source[0]} → {target[0]}")
+
+
+def _axis(
+    text: Text, before: Sequence[str] = (), after: Sequence[str] = ()
+) -> tuple[Grouping, list[str]]:
+    """The pieces of each word of a text, with special tokens around it, and the words' labels."""
+    line, spans = text
+    offsets: list[Span | None] = [*(None for _ in before), *spans, *(None for _ in after)]
+    places = split_words(line)
+    tokens = [*before, *(line[a:b] for a, b in spans), *after]
+    grouping = group_pieces(offsets, places)
+    return grouping, grouping.labels([line[a:b] for a, b in places], tokens)

@@ -1,0 +1,203 @@
+"""Checkpoints: all that training needs to go on bit for bit, with nothing pickled.
+
+    RUN/checkpoints/step-00001000/
+        model.safetensors       the weights; one that has several names stands under the first
+        optimizer.safetensors   the optimiser's tensors, named parameter:state
+        optimizer.json          what of its state is no tensor
+        state.json              step, place in the data, best figure, …: `foveate.train.trainer`
+        config.toml             the resolved config
+        manifest.json           size and sha256 of the others; written last
+    RUN/best.json               names the folder whose weights are the best so far
+
+Lives here: writing, reading, choosing and pruning them. Does not live here: when to do so
+(`foveate.train.trainer`), and how a folder is written atomically (`foveate.train.files`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from foveate.train import files
+from foveate.train.files import DamagedError, TrainError
+
+WEIGHTS, OPTIMIZER, REST = "model.safetensors", "optimizer.safetensors", "optimizer.json"
+Record = dict[str, Any]  # a JSON object
+
+# ------------------------------------------------------------------------------ weights
+
+
+def _names(model: nn.Module) -> dict[str, str]:
+    """Each name in the state of a model, and the first name of the same tensor."""
+    first: dict[tuple[object, ...], str] = {}
+    names = {}
+    for name, tensor in cast(dict[str, Tensor], model.state_dict()).items():
+        place = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape)
+        names[name] = first.setdefault(place, name) if tensor.numel() else name
+    return names
+
+
+def save_weights(model: nn.Module, path: Path) -> None:
+    """Write the weights of a model, tied ones once."""
+    state = cast(dict[str, Tensor], model.state_dict())
+    write_tensors({name: state[name] for name in _names(model).values()}, path)
+
+
+def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write named tensors; the same tensors give the same bytes."""
+    plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    save_file(plain, path, metadata={"format": "pt"})  # further keys would stand in random order
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Copy the weights of a file into ``model``; raise `TrainError` where they do not fit."""
+    own = cast(dict[str, Tensor], model.state_dict())
+    needed = set(_names(model).values())
+    with safe_open(path, framework="pt") as file, torch.no_grad():
+        there = set(file.keys())
+        if there != needed:
+            few, many = sorted(needed - there), sorted(there - needed)
+            raise TrainError(
+                f"{path} is of another model: it lacks {few[:3] or 'nothing'} and has "
+                f"{many[:3] or 'nothing'} besides; use the config.toml beside it"
+            )
+        for name in sorted(needed):
+            saved, tensor = file.get_tensor(name), own[name]
+            if saved.shape != tensor.shape:
+                raise TrainError(
+                    f"{path}: {name} is {tuple(saved.shape)} there and {tuple(tensor.shape)} in "
+                    "the model: a size or the vocabulary has changed; use the config.toml beside it"
+                )
+            tensor.copy_(saved)
+
+
+# ------------------------------------------------------------------------------ optimiser
+
+
+def _save_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
+    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+    tensors: dict[str, Tensor] = {}
+    rest: Record = {}
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            kind = tensors if isinstance(value, Tensor) else rest
+            kind[f"{names[parameter]}:{key}"] = value
+    write_tensors(tensors, folder / OPTIMIZER)
+    (folder / REST).write_text(json.dumps(rest, indent=1), encoding="utf-8")
+
+
+def _load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
+    """Put the state back under its parameters; rates and decay are those of the present config."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    order = [p for group in optimizer.param_groups for p in group["params"]]
+    index = {names[parameter]: i for i, parameter in enumerate(order)}
+    states: dict[int, Record] = {}
+    values: Record = json.loads((folder / REST).read_text(encoding="utf-8"))
+    with safe_open(folder / OPTIMIZER, framework="pt") as file:
+        values |= {entry: file.get_tensor(entry) for entry in file.keys()}  # noqa: SIM118
+    for entry, value in values.items():
+        name, _, key = entry.rpartition(":")
+        if name not in index:
+            raise TrainError(f"{folder / OPTIMIZER}: {name} is no trained parameter of the model")
+        if isinstance(value, Tensor):  # into memory laid out as the parameter's is
+            parameter = order[index[name]]
+            like = parameter.detach() if value.shape == parameter.shape else value
+            value = torch.empty_like(like, dtype=value.dtype).copy_(value)
+        states.setdefault(index[name], {})[key] = value
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": states, "param_groups": groups})
+
+
+# ------------------------------------------------------------------------------ whole checkpoints
+
+
+def path_of(run: Path, step: int) -> Path:
+    """The folder of the checkpoint of a step."""
+    return run / "checkpoints" / f"step-{step:08d}"
+
+
+def steps(run: Path) -> list[int]:
+    """The steps of which the run has a checkpoint, sound or not, in order."""
+    names = (re.fullmatch(r"step-(\d+)", p.name) for p in (run / "checkpoints").glob("step-*"))
+    return sorted(int(name[1]) for name in names if name)
+
+
+def save(
+    run: Path,
+    step: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: Record,
+    toml: str,
+) -> Path:
+    """Write a checkpoint, whole or not at all; raise `TrainError` where the disk refuses."""
+    target = path_of(run, step)
+    try:
+        with files.sealed_folder(target) as folder:
+            save_weights(model, folder / WEIGHTS)
+            _save_optimizer(model, optimizer, folder)
+            (folder / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
+            (folder / "config.toml").write_text(toml, encoding="utf-8")
+    except TrainError as error:
+        known = steps(run)
+        kept = f"step {known[-1]} is kept" if known else "no earlier checkpoint is there"
+        raise TrainError(
+            f"{error}, or keep fewer checkpoints (train.save.keep). {kept}; the same command "
+            "goes on from there"
+        ) from error
+    return target
+
+
+def newest_sound(run: Path) -> tuple[int | None, list[str]]:
+    """The step of the newest checkpoint that is whole, and what is wrong with newer ones."""
+    complaints = []
+    for step in reversed(steps(run)):
+        try:
+            files.verify(path_of(run, step))
+        except DamagedError as damage:
+            complaints.append(f"damaged checkpoint passed over: {damage}")
+            continue
+        return step, complaints
+    return None, complaints
+
+
+def load(run: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> Record:
+    """Read a checkpoint into the model and the optimiser; gives its ``state.json``."""
+    folder = path_of(run, step)
+    load_weights(model, folder / WEIGHTS)
+    _load_optimizer(model, optimizer, folder)
+    return cast(Record, json.loads((folder / "state.json").read_text(encoding="utf-8")))
+
+
+def prune(run: Path, keep: Iterable[int]) -> None:
+    """Remove all checkpoints but those of the steps to keep."""
+    for step in sorted(set(steps(run)) - set(keep)):
+        files.remove(path_of(run, step))
+
+
+# ------------------------------------------------------------------------------ the best one
+
+
+def point(run: Path, folder: Path, figures: Record) -> None:
+    """Let ``best.json`` name a folder of the run, with the figures that made it the best."""
+    record = {"folder": folder.relative_to(run).as_posix(), **figures}
+    files.write_atomically(run / "best.json", json.dumps(record, indent=1) + "\n")
+
+
+def chosen(run: Path) -> Path | None:
+    """The folder whose weights stand for the run: the best, or else the newest sound one."""
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        best = run / json.loads((run / "best.json").read_text(encoding="utf-8"))["folder"]
+        if (best / files.MANIFEST).is_file():
+            return cast(Path, best)
+    step, _ = newest_sound(run)
+    return None if step is None else path_of(run, step)

@@ -1,0 +1,274 @@
+"""The verbs that read and write streams: thin functions of a run, streams and a few choices.
+
+Lives here: what happens between a run and the lines of a file. Does not live here: the command
+line (`foveate.cli`), and what a run can do (`foveate.run`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, TextIO
+
+from foveate.config import ConfigError
+from foveate.data.text import TextData, read_lines, read_pairs
+
+if TYPE_CHECKING:
+    from foveate.answers import Evaluation, Translation
+    from foveate.look.record import AttentionRecord
+    from foveate.run import Run
+
+CHUNK = 4096  # lines translated together: enough to sort by length, little enough for memory
+PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
+NAMED = 10  # line numbers printed of what is reported
+CUT = "longer than the model allows, cut"
+DAMAGED = "not UTF-8, the bytes read as U+FFFD"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What `translate` writes beside the best hypothesis of each line."""
+
+    num_hypotheses: int = 1
+    scores: bool = False
+    alignments: Path | None = None
+    attention: Path | None = None
+
+
+@dataclass
+class Tally:
+    """Which input lines (from 1) something happened to: counted, and the first ones named."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, list[int]] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    def note(self, what: str, line: int) -> None:
+        """Count a line; remember its number if it is among the first."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+        if len(self.first.setdefault(what, [])) < NAMED:
+            self.first[what].append(line)
+
+    def note_all(self, what: str, lines: Iterable[int]) -> None:
+        """Count many lines at once."""
+        for line in lines:
+            self.note(what, line)
+
+    def report(self) -> list[str]:
+        """A sentence for each thing that happened."""
+        sentences = []
+        for what, count in self.counts.items():
+            numbers = ", ".join(map(str, self.first[what])) + (", …" if count > NAMED else "")
+            lines = "1 line" if count == 1 else f"{count:,} lines"
+            sentences.append(f"{lines} {what}: {numbers}")
+        return [*sentences, *self.remarks]
+
+
+# ------------------------------------------------------------------------------ streams
+
+
+def one_line(text: str) -> str:
+    """A text without the characters that would make two lines of it."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lists of ``size`` lines, the last one shorter."""
+    iterator = iter(lines)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+# ------------------------------------------------------------------------------ translate, score
+
+
+def translate(
+    run: Run, source: BinaryIO, target: TextIO, wanted: Wanted, search: dict[str, Any]
+) -> Tally:
+    """Translate a stream, a line for a line and in order, in bounded memory.
+
+    ``search`` goes to ``run.translate``. With more than one hypothesis the form is the n-best
+    list of the field: ``line ||| hypothesis ||| features ||| score``, lines counted from 0.
+    """
+    tally, number, damaged = Tally(), 0, list[int]()
+    size = 1 if source.isatty() else CHUNK
+    with _Beside(wanted, tally) as beside:
+        for chunk in chunks(read_lines(source, damaged), size):
+            for answer in run.translate(chunk, num_hypotheses=wanted.num_hypotheses, **search):
+                target.writelines(_written(answer, number, wanted))
+                number += 1
+                beside.add(answer, number)
+            target.flush()
+    tally.note_all(DAMAGED, damaged)
+    return tally
+
+
+class _Beside:
+    """The alignment file and the page of maps that grow beside the translations."""
+
+    def __init__(self, wanted: Wanted, tally: Tally) -> None:
+        self.wanted, self.tally = wanted, tally
+        self.records: list[AttentionRecord] = []
+        self.links: TextIO | None = None
+
+    def __enter__(self) -> Self:
+        page = self.wanted.attention
+        if page is not None and page.suffix.lower() not in (".html", ".htm"):
+            raise ConfigError(f"--attention {page}: the maps go into one .html file; end it so")
+        if self.wanted.alignments is not None:
+            self.links = self.wanted.alignments.open("w", encoding="utf-8", newline="\n")
+        return self
+
+    def add(self, answer: Translation, number: int) -> None:
+        """Take in the answer to one line (from 1): its links, its map, whether it was cut."""
+        if answer.cut:
+            self.tally.note(CUT, number)
+        if self.links is not None:
+            self.links.write(" ".join(f"{i}-{j}" for i, j in answer.alignment()) + "\n")
+        if self.wanted.attention is None or not answer.source.strip():
+            return
+        if len(self.records) < PAGE:
+            self.records.append(answer.record())
+        else:
+            self.tally.note(f"not drawn, {self.wanted.attention} holds {PAGE}", number)
+
+    def __exit__(self, *error: object) -> None:
+        if self.links is not None:
+            self.links.close()
+        if self.wanted.attention is not None and self.records:
+            from foveate.look.page import save_html
+
+            self.tally.remarks += save_html(self.records, self.wanted.attention).notes
+
+
+def _written(answer: Translation, number: int, wanted: Wanted) -> Iterator[str]:
+    pairs = list(zip(answer.hypotheses, answer.scores, strict=True))
+    if wanted.num_hypotheses > 1:
+        for hypothesis, score in pairs:
+            yield f"{number} ||| {one_line(hypothesis)} ||| model= {score:.6f} ||| {score:.6f}\n"
+    elif wanted.scores:
+        yield f"{pairs[0][1]:.6f}\t{one_line(pairs[0][0])}\n"
+    else:
+        yield one_line(pairs[0][0]) + "\n"
+
+
+def score(run: Run, source: BinaryIO, target: TextIO, tokens: bool = False) -> Tally:
+    """Score pairs ``source TAB target``: their log-probability, then each token's if asked.
+
+    Raises `ConfigError` naming the line that has no tab.
+    """
+    tally, number, damaged = Tally(), 0, list[int]()
+    for chunk in chunks(read_lines(source, damaged), CHUNK):
+        pairs = []
+        for line in chunk:
+            number += 1
+            left, tab, right = line.partition("\t")
+            if not tab:
+                raise ConfigError(f"line {number} has no tab: give source TAB target")
+            pairs.append((left, right.partition("\t")[0]))
+        for scored in run.score(pairs):
+            columns = [f"{scored.log_probability:.6f}"]
+            if tokens:
+                each = zip(scored.tokens, scored.token_log_probabilities, strict=True)
+                columns += [f"{one_line(token)} {value:.4f}" for token, value in each]
+            target.write("\t".join(columns) + "\n")
+        target.flush()
+    tally.note_all(DAMAGED, damaged)
+    return tally
+
+
+# ------------------------------------------------------------------------------ evaluate
+
+
+def pairs_of(
+    run: Run, source: Path | None, reference: Path | None, split: str
+) -> tuple[list[str], list[str]]:
+    """Sources and references of files, or of a split of the run's own data."""
+    if source is None:
+        if reference is not None:
+            raise ConfigError(f"--reference {reference} needs --data SOURCE beside it")
+        return run.pairs(split)
+    corpus = read_pairs(source, reference, TextData())
+    if not len(corpus):
+        raise ConfigError(f"{source} is empty: nothing to evaluate on")
+    return corpus.sources, corpus.targets
+
+
+def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
+    """The figures of an evaluation with their signatures, for people or as JSON."""
+    count = len(evaluation.translations)
+    if as_json:
+        tree = {
+            "sentences": count,
+            "figures": evaluation.figures,
+            "signatures": evaluation.signatures,
+        }
+        return as_text(tree)
+    lines = [f"{count:,} sentences"]
+    for name, value in evaluation.figures.items():
+        lines.append(f"{name:<14} {value:8.2f}  {evaluation.signatures.get(name, '')}".rstrip())
+    return "\n".join(lines)
+
+
+def cut_lines(translations: Sequence[Translation]) -> Tally:
+    """Which sources were longer than the model allows."""
+    tally = Tally()
+    tally.note_all(CUT, (n for n, answer in enumerate(translations, start=1) if answer.cut))
+    return tally
+
+
+def write_translations(translations: Sequence[Translation], path: Path) -> None:
+    """Write the best hypotheses, a line for a line."""
+    text = "".join(one_line(answer.hypotheses[0]) + "\n" for answer in translations)
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+# ------------------------------------------------------------------------------ look, show
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which map of a record to draw; see `foveate.look.record.AttentionRecord.select`."""
+
+    block: str = "cross_attention"
+    layer: int = -1
+    head: int | None = None
+
+
+def look_attention(record: AttentionRecord, part: Part, out: Sequence[Path]) -> list[str]:
+    """Write the picture in the form of each ending, and say where; without any, return it as text.
+
+    Raises `ConfigError` naming the blocks, layers, heads or endings that exist.
+    """
+    from foveate.look.heatmap import attention
+
+    try:
+        view = attention(record, part.block, part.layer, part.head)
+    except LookupError as error:
+        raise ConfigError(str(error.args[0])) from None
+    return [f"wrote {view.save(path)}" for path in out] or [view.text()]
+
+
+def description(run: Run) -> str:
+    """What a run differs in from the defaults, and its last figures."""
+    from foveate.train.journal import read
+
+    lines = [str(run.path), "", "differs from the defaults in"]
+    differences = run.config.differences()
+    width = max(map(len, differences), default=0)
+    lines += [f"  {key:<{width}}  {as_text(value, None)}" for key, value in differences.items()]
+    for event, title in (("start", "at the start"), ("valid", "at the last validation")):
+        logged = [line for line in read(run.path) if line["event"] == event]
+        lines += ["", title] if logged else []
+        for key, value in (logged[-1] if logged else {}).items():
+            if isinstance(value, int | float | str) and key != "event":
+                lines.append(f"  {key:<14} {value:,}" if key == "step" else f"  {key:<14} {value}")
+    return "\n".join(lines)
+
+
+def as_text(tree: Any, indent: int | None = 2) -> str:
+    """Plain values as JSON, on many lines or on one."""
+    return json.dumps(tree, ensure_ascii=False, indent=indent)

@@ -1,0 +1,48 @@
+"""What every test shares: one thread, no network, a quiet and repeatable hypothesis."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: test processes share the cores
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("MPLBACKEND", "agg")
+
+import hypothesis
+import pytest
+import torch
+
+from foveate.doctor import BROWSERS, find_browser
+
+torch.set_num_threads(1)
+hypothesis.settings.register_profile(
+    "foveate", deadline=None, derandomize=True, max_examples=50, print_blob=True
+)
+hypothesis.settings.load_profile("foveate")
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real data sets: FOVEATE_DATA, or ``shared/data`` beside the checkout."""
+    folder = Path(os.environ.get("FOVEATE_DATA") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no data sets at {folder}; set FOVEATE_DATA")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def browser_path() -> str:
+    """An installed Chromium, or a skip that says why."""
+    found = find_browser()
+    if found is None:
+        pytest.skip(f"no browser here ({', '.join(BROWSERS)}); set FOVEATE_BROWSER to name one")
+    return found

@@ -1,0 +1,61 @@
+"""A browser without a network for the tests of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def browser(browser_path: str) -> Iterator[Any]:
+    """Chromium under Playwright, or a skip that says why."""
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="no playwright here: pip install 'foveate[dev]'"
+    )
+    with api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Open an address offline, at a width and in a colour scheme.
+
+    An error in the page or on its console, a dialog, or a request for anything but the page
+    fails the test at its end.
+    """
+    contexts, errors, requests = [], [], []
+
+    def open_page(address: str, width: int = 1280, scheme: str = "light") -> Any:
+        context = browser.new_context(
+            viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda m: errors.append(m.text) if m.type != "log" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", lambda dialog: (errors.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: requests.append((request.url, address)))
+        page.goto(address)
+        page.wait_for_selector("#matrix[aria-label]")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not errors
+    assert not [url for url, address in requests if url != address and url[:5] != "blob:"]

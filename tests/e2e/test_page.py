@@ -1,0 +1,243 @@
+"""The page of attention in a browser, from a file, without a network."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foveate.look import colors
+from foveate.look.page import save_html
+from foveate.look.record import AttentionRecord
+
+pytestmark = pytest.mark.browser
+
+SOURCE = "the European Economic Area was signed . </s>".split()  # noqa: SIM905
+TARGET = "la zone économique européenne a été signée . </s>".split()  # noqa: SIM905
+GOLD = [0, 3, 2, 1, 4, 4, 5, 6, 7]
+CROSS = "decoder.layers.{}.cross_attention"
+Visit = Callable[..., Any]
+
+
+def sentence(seed: int = 0) -> AttentionRecord:
+    rng = np.random.default_rng(seed)
+
+    def heads(height: int, width: int) -> np.ndarray:
+        return rng.dirichlet(np.ones(width) * 0.5, (3, height)).astype(np.float32)
+
+    maps = {f"encoder.layers.{n}.self_attention": heads(8, 8) for n in range(2)}
+    for n in range(2):
+        weights = heads(9, 8) * 0.3
+        weights[:, range(9), GOLD] += 0.7
+        maps[CROSS.format(n)] = weights
+    rows = {"encoder.self_attention": SOURCE, "": TARGET}
+    return AttentionRecord(maps, rows, {"": SOURCE}, title=f"sentence {seed}")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("page") / "attention.html"
+    save_html([sentence(0), sentence(1)], path)
+    return path.as_uri()
+
+
+def reading(page: Any) -> tuple[str, str, str, float]:
+    """What the page says: verb, row, column, weight."""
+    text = page.inner_text("#reading")
+    found = re.fullmatch(r"(\w+) « (.*) »: (.*) (\d\.\d+)", text)
+    assert found, text
+    return found[1], found[2], found[3], float(found[4])
+
+
+def center(page: Any, row: int, column: int) -> tuple[float, float]:
+    box = page.locator("#matrix").bounding_box()
+    left, top, cell = page.evaluate("[place.left, place.top, place.cell]")
+    return box["x"] + left + (column + 0.5) * cell, box["y"] + top + (row + 0.5) * cell
+
+
+def test_the_number_under_the_pointer_is_that_of_numpy(visit: Visit, address: str) -> None:
+    page = visit(address)
+    weights = sentence().maps[CROSS.format(1)].mean(0)
+    for row, column in ((1, 3), (3, 1), (8, 7), (0, 0), (6, 2)):
+        page.mouse.move(*center(page, row, column))
+        verb, target, source, weight = reading(page)
+        assert (verb, target, source) == ("producing", TARGET[row], SOURCE[column])
+        assert weight == pytest.approx(weights[row, column], abs=6e-5)
+
+
+PIXELS = """() => {
+  const middle = (k, edge) => Math.floor((edge + (k + 0.3) * place.cell) * devicePixelRatio);
+  const image = matrix.getContext('2d').getImageData(0, 0, matrix.width, matrix.height);
+  const { rows, columns } = block();
+  return rows.flatMap((_, t) => columns.flatMap((_, s) => {
+    const at = 4 * (middle(t, place.top) * image.width + middle(s, place.left));
+    return [...image.data.slice(at, at + 4)];
+  }));
+}"""
+
+
+def test_the_canvas_shows_the_colors_of_the_table(visit: Visit, address: str) -> None:
+    page = visit(address)
+    page.get_by_label("absolute").check()
+    page.get_by_role("button", name="layer 0, head 2").click()
+    weights = sentence().maps[CROSS.format(0)][2]
+    wanted = colors.table()[colors.indices(colors.scale("absolute").levels(weights))]
+    seen = np.array(page.evaluate(PIXELS))
+    assert np.abs(seen.reshape(9, 8, 4)[..., :3] - wanted)[1:, 1:].max() <= 2  # no frame is there
+
+
+def test_the_keyboard_reaches_cells_layers_and_heads(visit: Visit, address: str) -> None:
+    page = visit(address)
+    maps = sentence().maps
+    page.focus("#matrix")
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowLeft"):
+        page.keyboard.press(key)
+    assert reading(page)[1:3] == (TARGET[2], SOURCE[1])
+    page.keyboard.press("[")
+    page.keyboard.press(".")
+    page.keyboard.press(".")
+    assert "layer 0, head 1" in page.inner_text("#others")
+    assert reading(page)[3] == pytest.approx(maps[CROSS.format(0)][1][2, 1], abs=6e-5)
+    page.keyboard.press(",")
+    page.keyboard.press(",")
+    page.keyboard.press("]")
+    page.keyboard.press("]")  # the last layer stays
+    assert "layer 1, mean of the heads" in page.inner_text("#others")
+    assert reading(page)[3] == pytest.approx(maps[CROSS.format(1)].mean(0)[2, 1], abs=6e-5)
+    assert page.evaluate("document.activeElement.id") == "matrix"
+
+
+def test_pointing_at_a_word_shows_what_it_is_linked_to(visit: Visit, address: str) -> None:
+    page = visit(address)
+    page.locator("#rows .word").nth(1).hover()
+    assert reading(page)[1:3] == ("zone", "Area")
+    assert page.locator("#links path").count() >= 1
+    page.locator("#columns .word").nth(1).hover()
+    assert reading(page)[1:3] == ("européenne", "European")
+    shade = page.locator("#rows .word").nth(3).evaluate("e => e.style.backgroundColor")
+    assert re.fullmatch(r"rgb\(253, 224, 71\)", shade)  # the strongest, in full
+
+
+def test_blocks_and_sentences_are_chosen(visit: Visit, address: str) -> None:
+    page = visit(address)
+    page.get_by_role("radio", name="encoder self-attention").check()
+    assert reading(page)[0:2] == ("at", "the")
+    assert page.evaluate("document.activeElement.type") == "radio"  # the keyboard keeps its place
+    page.get_by_role("radio", name="decoder cross-attention").check()
+    page.get_by_label("next sentence").click()
+    page.mouse.move(*center(page, 4, 4))
+    weights = sentence(1).maps[CROSS.format(1)].mean(0)
+    assert reading(page)[3] == pytest.approx(weights[4, 4], abs=6e-5)
+
+
+def test_the_table_says_the_same(visit: Visit, address: str) -> None:
+    page = visit(address)
+    page.click("summary")
+    cells = page.locator("#table td").all_inner_texts()[1:]
+    weights = sentence().maps[CROSS.format(1)].mean(0)
+    np.testing.assert_allclose(np.float64(cells).reshape(9, 8), weights, atol=6e-5)
+    assert page.locator("#table th[scope=row]").all_inner_texts() == TARGET
+
+
+def test_what_is_seen_is_saved(visit: Visit, address: str) -> None:
+    page = visit(address)
+    saved = {}
+    for name in ("PNG", "SVG", "JSON"):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=name, exact=True).click()
+        saved[name] = Path(download.value.path()).read_bytes()
+    assert saved["PNG"].startswith(b"\x89PNG")
+    assert b"<text" in saved["SVG"]
+    listed = json.loads(saved["JSON"])
+    assert listed["rows"] == TARGET
+    weights = sentence().maps[CROSS.format(1)].mean(0)
+    np.testing.assert_allclose(listed["weights"], weights, atol=2e-5)
+
+
+def test_hostile_words_are_shown_and_do_nothing(visit: Visit, tmp_path: Path) -> None:
+    words = [
+        "</script><img src=x onerror=alert(1)>",
+        "<b>bold</b>",
+        "مرحبا",
+        "a\nb",
+        "z\u200bw",
+        "😀",
+    ]
+    record = AttentionRecord(
+        {"cross_attention": np.eye(6, dtype=np.float32)[None]}, {"": words}, {"": words}
+    )
+    page = visit(save_html([record], tmp_path / "a.html").path.as_uri())
+    shown = page.locator("#rows .word").all_inner_texts()
+    assert shown == [*words[:3], "a⟨U+000A⟩b", "z⟨U+200B⟩w", "😀"]
+    assert page.locator("img, b:not(#reading b)").count() == 0
+    assert page.locator("#picker").is_hidden()  # one layer of one head leaves nothing to pick
+
+
+def test_what_is_left_out_is_said(visit: Visit, tmp_path: Path) -> None:
+    report = save_html([sentence(n) for n in range(3)], tmp_path / "a.html", max_sentences=2)
+    assert "1 more sentences" in visit(report.path.as_uri()).inner_text("#notes")
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_the_page_never_scrolls_sideways(visit: Visit, address: str, width: int) -> None:
+    page = visit(address, width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    matrix = page.locator("#matrix").bounding_box()
+    assert matrix["x"] + matrix["width"] <= width
+
+
+CONTRAST = """() => {
+  const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const behind = (node) => {
+    const layers = [];
+    for (; node; node = node.parentElement)
+      layers.unshift(parse(getComputedStyle(node).backgroundColor));
+    return layers.reduce((under, [r, g, b, a = 1]) =>
+      [r, g, b].map((c, i) => c * a + under[i] * (1 - a)), [255, 255, 255]);
+  };
+  return [...document.querySelectorAll('body *')]
+    .filter((e) => e.checkVisibility())
+    .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+    .map((e) => {
+      const ink = light(parse(getComputedStyle(e).color)), paper = light(behind(e));
+      const [a, b] = [Math.max(ink, paper), Math.min(ink, paper)];
+      return [(a + 0.05) / (b + 0.05), e.tagName + ' ' + e.textContent.slice(0, 30)];
+    });
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_contrast(visit: Visit, address: str, scheme: str) -> None:
+    page = visit(address, scheme=scheme)
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    found = page.evaluate(CONTRAST)
+    assert len(found) > 30
+    assert not [entry for entry in found if entry[0] < 4.5]
+    page.click("#theme")
+    assert page.evaluate("document.documentElement.dataset.theme") != scheme
+    assert not [entry for entry in page.evaluate(CONTRAST) if entry[0] < 4.5]
+
+
+def test_every_control_has_a_name_and_is_large_enough(visit: Visit, address: str) -> None:
+    page = visit(address, 360)
+    for control in page.locator("button:visible, select:visible").all():
+        box = control.bounding_box()
+        assert min(box["width"], box["height"]) >= 24
+        assert control.evaluate("e => e.getAttribute('aria-label') || e.textContent.trim()")
+
+
+def test_a_hundred_words_are_drawn_within_half_a_second(visit: Visit, tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).dirichlet(np.ones(100), (8, 100)).astype(np.float32)
+    record = AttentionRecord({CROSS.format(n): weights for n in range(6)}, {}, {})
+    page = visit(save_html([record], tmp_path / "a.html").path.as_uri())
+    took = page.evaluate(
+        "(() => { const t = performance.now(); choose({}); return performance.now() - t; })()"
+    )
+    assert took < 500

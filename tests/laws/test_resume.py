@@ -1,0 +1,201 @@
+"""Resume == uninterrupted, bit for bit on a CPU, wherever and however a run was stopped."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+from train_toy import Toy, final, toy_config
+
+from foveate.train import checkpoint
+from foveate.train.config import TrainConfig
+from foveate.train.files import TrainError
+from foveate.train.journal import read
+
+TESTS = Path(__file__).parent.parent
+TIMES = ("seconds", "tokens_per_second", "memory_mib")
+STEPS = 12
+
+
+class Crash(Exception):
+    """Stands for a process that is gone."""
+
+
+def config(**changes: Any) -> TrainConfig:
+    return toy_config(accumulate=2, max_steps=STEPS, validation={"every": 4, "patience": 9}, **changes)
+
+
+@cache
+def whole(**changes: Any) -> Path:
+    """An uninterrupted run."""
+    folder = Path(mkdtemp())
+    Toy(folder, config(**changes)).train()
+    return folder
+
+
+def log(run: Path) -> list[dict[str, Any]]:
+    """The log without times and without the lines of sessions."""
+    lines = [line for line in read(run) if line["event"] != "start"]
+    return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]
+
+
+def same(run: Path) -> None:
+    """Equal tensors, places, bests and logs."""
+    assert final(run) == final(whole())
+    assert (run / "best.json").read_bytes() == (whole() / "best.json").read_bytes()
+    assert log(run) == log(whole())
+    assert checkpoint.steps(run) == checkpoint.steps(whole())
+
+
+@pytest.mark.parametrize("loss", range(1, 2 * STEPS + 3))
+def test_a_crash_at_any_batch(tmp_path: Path, loss: int) -> None:
+    def crash(what: str, number: int) -> None:
+        if (what, number) == ("loss", loss):
+            raise Crash
+
+    toy = Toy(tmp_path, config())
+    with pytest.raises(Crash):
+        toy.train(before=crash)
+    toy.train()
+    same(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["loss", "measure"])
+@pytest.mark.parametrize("number", [1, 2, 3, 9, 17, 18])
+@pytest.mark.parametrize("signalled", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_moment(
+    tmp_path: Path, what: str, number: int, signalled: signal.Signals
+) -> None:
+    """The step is finished and saved; a validation that was broken off is made up for."""
+    if what == "measure" and number > 3:
+        pytest.skip("there are three validations")
+
+    def send(what_now: str, number_now: int) -> None:
+        if (what_now, number_now) == (what, number):
+            os.kill(os.getpid(), signalled)
+
+    toy = Toy(tmp_path, config())
+    outcome = toy.train(before=send)
+    assert outcome.reason == "interrupted" and outcome.exit_code == 128 + signalled
+    assert checkpoint.steps(tmp_path)[-1] == outcome.state.step
+    if what == "measure":
+        assert outcome.state.step == 4 * number and outcome.state.validated < outcome.state.step
+    assert toy.train().reason == "max_steps"
+    assert final(tmp_path) == final(whole())
+    assert log(tmp_path) == log(whole())
+    assert (tmp_path / "best.json").read_bytes() == (whole() / "best.json").read_bytes()
+
+
+def test_stopping_after_every_single_step(tmp_path: Path) -> None:
+    for _ in range(STEPS):
+        Toy(tmp_path, config()).train(
+            before=lambda what, n: os.kill(os.getpid(), signal.SIGINT)
+            if (what, n) == ("loss", 3 if len(LENGTHS_TRIED) == 2 else 2)
+            else None
+        )
+    Toy(tmp_path, config()).train()
+    assert final(tmp_path) == final(whole())
+
+
+LENGTHS_TRIED: list[int] = []
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "half-written", "no manifest"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
+    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Toy(tmp_path, config().model_copy(update={"max_steps": 9})).train()
+    folder = checkpoint.path_of(tmp_path, 9)
+    file = folder / (checkpoint.OPTIMIZER if damage == "flip" else checkpoint.WEIGHTS)
+    content = bytearray(file.read_bytes())
+    if damage == "truncate":
+        file.write_bytes(content[: len(content) // 2])
+    elif damage == "flip":
+        content[-3] ^= 16
+        file.write_bytes(content)
+    elif damage == "half-written":
+        folder.rename(folder.with_name(".new-" + folder.name))
+    else:
+        (folder / "manifest.json").unlink()
+    capsys.readouterr()
+    Toy(tmp_path, config()).train()
+    said = capsys.readouterr().err
+    assert "going on from step 6" in said
+    assert ("damaged checkpoint passed over" in said) == (damage != "half-written")
+    assert (str(file) in said) == (damage in ("truncate", "flip"))
+    assert final(tmp_path) == final(whole())
+    assert not list(tmp_path.glob("**/.new-*"))
+
+
+def test_where_nothing_is_whole_nothing_is_overwritten(tmp_path: Path) -> None:
+    Toy(tmp_path, config(save={"every": 12, "keep": 1})).train()
+    for step in checkpoint.steps(tmp_path):
+        (checkpoint.path_of(tmp_path, step) / "state.json").write_text("{")
+    with pytest.raises(TrainError, match=r"no checkpoint of .* is whole .*state\.json"):
+        Toy(tmp_path, config()).train()
+
+
+def test_other_data_seed_or_budget_cannot_go_on(tmp_path: Path) -> None:
+    Toy(tmp_path, config()).train()
+    for toy in (
+        Toy(tmp_path, config(batch_tokens=80)),
+        Toy(tmp_path, config(), seed=4),
+    ):
+        with pytest.raises(TrainError, match="other data, with another seed or"):
+            toy.train()
+
+
+def test_a_finished_run_can_be_made_longer(tmp_path: Path) -> None:
+    Toy(tmp_path, config().model_copy(update={"max_steps": 8})).train()
+    Toy(tmp_path, config()).train()
+    assert final(tmp_path) == final(whole())
+
+
+def program(run: Path, pause: float) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)])
+    command = [sys.executable, "-m", "train_toy", str(run), "60", str(pause)]
+    return subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def wait_for(run: Path, steps: int, process: subprocess.Popen[bytes]) -> None:
+    """Until the process has written a checkpoint of so many steps."""
+    until = time.monotonic() + 60
+    while max(checkpoint.steps(run), default=0) < steps:
+        assert time.monotonic() < until and process.poll() is None, "it has not begun"
+        time.sleep(0.005)
+
+
+@pytest.mark.slow
+def test_sigkill_and_ctrl_c_of_a_real_process(tmp_path: Path) -> None:
+    """SIGKILL twice, Ctrl-C once, then to the end: the bytes of a run that was never stopped."""
+    luck = random.Random(1)
+    for steps, signalled in [(3, signal.SIGKILL), (9, signal.SIGKILL), (15, signal.SIGINT)]:
+        process = program(tmp_path, pause=0.02)
+        wait_for(tmp_path, steps, process)
+        time.sleep(luck.uniform(0, 0.1))
+        process.send_signal(signalled)
+        _, said = process.communicate(timeout=60)
+        if signalled == signal.SIGINT:
+            assert process.returncode == 130
+            assert b"stopped by SIGINT after step" in said and b"the same command goes on" in said
+    last = checkpoint.steps(tmp_path)[-1]
+    assert 15 <= last < 60
+    process = program(tmp_path, pause=0)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0 and b"going on from step" in said
+    whole = tmp_path / "whole"
+    Toy(whole, toy_config(max_steps=60)).train()
+    assert final(tmp_path) == final(whole)
+    assert log(tmp_path) == log(whole)

@@ -1,0 +1,72 @@
+"""Error rates against examples worked by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foveate.align.aer import Agreement, Gold, aer, agree, judge, rank_heads, read_gold
+
+GOLD = Gold({(0, 0), (1, 2)}, {(0, 0), (1, 2), (2, 1), (2, 2)})
+FOUND = {(0, 0), (2, 1), (3, 3)}
+
+
+def test_an_example_worked_by_hand() -> None:
+    # A ∩ S = {0-0}; A ∩ P = {0-0, 2-1}; |A| = 3; |S| = 2
+    counts = agree(FOUND, GOLD)
+    assert counts == Agreement(found=3, sure=2, found_sure=1, found_possible=2)
+    assert counts.precision == pytest.approx(2 / 3)
+    assert counts.recall == 1 / 2
+    assert counts.aer == pytest.approx(1 - 3 / 5)
+
+
+def test_a_corpus_is_a_sum_of_counts_not_a_mean_of_rates() -> None:
+    perfect = Gold({(0, 0)}, {(0, 0)})
+    assert aer([FOUND, {(0, 0)}], [GOLD, perfect]) == pytest.approx(1 - (3 + 2) / (5 + 2))
+    assert aer([GOLD.sure], [GOLD]) == 0
+    assert aer([{(9, 9)}], [GOLD]) == 1
+    assert aer([set()], [Gold(set(), set())]) == 0
+    with pytest.raises(ValueError, match="2 alignments for 1 gold"):
+        judge([set(), set()], [GOLD])
+
+
+def test_sure_links_count_as_possible_without_being_listed_twice() -> None:
+    assert agree({(0, 0)}, Gold({(0, 0)}, set())).precision == 1
+
+
+def test_gold_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "gold.txt"
+    path.write_text("1-1 2p3\n\n4-1\n")
+    first, empty, last = read_gold(path)
+    assert first == Gold({(0, 0)}, {(0, 0), (1, 2)})
+    assert empty == Gold(set(), set())
+    assert last.sure == {(3, 0)}
+    path.write_text("1-1\n1-1 0-2\n")
+    with pytest.raises(ValueError, match=r"gold\.txt:2: '0-2' counts from 0"):
+        read_gold(path)
+    path.write_text("1-1\n1=2\n")
+    with pytest.raises(ValueError, match=r"gold\.txt:2: '1=2' is no link"):
+        read_gold(path)
+
+
+def test_the_hansards_are_read_whole(data_folder: Path) -> None:
+    folder = data_folder / "alignment-gold"
+    gold = read_gold(folder / "gold.txt")
+    assert len(gold) == 447
+    assert sum(len(g.sure) for g in gold) == 4038
+    assert sum(len(g.possible - g.sure) for g in gold) == 13400
+    sides = [(folder / name).read_text("utf-8").splitlines() for name in ("en.txt", "fr.txt")]
+    for g, english, french in zip(gold, *sides, strict=True):
+        assert all(i < len(english.split()) and j < len(french.split()) for i, j in g.possible)
+
+
+def test_heads_are_ranked_over_the_corpus() -> None:
+    copy, mirror = np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32)[::-1]
+    corpus = ({"a": np.stack([mirror, copy]), "b": np.stack([mirror])} for _ in range(2))
+    straight = {(i, i) for i in range(3)}
+    ranked = rank_heads(corpus, [Gold(straight, straight)] * 2)
+    assert [(name, head) for name, head, _ in ranked] == [("a", 1), ("a", 0), ("b", 0)]
+    assert ranked[0][2] == Agreement(6, 6, 6, 6)
+    assert ranked[1][2].aer == pytest.approx(2 / 3)

@@ -1,0 +1,208 @@
+"""The command line: verbs answer, quickly and in one line where something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import foveate
+from foveate import cli, errors
+from foveate.config import ConfigError
+
+ROOT = Path(__file__).parent.parent
+VERBS = ["train", "translate", "evaluate", "score", "look", "data", "kinds", "show", "doctor"]
+VERBS += ["average", "quickstart", "version"]
+
+
+def command(
+    *arguments: str, text: str | None = "", cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run ``foveate`` as a program of its own."""
+    env = {k: v for k, v in os.environ.items() if k != "FOVEATE_DEBUG"} | environment
+    return subprocess.run(
+        [sys.executable, "-m", "foveate", *arguments],
+        input=text, capture_output=True, encoding="utf-8", timeout=120, cwd=cwd or ROOT,
+        env=env | {"PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run ``foveate`` in this process; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["foveate", *arguments])
+    with pytest.raises(SystemExit) as done:
+        cli.main()
+    return int(done.value.code or 0)
+
+
+# ---- quick
+
+
+def test_help_lists_every_verb_in_whole_sentences() -> None:
+    done = command("--help")
+    assert done.returncode == 0
+    for verb in VERBS:
+        assert f"\n  {verb} " in done.stdout, verb
+    assert "...\n" not in done.stdout.partition("Commands")[2], (
+        "a sentence is too long for its line"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["train", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys\n"
+        f"sys.argv = ['foveate', *{arguments}]\n"
+        "from foveate.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'matplotlib', 'sacrebleu', 'tokenizers', 'rich'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_foveate_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, foveate; assert 'torch' not in sys.modules and 'pydantic' not in sys.modules"
+    )
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+
+
+def test_the_public_surface_is_there() -> None:
+    assert foveate.Config.__module__ == "foveate.config"
+    assert set(foveate.__all__) == set(dir(foveate))
+    with pytest.raises(AttributeError, match="load, look, train"):
+        foveate.translate  # noqa: B018
+    pytest.importorskip("foveate.run", exc_type=ModuleNotFoundError)
+    assert all(getattr(foveate, name) is not None for name in foveate.__all__)
+
+
+# ---- verbs without a run
+
+
+def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["version"], ["--version"]):
+        assert call(monkeypatch, *arguments) == 0
+        assert capsys.readouterr().out == foveate.__version__ + "\n"
+
+
+def test_versions_agree() -> None:
+    assert f'version = "{foveate.__version__}"' in (ROOT / "pyproject.toml").read_text()
+    assert f"[{foveate.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_kinds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(monkeypatch, "kinds", "score") == 0
+    text = capsys.readouterr().out
+    for kind in ("additive", "cosine", "location", "general", "dot", "scaled_dot"):
+        assert f"\n  {kind} " in text
+    assert "sharpness" in text and "position" not in text
+    assert call(monkeypatch, "kinds", "--json") == 0
+    tree = json.loads(capsys.readouterr().out)
+    field = tree["score"]["cosine"]["fields"]["sharpness"]
+    assert field == {"type": "float", "default": "10.0", "limits": "> 0"}
+    ours = [family for name, family in tree.items() if not name.startswith("test_")]
+    assert all(kind["meaning"] for family in ours for kind in family.values())
+
+
+def test_doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(monkeypatch, "doctor", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["gflops"]["fp32"] > 0
+
+
+def test_data_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(monkeypatch, "data", "list") == 0
+    assert "multi30k" in capsys.readouterr().out
+    assert call(monkeypatch, "data", "list", "--json") == 0
+    assert "multi30k" in json.loads(capsys.readouterr().out)
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["kinds", "skore"], "no family 'skore'"),
+        (["data", "get", "multi31k"], "no data set 'multi31k'"),
+        (["train", "nowhere.toml"], "nowhere.toml"),
+        (["show", "nowhere"], "nowhere"),
+        (["translate", "nowhere"], "nowhere"),
+        (["data", "report", "nowhere.tsv"], "nowhere.tsv"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_error_is_one_line_without_traceback(arguments: list[str], expected: str) -> None:
+    if arguments[0] in ("train", "show", "translate"):
+        pytest.importorskip("foveate.run", exc_type=ModuleNotFoundError)
+    done = command(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
+    assert expected in done.stderr
+
+
+def test_debugging_shows_where() -> None:
+    for done in (
+        command("--debug", "kinds", "skore"),
+        command("kinds", "skore", FOVEATE_DEBUG="1"),
+    ):
+        assert done.returncode == 1
+        assert "Traceback" in done.stderr and "no family 'skore'" in done.stderr
+
+
+def test_a_wrong_option_is_named() -> None:
+    done = command("translate", "runs/x", "--beam-sise", "3")
+    assert done.returncode == 2
+    assert "--beam-sise" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_faults_of_the_program_are_not_dressed_up() -> None:
+    with pytest.raises(ValueError, match="fault"), errors.one_line_errors():
+        raise ValueError("a fault")  # not raised by foveate's own code
+    with pytest.raises(ZeroDivisionError), errors.one_line_errors():
+        print(1 / 0)
+
+
+def test_errors_of_files_name_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FOVEATE_DEBUG", raising=False)
+    with pytest.raises(SystemExit), errors.one_line_errors():
+        (tmp_path / "nowhere").read_text()
+    assert capsys.readouterr().err == f"error: {tmp_path / 'nowhere'}: No such file or directory\n"
+
+
+def test_many_lines_of_an_error_become_one() -> None:
+    assert errors.message_of(ConfigError("a\nb", ("key",))) == "key: a b"
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    line = f"'{sys.executable}' -m foveate kinds --json | head -c 1"
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, env=env)
+    assert done.stderr == ""
+    assert done.stdout == "{"
+
+
+# ---- what stands in the files beside the code
+
+
+def test_every_lock_is_exact_and_of_no_special_machine() -> None:
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        lines = (ROOT / name).read_text().splitlines()
+        pins = [line for line in lines if not line.startswith("#")]
+        assert "torch==2.13.0" in pins
+        for pin in pins:
+            assert pin.count("==") == 1 and "+" not in pin and "@" not in pin, pin
+            assert not pin.startswith(("nvidia", "triton")), pin
+    runtime = set((ROOT / "requirements.lock").read_text().splitlines()[1:])
+    assert runtime <= set((ROOT / "requirements-dev.lock").read_text().splitlines())

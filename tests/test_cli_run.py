@@ -1,0 +1,208 @@
+"""Every verb on one small run, trained by the command line itself."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from foveate import cli
+
+CONFIG = """# twenty sentences by heart
+[task]
+kind = "translation"
+source = "{folder}/{{split}}.tsv"
+tokenizer = {{ kind = "word", min_frequency = 1 }}
+
+[data]
+max_length = 12
+
+[model]
+kind = "encoder_decoder"
+encoder = {{ kind = "recurrent", embedding_size = 32, hidden_size = 32, dropout = 0.0 }}
+
+[model.decoder]
+kind = "recurrent"
+embedding_size = 32
+hidden_size = 32
+dropout = 0.0
+attention = {{ score = "additive" }}
+
+[train]
+max_steps = 60
+batch_tokens = 512
+precision = "fp32"
+save = {{ every = 30 }}
+validation = {{ every = 30 }}
+optimizer = {{ kind = "adam", lr = 0.01 }}
+schedule = {{ kind = "constant" }}
+"""
+SUBJECTS = {"the dog": "le chien", "a cat": "un chat", "a girl": "une fille", "the man": "l'homme"}
+VERBS = {"runs": "court", "sleeps": "dort", "eats": "mange", "sings": "chante", "reads": "lit"}
+
+
+@dataclass
+class Said:
+    """What one call printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Said]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    def run(*arguments: object, text: bytes = b"") -> Said:
+        monkeypatch.setattr(sys, "argv", ["foveate", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        with pytest.raises(SystemExit) as done:
+            cli.main()
+        captured = capsys.readouterr()
+        return Said(int(done.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus, a config, and the run that was trained on them."""
+    folder = tmp_path_factory.mktemp("small")
+    pairs = itertools.product(SUBJECTS.items(), VERBS.items())
+    rows = [f"{s} {v}\t{t} {w}\n" for (s, t), (v, w) in pairs]
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.tsv").write_text("".join(rows if split == "train" else rows[::3]))
+    (folder / "small.toml").write_text(CONFIG.format(folder=folder.as_posix()))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as done:
+        patch.setattr(
+            sys, "argv",
+            ["foveate", "train", str(folder / "small.toml"), "train.log_every=20",
+             "--run", str(folder / "run")],
+        )  # fmt: skip
+        cli.main()
+    assert not done.value.code
+    return folder
+
+
+def test_translate(folder: Path, call: Call) -> None:
+    said = call("translate", folder / "run", text=b"the dog runs\n\na girl sings\r\n")
+    assert said.out == "le chien court\n\nune fille chante\n"
+    assert (said.code, said.err) == (0, "")
+
+
+def test_translate_says_what_it_cut_and_what_it_could_not_read(folder: Path, call: Call) -> None:
+    said = call("translate", folder / "run", text=b"the dog runs\n" + b"dog " * 99 + b"\n\xff\n")
+    assert said.out.count("\n") == 3
+    assert "1 line longer than the model allows, cut: 2" in said.err
+    assert "1 line not UTF-8, the bytes read as U+FFFD: 3" in said.err
+
+
+def test_translate_with_all_that_stands_beside(folder: Path, call: Call, tmp_path: Path) -> None:
+    links, page = tmp_path / "links", tmp_path / "maps.html"
+    said = call(
+        "translate", folder / "run", "--scores", "--alignments", links, "--attention", page,
+        "--beam-size", 2, "--batch-tokens", 64, "--length-penalty", 0.0, "--threads", 1,
+        text=b"the dog runs\n\n",
+    )  # fmt: skip
+    first, second = said.out.splitlines()
+    score, tab, text = first.partition("\t")
+    assert float(score) < 0 and tab and text == "le chien court"
+    assert second.endswith("\t")
+    assert len(links.read_text().splitlines()) == 2
+    assert "le" in page.read_text()
+
+
+def test_n_best(folder: Path, call: Call) -> None:
+    said = call("translate", folder / "run", "--num-hypotheses", 3, text=b"the dog runs\n")
+    rows = [line.split(" ||| ") for line in said.out.splitlines()]
+    assert [row[0] for row in rows] == ["0", "0", "0"]
+    scores = [float(row[3]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert len({row[1] for row in rows}) == 3
+
+
+def test_evaluate(folder: Path, call: Call, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    own = call("evaluate", folder / "run", "--json", "--output", out)
+    given = call("evaluate", folder / "run", "--data", folder / "test.tsv", "--json")
+    assert own.out == given.out
+    tree = json.loads(own.out)
+    assert tree["figures"]["chrf"] > 95 and "version:" in tree["signatures"]["bleu"]
+    assert len(out.read_text().splitlines()) == tree["sentences"]
+    assert "chrf" in call("evaluate", folder / "run").out
+
+
+def test_score(folder: Path, call: Call) -> None:
+    pairs = b"the dog runs\tle chien court\nthe dog runs\tun chat lit\n"
+    lines = call("score", folder / "run", "--tokens", text=pairs).out.splitlines()
+    right, wrong = (line.split("\t") for line in lines)
+    assert float(right[0]) > float(wrong[0])
+    tokens = [column.rsplit(" ", 1) for column in right[1:]]
+    assert sum(float(value) for _, value in tokens) == pytest.approx(float(right[0]), abs=1e-3)
+    assert [token for token, _ in tokens] == ["le", "chien", "court", "</s>"]
+
+
+def test_look(folder: Path, call: Call, tmp_path: Path) -> None:
+    drawn = call("look", "attention", folder / "run", "--text", "the dog runs")
+    assert all(word in drawn.out for word in ("dog", "chien"))
+    files = [tmp_path / f"map.{ending}" for ending in ("png", "html", "txt", "svg")]
+    said = call(
+        "look", "attention", folder / "run", "--text", "the dog runs", "--target", "un chat lit",
+        *itertools.chain(*(("--out", file) for file in files)),
+    )  # fmt: skip
+    assert said.code == 0 and all(file.stat().st_size for file in files)
+    assert "chat" in files[2].read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--layer", "4"], "layer 4"),
+        (["--block", "self"], "cross_attention"),
+        (["--out", "map.gif"], ".png"),
+    ],
+)
+def test_look_names_what_is_not_there(
+    folder: Path, call: Call, arguments: list[str], expected: str
+) -> None:
+    said = call("look", "attention", folder / "run", "--text", "the dog runs", *arguments)
+    assert said.code == 2 and said.err.startswith("error: ") and expected in said.err
+
+
+def test_show(folder: Path, call: Call) -> None:
+    said = call("show", folder / "run")
+    assert "model.encoder.hidden_size" in said.out and "perplexity" in said.out
+    assert "seed" not in said.out, "what is as by default is not shown"
+
+
+def test_average_and_checkpoints(folder: Path, call: Call) -> None:
+    assert "2 checkpoints (30 to 60)" in call("average", folder / "run", "--last", 2).out
+    for checkpoint in ("best", "last", "average", "30"):
+        said = call("translate", folder / "run", "--checkpoint", checkpoint, text=b"a cat runs\n")
+        assert said.out.count("\n") == 1, said.err
+    said = call("translate", folder / "run", "--checkpoint", "31", text=b"a cat runs\n")
+    assert said.code == 2 and "30, 60" in said.err
+
+
+def test_report(folder: Path, call: Call) -> None:
+    report = ["data", "report", folder / "train.tsv", "--test", folder / "test.tsv"]
+    said = call(*report, "--config", folder / "small.toml")
+    assert "train: 20 pairs" in said.out and "pair also in train" in said.out
+    tree = json.loads(call(*report, "--json").out)
+    assert tree["splits"]["train"]["pairs"] == 20
+
+
+def test_a_run_of_another_config_is_left_alone(folder: Path, call: Call) -> None:
+    train = ["train", folder / "small.toml", "--run", folder / "run", "train.log_every=20"]
+    said = call(*train, "model.encoder.hidden_size=48")
+    assert said.code == 2 and "hidden_size" in said.err
+    said = call(*train, "model.encoder.hiden_size=48")
+    assert said.code == 2 and "did you mean 'hidden_size'" in said.err

@@ -1,0 +1,307 @@
+"""Configs: one description, every kind comes back from TOML, and errors say where and what else."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+import types
+import typing
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from foveate.config import (
+    Config,
+    ConfigError,
+    Configurable,
+    kinds,
+    line_of,
+    merge,
+    override,
+    parse_tree,
+    read,
+)
+from foveate.kinds import load_kinds
+
+load_kinds()
+REAL = [config for family in kinds().values() for config in family.values()]
+
+
+# ---- a small world of kinds
+
+
+class Shape(Configurable):
+    class Config(Config, family="test_shape"):
+        name: str = "shape"
+
+
+class Circle(Shape):
+    class Config(Shape.Config, kind="circle"):
+        radius: float = pydantic.Field(default=1.0, gt=0)
+
+    def __init__(self, config: Config, scale: float) -> None:
+        self.size = config.radius * scale
+
+
+class Polygon(Shape):
+    class Config(Shape.Config, kind="polygon"):
+        corners: int = 3
+        colors: tuple[str, ...] = ()
+        fill: Literal["none", "full"] = "none"
+
+
+class Drawing(Config):
+    imports: tuple[str, ...] = ()
+    title: str
+    shape: Shape.Config = Circle.Config()
+    background: Shape.Config | None = None
+    layers: tuple[Shape.Config, ...] = ()
+    corner_radius: float = 0.0
+
+
+def write(folder: Path, text: str, name: str = "drawing.toml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def error_of(folder: Path, text: str, *overrides: str) -> str:
+    path = write(folder, text)
+    with pytest.raises(ConfigError) as caught:
+        read(Drawing, path, overrides)
+    return str(caught.value)
+
+
+# ---- building
+
+
+def test_a_config_builds_its_class() -> None:
+    circle = Circle.Config(radius=2.0).build(3.0)
+    assert isinstance(circle, Circle) and circle.size == 6.0
+
+
+def test_a_config_is_frozen_and_strict() -> None:
+    with pytest.raises(pydantic.ValidationError):
+        Circle.Config().radius = 2.0  # type: ignore[misc]
+    for wrong in ("2", float("nan"), float("inf"), -1.0):
+        with pytest.raises(pydantic.ValidationError):
+            Circle.Config(radius=wrong)  # type: ignore[arg-type]
+
+
+def test_a_kind_needs_a_family() -> None:
+    with pytest.raises(TypeError, match="family"):
+
+        class Lost(Config, kind="lost"):
+            pass
+
+
+# ---- reading
+
+
+def test_a_kind_may_be_a_word_or_a_table(tmp_path: Path) -> None:
+    word = read(Drawing, write(tmp_path, 'title = "a"\nshape = "polygon"'))
+    table = read(Drawing, write(tmp_path, 'title = "a"\n[shape]\nkind = "polygon"'))
+    assert word == table
+    assert word.shape == Polygon.Config()
+
+
+def test_many_configs_in_a_list(tmp_path: Path) -> None:
+    text = 'title = "a"\nlayers = ["circle", { kind = "polygon", corners = 5 }]'
+    drawing = read(Drawing, write(tmp_path, text))
+    assert drawing.layers == (Circle.Config(), Polygon.Config(corners=5))
+    assert parse_tree(Drawing, tomllib.loads(drawing.toml())) == drawing
+
+
+def test_defaults_then_base_then_file_then_overrides(tmp_path: Path) -> None:
+    shape = '[shape]\nkind = "circle"\nradius = 2.0\nname = "b"'
+    write(tmp_path, f'title = "base"\ncorner_radius = 1.0\n{shape}', "b.toml")
+    path = write(tmp_path, 'base = "b.toml"\ncorner_radius = 3.0\n[shape]\nradius = 4.0')
+    drawing = read(Drawing, path, ["shape.radius=5.0"])
+    assert drawing == Drawing(
+        title="base", corner_radius=3.0, shape=Circle.Config(radius=5.0, name="b")
+    )
+
+
+def test_another_kind_replaces_the_whole_table(tmp_path: Path) -> None:
+    text = 'title = "a"\n[shape]\nkind = "circle"\nradius = 4.0'
+    drawing = read(Drawing, write(tmp_path, text), ['shape={kind="polygon", corners=4}'])
+    assert drawing.shape == Polygon.Config(corners=4)
+
+
+def test_overrides_are_toml_or_bare_words() -> None:
+    assert override({}, "a.b=3") == {"a": {"b": 3}}
+    assert override({}, "a.b=1e-4") == {"a": {"b": 1e-4}}
+    assert override({}, "a=no") == {"a": "no"}
+    assert override({}, 'a="3"') == {"a": "3"}
+    assert override({"a": "gru"}, "a.size=3") == {"a": {"kind": "gru", "size": 3}}
+    assert override({"a": {"b": 1, "c": 2}}, "a.b=3") == {"a": {"b": 3, "c": 2}}
+    for wrong in ("a.b", "=3"):
+        with pytest.raises(ConfigError, match=r"key\.of\.field=value"):
+            override({}, wrong)
+
+
+def test_imports_bring_kinds_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "from foveate.config import kinds\n"
+        "Shape = kinds('test_shape')['test_shape']['circle'].__mro__[1]\n"
+        "class Star(Shape, kind='star'):\n    points: int = 5\n"
+    )
+    write(tmp_path, code, "my_shapes.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = 'imports = ["my_shapes"]\ntitle = "a"\nshape = { kind = "star", points = 7 }'
+    drawing = read(Drawing, write(tmp_path, text))
+    sys.modules.pop("my_shapes")
+    assert drawing.shape.kind == "star"
+    assert drawing.tree()["shape"] == {"kind": "star", "name": "shape", "points": 7}
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('title = "a"\nshap = "circle"', [":2:", "shap", "did you mean 'shape'?"]),
+        ('title = "a"\n\n[shape]\nkind = "circel"', [":4:", "shape.kind", "'circle'"]),
+        (
+            'title = "a"\n[shape]\nkind = "circle"\nradios = 2.0',
+            [":4:", "shape.radios", "did you mean 'radius'?"],
+        ),
+        (
+            'title = "a"\n[shape]\nkind = "circle"\nradius = -2.0',
+            [":4:", "shape.radius", "greater than 0", "-2.0"],
+        ),
+        ('title = "a"\n[shape]\nkind = "circle"\nradius = "2"', [":4:", "shape.radius", "'2'"]),
+        ('title = "a"\nshape = 3', [":2:", "shape", "table"]),
+        ('title = "a"\nbackground = { kind = "polygon", corners = 1.5 }', [":2:", "corners"]),
+        ('title = "a"\nlayers = ["circle", "sqare"]', [":2:", "layers.1", "sqare"]),
+        ("corner_radius = 1.0", ["title", "required"]),
+        ('title = "a"\ncorner_radius = = 1', ["not TOML", "line 2"]),
+    ],
+)
+def test_errors_name_file_line_key_and_remedy(
+    tmp_path: Path, text: str, expected: list[str]
+) -> None:
+    message = error_of(tmp_path, text)
+    assert "drawing.toml" in message
+    for part in expected:
+        assert part in message, message
+
+
+def test_an_error_in_an_override_says_so(tmp_path: Path) -> None:
+    message = error_of(tmp_path, 'title = "a"', "corner_radios=2")
+    assert "override" in message and "corner_radius" in message
+
+
+def test_a_missing_file_or_base_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.toml"):
+        read(Drawing, tmp_path / "nowhere.toml")
+    assert "parent.toml" in error_of(tmp_path, 'base = "parent.toml"')
+
+
+def test_line_of_finds_keys_tables_and_dotted_keys() -> None:
+    text = "a = 1\n[b]\nc = 2\n[b.d]\ne = 3\nf.g = 4\n"
+    assert line_of(text, ("a",)) == 1
+    assert line_of(text, ("b", "c")) == 3
+    assert line_of(text, ("b", "d", "e")) == 5
+    assert line_of(text, ("b", "d", "f", "g")) == 6
+    assert line_of(text, ("b", "d", "new")) == 4
+    assert line_of(text, ("z",)) is None
+
+
+# ---- differences and merging
+
+
+def test_differences_name_only_what_was_changed() -> None:
+    assert Drawing(title="a").differences() == {"title": "a"}
+    drawing = Drawing(title="a", shape=Polygon.Config(corners=5))
+    assert drawing.differences() == {"title": "a", "shape.kind": "polygon", "shape.corners": 5}
+
+
+def test_merge_leaves_its_arguments_alone() -> None:
+    below, above = {"a": {"b": 1}}, {"a": {"c": 2}}
+    assert merge(below, above) == {"a": {"b": 1, "c": 2}}
+    assert (below, above) == ({"a": {"b": 1}}, {"a": {"c": 2}})
+
+
+# ---- there and back
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.floats(0, 1e300))
+def test_any_text_and_number_come_back(text: str, number: float) -> None:
+    drawing = Drawing(title=text, corner_radius=number)
+    assert parse_tree(Drawing, tomllib.loads(drawing.toml())) == drawing
+
+
+def values(annotation: Any) -> st.SearchStrategy[Any]:
+    """Values of the type of a field; limits are left to the config, which refuses the others."""
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return st.one_of(*map(values, parts))
+    if origin is Literal:
+        return st.sampled_from(parts)
+    if origin is typing.Annotated:
+        return values(parts[0])
+    if origin is tuple:
+        if parts[-1] is Ellipsis:
+            return st.lists(values(parts[0]), max_size=2).map(tuple)
+        return st.tuples(*map(values, parts))
+    if origin is dict:
+        return st.dictionaries(st.sampled_from("ab"), values(parts[1]), max_size=2)
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        return configs(annotation)
+    plain: dict[Any, st.SearchStrategy[Any]] = {
+        type(None): st.none(),
+        bool: st.booleans(),
+        int: st.integers(1, 64),
+        float: st.one_of(st.floats(1e-6, 0.99), st.floats(1.0, 1e6)),
+        str: st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+        Path: st.sampled_from([Path("a"), Path("b/c.txt")]),
+    }
+    assert annotation in plain, f"a field of type {annotation} cannot be written as TOML"
+    return plain[annotation]
+
+
+def configs(config: type[Config]) -> st.SearchStrategy[Config]:
+    """Configs of a class, or of any kind of a family."""
+    if config.family is not None and config.kind is None:
+        return st.sampled_from(sorted(kinds()[config.family])).flatmap(
+            lambda kind: configs(kinds()[config.family or ""][kind])
+        )
+
+    @st.composite
+    def draw_config(draw: st.DrawFn) -> Config:
+        chosen = {}
+        for name, field in config.model_fields.items():
+            if field.is_required() or draw(st.integers(0, 3)) == 0:
+                chosen[name] = draw(values(field.annotation))
+        try:
+            return config(**chosen)
+        except pydantic.ValidationError:
+            required = {k: v for k, v in chosen.items() if config.model_fields[k].is_required()}
+            try:
+                return config(**required)
+            except pydantic.ValidationError:
+                assume(False)
+                raise
+
+    return st.deferred(draw_config)
+
+
+@pytest.mark.parametrize("config", REAL, ids=lambda c: f"{c.family}.{c.kind}")
+@given(data=st.data())
+def test_every_kind_comes_back_from_toml(config: type[Config], data: st.DataObject) -> None:
+    made = data.draw(configs(config))
+    tree = tomllib.loads(made.toml())
+    assert config.parse(tree) == made
+    assert parse_tree(config, made.tree()) == made
+
+
+@pytest.mark.parametrize("config", REAL, ids=lambda c: f"{c.family}.{c.kind}")
+def test_every_kind_has_an_owner_and_a_meaning(config: type[Config]) -> None:
+    meaning = (config.owner or config).__doc__
+    assert meaning and not meaning.startswith("!!!"), f"{config.family}.{config.kind}: no docstring"

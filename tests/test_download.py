@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from foveate.data import download
+from foveate.data.catalogue import DataError, DataSet, File
+from foveate.data.download import find, get
+
+TEXT = "A dog runs.\nTwo dogs run – fast.\n".encode() * 9000  # several chunks
+
+
+@dataclass
+class Origin:
+    """A public address on the loopback: files by path, and how often each breaks off."""
+
+    address: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    breaks: dict[str, int] = field(default_factory=dict)  # answers that break off, then whole ones
+    status: dict[str, int] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def origin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Origin]:
+    here = Origin()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            name = self.path.removeprefix("/")
+            here.asked.append(name)
+            content = here.files.get(name, b"")
+            status = here.status.get(name, 200 if name in here.files else 404)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            whole = here.breaks.get(name, 0) < here.asked.count(name)
+            self.wfile.write(content if whole else content[: len(content) // 2])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    here.address = f"http://127.0.0.1:{server.server_address[1]}/"
+    monkeypatch.setattr(download, "PAUSE", 0.0)
+    yield here
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No mirror, a cache of the test's own, and the loopback without a proxy."""
+    monkeypatch.delenv("FOVEATE_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+def sha(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def file(name: str = "text.en.gz", content: bytes = TEXT, **other: str | None) -> File:
+    packed = gzip.compress(content) if name.endswith(".gz") else content
+    inside = {"content_sha256": sha(content)} if name.endswith(".gz") else {}
+    values = {"origin": "text.en"} | other | inside
+    return File(name=name, count=1, bytes=len(packed), sha256=sha(packed), **values)
+
+
+def a_set(address: str, *files: File, **other: str) -> DataSet:
+    words = dict.fromkeys(("title", "task", "page", "licence", "attribution"), "-")
+    words |= {"name": "dogs", "address": address} | other
+    return DataSet(languages=("en",), files=files, **words)
+
+
+def everything_below(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*"))
+
+
+# ------------------------------------------------------------------------------ from the network
+
+
+def test_a_set_is_fetched_verified_and_left_alone(origin: Origin, tmp_path: Path) -> None:
+    origin.files["text.en"] = TEXT
+    seen: list[tuple[str, int, int | None]] = []
+    data = a_set(origin.address, file())
+    folder = get(data, tmp_path / "sets", progress=lambda *step: seen.append(step))
+    assert folder == tmp_path / "sets" / "dogs"
+    assert gzip.decompress((folder / "text.en.gz").read_bytes()) == TEXT
+    assert everything_below(folder) == ["text.en.gz"]
+    assert len(seen) > 2
+    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
+    assert seen[-1] == ("text.en.gz", len(TEXT), len(TEXT))
+    get(data, tmp_path / "sets")
+    assert origin.asked == ["text.en"]  # what is there and right is not fetched again
+    (folder / "text.en.gz").write_bytes(b"damaged")
+    get(data, tmp_path / "sets")
+    assert gzip.decompress((folder / "text.en.gz").read_bytes()) == TEXT
+
+
+def test_a_file_that_is_packed_at_its_origin_stays_as_it_is(origin: Origin, tmp_path: Path) -> None:
+    origin.files["text.en.gz"] = gzip.compress(TEXT, compresslevel=1)
+    folder = get(a_set(origin.address, file(origin="text.en.gz")), tmp_path)
+    assert (folder / "text.en.gz").read_bytes() == origin.files["text.en.gz"]
+
+
+def test_originals_are_converted_and_fetched_once(origin: Origin, tmp_path: Path) -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as pack:
+        pack.writestr("deep/inside/a.txt", "eins\n")
+        pack.writestr("deep/inside/b.txt", "zwei\n")
+    origin.files = {
+        "all.zip": archive.getvalue(),
+        "pairs": b"one  ||| un \ntwo ||| deux\n",
+        "blanks": b"fine  film \t1\n",
+    }
+    data = a_set(
+        origin.address,
+        file("a.txt.gz", b"eins\n", origin="all.zip", convert="member", argument="a.txt"),
+        file("b.txt", b"zwei\n", origin="all.zip", convert="member", argument="b.txt"),
+        file("fr.txt", b"un\ndeux\n", origin="pairs", convert="column", argument="2"),
+        file("blanks.tsv", b"fine  film\t1\n", origin="blanks", convert="strip"),
+    )
+    folder = get(data, tmp_path)
+    assert everything_below(folder) == ["a.txt.gz", "b.txt", "blanks.tsv", "fr.txt"]
+    assert gzip.decompress((folder / "a.txt.gz").read_bytes()) == b"eins\n"
+    assert origin.asked.count("all.zip") == 1
+
+
+def test_content_with_another_sha256_is_refused(origin: Origin, tmp_path: Path) -> None:
+    origin.files["text.en"] = TEXT.replace(b"dog", b"cat", 1)
+    with pytest.raises(DataError, match=r"text\.en is not .*sha256.*Nothing was kept"):
+        get(a_set(origin.address, file()), tmp_path)
+    assert everything_below(tmp_path / "dogs") == []
+
+
+def test_a_bad_file_does_not_replace_a_good_one(origin: Origin, tmp_path: Path) -> None:
+    good, bad = file("good.txt", origin="good"), file("bad.txt", b"wanted", origin="bad")
+    origin.files = {"good": TEXT, "bad": b"something else"}
+    with pytest.raises(DataError, match="bad"):
+        get(a_set(origin.address, good, bad), tmp_path)
+    assert everything_below(tmp_path / "dogs") == ["good.txt"]
+
+
+@pytest.mark.parametrize("breaks", [1, 2])
+def test_an_answer_that_breaks_off_is_asked_for_again(
+    breaks: int, origin: Origin, tmp_path: Path
+) -> None:
+    origin.files["text.en"], origin.breaks["text.en"] = TEXT, breaks
+    folder = get(a_set(origin.address, file()), tmp_path)
+    assert gzip.decompress((folder / "text.en.gz").read_bytes()) == TEXT
+    assert len(origin.asked) == breaks + 1
+
+
+def test_three_broken_answers_are_enough(origin: Origin, tmp_path: Path) -> None:
+    origin.files["text.en"], origin.breaks["text.en"] = TEXT, 9
+    said = rf"cannot fetch {origin.address}text\.en \(broke off after .*3 of 3.*--mirror"
+    with pytest.raises(DataError, match=said):
+        get(a_set(origin.address, file()), tmp_path)
+    assert len(origin.asked) == 3
+    assert everything_below(tmp_path / "dogs") == []
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(404, 1), (403, 1), (503, 3), (429, 3)])
+def test_only_what_may_mend_itself_is_tried_again(
+    status: int, attempts: int, origin: Origin, tmp_path: Path
+) -> None:
+    origin.status["text.en"] = status
+    with pytest.raises(DataError, match=f"{status} .*{attempts} of 3 attempts"):
+        get(a_set(origin.address, file()), tmp_path)
+    assert len(origin.asked) == attempts
+
+
+def test_without_a_network_the_error_names_address_and_remedy(
+    origin: Origin, tmp_path: Path
+) -> None:
+    nobody = "http://127.0.0.1:9/"  # the discard port: refused
+    said = rf"{nobody}text\.en .*get dogs --mirror DIR \(or FOVEATE_DATA=DIR\)"
+    with pytest.raises(DataError, match=said):
+        get(a_set(nobody, file()), tmp_path)
+
+
+def test_a_set_that_differs_from_its_origin_says_so(tmp_path: Path) -> None:
+    data = a_set("", file(origin=None), differs="half of it was left out", page="https://dogs")
+    with pytest.raises(DataError, match=r"https://dogs: half of it was left out.*--mirror"):
+        get(data, tmp_path)
+
+
+def test_an_original_of_another_form_is_named(origin: Origin, tmp_path: Path) -> None:
+    origin.files = {"all.zip": b"no archive", "pairs": b"no bars\n"}
+    wrong = [
+        file(origin="all.zip", convert="member", argument="a.txt"),
+        file(origin="pairs", convert="column", argument="2"),
+    ]
+    for one in wrong:
+        with pytest.raises(DataError, match=rf"{one.origin} is not what text\.en\.gz was made of"):
+            get(a_set(origin.address, one), tmp_path)
+
+
+# ------------------------------------------------------------------------------ from a mirror
+
+
+@pytest.mark.parametrize("form", ["packed", "packed otherwise", "plain"])
+@pytest.mark.parametrize("by", ["argument", "environment"])
+def test_a_mirror_serves_without_a_network(
+    form: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror = tmp_path / "mirror" / "dogs"
+    mirror.mkdir(parents=True)
+    name, content = {
+        "packed": ("text.en.gz", gzip.compress(TEXT)),
+        "packed otherwise": ("text.en.gz", gzip.compress(TEXT, compresslevel=1)),
+        "plain": ("text.en", TEXT),
+    }[form]
+    (mirror / name).write_bytes(content)
+    if by == "environment":
+        monkeypatch.setenv("FOVEATE_DATA", str(mirror.parent))
+    argument = mirror.parent if by == "argument" else None
+    folder = get(a_set("http://127.0.0.1:9/", file()), mirror=argument)
+    assert folder == tmp_path / "cache" / "foveate" / "dogs"
+    assert gzip.decompress((folder / "text.en.gz").read_bytes()) == TEXT
+
+
+def test_a_mirror_is_verified_and_may_not_lack_a_file(tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror"
+    (mirror / "dogs").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"no .*dogs/text\.en\.gz; the mirror .*--mirror"):
+        get(a_set("", file()), tmp_path, mirror)
+    (mirror / "dogs" / "text.en.gz").write_bytes(gzip.compress(b"something else"))
+    with pytest.raises(DataError, match=r"dogs/text\.en\.gz is not the .*sha256"):
+        get(a_set("", file()), tmp_path, mirror)
+    (mirror / "dogs" / "text.en.gz").write_bytes(gzip.compress(TEXT)[:-20])
+    with pytest.raises(DataError, match="damaged gzip"):
+        get(a_set("", file()), tmp_path, mirror)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(DataError, match=f"cannot write {tmp_path}"):
+        get(a_set("", file()), tmp_path / "sets", tmp_path)
+
+
+def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sets").write_text("a file")
+    with pytest.raises(DataError, match=f"cannot write {tmp_path}/sets"):
+        get(a_set("", file()), tmp_path / "sets", tmp_path)
+
+
+def test_every_set_comes_from_the_data_folder(data_folder: Path, tmp_path: Path) -> None:
+    for name in ("multi30k", "time-series", "alignment-gold"):
+        folder = get(name, tmp_path, mirror=data_folder)
+        assert folder.name == name
+        for path in folder.iterdir():
+            assert path.read_bytes() == (data_folder / name / path.name).read_bytes()
+
+
+# ------------------------------------------------------------------------------ finding
+
+
+def test_files_are_found_here_then_in_the_mirror_then_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, mirror, cache = tmp_path / "here", tmp_path / "mirror", tmp_path / "cache" / "foveate"
+    for folder, ending in ((cache, ".gz"), (mirror, ".gz"), (here, "")):
+        (folder / "dogs").mkdir(parents=True)
+        (folder / "dogs" / f"train.en{ending}").write_bytes(b"")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("FOVEATE_DATA", str(mirror))
+    assert find("dogs/train.en") == Path("dogs/train.en")
+    (here / "dogs" / "train.en").unlink()
+    assert find("dogs/train.en") == mirror / "dogs" / "train.en.gz"
+    (mirror / "dogs" / "train.en.gz").unlink()
+    assert find("dogs/train.en") == cache / "dogs" / "train.en.gz"
+    assert find(str(cache / "dogs" / "train.en")) == cache / "dogs" / "train.en.gz"
+
+
+def test_what_is_not_found_says_where_it_was_sought_and_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = r"multi30k/train\.en .*cache/foveate/multi30k/train\.en\. .*foveate data get multi30k"
+    with pytest.raises(DataError, match=said):
+        find("multi30k/train.en")
+    with pytest.raises(DataError, match="foveate data list"):
+        find("nothing.en")
+    with pytest.raises(DataError, match=r"no file \."):
+        find(".")  # a folder is no file

@@ -1,0 +1,126 @@
+"""Imports point one way, and nothing heavy or undeclared slips in."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "foveate"
+
+# From the bottom up; a module may import what stands on a lower line, or its own package.
+LAYERS = [
+    {"tree"},
+    {"config", "spec"},
+    {"nn", "data"},
+    {"models"},
+    {"decode", "look"},
+    {"tasks", "align"},
+    {"train"},
+    {"kinds"},
+    {"run", "answers"},
+    {"serve", "export", "bench", "verbs", "doctor", "errors", "quickstart"},
+    {"cli_data"},
+    {"cli"},
+    {"__init__", "__main__"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+# A reason for each import that would otherwise be against the direction.
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("doctor", "__init__"): "says the version",
+    ("cli", "__init__"): "says the version",
+}
+# What stands on top of the layers and may use its siblings.
+FREE_SIBLINGS = {"run", "answers", "verbs", "quickstart"}
+
+BASICS = {"torch", "numpy", "pydantic"}
+NAMED = {  # other packages, and the only places that may import them
+    "safetensors": {"train", "nn", "run", "models"},
+    "tokenizers": {"data"},
+    "sacrebleu": {"tasks", "run"},
+    "typer": {"cli", "cli_data"},
+    "rich": {"cli", "cli_data", "data", "train", "look", "quickstart", "verbs", "run"},
+    "matplotlib": {"look"},
+    "tensorboard": {"train"},
+    "jaxtyping": {"nn", "models", "decode", "tasks"},
+}
+
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """``nn`` for nn/score.py, ``config`` for config.py."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    """Line and dotted name of every import of a module, type-checking ones included."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: write the whole name, not dots"
+            if node.module == "foveate":
+                found += [(node.lineno, f"foveate.{alias.name}") for alias in node.names]
+            else:
+                found.append((node.lineno, node.module or ""))
+    return found
+
+
+def wrong_direction(part: str, imported: str) -> str | None:
+    """Why ``part`` may not import ``foveate.imported``, or nothing."""
+    other = imported.split(".")[1] if "." in imported else "__init__"
+    other = other if other in LEVEL else "__init__"
+    if part == other or (part, other) in EXCEPTIONS or part in LAYERS[-1]:
+        return None
+    if LEVEL[other] > LEVEL[part]:
+        return f"{part} stands below {other}"
+    if LEVEL[other] == LEVEL[part] and part not in FREE_SIBLINGS:
+        return f"{part} and {other} are siblings"
+    if part == "train" and other == "tasks" and imported not in ("foveate.tasks.base",):
+        return "train knows tasks.base only"
+    if part in ("decode", "look") and other == "models":
+        return f"{part} never imports models"
+    return None
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_direction(path: Path) -> None:
+    part = part_of(path)
+    assert part in LEVEL, f"give {part} its place in LAYERS"
+    wrong = [
+        f"{path}:{line}: imports {name}: {why}"
+        for line, name in imports(path)
+        if name.split(".")[0] == "foveate" and (why := wrong_direction(part, name))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_other_packages_stay_in_their_places(path: Path) -> None:
+    part = part_of(path)
+    for line, name in imports(path):
+        package = name.split(".")[0]
+        if package in sys.stdlib_module_names or package in BASICS or package == "foveate":
+            continue
+        assert package in NAMED, f"{path}:{line}: {package} is no dependency of foveate"
+        assert part in NAMED[package], f"{path}:{line}: {package} is not imported in {part}"
+
+
+def test_the_direction_test_can_fail() -> None:
+    assert wrong_direction("nn", "foveate.models.encoder")
+    assert wrong_direction("data", "foveate.nn.mask")
+    assert wrong_direction("train", "foveate.tasks.translation")
+    assert wrong_direction("look", "foveate.models.encoder")
+    assert wrong_direction("models", "foveate.nn.mask") is None
+    assert wrong_direction("train", "foveate.tasks.base") is None
+
+
+def test_contributing_prints_the_direction() -> None:
+    text = (SOURCE.parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for layer in LAYERS[:6]:
+        assert all(name in text for name in layer), layer

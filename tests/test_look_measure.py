@@ -1,0 +1,45 @@
+"""Figures of heads, on maps whose figures are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foveate.look import measure
+
+COPY = np.eye(5, dtype=np.float32)
+MIRROR = COPY[:, ::-1].copy()
+EVEN = np.full((5, 5), 0.2, np.float32)
+HEADS = np.stack([COPY, MIRROR, EVEN])
+
+
+def test_entropy() -> None:
+    np.testing.assert_allclose(measure.entropy(HEADS), [0, 0, np.log2(5)], atol=1e-6)
+
+
+def test_confidence() -> None:
+    np.testing.assert_allclose(measure.confidence(HEADS), [1, 1, 0.2])
+
+
+def test_diagonality() -> None:
+    straight, mirrored, even = measure.diagonality(HEADS)
+    assert straight == 1
+    assert mirrored == pytest.approx(1 - np.mean([1, 0.5, 0, 0.5, 1]))
+    assert mirrored < even < straight
+
+
+def test_alignment() -> None:
+    assert measure.alignment(HEADS)[:2].tolist() == [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]]
+
+
+def test_heads_are_ranked_by_agreement() -> None:
+    maps = {"layer.0": np.stack([MIRROR, COPY]), "layer.1": np.stack([COPY * 0.9 + EVEN * 0.1])}
+    ranked = measure.rank_heads(maps)
+    assert ranked[-1][:2] == ("layer.0", 0)
+    assert {entry[:2] for entry in ranked[:2]} == {("layer.0", 1), ("layer.1", 0)}
+    assert ranked[0][2] == 0 < ranked[-1][2]
+
+
+def test_heads_are_ranked_by_a_given_error() -> None:
+    ranked = measure.rank_heads({"m": HEADS}, lambda w: -float(w[0, 4]))
+    assert [head for _, head, _ in ranked] == [1, 2, 0]

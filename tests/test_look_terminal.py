@@ -1,0 +1,116 @@
+"""The terminal picture: every weight in its place, within the width, for every ability."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from foveate.look import colors
+from foveate.look.terminal import INKS, ability, draw, steps
+
+SOURCE = ("The agreement on the European Economic Area was signed in August 1992 . </s>").split()  # noqa: SIM905
+TARGET = ("L' accord sur la zone économique européenne a été signé en août 1992 . </s>").split()  # noqa: SIM905
+GOLD = [0, 1, 2, 3, 6, 5, 4, 7, 7, 8, 9, 10, 11, 12, 13]
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def hard() -> np.ndarray:
+    weights = np.full((len(TARGET), len(SOURCE)), 0.01, np.float32)
+    weights[range(len(GOLD)), GOLD] = 0.87
+    return weights
+
+
+def row_of(picture: str, word: str) -> str:
+    return next(line for line in picture.split("\n") if line.lstrip().startswith(word + " "))
+
+
+@pytest.mark.parametrize("ink", INKS)
+def test_every_line_fits(ink: str) -> None:
+    for line in draw(hard(), TARGET, SOURCE, width=80, ink=ink).split("\n"):
+        assert cell_len(ESCAPE.sub("", line)) <= 80
+
+
+@pytest.mark.parametrize("ink", ["shades", "ascii"])
+def test_the_strongest_cell_stands_under_its_word(ink: str) -> None:
+    lines = draw(hard(), TARGET, SOURCE, width=80, ink=ink).split("\n")
+    full = {"shades": "█", "ascii": "@"}[ink]
+    for target, source in (("zone", "Area"), ("européenne", "European"), ("L'", "The")):
+        at = row_of("\n".join(lines), target).index(full)
+        header = next(
+            line for line in lines if re.search(rf"(^|\s){re.escape(source)}(\s|$)", line)
+        )
+        end = header.index(source) + len(source)
+        assert at <= end - 1 < at + 4, (target, source)
+
+
+def test_colors_are_those_of_the_table() -> None:
+    picture = draw(np.array([[0.75, 0.25]]), ["t"], ["a", "b"], scale="absolute", ink="truecolor")
+    found = re.findall(r"\x1b\[48;2;(\d+);(\d+);(\d+);", picture)
+    wanted = colors.table()[colors.indices(np.array([0.75, 0.25]))]
+    assert [tuple(map(int, f)) for f in found] == [tuple(map(int, w)) for w in wanted]
+    assert re.search(r"m +75 +\x1b", picture)
+
+
+def test_masked_cells_are_blank() -> None:
+    picture = draw(np.array([[1.0, 0.0], [0.5, 0.5]]), ["x", "y"], ["a", "b"], ink="shades")
+    assert row_of(picture, "x").count("█") * 2 == row_of(picture, "y").count("█")
+    assert "·" not in row_of(picture, "x")
+
+
+def test_what_does_not_fit_is_said() -> None:
+    words = [f"word{i}" for i in range(60)]
+    picture = draw(np.full((120, 60), 1 / 60), [f"r{i}" for i in range(120)], words, width=80)
+    said = " ".join(picture.split())
+    shown = int(re.search(r"columns (\d+) to 60", said)[1]) - 1
+    assert max(map(cell_len, ESCAPE.sub("", picture).split("\n"))) <= 80
+    assert f"with {1 - shown / 60:.0%} of the weight" in said
+    assert "not shown: rows 101 to 120" in said
+    assert "1 word0" in picture  # too many for steps: numbered, and listed
+    with pytest.raises(ValueError, match="holds no cell"):
+        draw(np.ones((1, 1)), ["word"], ["a"], width=3)
+    with pytest.raises(ValueError, match="truecolor, 256, shades, ascii"):
+        draw(np.ones((1, 1)), ["t"], ["a"], ink="neon")
+
+
+def test_hostile_labels_cannot_act() -> None:
+    picture = draw(np.ones((1, 1)), ["\x1b[2J"], ["a\nb"], ink="shades")
+    assert "\x1b" not in picture
+    assert "⟨U+001B⟩[2J" in picture
+    assert "a⟨U+000A⟩b" in picture
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=9), min_size=1, max_size=12))
+def test_steps_end_over_their_columns(words: list[str]) -> None:
+    ends = [12 + 4 * k for k in range(len(words))]
+    lines = steps(words, ends, "│")
+    for k, word in enumerate(words):
+        own = [n for n, line in enumerate(lines) if line[: ends[k] + 1].endswith(word)]
+        assert own, word
+        assert all(line[ends[k]] == "│" for line in lines[own[-1] + 1 :])
+
+
+class Screen(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Old(io.StringIO):
+    encoding = "ascii"
+
+
+def test_ability() -> None:
+    assert ability(Screen(), {"COLORTERM": "truecolor", "TERM": "xterm-256color"}) == "truecolor"
+    assert ability(Screen(), {"TERM": "xterm-256color"}) == "256"
+    assert ability(Screen(), {"COLORTERM": "truecolor", "NO_COLOR": "1"}) == "shades"
+    assert ability(Screen(), {"TERM": "dumb"}) == "shades"
+    assert ability(io.StringIO(), {"COLORTERM": "truecolor"}) == "shades"  # a file, not a screen
+    assert ability(Old(), {}) == "ascii"
+    assert ability(Screen(), {"NO_COLOR": "1", "COLORTERM": "truecolor"}, color=True) == "truecolor"

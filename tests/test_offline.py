@@ -1,0 +1,61 @@
+"""Nothing calls home: no socket is opened and no name looked up, but by a download verb."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+WATCH = """
+import sys
+def watch(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "urllib.Request"):
+        family = getattr(arguments[0], "family", None)
+        if event != "socket.connect" or family is None or family.name != "AF_UNIX":
+            print("CALLED HOME", event, arguments[1:], file=sys.stderr, flush=True)
+            import os
+            os._exit(99)
+sys.addaudithook(watch)
+"""
+
+VERBS = {
+    "import": "import foveate",
+    "everything": "from foveate.kinds import load_kinds; load_kinds()",
+    "help": "sys.argv[1:] = ['--help']; from foveate.cli import main; main()",
+    "kinds": "sys.argv[1:] = ['kinds']; from foveate.cli import main; main()",
+    "doctor": "sys.argv[1:] = ['doctor', '--json']; from foveate.cli import main; main()",
+    "data list": "sys.argv[1:] = ['data', 'list']; from foveate.cli import main; main()",
+}
+
+
+def run_watched(code: str) -> subprocess.CompletedProcess[str]:
+    online = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"}
+    online["PYTHONPATH"] = str(ROOT / "src")
+    return subprocess.run(
+        [sys.executable, "-c", WATCH + code],
+        capture_output=True, text=True, env=online, timeout=120, cwd=ROOT,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_network(verb: str) -> None:
+    done = run_watched(VERBS[verb])
+    assert "CALLED HOME" not in done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import socket; socket.create_connection(('127.0.0.1', 9), timeout=1)",
+        "import socket; socket.socket().connect(('127.0.0.1', 9))",
+        "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9')",
+    ],
+)
+def test_the_watch_can_fail(code: str) -> None:
+    assert run_watched(code).returncode == 99

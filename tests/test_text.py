@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foveate.config import ConfigError, parse_tree
+from foveate.data.text import (
+    BadLine,
+    Corpus,
+    DataError,
+    TextData,
+    at,
+    clean,
+    keep,
+    read_lines,
+    read_pairs,
+    read_split,
+)
+
+SKIP = TextData(on_bad_line="skip")
+ODD_BREAKS = "\u2028 \u2029 \x0b \x0c \x1c \x1d \x1e \x85 \x00"  # str.splitlines would break here
+
+# any text that a line can hold: the ends of lines themselves are what a line cannot hold
+line = st.text(st.characters(exclude_characters="\n\r\t", exclude_categories=["Cs"]), max_size=12)
+pairs = st.lists(st.tuples(line, line), min_size=1, max_size=8).filter(
+    lambda rows: not any(text.startswith("\ufeff") for text in rows[0])
+)
+
+
+def write(path: Path, lines: list[str], end: str = "\n", last: bool = True) -> Path:
+    data = (end.join(lines) + (end if last else "")).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def sides(corpus: Corpus) -> list[tuple[str, str]]:
+    return list(zip(corpus.sources, corpus.targets, strict=True))
+
+
+# ------------------------------------------------------------------------------ formats
+
+
+@given(rows=pairs, end=st.sampled_from(["\n", "\r\n"]), ending=st.sampled_from(["", ".gz"]))
+def test_every_format_gives_the_same_pairs(
+    rows: list[tuple[str, str]], end: str, ending: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("formats")
+    source = write(folder / f"a.en{ending}", [s for s, _ in rows], end)
+    target = write(folder / f"a.fr{ending}", [t for _, t in rows], end)
+    tsv = write(folder / f"a.tsv{ending}", [f"{s}\t{t}" for s, t in rows], end)
+    records = [json.dumps({"source": s, "target": t}) for s, t in rows]
+    jsonl = write(folder / f"a.jsonl{ending}", records, end)
+    for corpus in (
+        read_pairs(source, target, TextData()),
+        *(read_pairs(path, None, TextData()) for path in (tsv, jsonl)),
+    ):
+        assert sides(corpus) == rows
+        assert list(corpus.lines) == list(range(1, len(rows) + 1))
+        assert corpus.skipped == []
+
+
+def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.en", [f"one {ODD_BREAKS} more", "two\rstill two"])
+    target = write(tmp_path / "a.fr", ["un", "deux"])
+    corpus = read_pairs(source, target, TextData())
+    assert corpus.sources == [f"one {ODD_BREAKS} more", "two\rstill two"]
+
+
+def test_a_last_line_without_an_end_counts_and_an_empty_line_is_a_line(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.en", ["one", "", "three"], last=False)
+    target = write(tmp_path / "a.fr", ["un", "deux", "trois"])
+    assert read_pairs(source, target, TextData()).sources == ["one", "", "three"]
+
+
+def test_a_byte_order_mark_is_passed_over_at_the_start_only(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_bytes("\ufeffone\tun\n\ufefftwo\tdeux\n".encode())
+    assert read_pairs(path, None, TextData()).sources == ["one", "\ufefftwo"]
+
+
+def test_columns_and_keys_can_be_named(tmp_path: Path) -> None:
+    tsv = write(tmp_path / "a.tsv", ["7\tun\tone", "8\tdeux\ttwo"])
+    corpus = read_pairs(tsv, None, TextData(columns=(3, 2)))
+    assert sides(corpus) == [("one", "un"), ("two", "deux")]
+    jsonl = write(tmp_path / "a.jsonl", ['{"en": "one", "fr": "un", "id": 3}'])
+    assert sides(read_pairs(jsonl, None, TextData(keys=("en", "fr")))) == [("one", "un")]
+    with pytest.raises(ConfigError, match="columns"):
+        parse_tree(TextData, {"columns": [0, 1]})
+
+
+def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    text = write(tmp_path / "a.en", ["one"])
+    with pytest.raises(DataError, match="target"):
+        read_pairs(text, None, TextData())
+    tsv = write(tmp_path / "a.tsv", ["one\tun"])
+    with pytest.raises(DataError, match="both sides"):
+        read_pairs(tsv, text, TextData())
+    with pytest.raises(DataError, match=r"no file .*missing\.en"):
+        read_pairs(tmp_path / "missing.en", text, TextData())
+
+
+# ------------------------------------------------------------------------------ bad lines
+
+
+def bad(path: Path, number: int, reason: str) -> None:
+    """The bad line stops reading with its place and the remedy, or is skipped and listed."""
+    place = rf"{path.name}:{number}: .*{reason}.*on_bad_line"
+    with pytest.raises(DataError, match=place):
+        read_pairs(path, None, TextData())
+    corpus = read_pairs(path, None, SKIP)
+    assert [(b.file, b.line) for b in corpus.skipped] == [(str(path), number)]
+    assert sides(corpus) == [("one", "un"), ("three", "trois")]
+    assert list(corpus.lines) == [1, 3]
+
+
+def test_bad_lines_of_tsv(tmp_path: Path) -> None:
+    bad(write(tmp_path / "a.tsv", ["one\tun", "two deux", "three\ttrois"]), 2, "columns.*1.*2")
+    bad(write(tmp_path / "b.tsv", ["one\tun", "two\td\teux", "three\ttrois"]), 2, "3; before: 2")
+    path = tmp_path / "c.tsv.gz"
+    path.write_bytes(gzip.compress(b"one\tun\ntw\xe9\tdeux\nthree\ttrois\n"))
+    bad(path, 2, "0xe9 at position 3")
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ("{", "no JSON"),
+        ('["two", "deux"]', "no JSON object"),
+        ('{"source": "two"}', "no key 'target'"),
+        ('{"source": "two", "target": 2}', "no JSON object with text"),
+        ('{"source": "two", "target": "\\ud800"}', "surrogate"),
+        ("[" * 100_000, "no JSON"),
+        ("", "no JSON"),
+    ],
+)
+def test_bad_lines_of_jsonl(record: str, reason: str, tmp_path: Path) -> None:
+    good = [json.dumps({"source": s, "target": t}) for s, t in [("one", "un"), ("three", "trois")]]
+    bad(write(tmp_path / "a.jsonl", [good[0], record, good[1]]), 2, reason)
+
+
+def test_a_bad_line_takes_its_partner_with_it(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.en", tmp_path / "a.fr"
+    source.write_bytes(b"one\ntwo \xff\nthree\nfour\n")
+    target.write_bytes(b"un\ndeux\ntrois\nquatre \xc3\n")
+    corpus = read_pairs(source, target, SKIP)
+    assert sides(corpus) == [("one", "un"), ("three", "trois")]
+    assert [(Path(b.file).name, b.line) for b in corpus.skipped] == [("a.en", 2), ("a.fr", 4)]
+    with pytest.raises(DataError, match=r"a\.en:2: not UTF-8 .*0xff"):
+        read_pairs(source, target, TextData())
+
+
+@pytest.mark.parametrize("longer", ["en", "fr"])
+def test_unequal_line_counts_name_both_files_and_counts(longer: str, tmp_path: Path) -> None:
+    counts = {"en": 2, "fr": 2} | {longer: 5}
+    paths = [write(tmp_path / f"a.{side}", ["x"] * n) for side, n in counts.items()]
+    shorter = {"en": "fr", "fr": "en"}[longer]
+    said = rf"a\.{longer}:3: .*a\.{longer} has 5 lines, .*a\.{shorter} has 2.*on_bad_line"
+    with pytest.raises(DataError, match=said):
+        read_pairs(*paths, TextData())
+    corpus = read_pairs(*paths, SKIP)
+    assert len(corpus) == 2
+    assert [b.line for b in corpus.skipped] == [3, 4, 5]
+
+
+def test_another_charset_and_a_damaged_gzip_file_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_bytes("one\tun\n".encode("utf-16"))
+    with pytest.raises(DataError, match=r"UTF-16.*iconv"):
+        read_pairs(path, None, TextData())
+    packed = tmp_path / "b.tsv.gz"
+    packed.write_bytes(gzip.compress(b"".join(b"%d\tun\n" % n for n in range(50_000)))[:-2000])
+    with pytest.raises(DataError, match=r"b\.tsv\.gz: cannot be read after line \d{3}"):
+        read_pairs(packed, None, SKIP)
+    packed.write_bytes(b"one\tun\n")
+    with pytest.raises(DataError, match=r"b\.tsv\.gz: cannot be read after line 0"):
+        read_pairs(packed, None, SKIP)
+
+
+# ------------------------------------------------------------------------------ streams
+
+
+@given(st.binary(max_size=60))
+def test_as_many_lines_come_out_of_a_stream_as_went_in(data: bytes) -> None:
+    damaged: list[int] = []
+    lines = list(read_lines(io.BytesIO(data), damaged))
+    assert len(lines) == data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
+    assert all("\n" not in text for text in lines)
+    assert damaged == sorted(set(damaged))
+    assert all("\ufffd" in lines[number - 1] for number in damaged)
+
+
+@given(st.lists(line.filter(lambda text: not text.startswith("\ufeff")), min_size=1, max_size=6))
+def test_a_stream_of_good_text_comes_out_unchanged(lines: list[str]) -> None:
+    damaged: list[int] = []
+    data = "".join(text + "\r\n" for text in lines).encode()
+    assert list(read_lines(io.BytesIO(data), damaged)) == lines
+    assert damaged == []
+
+
+# ------------------------------------------------------------------------------ splits
+
+
+def test_a_split_finds_its_file_by_pattern_and_names(tmp_path: Path) -> None:
+    for name in ("train.en", "val.en.gz"):
+        write(tmp_path / name, ["one"])
+    pattern = str(tmp_path / "{split}.en")
+    assert at(pattern, "train") == tmp_path / "train.en"
+    assert at(pattern, "valid", {"valid": "val"}) == tmp_path / "val.en.gz"
+    with pytest.raises(DataError, match=r"train\.en, val\.en\.gz.*splits"):
+        at(pattern, "valid")
+
+
+def test_one_file_without_splits_is_never_both_train_and_test(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", ["one\tun"])
+    assert len(read_split(path, None, "train", TextData())) == 1
+    with pytest.raises(DataError, match=r"\{split\}.*holdout"):
+        read_split(path, None, "test", TextData())
+    with pytest.raises(DataError, match="train, valid and test"):
+        read_split(path, None, "dev", TextData(holdout=0.1))
+    write(tmp_path / "train.tsv", ["one\tun"])
+    with pytest.raises(DataError, match=r"holdout.*leave out one"):
+        read_split(tmp_path / "{split}.tsv", None, "train", TextData(holdout=0.1))
+
+
+def divide(path: Path, config: TextData) -> dict[str, Corpus]:
+    return {split: read_split(path, None, split, config) for split in ("train", "valid", "test")}
+
+
+def test_holdout_divides_by_source_sentence(tmp_path: Path) -> None:
+    forms = ("Sentence {}", "sentence  {} ", "SENTENCE\u00a0{}")
+    rows = [forms[n % 3].format(n % 500) + f"\tphrase {n}" for n in range(2000)]
+    path = write(tmp_path / "a.tsv", rows)
+    parts = divide(path, TextData(holdout=0.1))
+    assert sorted(n for part in parts.values() for n in part.lines) == list(range(1, 2001))
+    for split in ("valid", "test"):
+        assert 100 < len(parts[split]) < 300
+        theirs = {text.split()[1] for text in parts[split].sources}
+        assert theirs.isdisjoint(text.split()[1] for text in parts["train"].sources)
+    assert divide(path, TextData(holdout=0.1)) == parts
+    other = divide(path, TextData(holdout=0.1, holdout_seed=1))
+    assert list(other["test"].lines) != list(parts["test"].lines)
+
+
+def test_holdout_of_real_sentences_leaks_no_source(data_folder: Path) -> None:
+    parts = divide(data_folder / "tatoeba-en-fr/pairs.tsv", TextData(holdout=0.01))
+    assert sum(map(len, parts.values())) == 165_130
+    held = set(parts["valid"].sources) | set(parts["test"].sources)
+    assert held.isdisjoint(parts["train"].sources)
+    assert set(parts["valid"].sources).isdisjoint(parts["test"].sources)
+    for split in ("valid", "test"):
+        assert 0.008 < len(set(parts[split].sources)) / 115_402 < 0.012
+
+
+def test_real_files_are_found_below_the_data_folder(
+    data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOVEATE_DATA", str(data_folder))
+    config = TextData(splits={"valid": "val", "test": "test_2016_flickr"})
+    files = "multi30k/{split}.en", "multi30k/{split}.fr"
+    assert len(read_split(*files, "valid", config)) == 1014
+    assert len(read_split(*files, "test", config)) == 1000
+
+
+# ------------------------------------------------------------------------------ choosing pairs
+
+
+def corpus_of(*rows: tuple[str, str]) -> Corpus:
+    return Corpus([s for s, _ in rows], [t for _, t in rows], range(1, len(rows) + 1))
+
+
+def test_cleaning_counts_what_it_leaves_out() -> None:
+    corpus = corpus_of(("a", "b"), ("c", " c"), ("a", "b"), ("a", "d"), ("c", "c"))
+    assert clean(corpus, TextData()) is corpus
+    cleaned = clean(corpus, TextData(drop_duplicates=True, drop_identical=True))
+    assert sides(cleaned) == [("a", "b"), ("a", "d")]
+    assert list(cleaned.lines) == [1, 4]
+    assert cleaned.dropped == {"identical sides": 2, "duplicate pair": 1}
+
+
+def test_only_the_training_split_is_cleaned(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        write(tmp_path / f"{split}.tsv", ["a\tb", "a\tb"])
+    config = TextData(drop_duplicates=True)
+    assert len(read_split(tmp_path / "{split}.tsv", None, "train", config)) == 1
+    assert len(read_split(tmp_path / "{split}.tsv", None, "test", config)) == 2
+
+
+def test_keep_drops_by_length_and_counts_each_pair_once() -> None:
+    lengths = np.array([[3, 4], [0, 900], [11, 5], [10, 5], [8, 1], [256, 256], [257, 256]])
+    kept, dropped = keep(lengths, TextData(max_length=256, max_length_ratio=2.0))
+    assert kept.tolist() == [0, 3, 4, 5]
+    assert list(dropped.values()) == [1, 1, 1]
+    assert ["empty" in r or "max_length " in r or "ratio" in r for r in dropped] == [True] * 3
+    everything, nothing = keep(lengths[[0, 2, 3, 4, 5]], TextData())
+    assert everything.tolist() == [0, 1, 2, 3, 4]
+    assert nothing == {}
+    assert keep(np.zeros((0, 2), dtype=np.int32), TextData())[0].tolist() == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=20))
+def test_every_pair_is_kept_or_counted(rows: list[tuple[int, int]]) -> None:
+    lengths = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    kept, dropped = keep(lengths, TextData(max_length=30, max_length_ratio=1.5))
+    assert len(kept) + sum(dropped.values()) == len(rows)
+
+
+def test_a_bad_line_says_where_it_stands() -> None:
+    assert str(BadLine("a.en", 3, "not UTF-8")) == "a.en:3: not UTF-8"
+
+
+def test_the_config_survives_toml() -> None:
+    config = TextData(splits={"valid": "val"}, columns=(2, 1), max_length_ratio=3.0)
+    assert TextData.parse(config.tree()) == config

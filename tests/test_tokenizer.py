@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from foveate.config import ConfigError, kinds
+from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
+
+LINES = [
+    "A man's dog runs in the snow.",
+    "Two dogs don't run in the green grass, do they?",
+    "Un homme n'a pas vu l'homme qui court : « quel été ! »",
+    "L’enfant court aujourd'hui dans l'herbe verte qu'il aime.",
+    "dog dogs snow grass man men",
+] * 3
+SIZES = {"bpe": {"vocab_size": 400}, "unigram": {"vocab_size": 320}, "word": {"min_frequency": 1}}
+KINDS = sorted(kinds("tokenizer")["tokenizer"])
+LOSSLESS = ("bpe", "byte", "unigram")
+HOSTILE = [
+    "",
+    " ",
+    "  ",
+    "\t\n\r\0\x07\x7f\x85\u2028",
+    " dog ",
+    "dog  dog\t dog\n\n",
+    "<s> </s> <unk> <pad><s></s>",
+    "Ġdog ĊÃ© ▁dog <0x41>",
+    "é e\u0301 👩‍👩‍👧‍👦 🇫🇷 �",
+    "שלום עולם \u202eabc\u202c مرحبا",
+    "l'homme l’homme L'HOMME 'quoted' rock'n'roll ''",
+    "x" * 300,
+    "3,14 ½ Ⅷ 漢字かな \U0010ffff",
+]
+
+
+@cache
+def trained(kind: str, **fields: object) -> Tokenizer:
+    config = Tokenizer.Config.parse({"kind": kind, **SIZES.get(kind, {}), **fields})
+    tokenizer = config.build()
+    tokenizer.train(LINES)
+    return tokenizer
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    known = st.sampled_from(["dog", " dog", "<s>", "</s>", "<unk>", "l'", "  ", "\n", "é", "😀"])
+    return "".join(draw(st.lists(st.one_of(known, st.text()), max_size=6)))
+
+
+# ------------------------------------------------------------------------------ every kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", [*HOSTILE, *LINES[:5]])
+def test_a_batch_is_its_texts_and_ids_have_spans_in_order(kind: str, text: str) -> None:
+    tokenizer = trained(kind)
+    encoded = tokenizer.encode(text)
+    assert tokenizer.encode_batch(["dog", text, ""])[1] == encoded
+    assert tokenizer.encode_ids(["dog", text, ""])[1] == encoded.ids
+    assert len(encoded.ids) == len(encoded.offsets)
+    assert encoded.offsets == sorted(encoded.offsets)
+    assert all(0 <= start <= end <= len(text) for start, end in encoded.offsets)
+    assert not text.strip() or {i for a, b in encoded.offsets for i in range(a, b)} >= {
+        i for i, character in enumerate(text) if not character.isspace()
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=texts())
+@settings(max_examples=60, deadline=None)
+def test_no_text_reaches_a_special_id(kind: str, text: str) -> None:
+    tokenizer = trained(kind)
+    ids = tokenizer.encode(text).ids
+    lowest = UNK if kind in ("word", "character") else len(SPECIALS)
+    assert all(lowest <= i < tokenizer.vocab_size and i not in (PAD, BOS, EOS) for i in ids)
+
+
+def test_special_pieces_in_the_training_text_are_text() -> None:
+    for kind in KINDS:
+        tokenizer = Tokenizer.Config.parse({"kind": kind, **SIZES.get(kind, {})}).build()
+        tokenizer.train(["<s> dog </s> <unk> <pad>"] * 50)
+        assert tuple(tokenizer.pieces[:4]) == SPECIALS
+        assert not {PAD, BOS, EOS} & set(tokenizer.encode("<s> dog </s> <pad>").ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_are_unique_and_special_ones_are_silent(kind: str) -> None:
+    tokenizer = trained(kind)
+    assert len(set(tokenizer.pieces)) == tokenizer.vocab_size
+    ids = tokenizer.encode("dogs").ids
+    framed = [BOS, *ids, EOS, PAD]
+    assert tokenizer.decode(framed) == tokenizer.decode(ids)
+    assert tokenizer.decode([EOS], skip_special=False) == "</s>"
+    spans = tokenizer.spans(framed)
+    assert spans[1:-2] == tokenizer.spans(ids)
+    assert all(start == end for start, end in (spans[0], *spans[-2:]))
+    assert tokenizer.decode([]) == "" and tokenizer.spans([]) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_tokenizer_is_the_same(kind: str, tmp_path: Path) -> None:
+    tokenizer = trained(kind)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert os.listdir(tmp_path) == ["tokenizer.json"]
+    assert type(loaded) is type(tokenizer) and loaded.config == tokenizer.config
+    assert loaded.pieces == tokenizer.pieces
+    assert loaded.encode_batch(HOSTILE) == tokenizer.encode_batch(HOSTILE)
+    ids = tokenizer.encode(LINES[2]).ids
+    assert loaded.decode(ids) == tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_twice_gives_the_same_file(kind: str, tmp_path: Path) -> None:
+    code = (
+        "import sys, json; from foveate.data.tokenizer import Tokenizer\n"
+        "kind, fields, lines, path = map(json.loads, sys.argv[1:])\n"
+        "t = Tokenizer.Config.parse({'kind': kind, **fields}).build(); t.train(lines); t.save(path)"
+    )
+    given_values = (kind, SIZES.get(kind, {}), LINES, str(tmp_path / "again.json"))
+    subprocess.run([sys.executable, "-c", code, *map(json.dumps, given_values)], check=True)
+    trained(kind).save(tmp_path / "once.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "once.json").read_bytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_a_character_is_an_error_that_says_so(kind: str) -> None:
+    with pytest.raises(ValueError, match="text 2, character 4: a lone surrogate"):
+        trained(kind).encode_ids(["dog", "dog\ud83d"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_on_nothing_still_encodes(kind: str) -> None:
+    tokenizer = Tokenizer.Config.parse({"kind": kind}).build()
+    tokenizer.train([])
+    ids = tokenizer.encode("dog").ids
+    assert tokenizer.decode(ids) == ("dog" if kind in LOSSLESS else "<unk>" * len(ids))
+
+
+# ------------------------------------------------------------------------------ lossless kinds
+
+
+@pytest.mark.parametrize("kind", LOSSLESS)
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_comes_back(kind: str, text: str) -> None:
+    tokenizer = trained(kind)
+    encoded = tokenizer.encode(text)
+    assert tokenizer.decode(encoded.ids) == text
+    assert tokenizer.spans(encoded.ids) == encoded.offsets
+
+
+@pytest.mark.parametrize("kind", LOSSLESS)
+@given(text=texts())
+@example(text="\ufffd\u0301\x00")
+@settings(max_examples=150, deadline=None)
+def test_any_text_comes_back(kind: str, text: str) -> None:
+    tokenizer = trained(kind)
+    encoded = tokenizer.encode(text)
+    assert tokenizer.decode(encoded.ids) == text
+    assert tokenizer.spans(encoded.ids) == encoded.offsets
+    assert {i for a, b in encoded.offsets for i in range(a, b)} == set(range(len(text)))
+
+
+@given(st.lists(st.integers(0, 259), max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_whatever_a_model_says_decodes_and_spans_stay_inside(ids: list[int]) -> None:
+    for kind in ("byte", "bpe"):
+        tokenizer = trained(kind)
+        spans = tokenizer.spans(ids)
+        assert spans == sorted(spans)
+        assert all(0 <= start <= end <= len(tokenizer.decode(ids)) for start, end in spans)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_word_has_the_same_pieces_at_the_start_and_inside(kind: str) -> None:
+    tokenizer = trained(kind)
+    alone, inside = tokenizer.encode("dog").ids, tokenizer.encode("man dog").ids
+    assert inside[-len(alone) :] == alone
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_frequent_words_are_one_piece_and_pieces_stay_in_words(kind: str) -> None:
+    tokenizer = trained(kind, vocab_size=400)
+    text = "dog l'homme dog's dogs."
+    words = [text[start:end] for start, end in tokenizer.encode(text).offsets]
+    assert words == ["dog", " l'", "homme", " dog", "'s", " dogs", "."]
+
+
+def test_a_part_of_a_character_stands_for_the_whole_character() -> None:
+    assert trained("bpe").encode("a😀b").offsets == [(0, 1), *[(1, 2)] * 4, (2, 3)]
+    assert trained("byte").encode("é!").offsets == [(0, 1), (0, 1), (1, 2)]
+
+
+def test_lowercase_offsets_are_those_of_the_original() -> None:
+    text = "DOG İİ Dog"
+    for kind in ("bpe", "unigram"):
+        tokenizer = trained(kind, lowercase=True)
+        encoded = tokenizer.encode(text)
+        assert tokenizer.decode(encoded.ids) == text.lower()
+        assert encoded.offsets[-1] == (6, 10)
+    assert (
+        trained("word", lowercase=True).decode(
+            trained("word", lowercase=True).encode("DOG dog").ids
+        )
+        == "dog dog"
+    )
+
+
+# ------------------------------------------------------------------------------ words, characters
+
+
+def test_characters_come_back_but_for_unknown_ones() -> None:
+    tokenizer = trained("character")
+    assert tokenizer.decode(tokenizer.encode("  Un été. ").ids) == "  Un été. "
+    assert tokenizer.encode("d漢g").ids[1] == UNK
+    assert tokenizer.decode(tokenizer.encode("d漢g").ids) == "d<unk>g"
+
+
+def test_words_are_joined_as_print_has_them() -> None:
+    tokenizer = trained("word")
+    for text in ("Un homme n'a pas vu l'homme.", "Two dogs don't run, do they?"):
+        assert tokenizer.decode(tokenizer.encode(text).ids) == text
+    assert tokenizer.decode(tokenizer.encode("zebra  zebra runs").ids) == "<unk> <unk> runs"
+
+
+def test_frequent_words_are_kept_and_ties_fall_by_code_point() -> None:
+    tokenizer = Tokenizer.Config.parse({"kind": "word", "vocab_size": 6, "min_frequency": 1})
+    built = tokenizer.build()
+    built.train(["d c b b a"])
+    assert built.pieces == [*SPECIALS, "b", "a"]
+
+
+# ------------------------------------------------------------------------------ errors
+
+
+def test_untrained_tokenizers_say_what_to_do() -> None:
+    with pytest.raises(RuntimeError, match="bpe tokenizer has no pieces; train it first"):
+        Tokenizer.Config.parse("bpe").build().encode("dog")
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    for content in ("", "{}", '{"config": {"kind": "bpe"}, "vocabulary": {}}'):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=r"tokenizer\.json: no tokenizer that can be read"):
+            Tokenizer.load(path)
+
+
+def test_a_vocabulary_smaller_than_the_bytes_is_refused() -> None:
+    with pytest.raises(ConfigError, match="vocab_size"):
+        Tokenizer.Config.parse({"kind": "bpe", "vocab_size": 259})

@@ -1,0 +1,227 @@
+"""The loop: exact sums, limits, validation apart from training, and errors that help."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from train_toy import ToyBatch, ToyCopy, ToyModel, Toy, content, final, toy_config
+
+from foveate.config import ConfigError
+from foveate.tasks.base import Loss
+from foveate.train import checkpoint
+from foveate.train.config import TrainConfig
+from foveate.train.feed import Indices
+from foveate.train.files import TrainError
+from foveate.train.journal import read
+from foveate.train.state import State
+
+
+class InOrder:
+    """Batches of ``batch_tokens`` examples in the order of the data."""
+
+    def __init__(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> None:
+        self.size, self.rows = batch_tokens, len(lengths)
+
+    def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
+        return [np.arange(i, i + self.size) for i in range(0, self.rows - self.size + 1, self.size)]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    model = ToyModel()
+    step = checkpoint.steps(run)[-1]
+    checkpoint.load_weights(model, checkpoint.path_of(run, step) / checkpoint.WEIGHTS)
+    return model.state_dict()
+
+
+def test_accumulating_four_eights_is_one_thirty_two(tmp_path: Path) -> None:
+    """Ragged batches of unlike token counts: only sums over counts agree."""
+    sgd = {"optimizer": {"kind": "sgd", "lr": 0.5}, "max_steps": 3, "clip_norm": 0.7}
+    for name, changes in {
+        "one": {"batch_tokens": 32}, "four": {"batch_tokens": 8, "accumulate": 4},
+    }.items():  # fmt: skip
+        config = toy_config(**sgd, **changes)
+        # 32 of 60 examples are an epoch of both: the noise is the same
+        plan = type("First32", (InOrder,), {"__init__": lambda self, n, t, s: setattr(self, "size", t) or setattr(self, "rows", 32)})  # fmt: skip # noqa: E501
+        Toy(tmp_path / name, config, dropout=0.0, plan=plan).train()
+    one, four = weights(tmp_path / "one"), weights(tmp_path / "four")
+    for name, value in one.items():
+        if name != "seen":
+            torch.testing.assert_close(four[name], value, rtol=1e-5, atol=1e-6, msg=name)
+    lines = [[x for x in read(tmp_path / n) if x["event"] == "train"][0] for n in ("one", "four")]
+    assert lines[0]["target_tokens"] == lines[1]["target_tokens"]
+    assert lines[0]["loss"] == pytest.approx(lines[1]["loss"], rel=1e-5)
+    assert lines[0]["grad_norm"] == pytest.approx(lines[1]["grad_norm"], rel=1e-4)
+
+
+def test_clipping_bounds_the_step(tmp_path: Path) -> None:
+    torch.manual_seed(11)
+    before = {k: v.clone() for k, v in ToyModel().state_dict().items()}
+    for clip in (0.1, None):
+        config = toy_config(
+            optimizer={"kind": "sgd", "lr": 1.0}, schedule="constant", max_steps=1, log_every=1,
+            **({} if clip is None else {"clip_norm": clip}),
+        )  # fmt: skip
+        if clip is None:
+            config = config.model_copy(update={"clip_norm": None})
+        Toy(tmp_path / str(clip), config).train()
+        after = weights(tmp_path / str(clip))
+        names = [k for k in before if k not in ("seen", "output.weight")]
+        moved = sum(float((after[k] - before[k]).square().sum()) for k in names) ** 0.5
+        norm = [x for x in read(tmp_path / str(clip)) if x["event"] == "train"][0]["grad_norm"]
+        assert norm > 0.1
+        assert moved == pytest.approx(norm if clip is None else clip, rel=1e-3)
+
+
+def test_validation_and_saving_disturb_nothing(tmp_path: Path) -> None:
+    Toy(tmp_path / "much", toy_config(validation={"every": 1}, save={"every": 1})).train()
+    quiet = TrainConfig.parse({**toy_config().tree(), "save": {"every": 12}})
+    quiet = quiet.model_copy(
+        update={"validation": quiet.validation.model_copy(update={"every": None})}
+    )
+    Toy(tmp_path / "none", quiet).train()
+    assert final(tmp_path / "much") == final(tmp_path / "none")
+    assert not [x for x in read(tmp_path / "none") if x["event"] == "valid"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [({"max_steps": 5}, "max_steps"), ({"max_epochs": 1}, "max_epochs"),
+     ({"max_minutes": 1e-9}, "max_minutes")],
+)  # fmt: skip
+def test_limits_end_training_with_all_saved(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    config = toy_config(**({"max_steps": 30} | changes))
+    toy = Toy(tmp_path, config)
+    outcome = toy.train()
+    assert outcome.reason == reason and outcome.exit_code == 0
+    assert checkpoint.steps(tmp_path)[-1] == outcome.state.step
+    assert outcome.state.validated == outcome.state.step
+    if reason == "max_epochs":
+        assert (outcome.state.epoch, outcome.state.position) == (1, 0)
+    again = toy.train()
+    assert (again.reason, again.state.step) == (reason, outcome.state.step)
+
+
+def test_without_a_limit_nothing_begins(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="set max_steps"):
+        Toy(tmp_path, TrainConfig()).train()
+
+
+def test_patience_counts_validations_without_a_new_best(tmp_path: Path) -> None:
+    config = toy_config(
+        max_steps=50, optimizer={"kind": "sgd", "lr": 1e-12}, validation={"every": 1, "patience": 3},
+        save={"best": "accuracy"},
+    )  # fmt: skip
+    outcome = Toy(tmp_path, config).train()
+    assert (outcome.reason, outcome.state.step, outcome.state.stale) == ("patience", 4, 3)
+    assert outcome.best is not None and outcome.best.step == 1
+    assert outcome.weights == checkpoint.path_of(tmp_path, 1)  # kept beyond the last ones
+
+
+def test_last_and_best_are_kept_and_nothing_else(tmp_path: Path) -> None:
+    def worse(what: str, number: int) -> None:
+        if what == "measure" and number > 1:
+            with torch.no_grad():
+                toy.model.embedding.weight.add_(0)
+                toy.model.output.bias.add_(5 * torch.randn(12))
+
+    config = toy_config(max_steps=20, save={"every": 2, "keep": 3}, validation={"every": 5})
+    toy = Toy(tmp_path, config, before=worse)
+    outcome = toy.train()
+    assert outcome.best is not None
+    assert set(checkpoint.steps(tmp_path)) == {16, 18, 20, outcome.best.step}
+    assert outcome.best.step == 5
+
+
+def test_a_figure_that_is_not_measured_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match=r"'bleu' is not measured by this task: accuracy, loss"):
+        Toy(tmp_path, toy_config(save={"best": "bleu"})).train()
+
+
+@pytest.mark.parametrize("where", ["weights", "forward", "backward"])
+def test_a_gradient_that_is_not_finite_is_explained(tmp_path: Path, where: str) -> None:
+    def poison(what: str, number: int) -> None:
+        if (what, number) != ("loss", 7):  # two of them are the rehearsal's
+            return
+        if where == "weights":
+            toy.model.gru.bias_hh_l0.data[0] = float("nan")
+        if where == "forward":
+            toy.model.norm.register_forward_hook(lambda m, i, o: o * float("inf"))
+        if where == "backward":
+            toy.model.gru.weight_ih_l0.register_hook(lambda grad: grad * float("nan"))
+
+    toy = Toy(tmp_path, toy_config(), before=poison)
+    with pytest.raises(TrainError) as error:
+        toy.train()
+    message = str(error.value)
+    assert message.startswith("step 6, epoch 0, training examples [") or message.startswith("step 5")
+    expected = {
+        "weights": "the weights gru.bias_hh_l0 are not finite",
+        "forward": "norm is the first whose output is not finite",
+        "backward": "the loss is finite, but the gradient of gru.weight_ih_l0 is not",
+    }
+    assert expected[where] in message and "the learning rate (0.02 here) is too high" in message
+    assert "the checkpoint of step 3 is kept" in message
+    assert checkpoint.newest_sound(tmp_path) == (3, [])
+
+
+def test_batches_without_targets_are_named(tmp_path: Path) -> None:
+    class Empty(ToyCopy):
+        def loss(self, model: nn.Module, batch: ToyBatch, objective: Any) -> Loss:
+            return Loss(model(batch.tokens).sum(), 0)
+
+    from foveate.data.plan import Plan
+    from foveate.train.fit import fit
+    from foveate.train.trainer import Job
+
+    job = Job(Empty(ToyCopy.Config()), ToyModel(), None, None, 1, "", Plan)
+    with pytest.raises(TrainError, match="step 1 has no targets: epoch 0, training examples"):
+        fit(job, toy_config(), tmp_path)
+
+
+def test_saving_by_the_clock(tmp_path: Path) -> None:
+    config = toy_config(save={"every_minutes": 1e-9, "every": 100, "keep": 9})
+    seen: list[list[int]] = []
+    Toy(tmp_path, config, before=lambda *_: seen.append(checkpoint.steps(tmp_path))).train()
+    assert [7] in seen and checkpoint.steps(tmp_path) == [12]  # irregular ones are not heaped up
+
+
+def test_the_log_counts_real_targets(tmp_path: Path) -> None:
+    outcome = Toy(tmp_path, toy_config(log_every=1)).train()
+    lines = [line for line in read(tmp_path) if line["event"] == "train"]
+    assert [line["step"] for line in lines] == list(range(1, 13))
+    counts = np.diff([0, *(line["target_tokens"] for line in lines)])
+    assert (counts > 0).all() and counts.sum() == outcome.state.targets
+    assert all(line["tokens_per_second"] > 0 and line["memory_mib"] > 0 for line in lines)
+    assert [line["loss"] for line in lines] == [line["nll"] for line in lines]
+    assert lines[0]["lr"] == pytest.approx(0.02 / 3) and lines[5]["lr"] == 0.02
+
+
+def test_a_state_comes_back_from_its_record() -> None:
+    from dataclasses import asdict
+
+    from foveate.train.state import Best
+
+    for best in (None, Best("bleu", 31.5, 7)):
+        state = State(1, "x", step=9, best=best, figures={"bleu": 3.0}, window={"loss": 0.1})
+        assert State.of(asdict(state)) == state
+
+
+def test_the_signals_have_their_handlers_back(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT), torch.are_deterministic_algorithms_enabled()
+    Toy(tmp_path, toy_config(max_steps=1)).train()
+    assert before == (signal.getsignal(signal.SIGINT), torch.are_deterministic_algorithms_enabled())
+
+
+def test_all_optimisers_train_and_resume(tmp_path: Path) -> None:
+    for kind in ("adam", "adamw", "sgd"):
+        Toy(tmp_path / kind, toy_config(optimizer={"kind": kind, "lr": 0.01}, max_steps=4)).train()
+        assert content(checkpoint.path_of(tmp_path / kind, 4))

@@ -1,0 +1,199 @@
+"""Streams: a line for a line, in order, whatever is in the lines; what happened is reported."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foveate.config import ConfigError
+from foveate.look.record import AttentionRecord
+from foveate.verbs import (
+    CHUNK,
+    Part,
+    Tally,
+    Wanted,
+    chunks,
+    look_attention,
+    pairs_of,
+    score,
+    translate,
+)
+
+
+@dataclass
+class Shout:
+    """A translator whose model is ``str.upper``: of at most 5 words, spoken at once."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def translate(self, lines: Sequence[str], num_hypotheses: int = 1, **search: Any) -> list[Any]:
+        self.asked.append(len(lines))
+        return [self.answer(line, num_hypotheses) for line in lines]
+
+    def answer(self, line: str, count: int) -> Any:
+        words = line.split(" ")
+        hypotheses = [" ".join(words[:5]).upper() + "!" * i for i in range(count)]
+        links = [(i, i) for i in range(min(5, len(words)))]
+        weights = {"decoder.cross_attention": np.eye(3, dtype=np.float32)[None]}
+        labels = {"": ["a", "b", "c"]}
+        return SimpleNamespace(
+            source=line,
+            hypotheses=hypotheses,
+            scores=[-0.5 - i for i in range(count)],
+            cut=max(0, len(words) - 5),
+            alignment=lambda: links,
+            record=lambda: AttentionRecord(weights, labels, labels, title=line),
+        )
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Any]:
+        return [
+            SimpleNamespace(
+                log_probability=-float(len(target)),
+                tokens=list(target),
+                token_log_probabilities=[-1.0] * len(target),
+            )
+            for _, target in pairs
+        ]
+
+
+def run(data: bytes, wanted: Wanted | None = None) -> tuple[list[str], Tally]:
+    out = io.StringIO(newline="")
+    tally = translate(cast(Any, Shout()), io.BytesIO(data), out, wanted or Wanted(), {})
+    text = out.getvalue()
+    assert text == "" or text.endswith("\n")
+    return text.split("\n")[:-1], tally
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))))
+def test_as_many_lines_come_out_as_went_in(lines: list[str]) -> None:
+    out, _ = run("".join(line + "\n" for line in lines).encode())
+    assert len(out) == len(lines)
+
+
+@given(st.binary())
+def test_any_bytes_are_lines(data: bytes) -> None:
+    out, tally = run(data)
+    assert len(out) == data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+    bad = [line for line in data.split(b"\n") if not is_utf8(line.removesuffix(b"\r"))]
+    assert sum(n for what, n in tally.counts.items() if "UTF-8" in what) == len(bad)
+
+
+def is_utf8(line: bytes) -> bool:
+    return line.decode("utf-8", errors="ignore").encode() == line
+
+
+def test_empty_lines_windows_ends_and_no_last_end() -> None:
+    assert run(b"a b\r\n\n\r\nc")[0] == ["A B", "", "", "C"]
+    assert run(b"")[0] == []
+
+
+def test_line_separators_of_unicode_are_no_lines() -> None:
+    assert run("a\u2028b\x85c\x0bd\n".encode())[0] == ["A\u2028B\x85C\x0bD"]
+
+
+def test_a_returned_carriage_makes_no_new_line() -> None:
+    assert run(b"a\rb\n")[0] == ["A B"]
+
+
+def test_many_lines_are_taken_in_chunks_and_stay_in_order() -> None:
+    shout, out = Shout(), io.StringIO()
+    lines = [f"line {i}" for i in range(2 * CHUNK + 3)]
+    source = io.BytesIO("\n".join(lines).encode())
+    translate(cast(Any, shout), source, out, Wanted(), {})
+    assert shout.asked == [CHUNK, CHUNK, 3]
+    assert out.getvalue().splitlines() == [line.upper() for line in lines]
+
+
+def test_what_is_cut_is_counted_and_named() -> None:
+    tally = run(b"a b c d e f\nshort\n" * 12)[1]
+    [sentence] = tally.report()
+    assert sentence.startswith("12 lines longer than the model allows, cut: 1, 3, 5")
+    assert sentence.endswith("19, …")
+    assert Tally().report() == []
+
+
+def test_scores_stand_before_the_line() -> None:
+    assert run(b"a\n", Wanted(scores=True))[0] == ["-0.500000\tA"]
+
+
+def test_n_best_lists_have_the_form_of_the_field() -> None:
+    lines = run(b"a\nb\n", Wanted(num_hypotheses=2))[0]
+    assert [line.split(" ||| ")[0] for line in lines] == ["0", "0", "1", "1"]
+    assert lines[1] == "0 ||| A! ||| model= -1.500000 ||| -1.500000"
+
+
+def test_alignments_are_a_pharaoh_line_for_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "links"
+    run(b"a b\n\nc\n", Wanted(alignments=path))
+    assert path.read_text() == "0-0 1-1\n0-0\n0-0\n"
+
+
+def test_the_page_of_maps_is_written_and_its_limit_told(tmp_path: Path) -> None:
+    path = tmp_path / "maps.html"
+    tally = run(b"\n" + b"a b c\n" * 203, Wanted(attention=path))[1]
+    assert "<html" in path.read_text().lower()
+    [sentence] = tally.report()
+    assert sentence.startswith("3 lines not drawn") and sentence.endswith("202, 203, 204")
+
+
+def test_a_page_that_is_no_page_is_refused_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\.html"):
+        run(b"a\n", Wanted(attention=tmp_path / "maps.png"))
+
+
+def test_scores_of_pairs() -> None:
+    out = io.StringIO()
+    score(cast(Any, Shout()), io.BytesIO(b"a\txyz\nb\t\n"), out, tokens=True)
+    assert out.getvalue() == "-3.000000\tx -1.0000\ty -1.0000\tz -1.0000\n-0.000000\n"
+
+
+def test_a_pair_without_tab_is_named() -> None:
+    with pytest.raises(ConfigError, match="line 2 has no tab"):
+        score(cast(Any, Shout()), io.BytesIO(b"a\tb\nab\n"), io.StringIO())
+
+
+def test_pairs_come_from_two_files_or_a_table(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    (tmp_path / "a.fr").write_text("un\ndeux\n")
+    (tmp_path / "a.tsv").write_text("one\tun\ntwo\tdeux\n")
+    wanted = (["one", "two"], ["un", "deux"])
+    some = cast(Any, None)
+    assert pairs_of(some, tmp_path / "a.en", tmp_path / "a.fr", "test") == wanted
+    assert pairs_of(some, tmp_path / "a.tsv", None, "test") == wanted
+    with pytest.raises(ConfigError, match="--data"):
+        pairs_of(some, None, tmp_path / "a.fr", "test")
+    (tmp_path / "b.tsv").write_text("")
+    with pytest.raises(ConfigError, match="empty"):
+        pairs_of(some, tmp_path / "b.tsv", None, "test")
+
+
+def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
+    record = Shout().answer("a b c", 1).record()
+    paths = [tmp_path / f"map.{ending}" for ending in ("png", "svg", "txt")]
+    said = look_attention(record, Part(), paths)
+    assert said == [f"wrote {path}" for path in paths]
+    assert all(path.stat().st_size > 50 for path in paths)
+    [text] = look_attention(record, Part(), [])
+    assert "a" in text
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [(Part("self"), "cross_attention"), (Part(layer=3), "layer 3"), (Part(head=7), "head 7")],
+)
+def test_a_map_that_is_not_there_is_named(part: Part, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        look_attention(Shout().answer("a", 1).record(), part, [])
+
+
+def test_chunks() -> None:
+    assert list(chunks("abcde", 2)) == [["a", "b"], ["c", "d"], ["e"]]

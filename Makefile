@@ -21,13 +21,13 @@ test: $(STAMPS)/dev  ## set up and run every test
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(TESTS)
 
 lint: $(STAMPS)/dev  ## ruff and mypy, as pre-commit runs them
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 
 format: $(STAMPS)/dev  ## let ruff write the code's form
-	$(BIN)/ruff check --fix src tests
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
 
 wheel: $(STAMPS)/dev  ## build wheel and sdist; prove that the wheel works in an empty environment
 	rm -rf dist build/wheel
@@ -36,15 +36,15 @@ wheel: $(STAMPS)/dev  ## build wheel and sdist; prove that the wheel works in an
 	build/wheel/bin/pip install -q -c requirements.lock dist/*.whl
 	cd build && wheel/bin/foveate --version
 	cd build && wheel/bin/foveate kinds >/dev/null && wheel/bin/foveate data list >/dev/null
-	cd build && wheel/bin/python -c "import foveate; print(foveate.load, foveate.train)"
+	cd build && wheel/bin/python -c "import foveate; print(foveate.load.__name__, foveate.train.__name__)"
 	build/wheel/bin/pip check
 	@echo "the wheel works in an empty environment: $$(ls dist/*.whl)"
 
 bench: $(STAMPS)/foveate  ## speed of training and decoding on this machine, as JSON
-	$(BIN)/python -m foveate.bench.speed
+	$(BIN)/python benchmarks/speed.py
 
 kill: $(STAMPS)/foveate  ## kill a run 20 times at random moments; the weights must not notice
-	$(BIN)/python -m foveate.bench.kill
+	$(BIN)/python benchmarks/kill.py
 
 lock:  ## write both lock files anew from pyproject.toml (for maintainers)
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

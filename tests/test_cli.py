@@ -81,8 +81,21 @@ def test_the_public_surface_is_there() -> None:
     assert set(foveate.__all__) == set(dir(foveate))
     with pytest.raises(AttributeError, match="load, look, train"):
         foveate.translate  # noqa: B018
-    pytest.importorskip("foveate.run", exc_type=ModuleNotFoundError)
     assert all(getattr(foveate, name) is not None for name in foveate.__all__)
+
+
+@pytest.mark.parametrize("first", ["foveate.load", "foveate.train", "import foveate.train.fit"])
+def test_the_package_train_does_not_hide_the_function(first: str) -> None:
+    code = (
+        f"import foveate\n{first}\n"
+        "import foveate.run, foveate.train\n"
+        "from foveate.train.fit import fit\n"
+        "from foveate import train\n"
+        "assert foveate.train is train is foveate.run.train, foveate.train\n"
+    )
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
 
 
 # ---- verbs without a run
@@ -141,8 +154,6 @@ def test_data_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_an_error_is_one_line_without_traceback(arguments: list[str], expected: str) -> None:
-    if arguments[0] in ("train", "show", "translate"):
-        pytest.importorskip("foveate.run", exc_type=ModuleNotFoundError)
     done = command(*arguments)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""

@@ -14,18 +14,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from foveate.config import (
-    Config,
-    ConfigError,
-    Configurable,
-    kinds,
-    line_of,
-    merge,
-    override,
-    parse_tree,
-    read,
-)
+from foveate.config import Config, ConfigError, Configurable, kinds, parse_tree, read
 from foveate.kinds import load_kinds
+from foveate.tree import line_of, merge, override
 
 load_kinds()
 REAL = [config for family in kinds().values() for config in family.values()]

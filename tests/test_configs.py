@@ -9,11 +9,11 @@ import pytest
 
 from foveate.config import parse_tree, read
 from foveate.kinds import load_kinds
+from foveate.run import RunConfig
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 FILES = sorted(CONFIGS.rglob("*.toml"))
 
-run = pytest.importorskip("foveate.run", exc_type=ModuleNotFoundError)
 if not FILES:
     pytest.skip(f"no configs in {CONFIGS}", allow_module_level=True)
 
@@ -23,8 +23,8 @@ load_kinds()
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(CONFIGS)))
 def test_config_parses_and_comes_back(path: Path) -> None:
-    config = read(run.RunConfig, path)
-    assert parse_tree(run.RunConfig, tomllib.loads(config.toml())) == config
+    config = read(RunConfig, path)
+    assert parse_tree(RunConfig, tomllib.loads(config.toml())) == config
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(CONFIGS)))

@@ -5,11 +5,14 @@
     answer.hypotheses, answer.scores, answer.attention
 
 Names are imported when first used, so that ``import foveate`` and ``foveate --help`` stay quick.
+``foveate.train`` is the function; import from the package of that name: ``from foveate.train …``.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,10 +37,19 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("foveate.look")
     if name not in _HOME:
         raise AttributeError(f"foveate has no {name!r}; it has {', '.join(__all__)}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+    return getattr(importlib.import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Surface(types.ModuleType):
+    """Keeps the import of the package ``foveate.train`` from hiding the function of that name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Surface

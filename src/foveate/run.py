@@ -7,6 +7,7 @@ A run holds ``config.toml`` (resolved: every field), the tokenizers, ``log.jsonl
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from foveate.train.config import TrainConfig
 from foveate.train.fit import fit
 from foveate.train.trainer import Job
 
+load_kinds()
 Ids = list[int]
 
 
@@ -168,7 +170,6 @@ def read_run(path: Path) -> RunConfig:
     """The resolved config of a run."""
     if not (path / "config.toml").is_file():
         raise ConfigError(f"{path} is no run: it has no config.toml; train one: foveate train")
-    load_kinds()
     return read(RunConfig, path / "config.toml")
 
 
@@ -196,7 +197,6 @@ def train(
 
     Raises ``ConfigError`` where the folder holds a run of another config.
     """
-    load_kinds()
     if isinstance(config, RunConfig):
         if folder is None:
             raise ConfigError("train needs a folder for a config that comes from no file")
@@ -244,6 +244,8 @@ def _prepared(config: RunConfig, path: Path) -> Any:
     for file in sorted(parts.iterdir(), key=lambda file: file.name == "config.toml"):
         file.replace(path / file.name)  # the config comes last: with it the run exists
     parts.rmdir()
+    for line in task.describe_data():
+        print(line, file=sys.stderr)
     return task
 
 

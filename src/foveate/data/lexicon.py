@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, NamedTuple
 
+from .inflection import conjugate, english_past, english_s, feminine, plural
 from .surface import Link, Phrase, aspirate, new_link
 
 Forms = tuple[str, str]  # singular, plural
-_REGULAR = {"": "", "e": "", "eux": "euse", "er": "ère", "if": "ive", "en": "enne", "el": "elle"}
 _FUTURE = ("ai", "a", "ons", "ez", "ont")
-_VOWELS = "aeiou"
 
 
 class Expression(NamedTuple):
@@ -73,6 +72,7 @@ class Adjective:
     before: bool
     inner: bool  # stands nearest to the noun where there are two
     predicate: bool
+    definite: bool  # wants the, this or a possessive: the first book
     nouns: frozenset[Noun]
 
 
@@ -94,6 +94,7 @@ class Verb:
     tail: str  # avoir besoin de
     nouns: tuple[Noun, ...]
     kind: str
+    stative: bool
     generic: bool
     animal: bool
     how: tuple[Expression, ...]
@@ -140,73 +141,24 @@ def star(word: str) -> str:
     return word.removeprefix("*")
 
 
-def plural(word: str) -> str:
-    """The regular French plural of a noun, an adjective or a participle."""
-    if word.endswith(("s", "x", "z")):
-        return word
-    if word.endswith("al"):
-        return word[:-1] + "ux"
-    return word + ("x" if word.endswith("eau") else "s")
-
-
-def feminine(word: str) -> str:
-    """The regular French feminine of an adjective: heureux → heureuse, premier → première."""
-    if word.endswith("e"):
-        return word
-    for length in (3, 2):
-        if word[-length:] in _REGULAR:
-            return word[:-length] + _REGULAR[word[-length:]]
-    return word + "e"
-
-
-def english_s(word: str) -> str:
-    """The regular English plural of a noun, or third person of a verb."""
-    if word.endswith("y") and word[-2] not in _VOWELS:
-        return word[:-1] + "ies"
-    return word + ("es" if word.endswith(("s", "x", "ch", "sh", "o")) else "s")
-
-
-def english_past(word: str) -> str:
-    """The regular English past of a verb."""
-    if word.endswith("y") and word[-2] not in _VOWELS:
-        return word[:-1] + "ied"
-    return word + ("d" if word.endswith("e") else "ed")
-
-
-def conjugate(infinitive: str, irregular: Mapping[str, str]) -> tuple[list[str], str, str]:
-    """Present, stem of the future and past participle of a French verb."""
-    if infinitive in irregular:
-        present, future, participle = irregular[infinitive].split(" | ")
-        return present.split(), future, participle
-    stem, ending = infinitive[:-2], infinitive[-2:]
-    endings = {"er": "e e ons ez ent", "ir": "is is issons issez issent", "re": "s - ons ez ent"}
-    present_forms = [stem + e.strip("-") for e in endings[ending].split()]
-    if infinitive.endswith("ger"):
-        present_forms[2] = stem + "eons"
-    if infinitive.endswith("cer"):
-        present_forms[2] = stem[:-1] + "çons"
-    return present_forms, infinitive.rstrip("e"), stem + {"er": "é", "ir": "i", "re": "u"}[ending]
-
-
 class Lexicon:
     """All words of lexicon.toml, ready to be asked by group, kind or name."""
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
-        self.groups: dict[str, tuple[Noun, ...]] = {}
+        self._named: dict[str, tuple[Noun, ...]] = {}  # of each group and of each noun
         for group, entries in tree["nouns"].items():
-            nouns = [self._noun(group, *entry) for entry in entries.items()]
-            self.groups[group] = tuple(nouns)
-        by_name = {noun.english[0]: (noun,) for group in self.groups.values() for noun in group}
-        self._named = {**self.groups, **by_name}
+            nouns = tuple(self._noun(group, *entry) for entry in entries.items())
+            self._named.update({group: nouns}, **{noun.english[0]: (noun,) for noun in nouns})
         self.adjectives = [a for group in tree["adjectives"].values() for a in self._group(group)]
         self.manners = {name: self._expressions(t) for name, t in tree["adverbs"].items()}
         self.times = {name: self._expressions(table) for name, table in tree["times"].items()}
         self.prepositions = {n: self._expressions(t) for n, t in tree["prepositions"].items()}
         self.verbs = {
-            kind: tuple(self._verb(kind, key, row, tree["conjugation"]) for key, row in rows.items())
+            kind: tuple(
+                self._verb(kind, key, row, tree["conjugation"]) for key, row in rows.items()
+            )
             for kind, rows in tree["verbs"].items()
         }
-        self.verb = {verb.base: verb for verbs in self.verbs.values() for verb in verbs}
         self.determiners = {k: Determiner.parse(k, v) for k, v in tree["determiners"].items()}
         self.names: Sequence[tuple[str, ...]] = [tuple(n) for n in tree["names"].values()]
         self.places = tuple((english, star_article(p)) for english, p in tree["places"].items())
@@ -255,6 +207,7 @@ class Lexicon:
                 before=table["position"] == "before",
                 inner=table.get("inner", False),
                 predicate=table.get("predicate", True),
+                definite=table.get("definite", False),
                 nouns=nouns,
             )
 
@@ -286,6 +239,7 @@ class Lexicon:
             tail=" ".join(after),
             nouns=self.nouns(row.get("of", "")),
             kind=kind,
+            stative=row.get("stative", False),
             generic=row.get("generic", False),
             animal=row.get("animal", False),
             how=tuple(e for name in row.get("how", "").split() for e in self.manners[name]),

@@ -90,10 +90,11 @@ def english(tokens: Iterable[Token]) -> list[Token]:
     return done
 
 
-def spell(tokens: Iterable[Token]) -> str:
-    """The tokens as one string with a capital, and spaces where the language has them."""
-    text = " ".join(word for word, _ in tokens)
-    text = text.replace("' ", "'").replace(" .", ".").replace(" ,", ",")
+def spell(tokens: Iterable[Token], attached: str) -> str:
+    """The tokens as one string with a capital; ``attached`` are the marks with no space before."""
+    text = " ".join(word for word, _ in tokens).replace("' ", "'")
+    for mark in attached:
+        text = text.replace(f" {mark}", mark)
     return text[0].upper() + text[1:]
 
 

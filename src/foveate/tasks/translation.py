@@ -6,6 +6,7 @@ answer = search for the y of the highest score
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from torch import Tensor, nn
 
 from foveate.data.pad import pad
 from foveate.data.plan import sorted_batches
-from foveate.data.text import Corpus, TextData, keep, read_split
+from foveate.data.report import report
+from foveate.data.text import Corpus, DataError, TextData, keep, read_split
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, Tokenizer
 from foveate.decode.forced import token_log_probabilities
 from foveate.decode.steps import Hypothesis, Search
@@ -130,18 +132,21 @@ class Translation(Task[TextBatch]):
         return collate([sources[i] for i in indices], [targets[i] for i in indices])
 
     def describe_data(self) -> list[str]:
-        corpus, sources, targets = self._tokens("train")
-        tokens = _lengths(sources, targets).sum(axis=0)
-        lines = [
-            f"training data: {len(corpus):,} pairs, {tokens[0]:,} source and {tokens[1]:,} target "
-            f"tokens, vocabulary {self.source_tokenizer.vocab_size:,}"
-            + ("" if self.config.joint else f" and {self.target_tokenizer.vocab_size:,}")
-        ]
-        if corpus.skipped:
-            first = "; ".join(map(str, corpus.skipped[:3]))
-            lines.append(f"skipped {len(corpus.skipped):,} lines that cannot be read: {first}")
-        lines += [f"dropped {count:,} pairs: {why}" for why, count in corpus.dropped.items()]
-        return lines
+        """The report on the data in short: what is there, what is odd, what is dropped and why."""
+        corpora = {"train": self.corpus("train")}
+        for split in ("valid", "test"):
+            with contextlib.suppress(DataError):  # a run may do without
+                corpora[split] = self.corpus(split)
+        source, target = self._both()
+
+        def count(tokenizer: Tokenizer) -> Callable[[Sequence[str]], list[int]]:
+            return lambda texts: [len(ids) for ids in tokenizer.encode_ids(texts)]
+
+        sizes = f"{source.vocab_size:,}" + (
+            "" if source is target else f" and {target.vocab_size:,}"
+        )
+        found = report(corpora, self.data, (count(source), count(target)))
+        return [*found.lines(), f"vocabulary: {sizes} {self.config.tokenizer.kind} pieces"]
 
     # ---- model
 

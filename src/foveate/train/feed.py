@@ -6,6 +6,7 @@ here: the plan itself (`foveate.data.plan`), and what a batch is (the task).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import queue
 import threading
@@ -110,6 +111,9 @@ class Feed:
     def close(self) -> None:
         """Stop the thread and wait for it."""
         self._closed.set()
+        with contextlib.suppress(queue.Empty):
+            while True:  # so that a thread that waits for room goes on, and sees that it is over
+                self._ready.get_nowait()
         self._thread.join()
 
     def _work(self) -> None:

@@ -1,0 +1,173 @@
+"""A run killed at random moments gives the weights of a run that was never stopped, byte for byte.
+
+    python benchmarks/kill.py [CONFIG.toml] [a.b=c …] [--kills 20] [--seed 1] [--out FILE.json]
+
+Trains CONFIG twice with ``foveate train``: once to its end, and once with SIGKILL at random moments
+(start-up, steps, validation, saving) until so many kills are done, then to its end. Compares
+the tensors of the last checkpoint, ``best.json``, and the losses in the log. Without CONFIG it is
+some hundred steps of Multi30k; ``FOVEATE_DATA`` names the folder of the data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from machine import describe, write
+
+ROOT = Path(__file__).parent.parent
+CONFIG = ROOT / "configs" / "translation" / "multi30k-en-fr.toml"
+SHORT = [
+    "train.max_steps=240", "train.save.every=20", "train.validation.every=60",
+    "train.save.best=loss", "train.average=3", "train.log_every=10",
+]  # fmt: skip
+TIMES = ("seconds", "tokens_per_second", "memory_mib")
+
+
+def start(config: Path, overrides: list[str], run: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "foveate", "train", str(config), *overrides, "--run", str(run)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end; stop with what it said if it failed."""
+    _, said = process.communicate()
+    if process.returncode:
+        sys.exit(f"training failed with {process.returncode}:\n{said.decode()[-2000:]}")
+
+
+def lines(run: Path, event: str) -> list[dict[str, Any]]:
+    path = run / "log.jsonl"
+    found = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [line for line in map(parse, found) if line.get("event") == event]
+
+
+def parse(text: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(text))
+    except ValueError:
+        return {}  # torn by the kill of the moment
+
+
+def result(run: Path) -> dict[str, Any]:
+    """What has to be equal: tensors by sha256, the best checkpoint, the log without its times."""
+    last = max((run / "checkpoints").glob("step-*"))
+    figures = [
+        {k: v for k, v in line.items() if k not in TIMES}
+        for event in ("train", "valid", "average")
+        for line in lines(run, event)
+    ]
+    return {
+        "checkpoint": last.name,
+        "model": digest((last / "model.safetensors").read_bytes()),
+        "optimizer": digest((last / "optimizer.safetensors").read_bytes()),
+        "averaged": digest(averaged.read_bytes())
+        if (averaged := run / "averaged" / "model.safetensors").exists()
+        else None,
+        "best": digest((run / "best.json").read_bytes()),
+        "log": digest(json.dumps(figures, sort_keys=True).encode()),
+    }
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def trained(config: Path, overrides: list[str], run: Path) -> tuple[float, float]:
+    """Train without a stop; gives the seconds until the first step, and those after it."""
+    begun = time.monotonic()
+    process = start(config, overrides, run)
+    while not lines(run, "train") and process.poll() is None:
+        time.sleep(0.05)
+    first = time.monotonic() - begun
+    finish(process)
+    return first, time.monotonic() - begun - first
+
+
+def killed(config: Path, overrides: list[str], run: Path, waits: list[float]) -> list[Any]:
+    """Kill after each wait; a run that has ended by then is left alone, and that wait is lost."""
+    kills = []
+    for wait in waits:
+        process = start(config, overrides, run)
+        try:
+            process.wait(timeout=wait)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            steps = [int(p.name.removeprefix("step-")) for p in run.glob("checkpoints/step-*")]
+            logged = [line["step"] for line in lines(run, "train")]
+            kills.append(
+                {
+                    "after_seconds": round(wait, 3),
+                    "checkpoint": max(steps, default=None),
+                    "logged": max(logged, default=None),
+                    "half_written": bool(list(run.glob("**/.new-*"))),
+                }
+            )
+            print(f"kill {len(kills)}: {kills[-1]}", file=sys.stderr)
+        else:
+            finish(process)
+    finish(start(config, overrides, run))
+    return kills
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    options.add_argument("config", nargs="?", type=Path, default=CONFIG)
+    options.add_argument("overrides", nargs="*")
+    options.add_argument("--kills", type=int, default=20)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--out", type=Path)
+    given = options.parse_args()
+    from foveate.train.precision import resolve
+
+    short = SHORT if given.config == CONFIG else []
+    # decided once: two runs that each measure the machine might decide differently
+    overrides = [f'train.precision="{resolve("auto").name}"', *short, *given.overrides]
+    chance = random.Random(given.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder, "whole")
+        first, rest = trained(given.config, overrides, whole)
+        kills: list[Any] = []
+        runs: list[dict[str, Any]] = []
+        while len(kills) < given.kills:  # most often one run; another if it ended too early
+            missing = given.kills - len(kills)
+            waits = [chance.uniform(0, first + 2 * rest / missing) for _ in range(missing)]
+            run = Path(folder, f"killed-{len(runs)}")
+            kills += killed(given.config, overrides, run, waits)
+            runs.append(result(run))
+        expected = result(whole)
+    report = {
+        "command": " ".join(["python benchmarks/kill.py", *sys.argv[1:]]),
+        "config": os.path.relpath(given.config, ROOT),
+        "overrides": overrides,
+        "machine": describe(),
+        "seconds_to_first_log_line": round(first, 1),
+        "seconds_after": round(rest, 1),
+        "kills": kills,
+        "uninterrupted": expected,
+        "killed": runs,
+        "equal": all(run == expected for run in runs),
+    }
+    if given.out is None:
+        path = write("kill", report)
+    else:
+        path = given.out
+        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    verdict = "equal, byte for byte" if report["equal"] else "NOT EQUAL"
+    print(f"{len(kills)} kills: {verdict} ({path})")
+    sys.exit(not report["equal"])
+
+
+if __name__ == "__main__":
+    main()

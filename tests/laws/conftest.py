@@ -1,0 +1,215 @@
+"""Every registered kind at a size for laws: attentions, models, and ids to give them.
+
+A new kind is found in the registry and stands in every law without more code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.config import Config, kinds
+from foveate.kinds import load_kinds
+from foveate.look.capture import capture
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn import attention as attention_module
+from foveate.nn.attention import Attention
+from foveate.nn.mask import Mask
+from foveate.nn.recurrent import LSTMCell
+from foveate.spec import Tokens
+
+load_kinds()
+
+VOCABULARY, SIZE = 30, 16
+SIZES: dict[str, int | float] = {
+    "embedding_size": 12,
+    "hidden_size": SIZE,
+    "ffn_size": 20,
+    "max_length": 24,
+    "dropout": 0.0,
+}
+LIMITS = {"num_layers": 2, "num_heads": 4}
+
+
+def shrink(config: Config) -> Any:
+    """The same config with small sizes and without dropout."""
+    changes: dict[str, Any] = {}
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if isinstance(value, Config):
+            changes[name] = shrink(value)
+        elif name in LIMITS and isinstance(value, int):
+            changes[name] = min(value, LIMITS[name])
+        elif name in SIZES:
+            changes[name] = SIZES[name]
+    return config.model_copy(update=changes)
+
+
+def defaults(family: str) -> dict[str, Any]:
+    """Every kind of a family that needs nothing said, with small sizes."""
+    members = kinds(family)[family].items()
+    return {
+        name: shrink(config())
+        for name, config in members
+        if not any(field.is_required() for field in config.model_fields.values())
+    }
+
+
+def each(family: str) -> pytest.MarkDecorator:
+    """Parametrise ``config`` over the kinds of a family."""
+    found = defaults(family)
+    return pytest.mark.parametrize("config", found.values(), ids=found)
+
+
+def substitutions(config: Config) -> Iterator[tuple[str, Any]]:
+    """The config with one part after the other exchanged for every other kind of its family."""
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if not isinstance(value, Config):
+            continue
+        if value.family is not None:
+            others = [(k, c) for k, c in defaults(value.family).items() if k != value.kind]
+        else:
+            others = list(substitutions(value))
+        for label, other in others:
+            yield f"{name}.{label}", config.model_copy(update={name: other})
+
+
+# ------------------------------------------------------------------------------ models
+
+TRANSFORMER = shrink(TransformerEncoder.Config()), shrink(TransformerDecoder.Config())
+RECURRENT = (
+    shrink(RecurrentEncoder.Config(bidirectional=True)),
+    shrink(RecurrentDecoder.Config(attention=RecurrentAttention())),
+)
+
+
+def changed(config: Config, **fields: Any) -> Any:
+    """The config with other values, checked."""
+    return type(config)(**{n: getattr(config, n) for n in type(config).model_fields} | fields)
+
+
+def _models() -> dict[str, EncoderDecoder.Config]:
+    pairs: dict[str, tuple[Any, Any]] = {"transformer": TRANSFORMER, "recurrent": RECURRENT}
+    for name, (encoder, decoder) in list(pairs.items()):
+        for label, other in substitutions(encoder):
+            pairs[f"{name} encoder {label}"] = other, decoder
+        for label, other in substitutions(decoder):
+            pairs[f"{name} decoder {label}"] = encoder, other
+    grouped = Attention.Config(num_heads=4, key_heads=2)
+    encoder, decoder = TRANSFORMER
+    pairs["post-norm"] = tuple(changed(part, norm_order="post") for part in TRANSFORMER)
+    pairs["grouped heads"] = tuple(changed(part, attention=grouped) for part in TRANSFORMER)
+    additive = RECURRENT[1].attention.model_copy(update={"num_heads": 4})
+    pairs["transformer to recurrent"] = encoder, RECURRENT[1]
+    pairs["recurrent to transformer"] = RECURRENT[0], decoder
+    pairs["several heads"] = RECURRENT[0], changed(RECURRENT[1], attention=additive)
+    pairs["no attention"] = RECURRENT[0], changed(RECURRENT[1], attention=None)
+    current = changed(RECURRENT[1].attention, query="current")
+    pairs["current"] = RECURRENT[0], changed(RECURRENT[1], attention=current)
+    deep = changed(RECURRENT[1], cell=LSTMCell.Config(), num_layers=2)
+    pairs["deep"] = changed(RECURRENT[0], cell=LSTMCell.Config(), num_layers=2), deep
+    found = {
+        name: EncoderDecoder.Config(encoder=encoder, decoder=decoder)
+        for name, (encoder, decoder) in pairs.items()
+    }
+    presets = defaults("model").items()
+    return found | {n: c for n, c in presets if issubclass(c.owner, EncoderDecoder)}
+
+
+MODELS = _models()
+
+
+def build(config: EncoderDecoder.Config, vocabulary: int = VOCABULARY) -> EncoderDecoder:
+    """A model ready for use, the same at every call."""
+    torch.manual_seed(0)
+    model: EncoderDecoder = config.build(Tokens(vocabulary), Tokens(vocabulary)).eval()
+    return model
+
+
+def ids(*shape: int, vocabulary: int = VOCABULARY, seed: int = 1) -> Tensor:
+    """Random ids of ordinary tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(4, vocabulary, shape, generator=generator)
+
+
+def real(*lengths: int) -> Tensor:
+    """(B, S), true at the first ``lengths[b]`` places of row b."""
+    return torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
+
+
+@cache
+def _built(name: str) -> EncoderDecoder:
+    return build(MODELS[name])
+
+
+@pytest.fixture(params=MODELS)
+def model(request: pytest.FixtureRequest) -> EncoderDecoder:
+    """Every family, and every kind of part in one of them; tests leave its weights alone."""
+    made = _built(request.param).eval()
+    made.zero_grad()
+    return made
+
+
+# ------------------------------------------------------------------------------ attention
+
+KEYS = real(5, 3)
+MASKS: dict[str, Callable[[], Mask]] = {
+    "none": Mask,
+    "keys": lambda: Mask(KEYS),
+    "causal": lambda: Mask(causal=True),
+    "window": lambda: Mask(window=2),
+    "all": lambda: Mask(KEYS, causal=True, window=3),
+}
+each_mask = pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+ATTENTIONS = {
+    f"{score} {normalizer} {heads}": Attention.Config(
+        num_heads=heads, key_heads=key_heads, score=chosen, normalizer=normalized
+    )
+    for score, chosen in defaults("score").items()
+    for normalizer, normalized in defaults("normalizer").items()
+    for heads, key_heads in ((1, None), (4, 2))
+}
+
+
+@pytest.fixture(params=ATTENTIONS.values(), ids=ATTENTIONS)
+def attention(request: pytest.FixtureRequest) -> Attention:
+    """Every score with every normaliser, with one head and with heads that share keys."""
+    torch.manual_seed(0)
+    built: Attention = request.param.build(SIZE)
+    return built.eval()
+
+
+def weights_of(attention: Attention, *inputs: Any) -> Tensor:
+    """The weights (B, H, T, S) that an attention forms."""
+    with capture(attention) as maps:
+        attention(*inputs)
+    return maps[""]
+
+
+@pytest.fixture
+def fused(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[int]]:
+    """Choose the road, and get a list that grows at every use of the fused kernel."""
+
+    def choose(wanted: bool) -> list[int]:
+        calls: list[int] = []
+        kernel = torch.nn.functional.scaled_dot_product_attention
+
+        def counted(*inputs: Any, **named: Any) -> Tensor:
+            calls.append(1)
+            result: Tensor = kernel(*inputs, **named)
+            return result
+
+        limit = -1 if wanted else 10**9
+        monkeypatch.setattr(attention_module, "EXPLICIT_UP_TO", limit)
+        monkeypatch.setattr(attention_module.F, "scaled_dot_product_attention", counted)
+        return calls
+
+    return choose

@@ -1,0 +1,129 @@
+"""Laws of the fused cross-entropy: value and gradients are PyTorch's, whatever the chunks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from foveate.nn import cross_entropy
+from foveate.nn.cross_entropy import linear_cross_entropy
+from foveate.tasks.base import Loss
+from foveate.tasks.objective import Objective
+from laws.conftest import MODELS, build, ids, real
+
+N, D, V = 13, 8, 11
+smoothings = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+
+
+def inputs(scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    hidden = (scale * torch.randn(N, D)).requires_grad_()
+    return hidden, torch.randn(V, D, requires_grad=True), torch.randint(V, (N,))
+
+
+def both(smoothing: float, hidden: Tensor, weight: Tensor, target: Tensor) -> list[list[Tensor]]:
+    """Loss, NLL and gradients: ours, and PyTorch's over whole logits."""
+    total, nll = linear_cross_entropy(hidden, weight, target, smoothing)
+    logits = hidden @ weight.T
+    wanted = F.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
+    plain = F.cross_entropy(logits, target, reduction="sum")
+    return [
+        [loss.detach(), sum_.detach().float(), *torch.autograd.grad(3 * loss, (hidden, weight))]
+        for loss, sum_ in ((total, nll), (wanted, plain))
+    ]
+
+
+@smoothings
+@pytest.mark.parametrize("chunk", [1, V, 2 * V + 3, 13 * V - 1, 13 * V, 10**6])
+def test_equals_cross_entropy_over_whole_logits(
+    smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cross_entropy, "CHUNK", chunk)
+    for ours, theirs in zip(*both(smoothing, *inputs()), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+@smoothings
+def test_large_logits_do_not_overflow(smoothing: float) -> None:
+    for ours, theirs in zip(*both(smoothing, *inputs(scale=300.0)), strict=True):
+        assert bool(ours.isfinite().all())
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+@smoothings
+def test_half_precision_is_near(smoothing: float) -> None:
+    hidden, weight, target = inputs()
+    with torch.autocast("cpu", torch.bfloat16):
+        total, nll = linear_cross_entropy(hidden, weight, target, smoothing)
+    grads = torch.autograd.grad(total, (hidden, weight))
+    exact, exact_nll = linear_cross_entropy(hidden, weight, target, smoothing)
+    assert [grad.dtype for grad in grads] == [torch.float32] * 2
+    torch.testing.assert_close(total, exact, rtol=0.02, atol=0.1)
+    torch.testing.assert_close(nll, exact_nll, rtol=0.02, atol=0.1)
+    for grad, wanted in zip(grads, torch.autograd.grad(exact, (hidden, weight)), strict=True):
+        assert float((grad - wanted).norm() / wanted.norm()) < 0.03
+
+
+@pytest.mark.parametrize("frozen", ["hidden", "weight"])
+def test_what_is_frozen_gets_no_gradient(frozen: str) -> None:
+    hidden, weight, target = inputs()
+    (hidden if frozen == "hidden" else weight).requires_grad_(False)
+    total, nll = linear_cross_entropy(hidden, weight, target, 0.1)
+    total.backward()
+    assert (hidden.grad is None, weight.grad is None) == (frozen == "hidden", frozen == "weight")
+    assert not nll.requires_grad
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_validation_forms_no_gradients(mode: type[torch.no_grad]) -> None:
+    hidden, weight, target = inputs()
+    with mode(), FlopCounterMode(display=False) as counter:
+        total, _ = linear_cross_entropy(hidden, weight, target, 0.0)
+    assert not total.requires_grad
+    assert counter.get_total_flops() == 2 * N * D * V, "one product: the logits"
+
+
+def test_no_targets_no_loss() -> None:
+    hidden, weight, target = inputs()
+    total, nll = linear_cross_entropy(hidden[:0], weight, target[:0], 0.1)
+    total.backward()
+    assert float(total.detach()) == float(nll) == 0.0
+    assert weight.grad is not None
+    assert not bool(weight.grad.any())
+
+
+def test_the_objective_counts_its_terms() -> None:
+    hidden, weight, target = inputs()
+    loss = Objective.Config(label_smoothing=0.1).build()(hidden, weight, target)
+    assert loss.count == N
+    nll = F.cross_entropy(hidden @ weight.T, target, reduction="sum")
+    torch.testing.assert_close(loss.logged["nll"].float(), nll.detach())
+
+
+@pytest.mark.parametrize("name", ["transformer", "recurrent"])
+def test_four_small_batches_equal_one_large(name: str) -> None:
+    """Sums add up: 4 × 8 rows, of other lengths each, give the gradient of 1 × 32."""
+    model, objective = build(MODELS[name]), Objective.Config().build()
+    source, target = ids(32, 7), ids(32, 6, seed=2)
+    lengths = torch.randint(2, 8, (32,)).tolist()
+    keys, wanted = real(*lengths, 7)[:32], real(*(min(n, 6) for n in lengths), 6)[:32]
+
+    def loss(rows: slice) -> Loss:
+        memory = model.encode(source[rows], keys[rows])
+        hidden = model.decode(target[rows], memory)[wanted[rows]]
+        return objective(hidden, model.output.weight, target[rows][wanted[rows]])
+
+    def gradient(parts: list[slice]) -> tuple[list[Tensor], int]:
+        model.zero_grad()
+        losses = [loss(rows) for rows in parts]
+        for part in losses:
+            part.total.backward()
+        grads = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        return grads, sum(part.count for part in losses)
+
+    whole, count = gradient([slice(0, 32)])
+    parts, sum_of_counts = gradient([slice(i, i + 8) for i in range(0, 32, 8)])
+    assert count == sum_of_counts == int(wanted.sum())
+    torch.testing.assert_close(parts, whole, atol=1e-3, rtol=1e-3)

@@ -1,0 +1,311 @@
+"""Laws of search: toy models given by tables, brute force, and every real family."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from foveate.decode.beam import Beam
+from foveate.decode.forced import token_log_probabilities
+from foveate.decode.greedy import Greedy
+from foveate.decode.steps import Hypothesis, Search
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
+from laws.conftest import KEYS as TWO
+from laws.conftest import MODELS, build, defaults, each, ids
+
+START, A, B, C, END = 9, 0, 1, 2, 3
+Prefix = tuple[int, ...]
+Table = Callable[[Prefix], Sequence[float]]
+
+
+class Tables:
+    """A batch of sources, each with a table p(next | written): `Steps` with nothing learnt."""
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self.sources = list(tables)
+        self.written: list[Prefix] = [()] * len(tables)
+        self.begun = False
+
+    def step(self, ids: Tensor) -> Tensor:
+        assert len(ids) == len(self.written), "a row for each hypothesis"
+        if self.begun:
+            rows = zip(self.written, ids.tolist(), strict=True)
+            self.written = [(*prefix, token) for prefix, token in rows]
+        else:
+            assert set(ids.tolist()) == {START}
+        self.begun = True
+        each = len(ids) // len(self.sources)
+        found = [self.sources[i // each](prefix) for i, prefix in enumerate(self.written)]
+        return torch.tensor(found).log() + 0.7  # logits may stand anywhere
+
+    def reorder(self, rows: Tensor) -> None:
+        self.written = [self.written[row] for row in rows.tolist()]
+
+    def select(self, sources: Tensor) -> None:
+        self.sources = [self.sources[source] for source in sources.tolist()]
+
+
+def random_table(seed: int, vocabulary: int = 4) -> Table:
+    def table(prefix: Prefix) -> Sequence[float]:
+        generator = torch.Generator().manual_seed(hash((seed, prefix)) % 2**31)
+        probabilities: list[float] = torch.rand(vocabulary, generator=generator).add(0.01).tolist()
+        return [p / sum(probabilities) for p in probabilities]
+
+    return table
+
+
+def log_p(table: Table, output: Prefix) -> float:
+    return sum(math.log(table(output[:t])[token]) for t, token in enumerate(output))
+
+
+def everything(table: Table, limit: int) -> list[tuple[float, Prefix, bool]]:
+    """Every output of at most ``limit`` tokens, its end included: log p, ids, whether it ended."""
+    found = []
+    for length in range(limit):
+        for prefix in itertools.product((A, B, C), repeat=length):
+            found.append((log_p(table, (*prefix, END)), prefix, True))
+    for prefix in itertools.product((A, B, C), repeat=limit):
+        found.append((log_p(table, prefix), prefix, False))
+    return found
+
+
+def search(config: Search.Config, tables: Sequence[Table], lengths: Sequence[int] | None = None):  # type: ignore[no-untyped-def]
+    found: list[list[Hypothesis]] = config.build()(
+        Tables(tables), lengths or [1] * len(tables), START, END
+    )
+    return found
+
+
+def alike(left: Sequence[Hypothesis], right: Sequence[Hypothesis]) -> None:
+    assert [h.ids for h in left] == [h.ids for h in right]
+    assert [h.ended for h in left] == [h.ended for h in right]
+    for one, other in zip(left, right, strict=True):
+        assert math.isclose(one.log_probability, other.log_probability, abs_tol=1e-4)
+        assert math.isclose(one.score, other.score, abs_tol=1e-4)
+
+
+def limit(extra: int, ratio: float = 0.0) -> dict[str, Any]:
+    return {"max_ratio": ratio, "max_extra": extra}
+
+
+# ------------------------------------------------------------------------------ the toy proof
+
+TOY = {  # p of A, B, C and the end
+    (): (0.5, 0.2, 0.3, 0.0),
+    (A,): (0.25, 0.4, 0.3, 0.05),
+    (A, B): (0.3, 0.3, 0.4, 0.0),
+    (A, B, C): (0.2, 0.1, 0.1, 0.6),
+    (A, C): (0.2, 0.6, 0.2, 0.0),
+    (A, C, B): (0.2, 0.1, 0.1, 0.6),
+}
+
+
+def toy(prefix: Prefix) -> Sequence[float]:
+    return TOY.get(prefix, (0.3, 0.3, 0.3, 0.1))
+
+
+def test_greedy_goes_astray() -> None:
+    ((best,),) = search(Greedy.Config(), [toy])
+    assert best.ids == [A, B, C]
+    assert best.ended
+    assert math.isclose(math.exp(best.log_probability), 0.048, rel_tol=1e-5)
+
+
+@pytest.mark.parametrize("width", range(2, 9))
+def test_a_beam_finds_the_better_path(width: int) -> None:
+    (found,) = search(Beam.Config(beam_size=width, length_penalty=0.0), [toy])
+    assert found[0].ids == [A, C, B]
+    assert math.isclose(math.exp(found[0].log_probability), 0.054, rel_tol=1e-5)
+    assert found[0].score == found[0].log_probability
+
+
+# ------------------------------------------------------------------------------ brute force
+
+
+@settings(max_examples=25)
+@given(
+    seeds=st.lists(st.integers(0, 10**6), min_size=1, max_size=3),
+    alpha=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
+    longest=st.integers(1, 3),
+)
+def test_a_beam_as_wide_as_the_space_is_brute_force(
+    seeds: list[int], alpha: float, longest: int
+) -> None:
+    config = Beam.Config(beam_size=60, length_penalty=alpha, **limit(longest))
+    tables = [random_table(seed) for seed in seeds]
+    for table, found in zip(tables, search(config, tables), strict=True):
+
+        def score(output: tuple[float, Prefix, bool]) -> float:
+            return output[0] / ((5 + len(output[1]) + output[2]) / 6) ** alpha
+
+        wanted = sorted(everything(table, longest), key=score, reverse=True)
+        assert len(found) == len(wanted)
+        alike(found, [Hypothesis(list(o[1]), o[0], score(o), o[2]) for o in wanted])
+
+
+@torch.no_grad()
+def test_a_wide_beam_over_a_model_is_brute_force(model_pair: EncoderDecoder) -> None:
+    source, length = ids(1, 4, vocabulary=5), 3
+    memory = model_pair.encode(source)
+    outputs = [
+        [*prefix, END]
+        for n in range(length)
+        for prefix in itertools.product((0, 1, 2, 4), repeat=n)
+    ]
+    outputs += map(list, itertools.product((0, 1, 2, 4), repeat=length))
+    config = Beam.Config(beam_size=len(outputs), length_penalty=0.0, **limit(length))
+    (found,) = config.build()(DecoderSteps(model_pair, memory), [4], 2, END)
+    scored = sorted((-forced(model_pair, source, output), output) for output in outputs)
+    assert [h.ids + [END] * h.ended for h in found] == [output for _, output in scored]
+
+
+@pytest.fixture(params=["transformer", "recurrent", "no attention"])
+def model_pair(request: pytest.FixtureRequest) -> EncoderDecoder:
+    """One of each family, with five tokens."""
+    return build(MODELS[request.param], vocabulary=5)
+
+
+@torch.no_grad()
+def forced(model: EncoderDecoder, source: Tensor, output: Sequence[int]) -> float:
+    """Σ log p of the given ids, whose last may be the end."""
+    read = torch.tensor([[2, *output[:-1]]])
+    return float(token_log_probabilities(model(source, read), torch.tensor([list(output)])).sum())
+
+
+# ------------------------------------------------------------------------------ any table
+
+
+@settings(max_examples=30)
+@given(
+    seeds=st.lists(st.integers(0, 10**6), min_size=1, max_size=5, unique=True),
+    width=st.integers(1, 6),
+    data=st.data(),
+)
+def test_no_source_notices_its_neighbours(
+    seeds: list[int], width: int, data: st.DataObject
+) -> None:
+    """Sources leave the batch at different steps; none loses a hypothesis by it."""
+    tables = [random_table(seed) for seed in seeds]
+    lengths = data.draw(st.lists(st.integers(0, 6), min_size=len(seeds), max_size=len(seeds)))
+    for config in (
+        Greedy.Config(**limit(2, 1.0)),
+        Beam.Config(beam_size=width, **limit(2, 1.0)),
+    ):
+        together = search(config, tables, lengths)
+        for table, length, found in zip(tables, lengths, together, strict=True):
+            (alone,) = search(config, [table], [length])
+            alike(found, alone)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), width=st.integers(1, 8), alpha=st.sampled_from([0.0, 0.6, 1.0]))
+def test_the_n_best_are_sorted_distinct_and_scored_right(
+    seed: int, width: int, alpha: float
+) -> None:
+    table = random_table(seed)
+    (found,) = search(Beam.Config(beam_size=width, length_penalty=alpha, **limit(5)), [table])
+    assert 1 <= len(found) <= width
+    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+    outputs = [(*h.ids, END) if h.ended else tuple(h.ids) for h in found]
+    assert len(set(outputs)) == len(outputs)
+    for output, hypothesis in zip(outputs, found, strict=True):
+        assert END not in hypothesis.ids
+        assert math.isclose(hypothesis.log_probability, log_p(table, output), abs_tol=1e-4)
+        penalty = ((5 + len(output)) / 6) ** alpha
+        assert math.isclose(hypothesis.score * penalty, log_p(table, output), abs_tol=1e-4)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6))
+def test_a_beam_of_one_is_greedy(seed: int) -> None:
+    tables = [random_table(seed), random_table(seed + 1)]
+    greedy = search(Greedy.Config(**limit(8)), tables)
+    for one, other in zip(
+        greedy, search(Beam.Config(beam_size=1, **limit(8)), tables), strict=True
+    ):
+        assert [(h.ids, h.ended) for h in one] == [(h.ids, h.ended) for h in other]
+        assert math.isclose(one[0].log_probability, other[0].log_probability, abs_tol=1e-5)
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10**6))
+def test_a_wider_space_never_scores_worse(seed: int) -> None:
+    """The best of all outputs is no worse than what any beam finds."""
+    table = random_table(seed)
+    best = max(everything(table, 3))[0]
+    for width in (1, 2, 5):
+        (found,) = search(Beam.Config(beam_size=width, length_penalty=0.0, **limit(3)), [table])
+        assert found[0].log_probability <= best + 1e-4
+
+
+@each("search")
+def test_each_source_has_its_own_limit(config: Search.Config) -> None:
+    def endless(prefix: Prefix) -> Sequence[float]:
+        return 0.2, 0.5, 0.3, 0.0
+
+    def brief(prefix: Prefix) -> Sequence[float]:
+        return 0.0, 0.0, 0.0, 1.0
+
+    limited = type(config)(max_ratio=1.5, max_extra=2)
+    found = search(limited, [endless, brief, endless, endless], [0, 9, 3, 1])
+    assert [len(h[0].ids) for h in found] == [2, 0, 6, 3]
+    assert [h[0].ended for h in found] == [False, True, False, False]
+    assert all(set(h[0].ids) == {B} for h in found if h[0].ids)
+    assert found[1][0].log_probability == pytest.approx(0.0, abs=1e-5)
+
+
+@each("search")
+def test_no_sources_no_outputs(config: Search.Config) -> None:
+    assert search(config, []) == []
+
+
+# ------------------------------------------------------------------------------ real models
+
+SEARCHES = defaults("search") | {
+    "beam of 1": Beam.Config(beam_size=1),
+    "wide beam": Beam.Config(beam_size=12),
+}
+SOURCE, KEYS = ids(2, 5), TWO
+LENGTHS = (5, 3)
+
+
+@torch.no_grad()
+def found_by(
+    config: Search.Config, model: EncoderDecoder, source: Tensor, keys: Tensor | None
+) -> list[list[Hypothesis]]:
+    lengths = [source.shape[1]] * len(source) if keys is None else keys.sum(dim=1).tolist()
+    short: Search = config.model_copy(update=limit(3, 1.0)).build()
+    return short(DecoderSteps(model, model.encode(source, keys)), lengths, 2, END)
+
+
+def test_every_family_is_searched_rightly(model: EncoderDecoder) -> None:
+    """Beam of one is greedy, scores are forced scores, and neighbours and padding do not matter."""
+    model = copy.deepcopy(model).double()  # in which outputs hardly ever score the same
+    outputs = {name: found_by(config, model, SOURCE, KEYS) for name, config in SEARCHES.items()}
+    for one, other in zip(outputs["greedy"], outputs["beam of 1"], strict=True):
+        assert [(h.ids, h.ended) for h in one] == [(h.ids, h.ended) for h in other]
+    for name, found in outputs.items():
+        for row, hypotheses in enumerate(found):
+            source = SOURCE[row : row + 1, : LENGTHS[row]]
+            alike(found_by(SEARCHES[name], model, source, None)[0], hypotheses)
+            for hypothesis in hypotheses[:3]:
+                whole = [*hypothesis.ids, END] if hypothesis.ended else hypothesis.ids
+                wanted = forced(model, source, whole)
+                assert math.isclose(hypothesis.log_probability, wanted, abs_tol=1e-3)
+
+
+def test_real_searches_end_before_their_limit(model_pair: EncoderDecoder) -> None:
+    """The laws above would prove little if every output were cut."""
+    source = ids(8, 5, vocabulary=5)
+    hypotheses = [h for found in found_by(Beam.Config(), model_pair, source, None) for h in found]
+    assert any(h.ended for h in hypotheses)
+    assert all(math.isfinite(h.score) for h in hypotheses)

@@ -1,0 +1,347 @@
+"""Laws of whole models: every family, and every kind of part in one of them."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.config import kinds
+from foveate.look.capture import capture
+from foveate.models.encoder import Memory
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
+from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
+from foveate.nn.attention import Attention
+from foveate.nn.dropout import Dropout
+from foveate.nn.state import State
+from foveate.spec import Tokens
+from foveate.train.checkpoint import load_weights, save_weights
+from laws.conftest import (
+    MODELS,
+    RECURRENT,
+    SIZE,
+    TRANSFORMER,
+    VOCABULARY,
+    build,
+    changed,
+    defaults,
+    ids,
+    real,
+)
+
+LENGTHS = (6, 4, 5)
+KEYS = real(*LENGTHS)
+SOURCE, TARGET = ids(3, 6), ids(3, 5, seed=2)
+
+
+def close(left: Tensor, right: Tensor, tolerance: float = 1e-5) -> None:
+    torch.testing.assert_close(left, right, atol=tolerance, rtol=tolerance)
+
+
+def location(model: EncoderDecoder) -> bool:
+    """Whether a part of the model looks at places, whatever stands there."""
+    return any(isinstance(m, Attention) and not m.score.reads_keys for m in model.modules())
+
+
+# ------------------------------------------------------------------------------ time
+
+
+@torch.no_grad()
+def test_whole_equals_step_by_step_equals_chunks(model: EncoderDecoder) -> None:
+    memory = model.encode(SOURCE, KEYS)
+    whole = model.decode(TARGET, memory)
+    for chunks in ([1] * 5, [3, 2], [1, 4], [2, 1, 1, 1]):
+        state = State()
+        parts = [model.decode(part, memory, state) for part in TARGET.split(chunks, dim=1)]
+        close(torch.cat(parts, dim=1), whole)
+        assert state.position == 5
+
+
+@torch.no_grad()
+def test_the_future_leaves_the_past_bit_equal(model: EncoderDecoder) -> None:
+    other = TARGET.clone()
+    other[:, 3:] = 4 + (other[:, 3:] - 3) % (VOCABULARY - 4)  # another token at each place
+    before, after = (model(SOURCE, target, KEYS) for target in (TARGET, other))
+    assert torch.equal(before[:, :3], after[:, :3])
+    assert not torch.allclose(before[:, 3:], after[:, 3:])
+
+
+# ------------------------------------------------------------------------------ rows
+
+
+@torch.no_grad()
+def test_padding_changes_nothing(model: EncoderDecoder) -> None:
+    logits = model(SOURCE, TARGET, KEYS)
+    for row, length in enumerate(LENGTHS):
+        close(model(SOURCE[row : row + 1, :length], TARGET[row : row + 1])[0], logits[row])
+
+
+@torch.no_grad()
+def test_what_stands_in_padding_changes_no_bit(model: EncoderDecoder) -> None:
+    other = torch.where(KEYS, SOURCE, torch.ones_like(SOURCE))
+    assert torch.equal(model(SOURCE, TARGET, KEYS), model(other, TARGET, KEYS))
+    full = torch.ones_like(KEYS)
+    close(model(SOURCE, TARGET, full), model(SOURCE, TARGET))
+
+
+@torch.no_grad()
+def test_rows_of_a_batch_do_not_see_each_other(model: EncoderDecoder) -> None:
+    rows = torch.tensor([2, 0, 1])
+    permuted = model(SOURCE[rows], TARGET[rows], KEYS[rows])
+    close(permuted, model(SOURCE, TARGET, KEYS)[rows])
+
+
+@torch.no_grad()
+def test_hypotheses_of_a_source_share_its_memory(model: EncoderDecoder) -> None:
+    memory, hypotheses = model.encode(SOURCE, KEYS), ids(6, 4, seed=3)
+    each_its_own = memory.select(torch.arange(3).repeat_interleave(2))
+    expanded = model.decode(hypotheses, each_its_own)
+    close(model.decode(hypotheses, memory), expanded)
+    state = State()
+    steps = [model.decode(hypotheses[:, t : t + 1], memory, state) for t in range(4)]
+    close(torch.cat(steps, dim=1), expanded)
+
+
+@torch.no_grad()
+def test_steps_follow_reordered_hypotheses_and_the_sources_that_are_left(
+    model: EncoderDecoder,
+) -> None:
+    steps = DecoderSteps(model, model.encode(SOURCE, KEYS))
+    first, second, third = ids(3, seed=3), ids(6, seed=4), ids(4, seed=5)
+    steps.step(first)
+    steps.reorder(torch.tensor([0, 0, 1, 1, 2, 2]))
+    steps.step(second)
+    steps.reorder(torch.tensor([1, 0, 5, 5]))
+    steps.select(torch.tensor([0, 2]))
+    found = steps.step(third)
+    sources = torch.tensor([0, 0, 2, 2])
+    read = torch.stack((first[sources], second[[1, 0, 5, 5]], third), dim=1)
+    close(found, model(SOURCE[sources], read, KEYS[sources])[:, -1])
+
+
+# ------------------------------------------------------------------------------ learning
+
+
+def test_every_parameter_receives_a_gradient(model: EncoderDecoder) -> None:
+    source, target = ids(2, 24), ids(2, 24, seed=2)  # as long as places are told apart
+    model(source, target).square().sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+        if not name.endswith("key.bias"):  # q·b is the same for every key
+            assert bool(parameter.grad.any()), name
+
+
+def test_half_precision_trains(model: EncoderDecoder) -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model(SOURCE, TARGET, KEYS)
+    logits.float().square().mean().backward()
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    assert all(bool(grad.isfinite().all()) for grad in grads)
+    exact = model(SOURCE, TARGET, KEYS).detach()
+    assert float((logits.detach().float() - exact).abs().mean()) < 0.1 * float(exact.std())
+
+
+def test_saved_and_loaded_weights_give_the_same_output(
+    model: EncoderDecoder, tmp_path: Path
+) -> None:
+    save_weights(model, tmp_path / "model.safetensors")
+    torch.manual_seed(1)
+    other = model.config.build(Tokens(VOCABULARY), Tokens(VOCABULARY)).eval()
+    with torch.no_grad():
+        wanted = model(SOURCE, TARGET, KEYS)
+        assert not torch.allclose(other(SOURCE, TARGET, KEYS), wanted)
+        load_weights(other, tmp_path / "model.safetensors")
+        assert torch.equal(other(SOURCE, TARGET, KEYS), wanted)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_config_to_toml_to_config(name: str) -> None:
+    assert Model.Config.parse(tomllib.loads(MODELS[name].toml())) == MODELS[name]
+
+
+@pytest.mark.parametrize("name", kinds("model")["model"])
+def test_dropout_is_random_in_training_and_absent_in_use(name: str) -> None:
+    if name not in MODELS:
+        pytest.skip("has no defaults")
+    model = build(MODELS[name])
+    parts = [m for m in model.modules() if isinstance(m, Dropout)]
+    for part in parts:
+        part.p = 0.2
+    with torch.no_grad():
+        assert torch.equal(model(SOURCE, TARGET), model(SOURCE, TARGET))
+        model.train()
+        assert not torch.equal(model(SOURCE, TARGET), model(SOURCE, TARGET))
+        torch.manual_seed(0)
+        once = model(SOURCE, TARGET)
+        torch.manual_seed(0)
+        assert torch.equal(model(SOURCE, TARGET), once)
+
+
+# ------------------------------------------------------------------------------ looking
+
+
+@torch.no_grad()
+def test_captured_rows_sum_to_one_and_are_zero_where_masked(model: EncoderDecoder) -> None:
+    plain = model(SOURCE, TARGET, KEYS)
+    with capture(model) as maps:
+        assert torch.equal(model(SOURCE, TARGET, KEYS), plain), "looking changed a number"
+    attentions = {n: m for n, m in model.named_modules() if isinstance(m, Attention)}
+    assert set(maps) == set(attentions)
+    for name, weights in maps.items():
+        own, decoder = name.endswith("self_attention"), name.startswith("decoder")
+        queries, keys = 5 if decoder else 6, 5 if decoder and own else 6
+        assert weights.shape == (3, attentions[name].num_heads, queries, keys)
+        close(weights.sum(dim=-1), torch.ones(weights.shape[:3]))
+        if decoder and own:
+            assert bool((weights.triu(1) == 0).all()), name
+        else:
+            assert bool((weights.transpose(1, 3)[~KEYS] == 0).all()), name
+
+
+@torch.no_grad()
+def test_a_silenced_head_is_missing_from_the_output(model: EncoderDecoder) -> None:
+    looking = [m for n, m in model.named_modules() if n.endswith("cross_attention")]
+    if not looking:
+        pytest.skip("looks at nothing")
+    plain = model(SOURCE, TARGET, KEYS)
+    looking[0].tap = lambda weights: weights * 0
+    silenced = model(SOURCE, TARGET, KEYS)
+    assert not torch.allclose(silenced, plain)
+    looking[0].tap = None
+    assert torch.equal(model(SOURCE, TARGET, KEYS), plain)
+
+
+# ------------------------------------------------------------------------------ pairs
+
+
+def recurrent_decoders() -> dict[str, Any]:
+    """Every cell, without attention and with it in both orders."""
+    cells = defaults("cell")
+    found = {
+        f"{cell} {query}": changed(
+            RECURRENT[1], cell=chosen, attention=RecurrentAttention(query=query)
+        )
+        for (cell, chosen), query in itertools.product(cells.items(), ("previous", "current"))
+    }
+    return found | {
+        f"{cell} alone": changed(RECURRENT[1], cell=chosen, attention=None)
+        for cell, chosen in cells.items()
+    }
+
+
+def test_every_encoder_goes_with_every_decoder() -> None:
+    encoders = defaults("encoder") | {
+        f"{cell} {bidirectional}": changed(RECURRENT[0], cell=chosen, bidirectional=bidirectional)
+        for (cell, chosen), bidirectional in itertools.product(
+            defaults("cell").items(), (False, True)
+        )
+    }
+    encoders["post-norm"] = changed(TRANSFORMER[0], norm_order="post")
+    decoders = defaults("decoder") | recurrent_decoders()
+    decoders["post-norm"] = changed(TRANSFORMER[1], norm_order="post")
+    for encoder, decoder in itertools.product(encoders, decoders):
+        config = EncoderDecoder.Config(encoder=encoders[encoder], decoder=decoders[decoder])
+        model = build(config)
+        with torch.no_grad():
+            logits = model(SOURCE, TARGET, KEYS)
+            assert logits.shape == (3, 5, VOCABULARY), (encoder, decoder)
+            other = model(SOURCE.roll(1, 0), TARGET, KEYS.roll(1, 0))
+            assert not torch.allclose(logits, other), (encoder, decoder, "is deaf to the source")
+            state, memory = State(), model.encode(SOURCE, KEYS)
+            steps = [model.decode(TARGET[:, t : t + 1], memory, state) for t in range(5)]
+            close(model.logits(torch.cat(steps, dim=1)), logits)
+
+
+@pytest.mark.parametrize("query", ["previous", "current"])
+@pytest.mark.parametrize("score", defaults("score").values(), ids=defaults("score"))
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_every_score_serves_a_recurrent_decoder(
+    score: Any, query: Any, bidirectional: bool
+) -> None:
+    attention = RecurrentAttention(score=score, query=query)
+    decoder = RecurrentDecoder.Config(
+        embedding_size=12, hidden_size=SIZE, num_layers=2, attention=attention
+    )
+    encoder = RecurrentEncoder.Config(
+        embedding_size=12, hidden_size=SIZE, bidirectional=bidirectional
+    )
+    model = build(EncoderDecoder.Config(encoder=encoder, decoder=decoder))
+    with capture(model) as maps:
+        model(SOURCE, TARGET, KEYS)
+    assert maps["decoder.cross_attention"].shape == (3, 1, 5, 6)
+
+
+def test_without_attention_the_last_state_is_all_that_is_known() -> None:
+    model = build(
+        EncoderDecoder.Config(encoder=RECURRENT[0], decoder=changed(RECURRENT[1], attention=None))
+    )
+    memory = model.encode(SOURCE, KEYS)
+    other = Memory(torch.full_like(memory.values, torch.nan), memory.keys, memory.final)
+    assert torch.equal(model.decode(TARGET, memory), model.decode(TARGET, other))
+
+
+def test_a_memory_of_no_recurrence_is_summed_up_by_its_mean() -> None:
+    values = torch.randn(3, 6, 4)
+    for row, length in enumerate(LENGTHS):
+        wanted = values[row, :length].mean(dim=0)
+        close(Memory(values, KEYS).summary()[row], wanted)
+    close(Memory(values).summary(), values.mean(dim=1))
+
+
+# ------------------------------------------------------------------------------ tying
+
+
+def test_tied_tables_are_one() -> None:
+    model = build(EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=TRANSFORMER[1], tie="all"))
+    table = model.output.weight
+    assert model.encoder.embedding.weight is table
+    assert model.decoder.embedding.weight is table
+    free = build(EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=TRANSFORMER[1], tie="none"))
+    assert free.output.weight is not free.decoder.embedding.weight
+    shared = sum(p.numel() for p in model.parameters())
+    assert sum(p.numel() for p in free.parameters()) == shared + 2 * VOCABULARY * SIZE
+
+
+def test_tables_of_other_shapes_are_not_tied() -> None:
+    config = EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=TRANSFORMER[1], tie="all")
+    with pytest.raises(ValueError, match=r"source embedding is \(31, 16\).*\(30, 16\).*joint"):
+        config.build(Tokens(31), Tokens(30))
+    mixed = EncoderDecoder.Config(encoder=TRANSFORMER[0], decoder=RECURRENT[1], tie="all")
+    with pytest.raises(ValueError, match=r'\(30, 16\).*\(30, 12\).*model\.tie = "none"'):
+        build(mixed)
+
+
+# ------------------------------------------------------------------------------ shapes
+
+CHECKED = ("nn", "models", "look", "spec", "decode.forced", "tasks.objective")
+SHAPES = f"""
+from jaxtyping import install_import_hook
+with install_import_hook({[f"foveate.{name}" for name in CHECKED]}, "beartype.beartype"):
+    from laws.conftest import MODELS, build, ids, real
+from foveate.decode.forced import token_log_probabilities
+from foveate.look.capture import capture
+from foveate.tasks.objective import Objective
+source, target, keys, objective = ids(2, 5), ids(2, 3), real(5, 3), Objective.Config().build()
+for config in MODELS.values():
+    model = build(config).train()
+    hidden = model.decode(target, model.encode(source, keys))
+    objective(hidden.flatten(0, 1), model.output.weight, target.flatten()).total.backward()
+    with capture(model):
+        token_log_probabilities(model(source, target), target)
+"""
+
+
+def test_shapes_in_signatures_hold() -> None:
+    pytest.importorskip("beartype")
+    root = Path(__file__).parents[2]
+    code = f"import sys; sys.path[:0] = {[str(root / 'tests'), str(root / 'src')]}\n{SHAPES}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -1,0 +1,107 @@
+"""Our cells and our attention against PyTorch's own, with the same weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from foveate.look.capture import capture
+from foveate.nn.attention import Attention
+from foveate.nn.mask import Mask
+from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, RecurrentStack
+
+CELLS = {
+    "rnn": (ElmanCell.Config(), nn.RNN),
+    "lstm": (LSTMCell.Config(), nn.LSTM),
+    "gru": (GRUCell.Config(), nn.GRU),
+}
+INPUT, HIDDEN, LENGTHS = 5, 8, (7, 4, 1)
+KEYS = torch.arange(7)[None] < torch.tensor(LENGTHS)[:, None]
+
+
+def copy_into(theirs: nn.RNNBase, ours: RecurrentStack) -> None:
+    """Give PyTorch's module our weights; the names differ only in layer and direction."""
+    with torch.no_grad():
+        for number, layer in enumerate(ours.layers):
+            for direction, recurrence in enumerate(layer):  # type: ignore[arg-type]
+                for name, weight in recurrence.cell.named_parameters():
+                    suffix = f"_l{number}" + "_reverse" * direction
+                    getattr(theirs, name + suffix).copy_(weight)
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize(("config", "module"), CELLS.values(), ids=CELLS)
+def test_recurrent_stacks(
+    config: Cell.Config, module: type[nn.RNNBase], layers: int, directions: int
+) -> None:
+    ours = RecurrentStack(config, INPUT, HIDDEN, layers, directions)
+    theirs = module(INPUT, HIDDEN, layers, batch_first=True, bidirectional=directions == 2)
+    copy_into(theirs, ours)
+    x = torch.randn(3, 7, INPUT, requires_grad=True)
+    outputs, final = ours(x)
+    wanted, last = theirs(x)
+    torch.testing.assert_close(outputs, wanted)
+    for ours_part, theirs_part in zip(zip(*final, strict=True), _states(last), strict=True):
+        for layer, hidden in enumerate(ours_part):
+            both = theirs_part[layer * directions : (layer + 1) * directions]
+            torch.testing.assert_close(hidden, torch.cat(list(both), dim=-1))
+    (gradient,) = torch.autograd.grad(outputs.square().sum(), x)
+    torch.testing.assert_close(gradient, torch.autograd.grad(wanted.square().sum(), x)[0])
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize(("config", "module"), CELLS.values(), ids=CELLS)
+def test_padded_sequences(config: Cell.Config, module: type[nn.RNNBase], directions: int) -> None:
+    ours = RecurrentStack(config, INPUT, HIDDEN, 2, directions)
+    theirs = module(INPUT, HIDDEN, 2, batch_first=True, bidirectional=directions == 2)
+    copy_into(theirs, ours)
+    x = torch.randn(3, 7, INPUT)
+    outputs, final = ours(x, KEYS)
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(LENGTHS), batch_first=True)
+    wanted, last = theirs(packed)
+    unpacked, _ = nn.utils.rnn.pad_packed_sequence(wanted, batch_first=True)
+    torch.testing.assert_close(outputs[KEYS], unpacked[KEYS])
+    top = torch.cat(list(_states(last)[0][-directions:]), dim=-1)
+    torch.testing.assert_close(final[-1][0], top)
+
+
+def _states(last: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
+    return last if isinstance(last, tuple) else (last,)
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_multi_head_attention(heads: int, causal: bool, padded: bool) -> None:
+    size = 16
+    attention = Attention.Config(num_heads=heads).build(size)
+    for part in (attention.query, attention.key, attention.value, attention.output):
+        nn.init.normal_(part.bias)
+    query = torch.randn(3, 7, size)
+    memory = query if causal else torch.randn(3, 7, size)
+    projections = (attention.query, attention.key, attention.value)
+    wanted, weights = F.multi_head_attention_forward(
+        *(x.transpose(0, 1) for x in (query, memory, memory)),
+        embed_dim_to_check=size,
+        num_heads=heads,
+        in_proj_weight=torch.cat([part.weight for part in projections]),
+        in_proj_bias=torch.cat([part.bias for part in projections]),
+        bias_k=None,
+        bias_v=None,
+        add_zero_attn=False,
+        dropout_p=0.0,
+        out_proj_weight=attention.output.weight,
+        out_proj_bias=attention.output.bias,
+        key_padding_mask=~KEYS if padded else None,
+        attn_mask=torch.ones(7, 7).triu(1).bool() if causal else None,
+        average_attn_weights=False,
+    )
+    mask = Mask(KEYS if padded else None, causal=causal)
+    plain = attention(query, memory, mask)
+    with capture(attention) as maps:
+        attention(query, memory, mask)
+    torch.testing.assert_close(plain, wanted.transpose(0, 1), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(maps[""], weights, atol=1e-6, rtol=1e-5)

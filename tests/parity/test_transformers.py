@@ -1,0 +1,153 @@
+"""Our post-norm Transformer against Marian of the `transformers` library, with the same weights."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.decode.greedy import Greedy
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.feed_forward import GELU, ReLU
+from foveate.nn.position import Sinusoidal
+from foveate.spec import Tokens
+
+pytest.importorskip("transformers", reason="parity needs the transformers library (extra: dev)")
+
+SIZE, HEADS, LAYERS, FFN, VOCABULARY, PLACES = 32, 4, 2, 48, 40, 64
+PAD, START, END = 1, 2, 3
+ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+ACTIVATIONS = {"relu": ReLU.Config(), "gelu": GELU.Config()}
+
+
+def ours(activation: str) -> EncoderDecoder:
+    sizes: dict[str, Any] = {
+        "hidden_size": SIZE,
+        "num_heads": HEADS,
+        "num_layers": LAYERS,
+        "ffn_size": FFN,
+        "norm_order": "post",
+        "feed_forward": ACTIVATIONS[activation],
+    }
+    encoder, decoder = TransformerEncoder.Config(**sizes), TransformerDecoder.Config(**sizes)
+    config = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="all")
+    model: EncoderDecoder = config.build(Tokens(VOCABULARY), Tokens(VOCABULARY)).eval()
+    with torch.no_grad():  # so that biases and norms count as well
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def marian(activation: str) -> Any:
+    from transformers import MarianConfig, MarianMTModel
+
+    side = {"layers": LAYERS, "attention_heads": HEADS, "ffn_dim": FFN}
+    config = MarianConfig(
+        vocab_size=VOCABULARY,
+        d_model=SIZE,
+        max_position_embeddings=PLACES,
+        activation_function=activation,
+        scale_embedding=True,
+        dropout=0.0,
+        pad_token_id=PAD,
+        eos_token_id=END,
+        bos_token_id=START,
+        decoder_start_token_id=START,
+        forced_eos_token_id=None,
+        share_encoder_decoder_embeddings=True,
+        **{
+            f"{part}_{name}": size for part in ("encoder", "decoder") for name, size in side.items()
+        },
+    )
+    return MarianMTModel(config).eval()
+
+
+def theirs(name: str) -> str:
+    """Marian's name of one of our parameters."""
+    side, *parts, last = name.split(".")
+    if side == "output":
+        return "model.shared.weight"
+    if parts[0] == "stem":
+        return "model.shared.weight"
+    layer, block = f"model.{side}.layers.{parts[1]}", parts[2]
+    if block == "blocks":
+        norms = ["self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"]
+        if side == "encoder":
+            del norms[1]
+        return f"{layer}.{norms[int(parts[3])]}.{last}"
+    if block == "feed_forward":
+        return f"{layer}.{ {'inner': 'fc1', 'outer': 'fc2'}[parts[3]] }.{last}"
+    attention = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}[block]
+    return f"{layer}.{attention}.{ATTENTION[parts[3]]}.{last}"
+
+
+@pytest.fixture(params=ACTIVATIONS)
+def pair(request: pytest.FixtureRequest) -> tuple[EncoderDecoder, Any]:
+    """Our model and Marian with its weights; positions interleaved as in ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the library says of itself
+        model, other = ours(request.param), marian(request.param)
+    weights = {theirs(name): weight for name, weight in model.named_parameters()}
+    places = Sinusoidal.Config().build(SIZE, HEADS).encode(torch.arange(PLACES), SIZE)
+    with torch.no_grad():
+        taken = set()
+        for name, parameter in other.named_parameters():
+            if name.endswith("embed_positions.weight"):
+                parameter.copy_(places)
+            else:
+                parameter.copy_(weights[name])
+                taken.add(name)
+    assert taken == set(weights), "every weight of ours has a place in Marian"
+    assert not bool(other.final_logits_bias.any())
+    return model, other
+
+
+def source(*lengths: int) -> tuple[Tensor, Tensor]:
+    """Random sources with their ends, padded on the right, and where they are real."""
+    ids = torch.full((len(lengths), max(lengths)), PAD)
+    for row, length in enumerate(lengths):
+        ids[row, : length - 1] = torch.randint(4, VOCABULARY, (length - 1,))
+        ids[row, length - 1] = END
+    return ids, ids != PAD
+
+
+@torch.no_grad()
+def test_logits_are_marians(pair: tuple[EncoderDecoder, Any]) -> None:
+    model, other = pair
+    ids, keys = source(9, 5, 2)
+    target = torch.randint(4, VOCABULARY, (3, 7))
+    wanted = other(input_ids=ids, attention_mask=keys.long(), decoder_input_ids=target)
+    torch.testing.assert_close(model(ids, target, keys), wanted.logits, atol=1e-4, rtol=1e-4)
+    encoded = wanted.encoder_last_hidden_state
+    torch.testing.assert_close(
+        model.encode(ids, keys).values[keys], encoded[keys], atol=1e-4, rtol=0
+    )
+
+
+@torch.no_grad()
+def test_greedy_outputs_are_marians(pair: tuple[EncoderDecoder, Any]) -> None:
+    model, other = pair
+    with torch.no_grad():  # tied tables repeat what was read; this makes outputs vary and end
+        for table in (model.output.weight, other.model.shared.weight):
+            table[END] = model.output.weight[4:].mean(dim=0) * 3
+    ids, keys = source(9, 5, 2, 7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = other.generate(
+            input_ids=ids,
+            attention_mask=keys.long(),
+            num_beams=1,
+            do_sample=False,
+            max_new_tokens=12,
+        )
+    search = Greedy.Config(max_ratio=0.0, max_extra=12).build()
+    found = search(DecoderSteps(model, model.encode(ids, keys)), [9, 5, 2, 7], START, END)
+    for row, hypotheses in zip(wanted.tolist(), found, strict=True):
+        assert row[0] == START
+        output = [*hypotheses[0].ids, *[END] * hypotheses[0].ended]
+        assert row[1:] == output + [PAD] * (len(row) - 1 - len(output))

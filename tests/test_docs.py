@@ -1,0 +1,64 @@
+"""The code in the documentation runs as it stands."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def blocks(name: str, language: str) -> list[str]:
+    text = (DOCS / name).read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_one_sentence_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks("one-sentence.md", "python"))
+    exec(compile(code, "one-sentence.md", "exec"), {})
+    assert (tmp_path / "one-sentence" / "map.png").stat().st_size > 1000
+
+
+def test_a_score_of_ones_own_is_in_every_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from foveate.config import kinds, parse_tree
+    from foveate.models.encoder_decoder import EncoderDecoder
+    from foveate.run import RunConfig
+    from foveate.spec import Tokens
+    from foveate.tree import load_tree
+
+    (tmp_path / "my_scores.py").write_text(blocks("add-a-score.md", "python")[0])
+    config = tmp_path / "config.toml"
+    text = blocks("add-a-score.md", "toml")[0]
+    config.write_text(
+        text.replace('kind = "transformer"\n', 'kind = "transformer"\nhidden_size = 16\n')
+        + '[model]\nkind = "encoder_decoder"\n'
+        + 'encoder = { kind = "transformer", hidden_size = 16 }\n'
+        + '[task]\nkind = "translation"\nsource = "a.tsv"\n'
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        parsed = parse_tree(RunConfig, load_tree(config), config)
+        assert isinstance(parsed.model, EncoderDecoder.Config)
+        model = parsed.model.build(Tokens(20), Tokens(20)).eval()
+        assert model(torch.tensor([[4, 5, 3]]), torch.tensor([[2, 6]])).shape == (1, 2, 20)
+    finally:
+        kinds_of_score = __import__("foveate.config", fromlist=["_FAMILIES"])._FAMILIES["score"]
+        kinds_of_score.pop("my_distance", None)
+        sys.modules.pop("my_scores", None)
+    assert "my_distance" not in kinds("score")["score"]
+
+
+def test_every_python_block_of_the_readme_compiles() -> None:
+    text = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert found
+    for block in found:
+        compile(block, "README.md", "exec")

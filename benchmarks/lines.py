@@ -27,7 +27,7 @@ HOSTILE = [
     b"tab\tand \x00 \x01 \x1b[31m control \x7f",
     "line\u2028separator \x85 \x0b \x0c".encode(),
     b"\xff\xfe broken \xc3( bytes",
-    "</s> <s> <unk> <pad>".encode(),
+    b"</s> <s> <unk> <pad>",
     "e\u0301" * 30 + "\u200b\ufeff".encode().decode(),
     b"\r inside",
 ]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from machine import describe, write
 
 from foveate.data.plan import Plan
 from foveate.decode.beam import Beam
@@ -27,6 +26,7 @@ from foveate.run import RunConfig
 from foveate.tasks import translation
 from foveate.train.config import TrainConfig
 from foveate.train.precision import resolve
+from machine import describe, write
 
 LENGTH = 20
 

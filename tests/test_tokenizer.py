@@ -175,7 +175,8 @@ def test_whatever_a_model_says_decodes_and_spans_stay_inside(ids: list[int]) -> 
     for kind in ("byte", "bpe"):
         tokenizer = trained(kind)
         spans = tokenizer.spans(ids)
-        assert spans == sorted(spans)
+        starts = [start for start, _ in spans]  # a special id inside a character is empty there
+        assert starts == sorted(starts)
         assert all(0 <= start <= end <= len(tokenizer.decode(ids)) for start, end in spans)
 
 

@@ -1,0 +1,97 @@
+"""Which query sees which key, against the definition pair by pair."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from foveate.nn.mask import Mask
+
+
+def definition(mask: Mask, query_at: Tensor, key_at: Tensor, rows: int) -> Tensor:
+    """(B, T, S), pair by pair."""
+    seen = torch.ones(rows, len(query_at), len(key_at), dtype=torch.bool)
+    for row in range(rows):
+        for t, q in enumerate(query_at.tolist()):
+            for s, k in enumerate(key_at.tolist()):
+                real = mask.keys is None or bool(mask.keys[row, s])
+                past = not mask.causal or k <= q
+                near = mask.window is None or abs(q - k) < mask.window
+                seen[row, t, s] = real and past and near
+    return seen
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Mask, Tensor, Tensor, int]:
+    """Queries at the end of what there is, as attention has them."""
+    rows, length = draw(st.integers(1, 3)), draw(st.integers(1, 7))
+    queries = draw(st.integers(1, length))
+    keys = None
+    if draw(st.booleans()):
+        flags = st.lists(st.booleans(), min_size=length, max_size=length)
+        keys = torch.tensor(draw(st.lists(flags, min_size=rows, max_size=rows)))
+    window = draw(st.none() | st.integers(1, 8))
+    mask = Mask(keys, causal=draw(st.booleans()), window=window)
+    return mask, torch.arange(length - queries, length), torch.arange(length), rows
+
+
+@given(cases())
+def test_the_dense_form_is_the_definition(case: tuple[Mask, Tensor, Tensor, int]) -> None:
+    mask, query_at, key_at, rows = case
+    wanted, dense = definition(*case), mask.dense(query_at, key_at)
+    if dense is None:
+        assert bool(wanted.all())
+    else:
+        assert torch.equal(dense.expand(rows, 1, -1, -1).squeeze(1) & wanted, wanted)
+        assert torch.equal(dense.expand(rows, 1, len(query_at), -1).squeeze(1), wanted)
+
+
+@given(cases())
+def test_additive_hides_what_is_not_seen(case: tuple[Mask, Tensor, Tensor, int]) -> None:
+    mask, query_at, key_at, rows = case
+    wanted, additive = definition(*case), mask.additive(query_at, key_at, torch.float32)
+    if additive is None:
+        assert bool(wanted.all())
+        return
+    hidden = additive.expand(rows, 1, len(query_at), -1).squeeze(1)
+    some = wanted.any(dim=-1)  # what is added for a query that sees nothing is left open
+    assert torch.equal((hidden == 0)[some], wanted[some])
+    assert torch.equal((hidden == -torch.inf)[some], ~wanted[some])
+
+
+@given(cases())
+def test_blind_are_those_that_see_nothing(case: tuple[Mask, Tensor, Tensor, int]) -> None:
+    mask, query_at, key_at, rows = case
+    wanted, blind = ~definition(*case).any(dim=-1), mask.blind(query_at, key_at)
+    if blind is None:
+        assert not bool(wanted.any())
+    else:
+        assert torch.equal(blind.expand(rows, 1, len(query_at), 1).flatten(1), wanted)
+
+
+def test_each_form_is_built_once_for_all_layers() -> None:
+    mask = Mask(torch.tensor([[True, True, False]]), causal=True)
+    at = torch.arange(3)
+    assert mask.dense(at, at) is mask.dense(at.clone(), at)
+    assert mask.additive(at, at, torch.float32) is mask.additive(at, at, torch.float32)
+    half = mask.additive(at, at, torch.bfloat16)
+    assert half is not None
+    assert half.dtype == torch.bfloat16
+
+
+def test_one_mask_serves_queries_at_other_places() -> None:
+    mask, keys = Mask(causal=True, window=2), torch.arange(6)
+    for start in range(3):
+        query_at = torch.arange(start, start + 3)
+        dense = mask.dense(query_at, keys[: start + 3])
+        assert dense is not None
+        assert torch.equal(dense[0, 0], definition(mask, query_at, keys[: start + 3], 1)[0])
+
+
+def test_masks_do_not_share_their_forms() -> None:
+    at = torch.arange(2)
+    first, second = Mask(torch.tensor([[True, False]])), Mask(torch.tensor([[False, True]]))
+    assert first.dense(at, at) is not second.dense(at, at)
+    assert first == first

@@ -1,0 +1,181 @@
+"""Models of the literature by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from foveate.config import Config, ConfigError, kinds
+from foveate.models import presets
+from foveate.models.encoder_decoder import EncoderDecoder, Model
+from foveate.models.presets import TransformerSmall, VaswaniBase
+from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.attention import Attention
+from foveate.nn.norm import RMSNorm
+from foveate.spec import Tokens
+
+PRESETS = {
+    name: config
+    for name, config in kinds("model")["model"].items()
+    if config.__module__ == presets.__name__
+}
+every = pytest.mark.parametrize("name", PRESETS)
+
+
+class Run(Config):
+    """A file with a model in it, as `foveate train` reads one."""
+
+    model: Model.Config
+
+
+def read(model: Any) -> Any:
+    return Run.parse({"model": model}).model
+
+
+def parameters(config: EncoderDecoder.Config, vocabulary: int) -> int:
+    with torch.device("meta"):
+        model = config.build(Tokens(vocabulary), Tokens(vocabulary))
+    return sum(p.numel() for p in model.parameters())
+
+
+def attentions(config: EncoderDecoder.Config) -> dict[str, Attention]:
+    with torch.device("meta"):
+        model = config.build(Tokens(100), Tokens(100))
+    return {n: m for n, m in model.named_modules() if isinstance(m, Attention)}
+
+
+def test_there_are_presets() -> None:
+    wanted = "bahdanau-2015 luong-2015 sutskever-2014 vaswani-base transformer-tiny"
+    assert {*wanted.split(), "transformer-small"} <= set(PRESETS)
+
+
+def test_vaswani_base_has_its_65_million_parameters() -> None:
+    count = parameters(VaswaniBase(), 37_000)
+    assert 63_000_000 <= count <= 65_000_000
+    # by hand: one table, and per layer 4 D² + 4 D an attention, 2·D·F + D + F, 2 D a norm
+    size, ffn, attention, norm = 512, 2048, 4 * 512**2 + 4 * 512, 2 * 512
+    feed_forward = 2 * size * ffn + size + ffn
+    encoder = 6 * (attention + feed_forward + 2 * norm)
+    decoder = 6 * (2 * attention + feed_forward + 3 * norm)
+    assert count == 37_000 * size + encoder + decoder
+
+
+def test_vaswani_base_is_the_papers() -> None:
+    config = VaswaniBase()
+    for part in (config.encoder, config.decoder):
+        assert isinstance(part, TransformerEncoder.Config | TransformerDecoder.Config)
+        assert (part.hidden_size, part.num_heads, part.num_layers, part.ffn_size) == (
+            512,
+            8,
+            6,
+            2048,
+        )
+        assert part.norm_order == "post"
+        assert part.position.kind == "sinusoidal"
+        assert part.feed_forward.kind == "relu"
+        assert part.dropout == 0.1
+    assert config.tie == "all"
+    found = attentions(config)
+    assert len(found) == 18
+    assert {a.num_heads for a in found.values()} == {8}
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "layers", "bidirectional", "query", "score"),
+    [
+        ("bahdanau-2015", "gru", 1, True, "previous", "additive"),
+        ("luong-2015", "lstm", 2, False, "current", "general"),
+        ("sutskever-2014", "lstm", 2, False, None, None),
+    ],
+)
+def test_recurrent_presets_are_their_papers(
+    name: str, cell: str, layers: int, bidirectional: bool, query: str | None, score: str | None
+) -> None:
+    config = read(name)
+    assert isinstance(config.encoder, RecurrentEncoder.Config)
+    assert isinstance(config.decoder, RecurrentDecoder.Config)
+    assert config.encoder.cell.kind == config.decoder.cell.kind == cell
+    assert config.encoder.num_layers == config.decoder.num_layers == layers
+    assert config.encoder.bidirectional is bidirectional
+    attention = config.decoder.attention
+    assert (attention and attention.query) == query
+    assert (attention and attention.score.kind) == score
+    assert len(attentions(config)) == (0 if query is None else 1)
+
+
+@every
+def test_a_name_alone_is_the_preset(name: str) -> None:
+    assert read(name) == read({"kind": name}) == PRESETS[name]()
+    assert read(name).kind == name
+
+
+@every
+def test_every_preset_runs(name: str) -> None:
+    with torch.device("meta"):
+        model = PRESETS[name]().build(Tokens(50), Tokens(50))
+    model = model.to_empty(device="cpu").eval()  # of any weights: shapes are what counts here
+    source, target = torch.zeros(2, 5, dtype=torch.long), torch.zeros(2, 3, dtype=torch.long)
+    with torch.no_grad():
+        assert model(source, target).shape == (2, 3, 50)
+
+
+def flat(config: Config, where: str = "") -> dict[str, Any]:
+    """Every value of a config by its dotted key."""
+    found: dict[str, Any] = {where + "kind": config.kind}
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        nested = isinstance(value, Config)
+        found |= flat(value, f"{where}{name}.") if nested else {where + name: value}
+    return found
+
+
+@every
+@pytest.mark.parametrize(
+    ("key", "value"), [("encoder.dropout", 0.3), ("decoder.dropout", 0.25), ("tie", "none")]
+)
+def test_an_override_changes_one_field(name: str, key: str, value: Any) -> None:
+    *tables, last = key.split(".")
+    tree: Any = {last: value}
+    for table in reversed(tables):
+        tree = {table: tree}
+    before, after = flat(PRESETS[name]()), flat(read({"kind": name} | tree))
+    assert before[key] != value
+    assert after == before | {key: value}
+
+
+def test_a_part_deep_inside_is_changed_alone() -> None:
+    after = read({"kind": "bahdanau-2015", "decoder": {"attention": {"score": "dot"}}})
+    before = flat(PRESETS["bahdanau-2015"]())
+    assert flat(after) == before | {"decoder.attention.score.kind": "dot"}
+
+
+def test_overrides_of_both_sides() -> None:
+    config = read(
+        {
+            "kind": "transformer-small",
+            "encoder": {"dropout": 0.3, "norm": "rms_norm"},
+            "decoder": {"position": {"kind": "learned", "max_length": 99}},
+        }
+    )
+    assert isinstance(config, TransformerSmall)
+    assert config.encoder.norm == RMSNorm.Config()
+    assert config.decoder.position.max_length == 99
+    assert config.encoder.position == TransformerSmall().encoder.position
+
+
+def test_another_kind_replaces_the_whole_part() -> None:
+    config = read({"kind": "transformer-small", "encoder": {"kind": "recurrent"}, "tie": "target"})
+    assert config.encoder == RecurrentEncoder.Config()
+    assert config.decoder == TransformerSmall().decoder
+
+
+def test_errors_say_where() -> None:
+    with pytest.raises(ConfigError, match=r"model\.encoder\.droput.*did you mean 'dropout'"):
+        read({"kind": "transformer-small", "encoder": {"droput": 0.3}})
+    with pytest.raises(ConfigError, match=r"did you mean 'vaswani-base'"):
+        read("vaswani-bas")
+    with pytest.raises(ConfigError, match=r"model\.encoder\.dropout"):
+        read({"kind": "transformer-small", "encoder": {"dropout": 1.0}})

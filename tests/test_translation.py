@@ -1,0 +1,407 @@
+"""The translation task on small files of our own: data, loss, search, scores, explanations."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from foveate.data.text import TextData
+from foveate.data.tokenizer import BOS, BPE, EOS, PAD, Byte, Character, Tokenizer, Unigram, Word
+from foveate.data.words import words
+from foveate.decode.beam import Beam
+from foveate.decode.greedy import Greedy
+from foveate.look.capture import capture
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.tasks.base import Task
+from foveate.tasks.objective import Objective
+from foveate.tasks.translation import Translation, collate
+
+TRAIN = [
+    ("The small dog runs.", "Le petit chien court."),
+    ("A woman drinks cold water.", "Une femme boit de l'eau froide."),
+    ("The man doesn't see the bird.", "L'homme ne voit pas l'oiseau."),
+    ("Children play.", "Des enfants jouent."),
+    ("The red house is old.", "La maison rouge est vieille."),
+    ("The small dog runs.", "Le petit chien court."),
+    ("Yes.", "Oui, bien sûr, et avec beaucoup de plaisir, mon cher ami de toujours."),
+    ("", "Rien."),
+]
+VALID = [("A man runs.", "Un homme court."), ("The water is cold.", "L'eau est froide.")]
+SMALL = {"hidden_size": 16, "num_heads": 2, "num_layers": 1, "ffn_size": 16}
+TRANSFORMER = EncoderDecoder.Config(
+    encoder=TransformerEncoder.Config(**SMALL),  # type: ignore[arg-type]
+    decoder=TransformerDecoder.Config(**SMALL),  # type: ignore[arg-type]
+)
+RECURRENT = EncoderDecoder.Config(
+    encoder=RecurrentEncoder.Config(embedding_size=8, hidden_size=8, bidirectional=True),
+    decoder=RecurrentDecoder.Config(
+        embedding_size=8, hidden_size=8, attention=RecurrentAttention()
+    ),
+)
+MODELS = pytest.mark.parametrize("config", [TRANSFORMER, RECURRENT], ids=["transformer", "rnn"])
+
+
+def write(folder: Path) -> Path:
+    for split, pairs in (("train", TRAIN), ("valid", VALID)):
+        for column, language in enumerate(("en", "fr")):
+            lines = "".join(pair[column] + "\n" for pair in pairs)
+            (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
+    return folder
+
+
+def make(folder: Path, data: TextData | None = None, **fields: Any) -> Translation:
+    config = Translation.Config(
+        **{
+            "source": str(folder / "{split}.en"),
+            "target": str(folder / "{split}.fr"),
+            "tokenizer": Word.Config(min_frequency=1),
+        }
+        | fields
+    )
+    task: Translation = config.build(data or TextData())
+    return task
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Translation:
+    made = make(write(tmp_path))
+    made.prepare(tmp_path, seed=0)
+    return made
+
+
+def model_of(task: Translation, config: EncoderDecoder.Config) -> EncoderDecoder:
+    torch.manual_seed(0)
+    model = task.build(config)
+    assert isinstance(model, EncoderDecoder)
+    return model.eval()
+
+
+# ------------------------------------------------------------------------------ tokenizers
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        BPE.Config(vocab_size=300),
+        Unigram.Config(vocab_size=280),
+        Word.Config(),
+        Character.Config(),
+        Byte.Config(),
+    ],
+    ids=lambda config: config.kind,
+)
+def test_restored_is_prepared(tmp_path: Path, tokenizer: Tokenizer.Config, joint: bool) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    before = make(write(tmp_path), tokenizer=tokenizer, joint=joint)
+    before.prepare(run, seed=0)
+    for file in tmp_path.glob("*.??"):
+        file.unlink()  # a run is used without its training data
+    after = make(tmp_path, tokenizer=tokenizer, joint=joint)
+    after.restore(run)
+    texts = [text for pair in TRAIN + VALID for text in pair]
+    for name in ("source_tokenizer", "target_tokenizer"):
+        old, new = getattr(before, name), getattr(after, name)
+        assert old.encode_ids(texts) == new.encode_ids(texts)
+        assert old.vocab_size == new.vocab_size
+    assert (after.source_tokenizer is after.target_tokenizer) == joint
+    model = model_of(after, TRANSFORMER)
+    sizes = after.source_tokenizer.vocab_size, after.target_tokenizer.vocab_size
+    assert model.encoder.embedding.num_embeddings == sizes[0]
+    assert model.output.out_features == sizes[1]
+
+
+def test_separate_vocabularies_know_their_side_alone(tmp_path: Path) -> None:
+    task = make(write(tmp_path), joint=False)
+    task.prepare(tmp_path, seed=0)
+    assert "dog" in task.source_tokenizer.pieces
+    assert "dog" not in task.target_tokenizer.pieces
+    assert "chien" in task.target_tokenizer.pieces
+
+
+def test_without_tokenizers_it_says_what_to_call(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="prepare or restore"):
+        make(write(tmp_path)).build(TRANSFORMER)
+
+
+def test_one_file_for_both_sides(tmp_path: Path) -> None:
+    lines = [f"{source} {n}\t{target}\n" for n in range(20) for source, target in TRAIN[:5]]
+    (tmp_path / "pairs.tsv").write_text("".join(lines), encoding="utf-8")
+    config = Task.Config.parse(
+        {"kind": "translation", "source": str(tmp_path / "pairs.tsv"), "tokenizer": "character"}
+    )
+    task = config.build(TextData(holdout=0.2))
+    task.prepare(tmp_path, seed=0)
+    sizes = [len(task.lengths(split)) for split in ("train", "valid", "test")]
+    assert sum(sizes) == 100
+    assert all(sizes)
+    sources = [set(task.corpus(split).sources) for split in ("train", "valid", "test")]
+    assert not sources[0] & sources[1] | sources[0] & sources[2] | sources[1] & sources[2]
+
+
+# ------------------------------------------------------------------------------ batches
+
+
+def test_lengths_count_the_end(task: Translation) -> None:
+    lengths = task.lengths("train")
+    assert lengths.dtype == np.int32
+    wanted = [[len(words(s)) + 1, len(words(t)) + 1] for s, t in TRAIN if s]
+    assert lengths.tolist() == wanted
+    assert len(task.lengths("valid")) == 2
+
+
+def test_a_batch_is_its_pairs_with_starts_and_ends(task: Translation) -> None:
+    indices = [4, 0, 1]
+    batch = task.batch("train", indices)
+    longest = task.lengths("train")[indices].max(axis=0)
+    assert batch.source.shape == (3, longest[0])
+    assert batch.read.shape == batch.wanted.shape == (3, longest[1])
+    assert batch.keys is not None
+    assert batch.real is not None
+    places = []
+    for row, index in enumerate(indices):
+        source, target = (
+            tokenizer.encode_ids([text])[0]
+            for tokenizer, text in zip(
+                (task.source_tokenizer, task.target_tokenizer), TRAIN[index], strict=True
+            )
+        )
+        fill = [PAD] * (longest[0] - len(source) - 1), [PAD] * (longest[1] - len(target) - 1)
+        assert batch.source[row].tolist() == [*source, EOS, *fill[0]]
+        assert batch.keys[row].tolist() == [i <= len(source) for i in range(longest[0])]
+        assert batch.read[row].tolist() == [BOS, *target, *fill[1]]
+        assert batch.wanted[row].tolist() == [*target, EOS, *fill[1]]
+        places += [row * longest[1] + t for t in range(len(target) + 1)]
+    assert batch.real.tolist() == places
+
+
+def test_even_pairs_need_no_mask() -> None:
+    batch = collate([[5, 6], [7, 8]], [[5], [6]])
+    assert batch.keys is None
+    assert batch.real is None
+
+
+@MODELS
+def test_losses_of_pairs_add_up(task: Translation, config: EncoderDecoder.Config) -> None:
+    model, objective = model_of(task, config), Objective.Config().build()
+    with torch.no_grad():
+        whole = task.loss(model, task.batch("train", range(6)), objective)
+        parts = [task.loss(model, task.batch("train", [i]), objective) for i in range(6)]
+    assert whole.count == sum(part.count for part in parts)
+    assert whole.count == task.lengths("train")[:6, 1].sum()
+    for found, pieces in (
+        (whole.total, [part.total for part in parts]),
+        (whole.logged["nll"], [part.logged["nll"] for part in parts]),
+    ):
+        torch.testing.assert_close(found, sum(pieces, torch.zeros_like(found)), rtol=1e-4, atol=0)
+
+
+# ------------------------------------------------------------------------------ what was read
+
+
+def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
+    data = TextData(drop_duplicates=True, max_length=12)
+    task = make(write(tmp_path), data)
+    task.prepare(tmp_path, seed=0)
+    assert len(task.lengths("train")) == 5
+    said = "\n".join(task.describe_data())
+    assert "train: 7 pairs" in said
+    assert "duplicate pair: 1" in said
+    assert "empty side: 1" in said
+    assert "max_length = 12: 1" in said
+    assert f"{task.source_tokenizer.vocab_size:,}" in said
+
+
+def test_lines_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    with (folder / "train.fr").open("ab") as file:
+        file.write(b"caf\xe9\n")
+    with (folder / "train.en").open("ab") as file:
+        file.write(b"coffee\n")
+    task = make(folder, TextData(on_bad_line="skip"))
+    task.prepare(tmp_path, seed=0)
+    assert any("train.fr:9" in line and "UTF-8" in line for line in task.describe_data())
+    assert len(task.lengths("train")) == 7
+
+
+# ------------------------------------------------------------------------------ answers
+
+
+@MODELS
+@pytest.mark.parametrize("budget", [1, 12, 4096])
+def test_answers_come_in_order(
+    task: Translation, config: EncoderDecoder.Config, budget: int
+) -> None:
+    model, search = model_of(task, config), Beam.Config(beam_size=3, max_extra=3).build()
+    texts = ["Children play.", "", "The small dog runs.", "Yes.", "", "A woman drinks cold water."]
+    sources, seen = task.source_tokenizer.encode_ids(texts), list[int]()
+    found = task.search(model, sources, search, budget, seen.append)
+    assert [bool(outputs) for outputs in found] == [bool(text) for text in texts]
+    assert sum(seen) == 4
+    for ids, outputs in zip(sources, found, strict=True):
+        if ids:
+            (alone,) = task.search(model, [ids], search)
+            assert [h.ids for h in outputs] == [h.ids for h in alone]
+    assert task.search(model, [], search) == []
+    assert task.search(model, [[], []], search) == [[], []]
+
+
+@MODELS
+def test_outputs_are_as_long_as_their_own_source_allows(
+    task: Translation, config: EncoderDecoder.Config
+) -> None:
+    model, search = model_of(task, config), Greedy.Config(max_ratio=1.0, max_extra=2).build()
+    with torch.no_grad():
+        model.output.weight[EOS] = 0  # an end is never the most probable
+        model.output.weight[4:] *= 5
+    sources = task.source_tokenizer.encode_ids(["Yes.", "The small dog runs.", "Children play."])
+    for ids, (output,) in zip(sources, task.search(model, sources, search), strict=True):
+        assert len(output.ids) == len(ids) + 2
+        assert not output.ended
+
+
+@MODELS
+def test_the_score_of_an_output_is_that_of_forcing_it(
+    task: Translation, config: EncoderDecoder.Config
+) -> None:
+    model, sources = model_of(task, config), task.source_tokenizer.encode_ids([s for s, _ in VALID])
+    pairs, scores = [], []
+    found = task.search(model, sources, Beam.Config(max_extra=3).build())
+    for ids, outputs in zip(sources, found, strict=True):
+        pairs += [(ids, h.ids) for h in outputs]
+        scores += [(h.log_probability, h.ended) for h in outputs]
+    for (_, target), (score, ended), forced in zip(
+        pairs, scores, task.force(model, pairs), strict=True
+    ):
+        assert len(forced) == len(target) + 1
+        assert all(log_p <= 0 for log_p in forced)
+        total = sum(forced) if ended else sum(forced[:-1])
+        assert math.isclose(total, score, abs_tol=1e-3)
+
+
+@MODELS
+def test_measures_agree_with_forcing(task: Translation, config: EncoderDecoder.Config) -> None:
+    model = model_of(task, config)
+    measures = task.measure(model, "valid", Greedy.Config(max_extra=3).build(), samples=1)
+    pairs = [
+        (task.source_tokenizer.encode_ids([s])[0], task.target_tokenizer.encode_ids([t])[0])
+        for s, t in VALID
+    ]
+    forced = [log_p for one in task.force(model, pairs) for log_p in one]
+    assert measures.figures["loss"] == pytest.approx(-sum(forced) / len(forced), rel=1e-4)
+    assert measures.figures["perplexity"] == pytest.approx(math.exp(measures.figures["loss"]))
+    assert {"bleu", "chrf"} <= set(measures.figures)
+    assert [(s.source, s.reference) for s in measures.samples] == [VALID[0]]
+
+
+# ------------------------------------------------------------------------------ explanations
+
+
+@MODELS
+@pytest.mark.parametrize(
+    "tokenizer",
+    [BPE.Config(vocab_size=280), Character.Config(), Byte.Config(), Word.Config(min_frequency=1)],
+    ids=lambda config: config.kind,
+)
+def test_an_explanation_speaks_in_words(
+    tmp_path: Path, config: EncoderDecoder.Config, tokenizer: Tokenizer.Config
+) -> None:
+    task = make(write(tmp_path), tokenizer=tokenizer)
+    task.prepare(tmp_path, seed=0)
+    model, (source, target) = model_of(task, config), TRAIN[2]
+    record = task.explain(model, source, target)
+    source_words = ["The", "man", "doesn't", "see", "the", "bird", ".", "</s>"]
+    target_words = ["L'", "homme", "ne", "voit", "pas", "l'", "oiseau", "."]
+    axes = {
+        "encoder.layers.0.self_attention": (source_words, source_words),
+        "decoder.layers.0.self_attention": ([*target_words, "</s>"], ["<s>", *target_words]),
+        "decoder.layers.0.cross_attention": ([*target_words, "</s>"], source_words),
+        "decoder.cross_attention": ([*target_words, "</s>"], source_words),
+    }
+    assert set(record.maps) <= set(axes)
+    assert len(record.maps) == (3 if config is TRANSFORMER else 1)
+    for name, weights in record.maps.items():
+        rows, columns = record.axes(name)
+        assert (rows, columns) == axes[name]
+        assert weights.shape[1:] == (len(rows), len(columns))
+        np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
+        assert record.drawn(name).shape == weights.shape
+    assert record.select("cross_attention").shape == (9, 8)
+    assert source in record.title
+    assert target in record.title
+
+
+def test_words_add_up_their_pieces(tmp_path: Path) -> None:
+    """By hand: "ab c" → "de" by characters, one head."""
+    for split, line in (("train.en", "ab c\n"), ("train.fr", "de\n")):
+        (tmp_path / split).write_text(line * 3, encoding="utf-8")
+    task = make(tmp_path, tokenizer=Character.Config())
+    task.prepare(tmp_path, seed=0)
+    model = model_of(task, RECURRENT)
+    batch = collate(
+        task.source_tokenizer.encode_ids(["ab c"]), task.target_tokenizer.encode_ids(["de"])
+    )
+    with capture(model) as maps, torch.no_grad():
+        model.decode(batch.read, model.encode(batch.source, batch.keys))
+    (pieces,) = maps.values()
+    d, e, end = pieces[0, 0].tolist()  # over a, b, the space, c and the end
+    wanted = [
+        [(x[0] + x[1] + y[0] + y[1]) / 2, (x[2] + x[3] + y[2] + y[3]) / 2, (x[4] + y[4]) / 2]
+        for x, y in ((d, e), (end, end))
+    ]
+    record = task.explain(model, "ab c", "de")
+    np.testing.assert_allclose(record.select(), wanted, atol=1e-6)
+    assert record.axes("decoder.cross_attention") == (["de", "</s>"], ["ab", "c", "</s>"])
+
+
+@MODELS
+def test_ids_are_explained_as_their_text(task: Translation, config: EncoderDecoder.Config) -> None:
+    model, (source, target) = model_of(task, config), TRAIN[0]
+    ids = task.target_tokenizer.encode_ids([target])[0]
+    by_text, by_ids = task.explain(model, source, target), task.explain(model, source, ids)
+    for name, weights in by_text.maps.items():
+        assert np.array_equal(weights, by_ids.maps[name])
+        assert by_text.axes(name) == by_ids.axes(name)
+
+
+@MODELS
+@pytest.mark.parametrize(
+    ("source", "target"), [("", "Oui."), ("Yes.", ""), ("", ""), ("Zebra 🦓 ?", "Oui.")]
+)
+def test_odd_texts_are_explained(
+    task: Translation, config: EncoderDecoder.Config, source: str, target: str
+) -> None:
+    record = task.explain(model_of(task, config), source, target)
+    for name, weights in record.maps.items():
+        rows, columns = record.axes(name)
+        assert weights.shape[1:] == (len(rows), len(columns))
+        np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
+
+
+@MODELS
+def test_an_unknown_word_is_one_word(task: Translation, config: EncoderDecoder.Config) -> None:
+    record = task.explain(model_of(task, config), "Yes.", "Oui zèbre zébu .")
+    rows, _ = record.axes(record.names("cross_attention")[-1])
+    assert rows == ["Oui", "<unk>", "<unk>", ".", "</s>"]
+    np.testing.assert_allclose(record.select().sum(axis=-1), 1, atol=1e-5)
+
+
+@MODELS
+def test_explaining_leaves_the_model_as_it_was(
+    task: Translation, config: EncoderDecoder.Config
+) -> None:
+    model, batch = model_of(task, config), task.batch("train", [0, 2])
+    objective = Objective.Config().build()
+    before = task.loss(model, batch, objective).total.detach()
+    task.explain(model, *TRAIN[0])
+    loss = task.loss(model, batch, objective)
+    assert torch.equal(loss.total.detach(), before)
+    loss.total.backward()

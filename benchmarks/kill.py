@@ -28,9 +28,11 @@ from machine import describe, write
 ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "configs" / "translation" / "multi30k-en-fr.toml"
 SHORT = [
-    "train.max_steps=240", "train.save.every=20", "train.validation.every=60",
+    "train.max_steps=240", "train.schedule.warmup_steps=50", "train.save.every=20",
+    "train.validation.every=60",
     "train.save.best=loss", "train.average=3", "train.log_every=10",
 ]  # fmt: skip
+Kills = list[dict[str, Any]]
 TIMES = ("seconds", "tokens_per_second", "memory_mib")
 
 
@@ -83,34 +85,43 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def trained(config: Path, overrides: list[str], run: Path) -> tuple[float, float]:
-    """Train without a stop; gives the seconds until the first step, and those after it."""
-    begun = time.monotonic()
+def begin(config: Path, overrides: list[str], run: Path) -> subprocess.Popen[bytes]:
+    """Start, and wait until training itself begins or the process has ended."""
+    sessions = len(lines(run, "start"))
     process = start(config, overrides, run)
-    while not lines(run, "train") and process.poll() is None:
-        time.sleep(0.05)
+    while len(lines(run, "start")) == sessions and process.poll() is None:
+        time.sleep(0.02)
+    return process
+
+
+def trained(config: Path, overrides: list[str], run: Path) -> tuple[float, float]:
+    """Train without a stop; gives the seconds of starting up, and those after it."""
+    begun = time.monotonic()
+    process = begin(config, overrides, run)
     first = time.monotonic() - begun
     finish(process)
     return first, time.monotonic() - begun - first
 
 
-def killed(config: Path, overrides: list[str], run: Path, waits: list[float]) -> list[Any]:
-    """Kill after each wait; a run that has ended by then is left alone, and that wait is lost."""
-    kills = []
-    for wait in waits:
-        process = start(config, overrides, run)
+def killed(config: Path, overrides: list[str], run: Path, waits: list[tuple[bool, float]]) -> Kills:
+    """Kill after each wait, of the start or of training, then train to the end.
+
+    A session that has ended by then is not killed, and does not count.
+    """
+    kills: Kills = []
+    for early, wait in waits:
+        process = (start if early else begin)(config, overrides, run)
         try:
             process.wait(timeout=wait)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.communicate()
-            steps = [int(p.name.removeprefix("step-")) for p in run.glob("checkpoints/step-*")]
-            logged = [line["step"] for line in lines(run, "train")]
             kills.append(
                 {
+                    "while": "starting" if early else "training",
                     "after_seconds": round(wait, 3),
-                    "checkpoint": max(steps, default=None),
-                    "logged": max(logged, default=None),
+                    "checkpoint": max(steps(run), default=None),
+                    "logged": max((line["step"] for line in lines(run, "train")), default=None),
                     "half_written": bool(list(run.glob("**/.new-*"))),
                 }
             )
@@ -119,6 +130,10 @@ def killed(config: Path, overrides: list[str], run: Path, waits: list[float]) ->
             finish(process)
     finish(start(config, overrides, run))
     return kills
+
+
+def steps(run: Path) -> list[int]:
+    return [int(path.name.removeprefix("step-")) for path in run.glob("checkpoints/step-*")]
 
 
 def main() -> None:
@@ -138,11 +153,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder, "whole")
         first, rest = trained(given.config, overrides, whole)
-        kills: list[Any] = []
+        kills: Kills = []
         runs: list[dict[str, Any]] = []
         while len(kills) < given.kills:  # most often one run; another if it ended too early
             missing = given.kills - len(kills)
-            waits = [chance.uniform(0, first + 2 * rest / missing) for _ in range(missing)]
+            early = [chance.random() < 0.2 for _ in range(missing)]
+            waits = [(e, chance.uniform(0, first if e else 2 * rest / missing)) for e in early]
             run = Path(folder, f"killed-{len(runs)}")
             kills += killed(given.config, overrides, run, waits)
             runs.append(result(run))
@@ -152,7 +168,7 @@ def main() -> None:
         "config": os.path.relpath(given.config, ROOT),
         "overrides": overrides,
         "machine": describe(),
-        "seconds_to_first_log_line": round(first, 1),
+        "seconds_of_start": round(first, 1),
         "seconds_after": round(rest, 1),
         "kills": kills,
         "uninterrupted": expected,

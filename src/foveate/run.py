@@ -162,7 +162,7 @@ def load(path: str | Path, which: str = "best") -> Run:
     task.restore(path)
     model = task.build(config.model)
     checkpoint.load_weights(model, folder / checkpoint.WEIGHTS)
-    model.eval()
+    model.to(_device()).eval()
     return Run(path, config, task, model, folder.relative_to(path).as_posix())
 
 
@@ -208,7 +208,7 @@ def train(
     torch.manual_seed(resolved.seed)
     job = Job(
         task=task,
-        model=task.build(resolved.model),
+        model=task.build(resolved.model).to(_device()),
         objective=resolved.objective.build(),
         search=Greedy.Config().build(),
         seed=resolved.seed,
@@ -219,6 +219,11 @@ def train(
     if outcome.exit_code:
         raise SystemExit(outcome.exit_code)
     return load(path)
+
+
+def _device() -> str:
+    """The GPU where PyTorch sees one, else the processor."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _prepared(config: RunConfig, path: Path) -> Any:

@@ -54,10 +54,13 @@ class Tables:
         self.sources = [self.sources[source] for source in sources.tolist()]
 
 
-def random_table(seed: int, vocabulary: int = 4) -> Table:
+def random_table(seed: int, vocabulary: int = 4, ending: float = 1.0) -> Table:
+    """A table of chance; ``ending`` makes ends more probable, or less."""
+
     def table(prefix: Prefix) -> Sequence[float]:
         generator = torch.Generator().manual_seed(hash((seed, prefix)) % 2**31)
         probabilities: list[float] = torch.rand(vocabulary, generator=generator).add(0.01).tolist()
+        probabilities[END] *= ending
         return [p / sum(probabilities) for p in probabilities]
 
     return table
@@ -222,6 +225,36 @@ def test_the_n_best_are_sorted_distinct_and_scored_right(
         assert math.isclose(hypothesis.log_probability, log_p(table, output), abs_tol=1e-4)
         penalty = ((5 + len(output)) / 6) ** alpha
         assert math.isclose(hypothesis.score * penalty, log_p(table, output), abs_tol=1e-4)
+
+
+def plain_beam(table: Table, width: int, longest: int) -> list[tuple[float, Prefix, bool]]:
+    """Beam search as the books tell it: lists, no batch, every extension looked at."""
+    live: list[tuple[float, Prefix]] = [(0.0, ())]
+    found: list[tuple[float, Prefix, bool]] = []
+    for length in range(1, longest + 1):
+        extended = [
+            (p + math.log(q), (*prefix, token))
+            for p, prefix in live
+            for token, q in enumerate(table(prefix))
+        ]
+        extended.sort(reverse=True)
+        found += [(p, y[:-1], True) for p, y in extended[:width] if y[-1] == END]
+        live = [(p, y) for p, y in extended if y[-1] != END][:width]
+        if length == longest:
+            found += [(p, y, False) for p, y in live]
+        if len(found) >= width:
+            break
+    return sorted(found, reverse=True)[:width]
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**6), width=st.integers(1, 7), longest=st.integers(1, 5))
+def test_the_batched_beam_is_the_plain_one(seed: int, width: int, longest: int) -> None:
+    table = random_table(seed, vocabulary=8, ending=2.0)
+    config = Beam.Config(beam_size=width, length_penalty=0.0, **limit(longest))
+    (found,) = search(config, [table])
+    wanted = plain_beam(table, width, longest)
+    alike(found, [Hypothesis(list(y), p, p, ended) for p, y, ended in wanted])
 
 
 @settings(max_examples=30)

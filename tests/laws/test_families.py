@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.config import kinds
+import foveate
 from foveate.look.capture import capture
 from foveate.models.encoder import Memory
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
@@ -43,11 +43,6 @@ SOURCE, TARGET = ids(3, 6), ids(3, 5, seed=2)
 
 def close(left: Tensor, right: Tensor, tolerance: float = 1e-5) -> None:
     torch.testing.assert_close(left, right, atol=tolerance, rtol=tolerance)
-
-
-def location(model: EncoderDecoder) -> bool:
-    """Whether a part of the model looks at places, whatever stands there."""
-    return any(isinstance(m, Attention) and not m.score.reads_keys for m in model.modules())
 
 
 # ------------------------------------------------------------------------------ time
@@ -167,10 +162,8 @@ def test_config_to_toml_to_config(name: str) -> None:
     assert Model.Config.parse(tomllib.loads(MODELS[name].toml())) == MODELS[name]
 
 
-@pytest.mark.parametrize("name", kinds("model")["model"])
+@pytest.mark.parametrize("name", defaults("model"))
 def test_dropout_is_random_in_training_and_absent_in_use(name: str) -> None:
-    if name not in MODELS:
-        pytest.skip("has no defaults")
     model = build(MODELS[name])
     parts = [m for m in model.modules() if isinstance(m, Dropout)]
     for part in parts:
@@ -341,7 +334,7 @@ for config in MODELS.values():
 
 def test_shapes_in_signatures_hold() -> None:
     pytest.importorskip("beartype")
-    root = Path(__file__).parents[2]
-    code = f"import sys; sys.path[:0] = {[str(root / 'tests'), str(root / 'src')]}\n{SHAPES}"
+    paths = [str(Path(foveate.__file__).parents[1]), str(Path(__file__).parents[1])]
+    code = f"import sys; sys.path[:0] = {paths}\n{SHAPES}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -96,16 +96,16 @@ def share_seen(model: EncoderDecoder, backwards: bool) -> float:
 def test_a_transformer_looks_where_it_copies_from(backwards: bool) -> None:
     model = transformer().build(Tokens(VOCABULARY), Tokens(VOCABULARY))
     learn(model, backwards, steps=400 if backwards else 300, rate=5e-3)
-    assert share_right(model, backwards) > 0.9
-    assert share_seen(model, backwards) > 0.8
+    assert share_right(model, backwards) > 0.85
+    assert share_seen(model, backwards) > 0.7
 
 
 @pytest.mark.parametrize("backwards", [False, True], ids=["copy", "reverse"])
 def test_rnnsearch_looks_where_it_copies_from(backwards: bool) -> None:
     model = recurrent().build(Tokens(VOCABULARY), Tokens(VOCABULARY))
     learn(model, backwards, steps=150, rate=1e-2)
-    assert share_right(model, backwards) > 0.9
-    assert share_seen(model, backwards) > 0.9
+    assert share_right(model, backwards) > 0.85
+    assert share_seen(model, backwards) > 0.8
 
 
 def test_a_single_vector_carries_a_short_sequence() -> None:

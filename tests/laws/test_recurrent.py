@@ -118,6 +118,15 @@ def test_recurrence_runs_in_half_precision(config: Cell.Config) -> None:
     torch.testing.assert_close(half.float(), layers(x, keys)[0], atol=0.05, rtol=0.05)
 
 
+@each("cell")
+def test_dropout_stands_between_layers(config: Cell.Config) -> None:
+    x = torch.randn(2, 7, 5)
+    one, two = (RecurrentStack(config, 5, 8, layers, dropout=0.5) for layers in (1, 2))
+    assert torch.equal(one(x)[0], one(x)[0])
+    assert not torch.allclose(two(x)[0], two(x)[0])
+    assert torch.equal(two.eval()(x)[0], two(x)[0])
+
+
 def test_an_open_forget_gate_keeps_the_cell_for_a_hundred_steps() -> None:
     cell = LSTMCell.Config().build(5, 8)
     with torch.no_grad():

@@ -62,9 +62,7 @@ def marian(activation: str) -> Any:
         decoder_start_token_id=START,
         forced_eos_token_id=None,
         share_encoder_decoder_embeddings=True,
-        **{
-            f"{part}_{name}": size for part in ("encoder", "decoder") for name, size in side.items()
-        },
+        **sides,
     )
     return MarianMTModel(config).eval()
 

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from .lexicon import Adjective, Lexicon, Noun, Verb
+from foveate.data.lexicon import Adjective, Lexicon, Noun, Verb
 
 T = TypeVar("T")
 TENSES = ("present", "past", "future")
@@ -40,12 +40,16 @@ class Chooser:
         self.lexicon, self.random, self.admitted = lexicon, random, admitted
         self.shown: set[str] = set()
         self._objects: dict[Verb, list[tuple[Noun, str]]] = {}
+        self._verbs: dict[tuple[str, bool, bool], list[Verb]] = {}
         self._takers: dict[Noun, list[tuple[Verb, str]]] = {}
         for verb in (v for verbs in lexicon.verbs.values() for v in verbs):
             mates = ((noun, split_of(verb_name(verb), noun.english[0])) for noun in verb.nouns)
             self._objects[verb] = [(noun, split) for noun, split in mates if split in admitted]
             for noun, split in self._objects[verb]:
                 self._takers.setdefault(noun, []).append((verb, split))
+        for verb, objects in self._objects.items():  # a noun with few verbs: often with these
+            often = ([mate] * (1 + 24 // len(self._takers[mate[0]])) for mate in objects)
+            self._objects[verb] = [mate for mates in often for mate in mates]
         self._adjectives: dict[tuple[Noun, str], list[tuple[Adjective, str]]] = {}
 
     # chance
@@ -69,16 +73,18 @@ class Chooser:
         """A noun that the verb takes, in a pair of an admitted split."""
         return self._mate(self._objects[verb])
 
-    def taker_of(self, noun: Noun, *kinds: str) -> Verb | None:
+    def taker_of(self, noun: Noun, *kinds: str, besides: Verb | None = None) -> Verb | None:
         """A verb of these kinds that takes the noun."""
-        takers = [t for t in self._takers.get(noun, ()) if t[0].kind in kinds]
+        takers = [t for t in self._takers.get(noun, ()) if t[0].kind in kinds and t[0] != besides]
         return self._mate(takers) if takers else None
 
     def verb(self, kind: str, tense: str | None = None, eventive: bool = False) -> Verb:
-        """A verb of a kind that has this tense."""
-        verbs = self.lexicon.verbs[kind]
-        fits = [v for v in verbs if (tense != "past" or v.past) and not (eventive and v.stative)]
-        return self.pick(fits)
+        """A verb of a kind that has this tense; an eventive one is not stative."""
+        key = (kind, tense == "past", eventive)
+        if key not in self._verbs:
+            verbs = (v for v in self.lexicon.verbs[kind] if v.past or tense != "past")
+            self._verbs[key] = [v for v in verbs if not (eventive and v.stative)]
+        return self.pick(self._verbs[key])
 
     def tense(self, verb: Verb) -> str:
         """One of the tenses of the verb."""
@@ -86,20 +92,25 @@ class Chooser:
 
     def adjective(self, noun: Noun, role: str) -> Adjective | None:
         """An adjective that goes with the noun in a role: see ``_plays``."""
+        mates = self.describers(noun, role)
+        return self._mate(mates) if mates else None
+
+    def describers(self, noun: Noun, role: str) -> list[tuple[Adjective, str]]:
+        """The adjectives that go with the noun in a role, each with the split of the pair."""
         key = (noun, role)
         if key not in self._adjectives:
             fits = [a for a in self.lexicon.adjectives_of(noun) if _plays(a, role, noun)]
-            mates = [(a, split_of(a.english, noun.english[0])) for a in fits]
+            often = (a for a in fits for _ in range(1 + 200 // len(a.nouns)))
+            mates = [(a, split_of(a.english, noun.english[0])) for a in often]
             self._adjectives[key] = [(a, split) for a, split in mates if split in self.admitted]
-        mates = self._adjectives[key]
-        return self._mate(mates) if mates else None
+        return self._adjectives[key]
 
     def attributes(self, noun: Noun, definite: bool, most: int = 2) -> list[Adjective]:
         """No, one or two adjectives, the inner one last as in English."""
         draw = self.random()
-        if draw < 0.6 or not most:
+        if draw < 0.5 or not most:
             return []
-        if draw < 0.85 or most == 1:
+        if draw < 0.8 or most == 1:
             chosen = [self.adjective(noun, "definite" if definite else "any")]
         else:
             inner = self.adjective(noun, "inner")

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .lexicon import Adjective, Determiner, Expression, Noun, Verb
-from .surface import Link, Phrase, Token, begins_with_vowel, new_link
+from foveate.data.lexicon import PEOPLE, Adjective, Determiner, Expression, Noun, Verb
+from foveate.data.surface import Link, Phrase, Token, begins_with_vowel, new_link
 
 Determine = Callable[[int, int, Link], Phrase]  # gender, number, link of the noun → determiner
 
@@ -91,7 +91,8 @@ def noun_phrase(
     link = new_link()
     determiner = determine(noun.gender, plural, link)
     text = noun.french[plural]
-    english, before, after = list(determiner.english), list(determiner.french), []
+    english, before = list(determiner.english), list(determiner.french)
+    after: list[Token] = []
     if plural and before and before[-1][0] == "des" and any(a.before for a in adjectives):
         before[-1] = ("de", before[-1][1])  # de beaux livres
     for adjective in adjectives:
@@ -133,7 +134,7 @@ def pronoun_for(nominal: Nominal) -> Nominal:
     if nominal.person in (0, 2, 3):
         english, french = (("I", "je"), ("we", "nous"), ("you", "vous"))[max(nominal.person - 1, 0)]
         return pronoun(english, french, nominal.gender, nominal.plural, nominal.person)
-    human = nominal.noun is None or nominal.noun.group in ("kin", "profession")
+    human = nominal.noun is None or nominal.noun.group in PEOPLE
     english = ("he", "she")[nominal.gender] if human else "it"
     french = ("il", "elle")[nominal.gender] + ("s" if nominal.plural else "")
     english = "they" if nominal.plural else english
@@ -147,16 +148,19 @@ def clitic_for(nominal: Nominal) -> Clitic:
     return Clitic(english, french, True, nominal.gender, nominal.plural)
 
 
-def complement(verb: Verb, nominal: Nominal) -> Phrase:
-    """The object of a verb with its preposition: replies to the letter, répond à la lettre."""
+def complement(verb: Verb, nominal: Nominal, link: Link) -> Phrase:
+    """The object of a verb with its preposition: replies to the letter, répond à la lettre.
+
+    ``link`` is the verb's: "obeys" is linked to both words of "obéit à".
+    """
     english, french = verb.preposition
-    link = new_link()
+    link = new_link() if english else link
     ahead = Phrase([(english, link)] if english else [], [(french, link)] if french else [])
     return join(ahead, words_of(nominal))
 
 
 class _Links(NamedTuple):
-    """The concepts of a clause: its verb, finite verb, helping verb, negation, pronoun, question."""
+    """The concepts of a clause; the finite verb has its own only beside a modal."""
 
     verb: Link
     finite: Link
@@ -180,12 +184,12 @@ class Clause:
     short: Expression | None = None  # after the English verb, before a participle: well
     preceding: Nominal | None = None  # the direct object, where it stands before the verb
     rest: list[Phrase] = field(default_factory=list)
+    link: Link = field(default_factory=new_link)  # of the verb
 
     def phrase(self, question: Link = ()) -> Phrase:
         """The clause; with the link of a question, inverted in English."""
-        verb = new_link()
-        finite = new_link() if self.modal else verb
-        links = _Links(verb, finite, new_link(), new_link(), new_link(), question)
+        finite = new_link() if self.modal else self.link
+        links = _Links(self.link, finite, new_link(), new_link(), new_link(), question)
         adverb = self.adverb.phrase() if self.adverb else Phrase([], [])
         short = self.short.phrase() if self.short else Phrase([], [])
         rest = join(*self.rest)
@@ -233,7 +237,10 @@ class Clause:
         """Particles, the infinitive after a modal, and the object pronoun."""
         tokens: list[Token] = []
         if self.modal:
-            tokens = [*((p, links.finite) for p in self.modal.particle), (self.verb.base, links.verb)]
+            tokens = [
+                *((p, links.finite) for p in self.modal.particle),
+                (self.verb.base, links.verb),
+            ]
         tokens += [(p, links.verb) for p in self.verb.particle]
         if self.clitic:
             said = f"{self.verb.preposition[0]} {self.clitic.english}"

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, NamedTuple
 
-from .inflection import conjugate, english_past, english_s, feminine, plural
-from .surface import Link, Phrase, aspirate, new_link
+from foveate.data.inflection import conjugate, english_past, english_s, feminine, plural
+from foveate.data.surface import Link, Phrase, aspirate, new_link
 
 Forms = tuple[str, str]  # singular, plural
+PEOPLE = ("kin", "profession")  # the groups of nouns that mean people
 _FUTURE = ("ai", "a", "ons", "ez", "ont")
 
 
@@ -55,7 +56,8 @@ class Noun:
     french: Forms
     gender: int
     group: str
-    of: tuple[Noun, ...] = ()  # what it can be a part of
+    of: tuple[Noun, ...]  # what it can be a part of
+    single: bool  # used in the singular only
 
     @property
     def mass(self) -> bool:
@@ -93,10 +95,12 @@ class Verb:
     etre: bool  # the past is made with être
     tail: str  # avoir besoin de
     nouns: tuple[Noun, ...]
+    human: bool  # whether its object can be a person
     kind: str
     stative: bool
     generic: bool
-    animal: bool
+    animal: bool  # whether animals do it
+    moving: bool  # where it happens is not said
     how: tuple[Expression, ...]
 
     @property
@@ -145,10 +149,11 @@ class Lexicon:
     """All words of lexicon.toml, ready to be asked by group, kind or name."""
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
-        self._named: dict[str, tuple[Noun, ...]] = {}  # of each group and of each noun
+        self._selections: dict[str, tuple[Noun, ...]] = {}
+        self.named: dict[str, tuple[Noun, ...]] = {}  # of each group and of each noun
         for group, entries in tree["nouns"].items():
             nouns = tuple(self._noun(group, *entry) for entry in entries.items())
-            self._named.update({group: nouns}, **{noun.english[0]: (noun,) for noun in nouns})
+            self.named.update({group: nouns}, **{noun.english[0]: (noun,) for noun in nouns})
         self.adjectives = [a for group in tree["adjectives"].values() for a in self._group(group)]
         self.manners = {name: self._expressions(t) for name, t in tree["adverbs"].items()}
         self.times = {name: self._expressions(table) for name, table in tree["times"].items()}
@@ -168,10 +173,13 @@ class Lexicon:
 
     def nouns(self, names: str) -> tuple[Noun, ...]:
         """The nouns of groups and names: ``nouns("kin profession book")``."""
-        unknown = [name for name in names.split() if name not in self._named]
+        if names in self._selections:
+            return self._selections[names]
+        unknown = [name for name in names.split() if name not in self.named]
         if unknown:
             raise ValueError(f"lexicon.toml has no group or noun named {unknown[0]}; add it")
-        return tuple(noun for name in names.split() for noun in self._named[name])
+        found = tuple(noun for name in names.split() for noun in self.named[name])
+        return self._selections.setdefault(names, found)
 
     def adjectives_of(self, noun: Noun) -> tuple[Adjective, ...]:
         """The adjectives that go with a noun."""
@@ -179,8 +187,8 @@ class Lexicon:
             self._adjectives_of[noun] = tuple(a for a in self.adjectives if noun in a.nouns)
         return self._adjectives_of[noun]
 
-    def _noun(self, group: str, english: str, entry: str | Mapping[str, str]) -> Noun:
-        row = {"french": entry} if isinstance(entry, str) else entry
+    def _noun(self, group: str, english: str, entry: str | Mapping[str, Any]) -> Noun:
+        row: Mapping[str, Any] = {"french": entry} if isinstance(entry, str) else entry
         one, _, many = english.partition(", ")
         article, _, forms = row["french"].partition(" ")
         singular, _, plurals = forms.partition(", ")
@@ -189,7 +197,8 @@ class Lexicon:
             aspirate(plurals)
         of = self.nouns(row["of"]) if "of" in row else ()
         french = singular, plurals or plural(singular)
-        return Noun((one, many or english_s(one)), french, int(article == "une"), group, of)
+        gender, single = int(article == "une"), row.get("single", False)
+        return Noun((one, many or english_s(one)), french, gender, group, of, single)
 
     def _group(self, table: Mapping[str, Any]) -> Iterable[Adjective]:
         nouns = frozenset(self.nouns(table["of"]))
@@ -221,6 +230,7 @@ class Lexicon:
         infinitive, *after = words[reflexive:]
         french_preposition = after.pop() if after else ""
         own = bool(french_preposition and particle)
+        nouns = self.nouns(row.get("of", ""))
         past = past or english_past(base)
         present, future, participle = conjugate(infinitive, irregular)
         her = participle + "e"
@@ -237,11 +247,13 @@ class Lexicon:
             reflexive=reflexive,
             etre=row.get("etre", False) or reflexive,
             tail=" ".join(after),
-            nouns=self.nouns(row.get("of", "")),
+            nouns=nouns,
+            human=any(noun.group in PEOPLE for noun in nouns),
             kind=kind,
             stative=row.get("stative", False),
             generic=row.get("generic", False),
             animal=row.get("animal", False),
+            moving=row.get("moving", False),
             how=tuple(e for name in row.get("how", "").split() for e in self.manners[name]),
         )
 

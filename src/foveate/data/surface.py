@@ -104,10 +104,8 @@ def align(source: Iterable[Token], target: Iterable[Token]) -> tuple[tuple[int, 
     for j, (_, link) in enumerate(target):
         for concept in link:
             places.setdefault(concept, []).append(j)
-    pairs = {
-        (i, j)
-        for i, (_, link) in enumerate(source)
-        for concept in link
-        for j in places.get(concept, ())
-    }
+    pairs: set[tuple[int, int]] = set()
+    for i, (_, link) in enumerate(source):
+        for concept in link:
+            pairs.update((i, j) for j in places.get(concept, ()))
     return tuple(sorted(pairs))

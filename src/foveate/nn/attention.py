@@ -72,7 +72,9 @@ class Attention(Configurable, nn.Module):
         self.query = self._part("query", hidden_size, hidden_size)
         self.key = self._part("key", memory_size, shared)
         self.value = self._part("value", memory_size, shared)
-        self.mixed_size = hidden_size if "value" in config.project else memory_size
+        self.mixed_size = hidden_size
+        if "value" not in config.project:
+            self.mixed_size = memory_size // self.key_heads * self.num_heads
         self.output = self._part("output", self.mixed_size, hidden_size)
         self.output_size = hidden_size if "output" in config.project else self.mixed_size
         self.normalizer = config.normalizer.build()
@@ -91,6 +93,11 @@ class Attention(Configurable, nn.Module):
             raise ValueError(
                 f"the keys have size {size} and the queries {wanted}: "
                 'add "key" to attention.project, or make the sizes equal'
+            )
+        if name == "value" and size % self.key_heads:
+            raise ValueError(
+                f"{self.key_heads} key heads do not divide the values' size {size}: "
+                'add "value" to attention.project'
             )
         return nn.Identity()
 
@@ -132,8 +139,10 @@ class Attention(Configurable, nn.Module):
         """Keys and values of the source, with those that the state remembers."""
 
         def project() -> tuple[Tensor, Tensor]:
-            keys = self._heads(self.key(source), self.key_heads)
             values = self._heads(self.value(source), self.key_heads)
+            keys = values  # of a score that does not read them only the number counts
+            if self.score.reads_keys:
+                keys = self._heads(self.key(source), self.key_heads)
             if position is not None:
                 start = state.position if state is not None and memory is None else 0
                 at = torch.arange(start, start + source.shape[1], device=source.device)
@@ -152,7 +161,7 @@ class Attention(Configurable, nn.Module):
     def _mix(
         self,
         queries: Float[Tensor, "M H T K"],
-        keys: Float[Tensor, "M G S K"],
+        keys: Float[Tensor, "M G S E"],
         values: Float[Tensor, "M G S V"],
         seen: tuple[Mask, Tensor, Tensor],
         bias: Tensor | None,
@@ -168,6 +177,7 @@ class Attention(Configurable, nn.Module):
             if bias is not None or (dense is not None and mask.blind(query_at, key_at) is not None):
                 dense = None  # the explicit road below handles both
             else:
+                dense = _repeat(dense, len(query_at), queries.shape[2])
                 return F.scaled_dot_product_attention(
                     queries,
                     keys,
@@ -209,9 +219,17 @@ class Attention(Configurable, nn.Module):
         hidden = mask.additive(query_at, key_at, scores.dtype)
         if hidden is None:
             return self.normalizer(scores)
-        weights = self.normalizer(scores + hidden.repeat(1, 1, folds, 1))
-        blind = mask.blind(query_at, key_at)
-        return weights if blind is None else weights.masked_fill(blind.repeat(1, 1, folds, 1), 0)
+        steps, rows = len(query_at), scores.shape[2]
+        weights = self.normalizer(scores + _repeat(hidden, steps, rows))
+        blind = _repeat(mask.blind(query_at, key_at), steps, rows)
+        return weights if blind is None else weights.masked_fill(blind, 0)
+
+
+def _repeat(x: Tensor | None, steps: int, rows: int) -> Tensor | None:
+    """(B, 1, T or 1, S) -> (B, 1, n·T, S): the same for each of the n hypotheses of a source."""
+    if x is None or x.shape[2] == rows or x.shape[2] == 1:
+        return x
+    return x.repeat(1, 1, rows // steps, 1)
 
 
 def _fold(x: Tensor, rows: int) -> Tensor:

@@ -77,6 +77,8 @@ def linear_cross_entropy(
     Label smoothing is that of Szegedy et al. (2016). Under autocast the products run in its type
     and the softmax in fp32.
     """
+    if not torch.is_grad_enabled():
+        hidden, weight = hidden.detach(), weight.detach()
     if torch.is_autocast_enabled(hidden.device.type):
         hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
     with torch.autocast(hidden.device.type, enabled=False):

@@ -55,7 +55,7 @@ class Mask:
                 None
                 if seen is None
                 else torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(
-                    ~seen, -torch.inf
+                    ~seen & seen.any(dim=-1, keepdim=True), -torch.inf
                 )
             )
         return self._dense[name]

@@ -144,7 +144,7 @@ class Location(Score):
         nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
 
     def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
     ) -> Float[Tensor, "B H T S"]:
         length, limit = key.shape[2], self.config.max_length
         if length > limit:

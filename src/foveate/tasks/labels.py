@@ -13,7 +13,7 @@ from foveate.look.words import Grouping, group_pieces, to_words
 
 Span = tuple[int, int]
 Text = tuple[str, Sequence[Span]]  # a text and the characters of each of its pieces
-END, START = "</s>", "<s>"
+END, START, UNKNOWN = "</s>", "<s>", "<unk>"
 
 
 def attention_record(
@@ -44,7 +44,14 @@ def _axis(
     """The pieces of each word of a text, with special tokens around it, and the words' labels."""
     line, spans = text
     offsets: list[Span | None] = [*(None for _ in before), *spans, *(None for _ in after)]
-    places = split_words(line)
+    places = _words(line, spans)
     tokens = [*before, *(line[a:b] for a, b in spans), *after]
     grouping = group_pieces(offsets, places)
     return grouping, grouping.labels([line[a:b] for a, b in places], tokens)
+
+
+def _words(line: str, spans: Sequence[Span]) -> list[Span]:
+    """The words of a line; a piece that decodes to ``<unk>`` is one, whatever its signs."""
+    unknown = {(b - len(UNKNOWN), b) for a, b in spans if line[a:b].lstrip() == UNKNOWN}
+    whole = [w for w in split_words(line) if not any(a <= w[0] and w[1] <= b for a, b in unknown)]
+    return sorted([*whole, *unknown])

@@ -48,6 +48,11 @@ class TextBatch:
     wanted: Tensor
     real: Tensor | None
 
+    def to(self, device: torch.device) -> TextBatch:
+        """The same on a device."""
+        parts = (self.source, self.keys, self.read, self.wanted, self.real)
+        return TextBatch(*(p if p is None else p.to(device) for p in parts))  # type: ignore[arg-type]
+
 
 class Translation(Task[TextBatch]):
     """Text in, text out: translation and whatever else maps one line to another."""
@@ -156,6 +161,7 @@ class Translation(Task[TextBatch]):
         return built
 
     def loss(self, model: EncoderDecoder, batch: TextBatch, objective: Objective) -> Loss:
+        batch = batch.to(model.output.weight.device)
         memory = model.encode(batch.source, batch.keys)
         hidden = model.decode(batch.read, memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
         wanted = batch.wanted.flatten()
@@ -230,6 +236,7 @@ class Translation(Task[TextBatch]):
         lengths = _lengths([s for s, _ in pairs], [t for _, t in pairs]) + 1
         for indices in sorted_batches(lengths, 4096):
             batch = collate([pairs[i][0] for i in indices], [pairs[i][1] for i in indices])
+            batch = batch.to(model.output.weight.device)
             logits = model(batch.source, batch.read, batch.keys)
             log_p = token_log_probabilities(logits, batch.wanted)
             for row, index in enumerate(indices.tolist()):
@@ -243,11 +250,11 @@ class Translation(Task[TextBatch]):
         output = (
             self.target_tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
         )
-        batch = collate([tokens], [output])
+        batch = collate([tokens], [output]).to(model.output.weight.device)
         with capture(model) as maps:
             model.decode(batch.read, model.encode(batch.source, batch.keys))
         return attention_record(
-            {name: weights[0].numpy() for name, weights in maps.items()},
+            {name: weights[0].cpu().numpy() for name, weights in maps.items()},
             (source, self.source_tokenizer.encode(source).offsets),
             (self.target_tokenizer.decode(output), self.target_tokenizer.spans(output)),
         )

@@ -184,7 +184,7 @@ class Trainer:
     def backward(self, batch: Any) -> Loss:
         """Add the gradient of a batch's total; gives the loss without its graph."""
         loss = self._forward(batch)
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        loss.total.backward()
         return Loss(loss.total.detach(), loss.count, loss.logged)
 
     def _record(self, sums: dict[str, float], norm: float) -> None:

@@ -1,0 +1,51 @@
+"""Cutting text into words: examples, and laws over any string."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foveate.data.words import split_words, words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("l'homme n'a pas 3,5 ans.", "l' homme n' a pas 3,5 ans ."),
+        ("Qu’est-ce qu’elle a ?", "Qu’ est-ce qu’ elle a ?"),
+        ("J'arrive aujourd'hui, jusqu'ici!", "J' arrive aujourd'hui , jusqu' ici !"),
+        ("at three o'clock Anne's dog", "at three o'clock Anne's dog"),
+        ("He doesn't (yet) know.", "He doesn't ( yet ) know ."),
+        ("le 1er mai 2019 à 10:30...", "le 1er mai 2019 à 10:30 . . ."),
+        ("États-Unis - grand-mère-", "États-Unis - grand-mère -"),
+        ("« L'été »", "« L' été »"),
+        ("e\u0301te\u0301 naïf", "e\u0301te\u0301 naïf"),
+        ("हिन्दी 日本語 한국어", "हिन्दी 日本語 한국어"),
+        ("", ""),
+        (" \t\n\u00a0", ""),
+    ],
+)
+def test_examples(text: str, expected: str) -> None:
+    assert words(text) == expected.split(" ") * bool(expected)
+
+
+ANY = st.text() | st.text(alphabet="aeélqujhn'’-,.:3 \u0301\u200d?L\u00a0👩")
+
+
+@given(ANY)
+def test_spans_are_ordered_disjoint_and_hold_all_but_white_space(text: str) -> None:
+    spans = split_words(text)
+    assert all(start < end for start, end in spans)
+    assert all(one[1] <= two[0] for one, two in pairwise(spans))
+    assert not any(character.isspace() for start, end in spans for character in text[start:end])
+    assert "".join(words(text)) == "".join(text.split())
+
+
+@given(ANY, ANY)
+def test_white_space_separates(left: str, right: str) -> None:
+    clitic = left.endswith(("'", "’"))  # an elided clitic needs the word that follows it
+    if not clitic:
+        assert words(f"{left} {right}") == words(left) + words(right)

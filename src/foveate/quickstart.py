@@ -62,7 +62,8 @@ def main(
     save_html(records, page)
 
     console.rule("5 · next")
-    console.print(NEXT.format(run=run.path, picture=picture, page=page), highlight=False)
+    said = NEXT.format(run=run.path, picture=picture, page=page)
+    console.print(said, highlight=False, soft_wrap=True)
     return {**evaluation.figures, "aer": agreement.aer}
 
 
@@ -89,8 +90,8 @@ def _explained(run: Run, data: Path, split: str) -> tuple[Iterator[Maps], list[G
 NEXT = """\
 look at the picture      {picture}
 open in a browser        {page}
-translate a line         echo "The old house is near the river." | foveate translate {run}
-draw your own sentence   foveate look attention {run} --text "The old house is near the river."
+translate a line         echo "She closes the old window." | foveate translate {run}
+draw your own sentence   foveate look attention {run} --text "She closes the old window."
 what can be changed      foveate kinds
 what this run is         foveate show {run}
 your own data            foveate data report train.en train.fr"""

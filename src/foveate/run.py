@@ -27,7 +27,7 @@ from foveate.models.encoder_decoder import Model
 from foveate.tasks.base import Task
 from foveate.tasks.metrics import translation_figures
 from foveate.tasks.objective import Objective
-from foveate.train import checkpoint
+from foveate.train import checkpoint, files
 from foveate.train.average import average as average_weights
 from foveate.train.config import TrainConfig
 from foveate.train.fit import fit
@@ -257,11 +257,10 @@ def _prepared(config: RunConfig, path: Path) -> Any:
 def average(path: str | Path, last: int | None = None) -> str:
     """Average the weights of the last checkpoints into ``averaged/``; says what it did."""
     path = Path(path)
-    steps = checkpoint.steps(path)[-last:] if last else checkpoint.steps(path)
+    steps = [step for step in checkpoint.steps(path) if step > 0][-(last or 0) :]
     if not steps:
         raise ConfigError(f"{path} has no checkpoints to average")
     tensors = average_weights([checkpoint.path_of(path, step) for step in steps])
-    folder = path / "averaged"
-    folder.mkdir(exist_ok=True)
-    checkpoint.write_tensors(tensors, folder / checkpoint.WEIGHTS)
-    return f"averaged {len(steps)} checkpoints ({steps[0]} to {steps[-1]}) into {folder}"
+    with files.sealed_folder(path / "averaged") as folder:
+        checkpoint.write_tensors(tensors, folder / checkpoint.WEIGHTS)
+    return f"averaged {len(steps)} checkpoints ({steps[0]} to {steps[-1]}) into {path / 'averaged'}"

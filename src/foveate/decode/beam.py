@@ -27,6 +27,7 @@ class Beam(Search):
 
     config: Config
 
+    @torch.no_grad()
     def __call__(
         self, steps: Steps, lengths: Sequence[int], start: int, end: int
     ) -> list[list[Hypothesis]]:

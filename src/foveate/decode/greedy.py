@@ -15,6 +15,7 @@ class Greedy(Search):
     class Config(Search.Config, kind="greedy"):
         pass
 
+    @torch.no_grad()
     def __call__(
         self, steps: Steps, lengths: Sequence[int], start: int, end: int
     ) -> list[list[Hypothesis]]:

@@ -296,3 +296,22 @@ def test_every_kind_comes_back_from_toml(config: type[Config], data: st.DataObje
 def test_every_kind_has_an_owner_and_a_meaning(config: type[Config]) -> None:
     meaning = (config.owner or config).__doc__
     assert meaning and not meaning.startswith("!!!"), f"{config.family}.{config.kind}: no docstring"
+
+
+def test_what_is_absent_stays_absent_through_toml() -> None:
+    import tomllib
+
+    from foveate.train.config import TrainConfig
+
+    config = TrainConfig.parse({"clip_norm": "none", "validation": {"every": "none"}})
+    assert config.clip_norm is None and config.validation.every is None
+    assert config.max_steps is None and "max_steps" not in config.tree()
+    assert TrainConfig.parse(tomllib.loads(config.toml())) == config
+
+
+def test_a_module_that_cannot_be_imported_is_named() -> None:
+    from foveate.config import parse_tree
+    from foveate.train.config import TrainConfig
+
+    with pytest.raises(ConfigError, match="no_such_scores"):
+        parse_tree(TrainConfig, {"imports": ["no_such_scores"]})

@@ -85,10 +85,18 @@ class Config(pydantic.BaseModel):
             raise ConfigError(first["msg"] + given, place) from None
 
     def tree(self) -> Tree:
-        """Plain values from which `parse` makes an equal config; absent values are left out."""
-        kind: Tree = {} if self.kind is None else {"kind": self.kind}
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return kind | {k: _plain(v) for k, v in fields.items() if v is not None}
+        """Plain values from which `parse` makes an equal config.
+
+        TOML has no null: a value that is absent by default is left out, another is "none".
+        """
+        tree: Tree = {} if self.kind is None else {"kind": self.kind}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value is not None:
+                tree[name] = _plain(value)
+            elif field.default is not None:
+                tree[name] = "none"
+        return tree
 
     def toml(self) -> str:
         """The config as a TOML document."""
@@ -149,6 +157,9 @@ def _config_type(annotation: Any) -> type[Config] | None:
 
 def _parse_field(field: FieldInfo, value: Any, where: Where) -> Any:
     annotation, config = field.annotation, _config_type(field.annotation)
+    parts = typing.get_args(annotation)
+    if value == "none" and type(None) in parts and str not in parts:
+        return None
     if config is None or isinstance(value, Config) or value is None:
         return tuple(value) if isinstance(value, list) else value
     if isinstance(value, list | tuple):
@@ -175,7 +186,10 @@ def read(config: type[C], path: str | Path, overrides: Iterable[str] = ()) -> C:
 def parse_tree(config: type[C], tree: Tree, path: Path | None = None) -> C:
     """Parse after importing what ``imports`` names; errors say the file and its line."""
     for module in tree.get("imports", ()):
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ConfigError(f"cannot import {module!r} ({error}); is it on PYTHONPATH?") from None
     try:
         return config.parse(tree)
     except ConfigError as error:

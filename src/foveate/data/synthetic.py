@@ -8,9 +8,7 @@ Does not live here: words (lexicon.toml), grammar (grammar.py), choice of senten
 
 from __future__ import annotations
 
-import os
 import random
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +17,7 @@ from pathlib import Path
 from foveate.data import surface
 from foveate.data.lexicon import lexicon
 from foveate.data.sentences import Sentences
+from foveate.data.vocabulary import replace_file
 
 SPLITS = ("train", "valid", "test")
 MIN_WORDS, MAX_WORDS = 3, 25
@@ -56,9 +55,9 @@ def write(folder: Path, sizes: Mapping[str, int], seed: int = 1) -> None:
     for split, count in sizes.items():
         made = pairs(split, count, seed)
         links = (" ".join(f"{i}-{j}" for i, j in pair.alignment) for pair in made)
-        _replace(folder / f"{split}.en", "".join(f"{pair.source}\n" for pair in made))
-        _replace(folder / f"{split}.fr", "".join(f"{pair.target}\n" for pair in made))
-        _replace(folder / f"{split}.align", "".join(f"{line}\n" for line in links))
+        replace_file(folder / f"{split}.en", "".join(f"{pair.source}\n" for pair in made))
+        replace_file(folder / f"{split}.fr", "".join(f"{pair.target}\n" for pair in made))
+        replace_file(folder / f"{split}.align", "".join(f"{line}\n" for line in links))
 
 
 def _stream(split: str, seed: int) -> Iterator[SyntheticPair]:
@@ -80,17 +79,3 @@ def _stream(split: str, seed: int) -> Iterator[SyntheticPair]:
             seen.add(source)
             target = surface.spell(french, attached=".,")
             yield SyntheticPair(source, target, surface.align(english, french))
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file beside the place and move it there, so that it is whole or absent."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

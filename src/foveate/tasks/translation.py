@@ -74,6 +74,7 @@ class Translation(Task[TextBatch]):
     def __init__(self, config: Config, data: TextData) -> None:
         self.config, self.data = config, data
         self.tokenizers: tuple[Tokenizer, Tokenizer] | None = None
+        self._read: dict[str, Corpus] = {}
         self._corpora: dict[str, tuple[Corpus, list[Ids], list[Ids]]] = {}
 
     # ---- data
@@ -114,7 +115,10 @@ class Translation(Task[TextBatch]):
 
     def corpus(self, split: str) -> Corpus:
         """The pairs of a split as text, without those that the config drops."""
-        return read_split(self.config.source, self.config.target, split, self.data)
+        if split not in self._read:
+            source, target = self.config.source, self.config.target
+            self._read[split] = read_split(source, target, split, self.data)
+        return self._read[split]
 
     def _tokens(self, split: str) -> tuple[Corpus, list[Ids], list[Ids]]:
         if split not in self._corpora:
@@ -147,9 +151,7 @@ class Translation(Task[TextBatch]):
         def count(tokenizer: Tokenizer) -> Callable[[Sequence[str]], list[int]]:
             return lambda texts: [len(ids) for ids in tokenizer.encode_ids(texts)]
 
-        sizes = f"{source.vocab_size:,}" + (
-            "" if source is target else f" and {target.vocab_size:,}"
-        )
+        sizes = " and ".join(f"{side.vocab_size:,}" for side in dict.fromkeys((source, target)))
         found = report(corpora, self.data, (count(source), count(target)))
         return [*found.lines(), f"vocabulary: {sizes} {self.config.tokenizer.kind} pieces"]
 

@@ -138,6 +138,7 @@ def test_blocks_and_sentences_are_chosen(visit: Visit, address: str) -> None:
 def test_the_table_says_the_same(visit: Visit, address: str) -> None:
     page = visit(address)
     page.click("summary")
+    page.locator("#table td").nth(9 * 8).wait_for(state="attached")  # it is filled as it opens
     cells = page.locator("#table td").all_inner_texts()[1:]
     weights = sentence().maps[CROSS.format(1)].mean(0)
     np.testing.assert_allclose(np.float64(cells).reshape(9, 8), weights, atol=6e-5)

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import foveate
-from foveate.tasks.metrics import translation_figures
+from foveate.tasks.metrics import figures_of
 from foveate.train.journal import read
 from machine import describe, write
 
@@ -26,7 +26,7 @@ def by_length(sources: list[str], references: list[str], outputs: list[str]) -> 
     for high in LENGTHS:
         rows = [i for i, s in enumerate(sources) if low < len(s.split()) <= high]
         if rows:
-            figures, _ = translation_figures(
+            figures, _ = figures_of(
                 [outputs[i] for i in rows], [references[i] for i in rows], ("bleu",)
             )
             name = f"{low + 1}-{high}" if high < LENGTHS[-1] else f"over {low}"
@@ -48,7 +48,7 @@ def main() -> None:
             **{figure: round(value, 2) for figure, value in evaluation.figures.items()},
             "sentences_per_second": round(len(sources) / seconds, 1),
         }
-    outputs = [answer.hypotheses[0] for answer in evaluation.translations]
+    outputs = evaluation.outputs
     log = read(run.path)
     steps = [line for line in log if line["event"] == "train"]
     start = next(line for line in log if line["event"] == "start")

@@ -88,10 +88,10 @@ def test_the_public_surface_is_there() -> None:
 def test_the_package_train_does_not_hide_the_function(first: str) -> None:
     code = (
         f"import foveate\n{first}\n"
-        "import foveate.run, foveate.train\n"
+        "import foveate.run, foveate.train, foveate.training\n"
         "from foveate.train.fit import fit\n"
         "from foveate import train\n"
-        "assert foveate.train is train is foveate.run.train, foveate.train\n"
+        "assert foveate.train is train is foveate.training.train, foveate.train\n"
     )
     env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)

@@ -136,7 +136,7 @@ def test_evaluate(folder: Path, call: Call, tmp_path: Path) -> None:
     assert own.out == given.out
     tree = json.loads(own.out)
     assert tree["figures"]["chrf"] > 95 and "version:" in tree["signatures"]["bleu"]
-    assert len(out.read_text().splitlines()) == tree["sentences"]
+    assert len(out.read_text().splitlines()) == tree["examples"]
     assert "chrf" in call("evaluate", folder / "run").out
 
 

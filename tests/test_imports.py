@@ -21,6 +21,7 @@ LAYERS = [
     {"train"},
     {"kinds"},
     {"run", "answers"},
+    {"training"},
     {"serve", "export", "bench", "verbs", "doctor", "errors", "quickstart"},
     {"cli_data"},
     {"cli"},

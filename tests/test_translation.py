@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.data.text import TextData
+from foveate.data.text import DataError, TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, Byte, Character, Tokenizer, Unigram, Word
 from foveate.data.words import words
 from foveate.decode.beam import Beam
@@ -20,8 +20,9 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.tasks.base import Task
-from foveate.tasks.objective import Objective
-from foveate.tasks.translation import Translation, collate
+from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.text_batch import collate
+from foveate.tasks.translation import Translation
 
 TRAIN = [
     ("The small dog runs.", "Le petit chien court."),
@@ -191,7 +192,7 @@ def test_even_pairs_need_no_mask() -> None:
 
 @MODELS
 def test_losses_of_pairs_add_up(task: Translation, config: EncoderDecoder.Config) -> None:
-    model, objective = model_of(task, config), Objective.Config().build()
+    model, objective = model_of(task, config), CrossEntropy.Config().build()
     with torch.no_grad():
         whole = task.loss(model, task.batch("train", range(6)), objective)
         parts = [task.loss(model, task.batch("train", [i]), objective) for i in range(6)]
@@ -399,9 +400,27 @@ def test_explaining_leaves_the_model_as_it_was(
     task: Translation, config: EncoderDecoder.Config
 ) -> None:
     model, batch = model_of(task, config), task.batch("train", [0, 2])
-    objective = Objective.Config().build()
+    objective = CrossEntropy.Config().build()
     before = task.loss(model, batch, objective).total.detach()
     task.explain(model, *TRAIN[0])
     loss = task.loss(model, batch, objective)
     assert torch.equal(loss.total.detach(), before)
     loss.total.backward()
+
+
+def test_examples_come_from_two_files_or_a_table(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("one\ntwo\n")
+    (tmp_path / "a.fr").write_text("un\ndeux\n")
+    (tmp_path / "a.tsv").write_text("one\tun\ntwo\tdeux\n")
+    task = Translation.Config(source="unused").build(TextData())
+    for corpus in (
+        task.read(tmp_path / "a.en", tmp_path / "a.fr"),
+        task.read(tmp_path / "a.tsv"),
+        task.given(["one", "two"], ["un", "deux"]),
+    ):
+        assert (corpus.sources, corpus.targets) == (["one", "two"], ["un", "deux"])
+    (tmp_path / "b.tsv").write_text("")
+    with pytest.raises(DataError, match="empty"):
+        task.read(tmp_path / "b.tsv")
+    with pytest.raises(ValueError, match="2 sources but 1 references"):
+        task.given(["one", "two"], ["un"])

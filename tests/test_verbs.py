@@ -22,8 +22,8 @@ from foveate.verbs import (
     Tally,
     Wanted,
     chunks,
+    evaluate,
     look_attention,
-    pairs_of,
     score,
     translate,
 )
@@ -161,19 +161,9 @@ def test_a_pair_without_tab_is_named() -> None:
         score(cast(Any, Shout()), io.BytesIO(b"a\tb\nab\n"), io.StringIO())
 
 
-def test_pairs_come_from_two_files_or_a_table(tmp_path: Path) -> None:
-    (tmp_path / "a.en").write_text("one\ntwo\n")
-    (tmp_path / "a.fr").write_text("un\ndeux\n")
-    (tmp_path / "a.tsv").write_text("one\tun\ntwo\tdeux\n")
-    wanted = (["one", "two"], ["un", "deux"])
-    some = cast(Any, None)
-    assert pairs_of(some, tmp_path / "a.en", tmp_path / "a.fr", "test") == wanted
-    assert pairs_of(some, tmp_path / "a.tsv", None, "test") == wanted
+def test_a_reference_needs_its_source(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--data"):
-        pairs_of(some, None, tmp_path / "a.fr", "test")
-    (tmp_path / "b.tsv").write_text("")
-    with pytest.raises(ConfigError, match="empty"):
-        pairs_of(some, tmp_path / "b.tsv", None, "test")
+        evaluate(cast(Any, None), None, tmp_path / "a.fr", "test", {})
 
 
 def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:

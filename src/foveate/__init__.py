@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from foveate import look
     from foveate.config import Config
     from foveate.look.capture import capture
-    from foveate.run import load, train
+    from foveate.run import load
+    from foveate.training import train
 
 __version__ = "0.1.0"
 __all__ = ["Config", "__version__", "capture", "load", "look", "train"]
@@ -28,7 +29,7 @@ _HOME = {
     "Config": "foveate.config",
     "capture": "foveate.look.capture",
     "load": "foveate.run",
-    "train": "foveate.run",
+    "train": "foveate.training",
 }
 
 

@@ -1,4 +1,4 @@
-"""What a run answers: translations, scores of pairs, figures; they draw themselves in notebooks."""
+"""What a run answers: translations and scores of pairs; they draw themselves in notebooks."""
 
 from __future__ import annotations
 
@@ -73,12 +73,3 @@ class PairScore:
     log_probability: float
     tokens: list[str]
     token_log_probabilities: list[float]
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Figures by name, with sacreBLEU's signatures, and the translations that they judge."""
-
-    figures: dict[str, float]
-    signatures: dict[str, str]
-    translations: list[Translation] = field(repr=False)

@@ -53,7 +53,7 @@ def train(
     run: Annotated[Path | None, typer.Option(metavar="DIR", help="where the run goes")] = None,
 ) -> None:
     """Train a config; a run that exists goes on."""
-    from foveate.run import train as train_run
+    from foveate.training import train as train_run
 
     train_run(config, overrides or [], run)
 
@@ -84,28 +84,27 @@ def translate(
 @app.command()
 def evaluate(
     run: RunPath,
-    source: Annotated[Path | None, typer.Option("--data", help="sources, or pairs as TSV")] = None,
+    source: Annotated[Path | None, typer.Option("--data", help="inputs, or pairs")] = None,
     reference: Annotated[Path | None, typer.Option(help="references, line by line")] = None,
     split: Annotated[str, typer.Option(help="of the run's own data, without --data")] = "test",
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     batch_tokens: BatchTokens = None,
-    output: Annotated[Path | None, typer.Option(help="write the translations here")] = None,
+    output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None,
     checkpoint: Checkpoint = "best",
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """BLEU, chrF and TER on held-out pairs."""
+    """All figures of the task on held-out data."""
     from foveate import verbs
 
     loaded = _load(run, checkpoint, threads)
-    pairs = verbs.pairs_of(loaded, source, reference, split)
     search = _search(beam_size, length_penalty, batch_tokens)
-    evaluation = loaded.evaluate(*pairs, **search)
+    evaluation = verbs.evaluate(loaded, source, reference, split, search)
     if output is not None:
-        verbs.write_translations(evaluation.translations, output)
+        verbs.write_outputs(evaluation.outputs, output)
     typer.echo(verbs.evaluation_text(evaluation, as_json))
-    _say(verbs.cut_lines(evaluation.translations).report())
+    _say(verbs.noted(evaluation).report())
 
 
 @app.command()
@@ -161,7 +160,7 @@ def average(
     last: Annotated[int | None, typer.Option(min=1, help="how many; all kept if absent")] = None,
 ) -> None:
     """Average the weights of the last checkpoints."""
-    from foveate.run import average as average_run
+    from foveate.training import average as average_run
 
     typer.echo(average_run(run, last))
 

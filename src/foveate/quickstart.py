@@ -15,7 +15,8 @@ from foveate.align.extract import read_pharaoh
 from foveate.data.synthetic import write
 from foveate.look.heatmap import attention
 from foveate.look.page import save_html
-from foveate.run import Run, train
+from foveate.run import Run
+from foveate.training import train
 
 SIZES = {"train": 60_000, "valid": 200, "test": 500}
 Maps = dict[str, NDArray[np.float32]]

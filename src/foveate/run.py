@@ -1,4 +1,4 @@
-"""A run directory as an object: train it, load it, translate, score, evaluate, explain.
+"""A run directory as an object: load it, translate, score, evaluate, explain.
 
 A run holds ``config.toml`` (resolved: every field), the tokenizers, ``log.jsonl``, checkpoints and
 ``best.json``; nothing else is needed to use it or to go on training.
@@ -6,35 +6,26 @@ A run holds ``config.toml`` (resolved: every field), the tokenizers, ``log.jsonl
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from foveate.answers import Evaluation, PairScore, Translation
+from foveate.answers import PairScore, Translation
 from foveate.config import Config, ConfigError, read
-from foveate.data.plan import Plan
 from foveate.data.text import TextData
 from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
 from foveate.decode.steps import Search
 from foveate.kinds import load_kinds
 from foveate.look.record import AttentionRecord
 from foveate.models.encoder_decoder import Model
-from foveate.tasks.base import Task
-from foveate.tasks.metrics import translation_figures
-from foveate.tasks.objective import Objective
-from foveate.train import checkpoint, files
-from foveate.train.average import average as average_weights
+from foveate.tasks.base import Evaluation, Task
+from foveate.tasks.objective import CrossEntropy, Objective
+from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
-from foveate.train.fit import fit
-from foveate.train.trainer import Job
 
 load_kinds()
-Ids = list[int]
 
 
 class RunConfig(Config):
@@ -45,7 +36,7 @@ class RunConfig(Config):
     task: Task.Config
     data: TextData = TextData()
     model: Model.Config
-    objective: Objective.Config = Objective.Config()
+    objective: Objective.Config = CrossEntropy.Config()
     train: TrainConfig = TrainConfig()
     decode: Search.Config = Beam.Config()
 
@@ -76,27 +67,30 @@ class Run:
         """
         if isinstance(lines, str):
             raise TypeError("translate takes a list of lines; write translate([text])")
+        answer = self.can("answer", "translate")
         search = self.search(beam_size, length_penalty, num_hypotheses)
-        tokenizer, limit = self.task.source_tokenizer, self.config.data.max_length
-        ids = [
-            i if line.strip() else []
-            for i, line in zip(tokenizer.encode_ids(lines), lines, strict=True)
-        ]
-        width = getattr(search.config, "beam_size", 1)
-        budget = max(1, (batch_tokens or 8192) // width)
-        found = self.task.search(self.model, [i[:limit] for i in ids], search, budget, progress)
-        decode = self.task.target_tokenizer.decode
+        answers = answer(self.model, lines, search, batch_tokens or 8192, progress)
         return [
             Translation(
                 line,
-                [decode(h.ids) for h in hypotheses[:num_hypotheses]] or [""],
-                [h.score for h in hypotheses[:num_hypotheses]] or [0.0],
-                max(0, len(tokens) - limit),
-                list(hypotheses[:num_hypotheses]),
+                found.texts[:num_hypotheses] or [""],
+                [h.score for h in found.found[:num_hypotheses]] or [0.0],
+                found.cut,
+                found.found[:num_hypotheses],
                 self,
             )
-            for line, tokens, hypotheses in zip(lines, ids, found, strict=True)
+            for line, found in zip(lines, answers, strict=True)
         ]
+
+    def can(self, method: str, verb: str | None = None) -> Any:
+        """A method of the run's task. Raises ``ConfigError`` where it has none."""
+        found = getattr(self.task, method, None)
+        if found is None:
+            kind = self.config.task.kind
+            raise ConfigError(
+                f"{self.path} is a run of the task {kind}: it cannot {verb or method}"
+            )
+        return found
 
     def search(
         self, beam_size: int | None, length_penalty: float | None, num_hypotheses: int = 1
@@ -125,28 +119,50 @@ class Run:
         ]
 
     def evaluate(
-        self, sources: Sequence[str], references: Sequence[str], **search: Any
+        self,
+        *given: Any,
+        split: str = "test",
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        batch_tokens: int | None = None,
     ) -> Evaluation:
-        """BLEU, chrF and TER (sacreBLEU, detokenised and cased) of the run's translations."""
-        translations = self.translate(sources, **search)
-        figures, signatures = translation_figures(
-            [t.hypotheses[0] for t in translations], references, ("bleu", "chrf", "ter")
-        )
-        exact = sum(t.hypotheses[0] == r for t, r in zip(translations, references, strict=True))
-        figures["exact_match"] = 100 * exact / max(1, len(translations))
-        return Evaluation(figures, signatures, translations)
+        """All figures that the task knows, on a split of the run's own data or on what is given.
+
+        A translation takes ``evaluate(sources, references)``.
+        """
+        examples = self.can("given")(*given) if given else self.task.examples(split)
+        search = self.search(beam_size, length_penalty)
+        return self._evaluate(examples, search, batch_tokens)
+
+    def evaluate_files(
+        self,
+        source: Path,
+        reference: Path | None = None,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        batch_tokens: int | None = None,
+    ) -> Evaluation:
+        """The same on files of the user's: inputs and references, or one file with both."""
+        examples = self.task.read(source, reference)
+        return self._evaluate(examples, self.search(beam_size, length_penalty), batch_tokens)
+
+    def _evaluate(self, examples: Any, search: Search, batch_tokens: int | None) -> Evaluation:
+        found: Evaluation = self.task.evaluate(self.model, examples, search, batch_tokens or 8192)
+        return found
 
     def pairs(self, split: str = "test") -> tuple[list[str], list[str]]:
         """Sources and references of a split of the run's own data."""
-        corpus = self.task.corpus(split)
+        corpus = self.can("corpus")(split)
         return corpus.sources, corpus.targets
 
-    def explain(self, source: str, target: str | Ids | None = None) -> AttentionRecord:
-        """What each layer and head attended to while the target (or the answer) was produced."""
-        if target is None:
-            found = self.translate([source])[0].found
-            target = found[0].ids if found else []
-        record: AttentionRecord = self.task.explain(self.model, source, target)
+    def explain(self, source: Any, target: Any = None) -> AttentionRecord:
+        """What each layer and head attended to while the target (or the answer) was produced.
+
+        What source and target are is up to the task: lines of text, a picture, a series.
+        """
+        record: AttentionRecord = self.can("explain")(
+            self.model, source, target, self.search(None, None)
+        )
         return record
 
 
@@ -162,7 +178,7 @@ def load(path: str | Path, which: str = "best") -> Run:
     task.restore(path)
     model = task.build(config.model)
     checkpoint.load_weights(model, folder / checkpoint.WEIGHTS)
-    model.to(_device()).eval()
+    model.to(device()).eval()
     return Run(path, config, task, model, folder.relative_to(path).as_posix())
 
 
@@ -190,77 +206,6 @@ def _weights_folder(path: Path, which: str) -> Path:
     return folder
 
 
-def train(
-    config: str | Path | RunConfig, overrides: Sequence[str] = (), folder: str | Path | None = None
-) -> Run:
-    """Train a config to its end, or go on where it stopped; the folder is ``runs/NAME`` by default.
-
-    Raises ``ConfigError`` where the folder holds a run of another config.
-    """
-    if isinstance(config, RunConfig):
-        if folder is None:
-            raise ConfigError("train needs a folder for a config that comes from no file")
-        resolved, path = config, Path(folder)
-    else:
-        resolved = read(RunConfig, config, overrides)
-        path = Path(folder) if folder is not None else Path("runs") / Path(config).stem
-    task = _prepared(resolved, path)
-    torch.manual_seed(resolved.seed)
-    job = Job(
-        task=task,
-        model=task.build(resolved.model).to(_device()),
-        objective=resolved.objective.build(),
-        search=Greedy.Config().build(),
-        seed=resolved.seed,
-        toml=resolved.toml(),
-        plan=Plan,
-    )
-    outcome = fit(job, resolved.train, path)
-    if outcome.exit_code:
-        raise SystemExit(outcome.exit_code)
-    return load(path)
-
-
-def _device() -> str:
+def device() -> str:
     """The GPU where PyTorch sees one, else the processor."""
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _prepared(config: RunConfig, path: Path) -> Any:
-    """The task with its tokenizers: of the run if it exists, else new ones in a new run."""
-    task = config.task.build(config.data)
-    if (path / "config.toml").is_file():
-        old, new = read_run(path).differences(), config.differences()
-        changed = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k))
-        fixed = [key for key in changed if not key.startswith(("train.", "decode."))]
-        if fixed:
-            raise ConfigError(
-                f"{path} holds a run of another config ({', '.join(fixed[:5])} differ); "
-                "choose another folder with --run, or remove that one"
-            )
-        task.restore(path)
-        return task
-    parts = path.with_name(f".{path.name}.new")
-    shutil.rmtree(parts, ignore_errors=True)
-    parts.mkdir(parents=True)
-    task.prepare(parts, config.seed)
-    (parts / "config.toml").write_text(config.toml(), encoding="utf-8")
-    path.mkdir(parents=True, exist_ok=True)
-    for file in sorted(parts.iterdir(), key=lambda file: file.name == "config.toml"):
-        file.replace(path / file.name)  # the config comes last: with it the run exists
-    parts.rmdir()
-    for line in task.describe_data():
-        print(line, file=sys.stderr)
-    return task
-
-
-def average(path: str | Path, last: int | None = None) -> str:
-    """Average the weights of the last checkpoints into ``averaged/``; says what it did."""
-    path = Path(path)
-    steps = [step for step in checkpoint.steps(path) if step > 0][-(last or 0) :]
-    if not steps:
-        raise ConfigError(f"{path} has no checkpoints to average")
-    tensors = average_weights([checkpoint.path_of(path, step) for step in steps])
-    with files.sealed_folder(path / "averaged") as folder:
-        checkpoint.write_tensors(tensors, folder / checkpoint.WEIGHTS)
-    return f"averaged {len(steps)} checkpoints ({steps[0]} to {steps[-1]}) into {path / 'averaged'}"

@@ -10,3 +10,30 @@ class Tokens:
     """Sequences of ids from a vocabulary; id 1 is padding."""
 
     vocab_size: int
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Pictures of (channels, height, width), values about 0 with a spread of about 1."""
+
+    channels: int
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Series:
+    """Rows of numbers at equal steps of time: (length, channels)."""
+
+    channels: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Classes by their names, in the order of their numbers."""
+
+    names: tuple[str, ...]
+
+
+Input = Tokens | Pixels | Series

@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, TextIO
 
 from foveate.config import ConfigError
-from foveate.data.text import TextData, read_lines, read_pairs
+from foveate.data.text import read_lines
+from foveate.tasks.base import CUT
 
 if TYPE_CHECKING:
-    from foveate.answers import Evaluation, Translation
+    from foveate.answers import Translation
     from foveate.look.record import AttentionRecord
     from foveate.run import Run
+    from foveate.tasks.base import Evaluation
 
 CHUNK = 4096  # lines translated together: enough to sort by length, little enough for memory
 PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
 NAMED = 10  # line numbers printed of what is reported
-CUT = "longer than the model allows, cut"
 DAMAGED = "not UTF-8, the bytes read as U+FFFD"
 
 
@@ -183,47 +184,44 @@ def score(run: Run, source: BinaryIO, target: TextIO, tokens: bool = False) -> T
 # ------------------------------------------------------------------------------ evaluate
 
 
-def pairs_of(
-    run: Run, source: Path | None, reference: Path | None, split: str
-) -> tuple[list[str], list[str]]:
-    """Sources and references of files, or of a split of the run's own data."""
-    if source is None:
-        if reference is not None:
-            raise ConfigError(f"--reference {reference} needs --data SOURCE beside it")
-        return run.pairs(split)
-    corpus = read_pairs(source, reference, TextData())
-    if not len(corpus):
-        raise ConfigError(f"{source} is empty: nothing to evaluate on")
-    return corpus.sources, corpus.targets
+def evaluate(
+    run: Run, source: Path | None, reference: Path | None, split: str, search: dict[str, Any]
+) -> Evaluation:
+    """Figures on the examples of files, or on a split of the run's own data."""
+    if source is not None:
+        return run.evaluate_files(source, reference, **search)
+    if reference is not None:
+        raise ConfigError(f"--reference {reference} needs --data SOURCE beside it")
+    return run.evaluate(split=split, **search)
 
 
 def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
     """The figures of an evaluation with their signatures, for people or as JSON."""
-    count = len(evaluation.translations)
+    count = len(evaluation.outputs)
     if as_json:
         tree = {
-            "sentences": count,
+            "examples": count,
             "figures": evaluation.figures,
             "signatures": evaluation.signatures,
         }
         return as_text(tree)
-    lines = [f"{count:,} sentences"]
+    lines = [f"{count:,} examples"]
     for name, value in evaluation.figures.items():
         lines.append(f"{name:<14} {value:8.2f}  {evaluation.signatures.get(name, '')}".rstrip())
     return "\n".join(lines)
 
 
-def cut_lines(translations: Sequence[Translation]) -> Tally:
-    """Which sources were longer than the model allows."""
+def noted(evaluation: Evaluation) -> Tally:
+    """What happened to which examples."""
     tally = Tally()
-    tally.note_all(CUT, (n for n, answer in enumerate(translations, start=1) if answer.cut))
+    for what, numbers in evaluation.noted.items():
+        tally.note_all(what, numbers)
     return tally
 
 
-def write_translations(translations: Sequence[Translation], path: Path) -> None:
-    """Write the best hypotheses, a line for a line."""
-    text = "".join(one_line(answer.hypotheses[0]) + "\n" for answer in translations)
-    path.write_text(text, encoding="utf-8", newline="\n")
+def write_outputs(outputs: Sequence[str], path: Path) -> None:
+    """Write the outputs, a line for an example."""
+    path.write_text("".join(one_line(o) + "\n" for o in outputs), encoding="utf-8", newline="\n")
 
 
 # ------------------------------------------------------------------------------ look, show

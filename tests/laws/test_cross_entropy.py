@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from foveate.nn import cross_entropy
 from foveate.nn.cross_entropy import linear_cross_entropy
 from foveate.tasks.base import Loss
-from foveate.tasks.objective import Objective
+from foveate.tasks.objective import CrossEntropy
 from laws.conftest import MODELS, build, ids, real
 
 N, D, V = 13, 8, 11
@@ -96,7 +96,7 @@ def test_no_targets_no_loss() -> None:
 
 def test_the_objective_counts_its_terms() -> None:
     hidden, weight, target = inputs()
-    loss = Objective.Config(label_smoothing=0.1).build()(hidden, weight, target)
+    loss = CrossEntropy.Config(label_smoothing=0.1).build()(hidden, weight, target)
     assert loss.count == N
     nll = F.cross_entropy(hidden @ weight.T, target, reduction="sum")
     torch.testing.assert_close(loss.logged["nll"].float(), nll.detach())
@@ -105,7 +105,7 @@ def test_the_objective_counts_its_terms() -> None:
 @pytest.mark.parametrize("name", ["transformer", "recurrent"])
 def test_four_small_batches_equal_one_large(name: str) -> None:
     """Sums add up: 4 × 8 rows, of other lengths each, give the gradient of 1 × 32."""
-    model, objective = build(MODELS[name]), Objective.Config().build()
+    model, objective = build(MODELS[name]), CrossEntropy.Config().build()
     source, target = ids(32, 7), ids(32, 6, seed=2)
     lengths = torch.randint(2, 8, (32,)).tolist()
     keys, wanted = real(*lengths, 7)[:32], real(*(min(n, 6) for n in lengths), 6)[:32]

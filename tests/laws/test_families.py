@@ -321,8 +321,8 @@ with install_import_hook({[f"foveate.{name}" for name in CHECKED]}, "beartype.be
     from laws.conftest import MODELS, build, ids, real
 from foveate.decode.forced import token_log_probabilities
 from foveate.look.capture import capture
-from foveate.tasks.objective import Objective
-source, target, keys, objective = ids(2, 5), ids(2, 3), real(5, 3), Objective.Config().build()
+from foveate.tasks.objective import CrossEntropy
+source, target, keys, objective = ids(2, 5), ids(2, 3), real(5, 3), CrossEntropy.Config().build()
 for config in MODELS.values():
     model = build(config).train()
     hidden = model.decode(target, model.encode(source, keys))

@@ -18,12 +18,12 @@ from foveate.look.capture import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.spec import Tokens
 from foveate.tasks.base import Loss
-from foveate.tasks.objective import Objective
+from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.translation import Translation
 from laws.conftest import RECURRENT, TRANSFORMER, changed
 
 VOCABULARY, LENGTH = 14, 5
-OBJECTIVE = Objective.Config(label_smoothing=0.0).build()
+OBJECTIVE = CrossEntropy.Config(label_smoothing=0.0).build()
 
 
 def transformer(**fields: Any) -> EncoderDecoder.Config:
@@ -155,7 +155,7 @@ def test_translation_overfits_eight_sentences(
     assert isinstance(model, EncoderDecoder)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(100):
-        loss = task.loss(model, task.batch("train", range(8)), Objective.Config().build())
+        loss = task.loss(model, task.batch("train", range(8)), CrossEntropy.Config().build())
         optimizer.zero_grad()
         (loss.total / loss.count).backward()
         optimizer.step()

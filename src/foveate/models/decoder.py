@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.models.encoder import Memory
+from foveate.models.encoder import Memory, embedding_of
 from foveate.nn.state import State
 from foveate.spec import Tokens
 
@@ -14,6 +14,7 @@ from foveate.spec import Tokens
 class Decoder(Configurable, nn.Module):
     """Turns ids (B, T) into vectors (B, T, ``output_size``) from which the next token is predicted.
 
+    Without a memory (``memory_size`` None) it is a language model's: it reads only what is written.
     ``state=None`` reads the whole sequence; with a state it reads on from ``state.position``.
     """
 
@@ -22,16 +23,16 @@ class Decoder(Configurable, nn.Module):
 
     output_size: int
 
-    def __init__(self, config: Config, target: Tokens, memory_size: int) -> None:
+    def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__()
         self.config = config
 
     @property
-    def embedding(self) -> nn.Embedding:
-        """The table of input vectors, for tying."""
-        raise NotImplementedError
+    def embedding(self) -> nn.Embedding | None:
+        """The table of input vectors, for tying; None where there is none."""
+        return embedding_of(self)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
         raise NotImplementedError

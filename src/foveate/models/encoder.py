@@ -1,16 +1,16 @@
-"""Encoders: ids in, a `Memory` of vectors out."""
+"""Encoders: ids, pixels or series in, a `Memory` of vectors out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.nn.recurrent import Hidden
-from foveate.spec import Tokens
+from foveate.spec import Input
 
 
 @dataclass
@@ -29,6 +29,10 @@ class Memory:
         """The whole source in one vector: the last state, or else the mean of the values."""
         if self.final is not None:
             return self.final[-1][0]
+        return self.mean()
+
+    def mean(self) -> Float[Tensor, "B D"]:
+        """The mean of the values at real places."""
         if self.keys is None:
             return self.values.mean(dim=1)
         real = self.keys.unsqueeze(-1).to(self.values.dtype)
@@ -46,24 +50,34 @@ class Memory:
 
 
 class Encoder(Configurable, nn.Module):
-    """Reads a sequence of ids and leaves vectors of ``output_size`` for each."""
+    """Reads a sequence and leaves a vector of ``output_size`` for each of its places.
+
+    What it reads is up to its stem (`foveate.nn.stem`): ids, patches of a picture, a series.
+    """
 
     class Config(BaseConfig, family="encoder"):
         """Which encoder."""
 
     output_size: int
 
-    def __init__(self, config: Config, source: Tokens) -> None:
+    def __init__(self, config: Config, source: Input) -> None:
         super().__init__()
         self.config = config
 
     @property
-    def embedding(self) -> nn.Embedding:
-        """The table of input vectors, for tying."""
+    def embedding(self) -> nn.Embedding | None:
+        """The table of input vectors, for tying; None where there is none."""
+        return embedding_of(self)
+
+    def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """Read ids (B, S), pixels (B, C, H, W) or series (B, S, C); ``keys``: real places."""
         raise NotImplementedError
 
-    def forward(self, ids: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        raise NotImplementedError
+
+def embedding_of(module: nn.Module) -> nn.Embedding | None:
+    """The table in the stem of an encoder or decoder, or None."""
+    table = getattr(getattr(module, "stem", None), "embedding", None)
+    return table if isinstance(table, nn.Embedding) else None
 
 
 def places(x: Tensor, start: int = 0) -> Tensor:

@@ -11,7 +11,7 @@ from foveate.config import BaseConfig, Configurable
 from foveate.models.decoder import Decoder
 from foveate.models.encoder import Encoder, Memory
 from foveate.nn.state import State
-from foveate.spec import Tokens
+from foveate.spec import Input, Tokens
 
 
 class Model(Configurable, nn.Module):
@@ -33,30 +33,21 @@ class EncoderDecoder(Model):
 
     config: Config
 
-    def __init__(self, config: Config, source: Tokens, target: Tokens) -> None:
+    def __init__(self, config: Config, source: Input, target: Tokens) -> None:
         super().__init__()
         self.config = config
         self.encoder: Encoder = config.encoder.build(source)
         self.decoder: Decoder = config.decoder.build(target, self.encoder.output_size)
-        self.output = nn.Linear(self.decoder.output_size, target.vocab_size, bias=False)
-        nn.init.normal_(self.output.weight, std=self.decoder.output_size**-0.5)
+        self.output = output_projection(self.decoder, target)
         if config.tie != "none":
-            self._tie(self.output, "the output projection", self.decoder.embedding)
+            tie(config.tie, self.output, "the output projection", self.decoder.embedding)
         if config.tie == "all":
-            self._tie(self.encoder.embedding, "the source embedding", self.decoder.embedding)
+            table = self.encoder.embedding
+            tie(config.tie, table, "the source embedding", self.decoder.embedding)
 
-    def _tie(self, module: nn.Linear | nn.Embedding, name: str, to: nn.Embedding) -> None:
-        if module.weight.shape != to.weight.shape:
-            raise ValueError(
-                f"model.tie = {self.config.tie!r}: {name} is {tuple(module.weight.shape)}, the "
-                f"target embedding {tuple(to.weight.shape)}; make sizes and vocabularies equal "
-                '(task.joint = true), or set model.tie = "none"'
-            )
-        module.weight = to.weight
-
-    def encode(self, ids: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the source; ``keys`` is true at real tokens, None where all are."""
-        memory: Memory = self.encoder(ids, keys)
+    def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """Read the source; ``keys`` is true at real places, None where all are."""
+        memory: Memory = self.encoder(inputs, keys)
         return memory
 
     def decode(
@@ -73,11 +64,37 @@ class EncoderDecoder(Model):
 
     def forward(
         self,
-        source: Int[Tensor, "B S"],
+        source: Tensor,
         target: Int[Tensor, "B T"],
         keys: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B T V"]:
         return self.logits(self.decode(target, self.encode(source, keys)))
+
+
+def output_projection(decoder: Decoder, target: Tokens) -> nn.Linear:
+    """W, the vectors with which a decoder's outputs are compared: one for each token."""
+    output = nn.Linear(decoder.output_size, target.vocab_size, bias=False)
+    nn.init.normal_(output.weight, std=decoder.output_size**-0.5)
+    return output
+
+
+def tie(
+    setting: str, module: nn.Linear | nn.Embedding | None, name: str, to: nn.Embedding | None
+) -> None:
+    """Let a module share the weights of the target embedding.
+
+    Raises ``ValueError`` where there is nothing to share, or the shapes differ.
+    """
+    if module is None or to is None:
+        missing = name if module is None else "the target embedding"
+        raise ValueError(f'model.tie = {setting!r}: {missing} is no table; set model.tie = "none"')
+    if module.weight.shape != to.weight.shape:
+        raise ValueError(
+            f"model.tie = {setting!r}: {name} is {tuple(module.weight.shape)}, the "
+            f"target embedding {tuple(to.weight.shape)}; make sizes and vocabularies equal "
+            '(task.joint = true), or set model.tie = "none"'
+        )
+    module.weight = to.weight
 
 
 class DecoderSteps:

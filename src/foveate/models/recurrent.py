@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, cast
 
 import torch
@@ -17,8 +18,8 @@ from foveate.nn.mask import Mask
 from foveate.nn.recurrent import Cell, GRUCell, Hidden, RecurrentStack
 from foveate.nn.score import Additive, Score
 from foveate.nn.state import State
-from foveate.nn.stem import TokenStem
-from foveate.spec import Tokens
+from foveate.nn.stem import Stem, TokenStem
+from foveate.spec import Input, Tokens
 
 
 class RecurrentEncoder(Encoder):
@@ -27,6 +28,7 @@ class RecurrentEncoder(Encoder):
     class Config(Encoder.Config, kind="recurrent"):
         """``hidden_size`` is that of each direction."""
 
+        stem: Stem.Config = TokenStem.Config()
         cell: Cell.Config = GRUCell.Config()
         embedding_size: int = Field(256, gt=0)
         hidden_size: int = Field(256, gt=0)
@@ -36,9 +38,9 @@ class RecurrentEncoder(Encoder):
 
     config: Config
 
-    def __init__(self, config: Config, source: Tokens) -> None:
+    def __init__(self, config: Config, source: Input) -> None:
         super().__init__(config, source)
-        self.stem = TokenStem(source.vocab_size, config.embedding_size)
+        self.stem = config.stem.build(source, config.embedding_size)
         self.dropout = Dropout(config.dropout)
         self.stack = RecurrentStack(
             config.cell,
@@ -50,12 +52,8 @@ class RecurrentEncoder(Encoder):
         )
         self.output_size = self.stack.output_size
 
-    @property
-    def embedding(self) -> nn.Embedding:
-        return self.stem.embedding
-
-    def forward(self, ids: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        values, final = self.stack(self.dropout(self.stem(ids)), keys)
+    def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+        values, final = self.stack(self.dropout(self.stem(inputs)), keys)
         return Memory(self.dropout(values), keys, final)
 
 
@@ -74,14 +72,16 @@ class RecurrentAttention(Attention.Config):
 class RecurrentDecoder(Decoder):
     """Layers of a cell; each step may look at the memory, else the start alone knows the source.
 
-    h_0 = tanh(B m), m the summary of the source. Without attention (Sutskever et al., 2014)
-    s_t = cell(e_t, s_{t−1}); with it s_t = cell(e_t, C f_t, s_{t−1}), where f_t is the context
-    asked for with s_{t−1}, or the last read-out. Read-out: tanh(R [s_t; c_t; e_t]).
+    h_0 = tanh(B m), m the summary of the source; 0 in a language model. Without attention
+    (Sutskever et al., 2014) s_t = cell(e_t, s_{t−1}); with it s_t = cell(e_t, C f_t, s_{t−1}),
+    where f_t is the context asked for with s_{t−1}, or the last read-out.
+    Read-out: tanh(R [s_t; c_t; e_t]).
     """
 
     class Config(Decoder.Config, kind="recurrent"):
         """Without ``attention`` the memory's summary is all that the decoder gets."""
 
+        stem: Stem.Config = TokenStem.Config()
         cell: Cell.Config = GRUCell.Config()
         embedding_size: int = Field(256, gt=0)
         hidden_size: int = Field(256, gt=0)
@@ -91,41 +91,40 @@ class RecurrentDecoder(Decoder):
 
     config: Config
 
-    def __init__(self, config: Config, target: Tokens, memory_size: int) -> None:
+    def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)
         embedded, hidden = config.embedding_size, config.hidden_size
-        self.stem = TokenStem(target.vocab_size, embedded)
+        self.stem = config.stem.build(target, embedded)
         self.dropout = Dropout(config.dropout)
         sizes = [embedded] + [hidden] * (config.num_layers - 1)
         self.cells = nn.ModuleList(config.cell.build(size, hidden) for size in sizes)
         first = cast(Cell, self.cells[0])
         self.states = first.states  # tensors in the state of a layer
         states = config.num_layers * first.states
-        self.bridge = nn.Linear(memory_size, states * hidden)
+        if memory_size is not None:
+            self.bridge = nn.Linear(memory_size, states * hidden)
+        elif config.attention is not None:
+            raise ValueError("decoder.attention: a language model has no memory to attend to")
         self.output_size = embedded
         context = fed = 0
-        if config.attention is not None:
+        if config.attention is not None and memory_size is not None:
             self.cross_attention = Attention(config.attention, hidden, memory_size)
             context = self.cross_attention.output_size
             fed = context if config.attention.query == "previous" else embedded
             self.feed = nn.Linear(fed, first.gates * hidden, bias=False)
         self.readout = nn.Linear(hidden + context + embedded, embedded)
 
-    @property
-    def embedding(self) -> nn.Embedding:
-        return self.stem.embedding
-
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
         embedded = self.dropout(self.stem(ids))
         state = State() if state is None else state
         steps = _STEPS[None if self.config.attention is None else self.config.attention.query]
-        outputs = steps(self, embedded, memory, state)
+        outputs: Tensor = steps(self, embedded, memory, state)
         state.position += ids.shape[1]
         return outputs
 
-    def without_attention(self, embedded: Tensor, memory: Memory, state: State) -> Tensor:
+    def without_attention(self, embedded: Tensor, memory: Memory | None, state: State) -> Tensor:
         """s_t = cell(e_t, s_{t−1}); o_t = tanh(R [s_t; e_t])."""
         hidden = state.swap(self, lambda: self._start(embedded, memory))
         projected = cast(Cell, self.cells[0]).project(embedded)
@@ -170,8 +169,14 @@ class RecurrentDecoder(Decoder):
         state.put(self, (*hidden, fed))
         return torch.stack(outputs, dim=1)
 
-    def _start(self, embedded: Tensor, memory: Memory) -> Hidden:
-        """tanh(B m) cut into the states of all layers; hypotheses of one source start alike."""
+    def _start(self, embedded: Tensor, memory: Memory | None) -> Hidden:
+        """tanh(B m) cut into the states of all layers; hypotheses of one source start alike.
+
+        Zeros without a memory.
+        """
+        if memory is None:
+            zeros = embedded.new_zeros(len(embedded), self.config.hidden_size)
+            return (zeros,) * (self.config.num_layers * self.states)
         first = torch.tanh(self.bridge(memory.summary()))
         first = first.repeat_interleave(len(embedded) // len(first), dim=0)
         return torch.split(first, self.config.hidden_size, dim=-1)
@@ -197,7 +202,7 @@ class RecurrentDecoder(Decoder):
         return self.dropout(torch.tanh(self.readout(torch.cat(parts, dim=-1))))
 
 
-_STEPS = {
+_STEPS: dict[str | None, Callable[..., Tensor]] = {
     None: RecurrentDecoder.without_attention,
     "previous": RecurrentDecoder.previous,
     "current": RecurrentDecoder.current,

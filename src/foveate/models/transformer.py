@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal, cast
 
 from jaxtyping import Bool, Float, Int
@@ -18,8 +17,8 @@ from foveate.nn.mask import Mask
 from foveate.nn.norm import LayerNorm, Norm
 from foveate.nn.position import Position, Sinusoidal
 from foveate.nn.state import State
-from foveate.nn.stem import TokenStem
-from foveate.spec import Tokens
+from foveate.nn.stem import Stem, TokenStem
+from foveate.spec import Input, Tokens
 
 
 class Block(nn.Module):
@@ -56,34 +55,38 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the memory, and a feed-forward network."""
+    """Masked self-attention, attention to the memory if there is one, a feed-forward network."""
 
-    def __init__(self, config: TransformerDecoder.Config, memory_size: int) -> None:
+    def __init__(self, config: TransformerDecoder.Config, memory_size: int | None) -> None:
         super().__init__()
         size = config.hidden_size
         self.self_attention = Attention(_heads(config, config.attention), size)
-        cross = config.cross_attention or config.attention
-        self.cross_attention = Attention(_heads(config, cross), size, memory_size)
+        self.cross_attention = None
+        if memory_size is not None:
+            cross = config.cross_attention or config.attention
+            self.cross_attention = Attention(_heads(config, cross), size, memory_size)
         self.feed_forward = config.feed_forward.build(size, config.ffn_size)
-        self.blocks = _blocks(config, 3)
+        self.blocks = _blocks(config, 2 if memory_size is None else 3)
 
     def forward(
         self,
         x: Tensor,
-        memory: Memory,
+        memory: Memory | None,
         masks: tuple[Mask, Mask],
         position: Position,
         state: State | None,
     ) -> Float[Tensor, "B T D"]:
-        attend, look, feed = _named(self.blocks)
+        attend, *look, feed = _named(self.blocks)
         own, cross = masks
         x = attend.leave(x, self.self_attention(attend.enter(x), None, own, state, position))
-        x = look.leave(x, self.cross_attention(look.enter(x), memory.values, cross, state))
+        if memory is not None and self.cross_attention is not None:
+            seen = self.cross_attention(look[0].enter(x), memory.values, cross, state)
+            x = look[0].leave(x, seen)
         return feed.leave(x, self.feed_forward(feed.enter(x)))
 
 
 class TransformerEncoder(Encoder):
-    """L layers of self-attention over embeddings with positions."""
+    """L layers of self-attention over embeddings with positions: of words, patches, or moments."""
 
     class Config(Encoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
@@ -95,27 +98,24 @@ class TransformerEncoder(Encoder):
         dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each sub-layer's output
         norm: Norm.Config = LayerNorm.Config()
         norm_order: Literal["pre", "post"] = "pre"
+        stem: Stem.Config = TokenStem.Config(scale="sqrt")
         position: Position.Config = Sinusoidal.Config()
         attention: Attention.Config = Attention.Config()  # its num_heads is the encoder's
         feed_forward: FeedForward.Config = ReLU.Config()
 
     config: Config
 
-    def __init__(self, config: Config, source: Tokens) -> None:
+    def __init__(self, config: Config, source: Input) -> None:
         super().__init__(config, source)
         self.output_size = size = config.hidden_size
-        self.stem = TokenStem(source.vocab_size, size, math.sqrt(size))
+        self.stem = config.stem.build(source, size)
         self.position = config.position.build(size, config.num_heads)
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
         self.norm = _last_norm(config)
 
-    @property
-    def embedding(self) -> nn.Embedding:
-        return self.stem.embedding
-
-    def forward(self, ids: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        x = self.stem(ids)
+    def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+        x = self.stem(inputs)
         x = self.dropout(self.position.embed(x, places(x)))
         mask = Mask(keys)
         for layer in self.layers:
@@ -124,7 +124,7 @@ class TransformerEncoder(Encoder):
 
 
 class TransformerDecoder(Decoder):
-    """L layers that read what is written so far and look at the memory."""
+    """L layers that read what is written so far and, if there is one, look at the memory."""
 
     class Config(Decoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
@@ -136,6 +136,7 @@ class TransformerDecoder(Decoder):
         dropout: float = Field(0.1, ge=0, lt=1)
         norm: Norm.Config = LayerNorm.Config()
         norm_order: Literal["pre", "post"] = "pre"
+        stem: Stem.Config = TokenStem.Config(scale="sqrt")
         position: Position.Config = Sinusoidal.Config()
         attention: Attention.Config = Attention.Config()
         cross_attention: Attention.Config | None = None  # where it differs from ``attention``
@@ -143,10 +144,10 @@ class TransformerDecoder(Decoder):
 
     config: Config
 
-    def __init__(self, config: Config, target: Tokens, memory_size: int) -> None:
+    def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)
         self.output_size = size = config.hidden_size
-        self.stem = TokenStem(target.vocab_size, size, math.sqrt(size))
+        self.stem = config.stem.build(target, size)
         self.position = config.position.build(size, config.num_heads)
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(
@@ -154,17 +155,13 @@ class TransformerDecoder(Decoder):
         )
         self.norm = _last_norm(config)
 
-    @property
-    def embedding(self) -> nn.Embedding:
-        return self.stem.embedding
-
     def forward(
-        self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
         x = self.stem(ids)
         at = places(x, 0 if state is None else state.position)
         x = self.dropout(self.position.embed(x, at))
-        masks = Mask(causal=True), Mask(memory.keys)
+        masks = Mask(causal=True), Mask(None if memory is None else memory.keys)
         for layer in self.layers:
             x = layer(x, memory, masks, self.position, state)
         if state is not None:

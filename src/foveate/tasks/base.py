@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 
 Batch = TypeVar("Batch")
+CUT = "longer than the model allows, cut"  # what is noted of such an input
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,19 @@ class Measures:
 
     figures: dict[str, float]
     samples: list[Sample] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures by name with the signatures of their libraries, and one output for each example.
+
+    ``noted`` says what happened to which examples (from 1), such as sources that were cut.
+    """
+
+    figures: dict[str, float]
+    signatures: dict[str, str]
+    outputs: list[str] = field(repr=False)
+    noted: dict[str, list[int]] = field(default_factory=dict)
 
 
 class Task(Configurable, ABC, Generic[Batch]):
@@ -100,6 +114,29 @@ class Task(Configurable, ABC, Generic[Batch]):
     @abstractmethod
     def measure(self, model: Any, split: str, search: Any, samples: int = 3) -> Measures:
         """Loss on a split and what users care for (BLEU by free-running decoding, …)."""
+
+    # ---- answers
+
+    def examples(self, split: str) -> Any:
+        """The examples of a split of the run's own data, as `evaluate` wants them."""
+        raise NotImplementedError
+
+    def read(self, source: Path, reference: Path | None = None) -> Any:
+        """Examples from files of the user's, as `evaluate` wants them."""
+        raise NotImplementedError
+
+    def evaluate(
+        self, model: Any, examples: Any, search: Any, batch_tokens: int = 8192
+    ) -> Evaluation:
+        """All that is measured of a trained model, and its outputs."""
+        raise NotImplementedError
+
+    def explain(self, model: Any, source: Any, target: Any = None, search: Any = None) -> Any:
+        """What every attention saw, with labelled axes (`foveate.look.record.AttentionRecord`).
+
+        A second, forced pass over the source and the target, or what the search finds for it.
+        """
+        raise ValueError(f"the task {self.config.kind} has nothing to explain")
 
     def better(self, name: str) -> int:
         """+1 where a larger figure is better, -1 where a smaller one is."""

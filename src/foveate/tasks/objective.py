@@ -1,4 +1,4 @@
-"""What is minimised: cross-entropy of the next token under teacher forcing, smoothed."""
+"""What is minimised. A new objective is one class here, or in a file of its own."""
 
 from __future__ import annotations
 
@@ -12,15 +12,24 @@ from foveate.tasks.base import Loss
 
 
 class Objective(Configurable):
+    """Turns what a model gives and what was wanted into a `Loss`: sums over targets."""
+
+    class Config(BaseConfig, family="objective"):
+        """Which objective."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+
+class CrossEntropy(Objective):
     """NLL = −Σ_t log p(y_t | y_<t), with the labels y_ls = (1 − α) y_hot + α/V (Szegedy, 2016)."""
 
-    class Config(BaseConfig):
+    class Config(Objective.Config, kind="cross_entropy"):
         """``label_smoothing`` is α."""
 
         label_smoothing: float = Field(0.1, ge=0, lt=1)
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    config: Config
 
     def __call__(
         self,

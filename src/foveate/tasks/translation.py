@@ -6,154 +6,47 @@ answer = search for the y of the highest score
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from foveate.data.pad import pad
 from foveate.data.plan import sorted_batches
-from foveate.data.report import report
-from foveate.data.text import Corpus, DataError, TextData, keep, read_split
-from foveate.data.tokenizer import BOS, BPE, EOS, PAD, Tokenizer
+from foveate.data.text import Corpus
+from foveate.data.tokenizer import BOS, EOS
 from foveate.decode.forced import token_log_probabilities
+from foveate.decode.greedy import Greedy
 from foveate.decode.steps import Hypothesis, Search
 from foveate.look.capture import capture
 from foveate.look.record import AttentionRecord
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.spec import Tokens
-from foveate.tasks.base import Loss, Measures, Sample, Task
+from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
 from foveate.tasks.labels import attention_record
-from foveate.tasks.metrics import translation_figures
-from foveate.tasks.objective import Objective
-
-Ids = list[int]
+from foveate.tasks.metrics import SLOW, figures_of
+from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.pairs import PairTask
+from foveate.tasks.text_batch import Ids, TextBatch, collate, lengths_of, source_batch
 
 
 @dataclass(frozen=True)
-class TextBatch:
-    """Pairs side by side: ``source`` (B, S) with ends, ``keys`` true at real source tokens or None,
-    ``read`` (B, T) the target behind its start, ``wanted`` (B, T) the target with its end, ``real``
-    the flat places of real targets or None where all are.
-    """
+class Answer:
+    """What a search found for one line, best first; ``cut`` counts source tokens left out."""
 
-    source: Tensor
-    keys: Tensor | None
-    read: Tensor
-    wanted: Tensor
-    real: Tensor | None
-
-    def to(self, device: torch.device) -> TextBatch:
-        """The same on a device."""
-        parts = (self.source, self.keys, self.read, self.wanted, self.real)
-        return TextBatch(*(p if p is None else p.to(device) for p in parts))  # type: ignore[arg-type]
+    found: list[Hypothesis]
+    texts: list[str]
+    cut: int
 
 
-class Translation(Task[TextBatch]):
+class Translation(PairTask):
     """Text in, text out: translation and whatever else maps one line to another."""
 
-    class Config(Task.Config, kind="translation"):
-        """Where the pairs lie and how they become tokens.
-
-        ``source`` and ``target`` name line-aligned files with ``{split}`` for train, valid, test;
-        without ``target``, ``source`` is one TSV or JSONL file that holds both sides.
-        """
-
-        source: str
-        target: str | None = None
-        tokenizer: Tokenizer.Config = BPE.Config()
-        joint: bool = True  # one vocabulary for both sides, which a model may then tie
+    class Config(PairTask.Config, kind="translation"):
+        """Where the pairs lie and how they become tokens."""
 
     config: Config
-
-    def __init__(self, config: Config, data: TextData) -> None:
-        self.config, self.data = config, data
-        self.tokenizers: tuple[Tokenizer, Tokenizer] | None = None
-        self._read: dict[str, Corpus] = {}
-        self._corpora: dict[str, tuple[Corpus, list[Ids], list[Ids]]] = {}
-
-    # ---- data
-
-    def prepare(self, folder: Path, seed: int) -> None:
-        corpus = self.corpus("train")
-        sides = [corpus.sources, corpus.targets]
-        source = self.config.tokenizer.build()
-        source.train(sides[0] + sides[1] if self.config.joint else sides[0])
-        target = source
-        if not self.config.joint:
-            target = self.config.tokenizer.build()
-            target.train(sides[1])
-        source.save(folder / "source.tokenizer.json")
-        target.save(folder / "target.tokenizer.json")
-        self.tokenizers = source, target
-
-    def restore(self, folder: Path) -> None:
-        source = Tokenizer.load(folder / "source.tokenizer.json")
-        joint = self.config.joint
-        self.tokenizers = (
-            source,
-            source if joint else Tokenizer.load(folder / "target.tokenizer.json"),
-        )
-
-    @property
-    def source_tokenizer(self) -> Tokenizer:
-        return self._both()[0]
-
-    @property
-    def target_tokenizer(self) -> Tokenizer:
-        return self._both()[1]
-
-    def _both(self) -> tuple[Tokenizer, Tokenizer]:
-        if self.tokenizers is None:
-            raise RuntimeError("the task has no tokenizers yet: call prepare or restore first")
-        return self.tokenizers
-
-    def corpus(self, split: str) -> Corpus:
-        """The pairs of a split as text, without those that the config drops."""
-        if split not in self._read:
-            source, target = self.config.source, self.config.target
-            self._read[split] = read_split(source, target, split, self.data)
-        return self._read[split]
-
-    def _tokens(self, split: str) -> tuple[Corpus, list[Ids], list[Ids]]:
-        if split not in self._corpora:
-            corpus = self.corpus(split)
-            sources = self.source_tokenizer.encode_ids(corpus.sources)
-            targets = self.target_tokenizer.encode_ids(corpus.targets)
-            if split == "train":
-                kept, dropped = keep(_lengths(sources, targets), self.data)
-                corpus = corpus.take([int(i) for i in kept], dropped)
-                sources, targets = [sources[i] for i in kept], [targets[i] for i in kept]
-            self._corpora[split] = corpus, sources, targets
-        return self._corpora[split]
-
-    def lengths(self, split: str) -> NDArray[np.int32]:
-        _, sources, targets = self._tokens(split)
-        return (_lengths(sources, targets) + 1).astype(np.int32)
-
-    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
-        _, sources, targets = self._tokens(split)
-        return collate([sources[i] for i in indices], [targets[i] for i in indices])
-
-    def describe_data(self) -> list[str]:
-        """The report on the data in short: what is there, what is odd, what is dropped and why."""
-        corpora = {"train": self.corpus("train")}
-        for split in ("valid", "test"):
-            with contextlib.suppress(DataError):  # a run may do without
-                corpora[split] = self.corpus(split)
-        source, target = self._both()
-
-        def count(tokenizer: Tokenizer) -> Callable[[Sequence[str]], list[int]]:
-            return lambda texts: [len(ids) for ids in tokenizer.encode_ids(texts)]
-
-        sizes = " and ".join(f"{side.vocab_size:,}" for side in dict.fromkeys((source, target)))
-        found = report(corpora, self.data, (count(source), count(target)))
-        return [*found.lines(), f"vocabulary: {sizes} {self.config.tokenizer.kind} pieces"]
 
     # ---- model
 
@@ -162,7 +55,7 @@ class Translation(Task[TextBatch]):
         built: nn.Module = model.build(*sizes)
         return built
 
-    def loss(self, model: EncoderDecoder, batch: TextBatch, objective: Objective) -> Loss:
+    def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
         memory = model.encode(batch.source, batch.keys)
         hidden = model.decode(batch.read, memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
@@ -180,16 +73,17 @@ class Translation(Task[TextBatch]):
         samples: int = 3,
     ) -> Measures:
         corpus, sources, targets = self._tokens(split)
-        plain = Objective.Config.parse({"label_smoothing": 0.0}).build()
+        plain = CrossEntropy.Config(label_smoothing=0.0).build()
         total, count = 0.0, 0
-        for indices in sorted_batches(_lengths(sources, targets) + 1, 4096):
+        for indices in sorted_batches(lengths_of(sources, targets) + 1, 4096):
             loss = self.loss(model, self.batch(split, indices.tolist()), plain)
             total, count = total + float(loss.total), count + loss.count
         outputs = [
             self.target_tokenizer.decode(found[0].ids) if found else ""
             for found in self.search(model, sources, search)
         ]
-        figures, _ = translation_figures(outputs, corpus.targets)
+        names = [name for name in self.config.metrics if name not in SLOW]
+        figures, _ = figures_of(outputs, corpus.targets, names)
         nll = total / max(count, 1)
         step = max(1, len(outputs) // max(1, samples))
         shown = range(0, len(outputs), step)[:samples]
@@ -199,6 +93,39 @@ class Translation(Task[TextBatch]):
         )
 
     # ---- answers
+
+    def evaluate(
+        self, model: EncoderDecoder, examples: Corpus, search: Search, batch_tokens: int = 8192
+    ) -> Evaluation:
+        answers = self.answer(model, examples.sources, search, batch_tokens)
+        outputs = [answer.texts[0] if answer.texts else "" for answer in answers]
+        figures, signatures = figures_of(outputs, examples.targets, self.config.metrics)
+        cut = [line for line, answer in zip(examples.lines, answers, strict=True) if answer.cut]
+        return Evaluation(figures, signatures, outputs, {CUT: cut} if cut else {})
+
+    def answer(
+        self,
+        model: EncoderDecoder,
+        lines: Sequence[str],
+        search: Search,
+        batch_tokens: int = 8192,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Answer]:
+        """The outputs for each line, in their order; none for an empty line.
+
+        ``batch_tokens`` bounds source tokens × beams; lines longer than ``data.max_length`` tokens
+        are cut, and their answers say by how many.
+        """
+        limit = self.data.max_length
+        encoded = self.source_tokenizer.encode_ids(lines)
+        ids = [i if line.strip() else [] for i, line in zip(encoded, lines, strict=True)]
+        budget = max(1, batch_tokens // getattr(search.config, "beam_size", 1))
+        found = self.search(model, [i[:limit] for i in ids], search, budget, progress)
+        decode = self.target_tokenizer.decode
+        return [
+            Answer(hypotheses, [decode(h.ids) for h in hypotheses], max(0, len(i) - limit))
+            for i, hypotheses in zip(ids, found, strict=True)
+        ]
 
     @torch.inference_mode()
     def search(
@@ -226,7 +153,7 @@ class Translation(Task[TextBatch]):
         lengths = np.array([[len(sources[i]) + 1] for i in filled]).reshape(-1, 1)
         for batch in sorted_batches(lengths, batch_tokens):
             indices = [int(filled[i]) for i in batch]
-            ids, keys = _source([sources[i] for i in indices])
+            ids, keys = source_batch([sources[i] for i in indices])
             memory = model.encode(ids.to(device), None if keys is None else keys.to(device))
             sizes = [len(sources[i]) for i in indices]
             yield indices, search(DecoderSteps(model, memory), sizes, BOS, EOS)
@@ -235,7 +162,7 @@ class Translation(Task[TextBatch]):
     def force(self, model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         """Log p of each token of each given target, its end included."""
         found: list[list[float]] = [[] for _ in pairs]
-        lengths = _lengths([s for s, _ in pairs], [t for _, t in pairs]) + 1
+        lengths = lengths_of([s for s, _ in pairs], [t for _, t in pairs]) + 1
         for indices in sorted_batches(lengths, 4096):
             batch = collate([pairs[i][0] for i in indices], [pairs[i][1] for i in indices])
             batch = batch.to(model.output.weight.device)
@@ -246,8 +173,20 @@ class Translation(Task[TextBatch]):
         return found
 
     @torch.inference_mode()
-    def explain(self, model: EncoderDecoder, source: str, target: Ids | str) -> AttentionRecord:
-        """What every attention saw when the target was produced: one forced pass, tapped."""
+    def explain(
+        self,
+        model: EncoderDecoder,
+        source: str,
+        target: Ids | str | None = None,
+        search: Search | None = None,
+    ) -> AttentionRecord:
+        """What every attention saw when the target was produced: one forced pass, tapped.
+
+        Without a target, that of the search's best output.
+        """
+        if target is None:
+            found = self.answer(model, [source], search or Greedy.Config().build())[0].found
+            target = found[0].ids if found else []
         tokens = self.source_tokenizer.encode_ids([source])[0]
         output = (
             self.target_tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
@@ -260,26 +199,3 @@ class Translation(Task[TextBatch]):
             (source, self.source_tokenizer.encode(source).offsets),
             (self.target_tokenizer.decode(output), self.target_tokenizer.spans(output)),
         )
-
-
-def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
-    """Tensors of some pairs of ids: ends and starts added, padded on the right."""
-    source, keys = _source(sources)
-    read = torch.from_numpy(pad([[BOS, *ids] for ids in targets]))
-    wanted = torch.from_numpy(pad([[*ids, EOS] for ids in targets]))
-    lengths = torch.tensor([len(ids) + 1 for ids in targets])
-    ragged = len(set(lengths.tolist())) > 1
-    places = torch.arange(read.shape[1])[None] < lengths[:, None]
-    real = places.flatten().nonzero().flatten() if ragged else None
-    return TextBatch(source, keys, read, wanted, real)
-
-
-def _source(sources: Sequence[Ids]) -> tuple[Tensor, Tensor | None]:
-    ids = torch.from_numpy(pad([[*s, EOS] for s in sources]))
-    keys = ids != PAD
-    return ids, None if bool(keys.all()) else keys
-
-
-def _lengths(sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int64]:
-    """(N, 2) numbers of tokens."""
-    return np.array([list(map(len, sources)), list(map(len, targets))], dtype=np.int64).T

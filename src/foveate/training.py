@@ -1,0 +1,91 @@
+"""Train a config into a run directory, or go on where it stopped; average its checkpoints."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from foveate.config import ConfigError, read
+from foveate.data.plan import Plan
+from foveate.decode.greedy import Greedy
+from foveate.run import Run, RunConfig, device, load, read_run
+from foveate.train import checkpoint, files
+from foveate.train.average import average as average_weights
+from foveate.train.fit import fit
+from foveate.train.trainer import Job
+
+
+def train(
+    config: str | Path | RunConfig, overrides: Sequence[str] = (), folder: str | Path | None = None
+) -> Run:
+    """Train a config to its end, or go on where it stopped; the folder is ``runs/NAME`` by default.
+
+    Raises ``ConfigError`` where the folder holds a run of another config.
+    """
+    if isinstance(config, RunConfig):
+        if folder is None:
+            raise ConfigError("train needs a folder for a config that comes from no file")
+        resolved, path = config, Path(folder)
+    else:
+        resolved = read(RunConfig, config, overrides)
+        path = Path(folder) if folder is not None else Path("runs") / Path(config).stem
+    task = _prepared(resolved, path)
+    torch.manual_seed(resolved.seed)
+    job = Job(
+        task=task,
+        model=task.build(resolved.model).to(device()),
+        objective=resolved.objective.build(),
+        search=Greedy.Config().build(),
+        seed=resolved.seed,
+        toml=resolved.toml(),
+        plan=Plan,
+    )
+    outcome = fit(job, resolved.train, path)
+    if outcome.exit_code:
+        raise SystemExit(outcome.exit_code)
+    return load(path)
+
+
+def _prepared(config: RunConfig, path: Path) -> Any:
+    """The task with its tokenizers: of the run if it exists, else new ones in a new run."""
+    task = config.task.build(config.data)
+    if (path / "config.toml").is_file():
+        old, new = read_run(path).differences(), config.differences()
+        changed = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k))
+        fixed = [key for key in changed if not key.startswith(("train.", "decode."))]
+        if fixed:
+            raise ConfigError(
+                f"{path} holds a run of another config ({', '.join(fixed[:5])} differ); "
+                "choose another folder with --run, or remove that one"
+            )
+        task.restore(path)
+        return task
+    parts = path.with_name(f".{path.name}.new")
+    shutil.rmtree(parts, ignore_errors=True)
+    parts.mkdir(parents=True)
+    task.prepare(parts, config.seed)
+    (parts / "config.toml").write_text(config.toml(), encoding="utf-8")
+    path.mkdir(parents=True, exist_ok=True)
+    for file in sorted(parts.iterdir(), key=lambda file: file.name == "config.toml"):
+        file.replace(path / file.name)  # the config comes last: with it the run exists
+    parts.rmdir()
+    for line in task.describe_data():
+        print(line, file=sys.stderr)
+    return task
+
+
+def average(path: str | Path, last: int | None = None) -> str:
+    """Average the weights of the last checkpoints into ``averaged/``; says what it did."""
+    path = Path(path)
+    steps = [step for step in checkpoint.steps(path) if step > 0][-(last or 0) :]
+    if not steps:
+        raise ConfigError(f"{path} has no checkpoints to average")
+    tensors = average_weights([checkpoint.path_of(path, step) for step in steps])
+    with files.sealed_folder(path / "averaged") as folder:
+        checkpoint.write_tensors(tensors, folder / checkpoint.WEIGHTS)
+    return f"averaged {len(steps)} checkpoints ({steps[0]} to {steps[-1]}) into {path / 'averaged'}"

@@ -53,6 +53,27 @@ class Measures:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Numbers with names for rows and columns, such as a confusion matrix."""
+
+    title: str
+    rows: list[str]
+    columns: list[str]
+    cells: Sequence[Sequence[float]]
+
+    def lines(self) -> list[str]:
+        """The table as text."""
+        table = [self.columns, *([str(cell) for cell in row] for row in self.cells)]
+        width = max((len(cell) for row in table for cell in row), default=0)
+        left = max(map(len, self.rows), default=0)
+        names = ["", *self.rows]
+        return [self.title] + [
+            f"{name:<{left}}  " + " ".join(f"{cell:>{width}}" for cell in row)
+            for name, row in zip(names, table, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Figures by name with the signatures of their libraries, and one output for each example.
 
@@ -63,6 +84,7 @@ class Evaluation:
     signatures: dict[str, str]
     outputs: list[str] = field(repr=False)
     noted: dict[str, list[int]] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
 
 
 class Task(Configurable, ABC, Generic[Batch]):

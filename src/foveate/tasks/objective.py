@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float, Int
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.nn.cross_entropy import linear_cross_entropy
@@ -40,3 +41,11 @@ class CrossEntropy(Objective):
         """The loss of N targets, the logits being W h."""
         total, nll = linear_cross_entropy(hidden, weight, target, self.config.label_smoothing)
         return Loss(total, len(target), {"nll": nll})
+
+
+def affine(
+    hidden: Float[Tensor, "N D"], output: nn.Linear
+) -> tuple[Float[Tensor, "N E"], Float[Tensor, "V E"]]:
+    """[h; 1] and [W b], whose product is W h + b: what an objective reads of a biased output."""
+    ones = hidden.new_ones(len(hidden), 1)
+    return torch.cat((hidden, ones), dim=1), torch.cat((output.weight, output.bias[:, None]), dim=1)

@@ -75,7 +75,7 @@ class Max(Pooling):
         return values.amax(dim=1)
 
 
-class PoolingAttention(Attention.Config):
+class PoolingAttention(Attention.Config, family="pooling_attention", kind="full"):
     """Attention as a pooling uses it: the values are the vectors themselves."""
 
     score: Score.Config = Additive.Config()

@@ -22,7 +22,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.vocabulary import replace_file
 from foveate.models.classifier import Classifier
 from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Table
-from foveate.tasks.objective import CrossEntropy, affine
+from foveate.tasks.objective import CrossEntropy
 
 LABELS = "labels.json"  # in the folder of a run
 Names = tuple[str, ...]
@@ -101,7 +101,7 @@ def label_loss(
     objective: CrossEntropy,
 ) -> Loss:
     """−Σ_b log p(label_b | x_b), from the pooled vectors of B examples."""
-    return objective(*affine(features, model.output), wanted)
+    return objective(features, model.output.weight, wanted, model.output.bias)
 
 
 def figures_of_labels(log_p: LogP, wanted: Sequence[int]) -> dict[str, float]:

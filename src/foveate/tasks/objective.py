@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Int
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
 from foveate.nn.cross_entropy import linear_cross_entropy
@@ -37,15 +37,11 @@ class CrossEntropy(Objective):
         hidden: Float[Tensor, "N D"],
         weight: Float[Tensor, "V D"],
         target: Int[Tensor, "N"],
+        bias: Float[Tensor, "V"] | None = None,
     ) -> Loss:
-        """The loss of N targets, the logits being W h."""
+        """The loss of N targets, the logits being W h + b."""
+        if bias is not None:  # W h + b = [W b] [h; 1]
+            hidden = torch.cat((hidden, hidden.new_ones(len(hidden), 1)), dim=1)
+            weight = torch.cat((weight, bias[:, None]), dim=1)
         total, nll = linear_cross_entropy(hidden, weight, target, self.config.label_smoothing)
         return Loss(total, len(target), {"nll": nll})
-
-
-def affine(
-    hidden: Float[Tensor, "N D"], output: nn.Linear
-) -> tuple[Float[Tensor, "N E"], Float[Tensor, "V E"]]:
-    """[h; 1] and [W b], whose product is W h + b: what an objective reads of a biased output."""
-    ones = hidden.new_ones(len(hidden), 1)
-    return torch.cat((hidden, ones), dim=1), torch.cat((output.weight, output.bias[:, None]), dim=1)

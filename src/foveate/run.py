@@ -7,6 +7,7 @@ A run holds ``config.toml`` (resolved: every field), the tokenizers, ``log.jsonl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from foveate.decode.steps import Search
 from foveate.kinds import load_kinds
 from foveate.look.record import AttentionRecord
 from foveate.models.encoder_decoder import Model
+from foveate.start import Start
 from foveate.tasks.base import Evaluation, Task
+from foveate.tasks.label_figures import Classification
 from foveate.tasks.objective import CrossEntropy, Objective
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
@@ -36,6 +39,7 @@ class RunConfig(Config):
     task: Task.Config
     data: TextData = TextData()
     model: Model.Config
+    start: Start | None = None  # weights of another run to begin with
     objective: Objective.Config = CrossEntropy.Config()
     train: TrainConfig = TrainConfig()
     decode: Search.Config = Beam.Config()
@@ -81,6 +85,15 @@ class Run:
             )
             for line, found in zip(lines, answers, strict=True)
         ]
+
+    def classify(
+        self, lines: Sequence[str], batch_tokens: int | None = None
+    ) -> list[Classification]:
+        """The label of each line with p of every label; an empty line has none."""
+        if isinstance(lines, str):
+            raise TypeError("classify takes a list of lines; write classify([text])")
+        found: list[Classification] = self.can("classify")(self.model, lines, batch_tokens or 8192)
+        return [replace(one, run=self) for one in found]
 
     def can(self, method: str, verb: str | None = None) -> Any:
         """A method of the run's task. Raises ``ConfigError`` where it has none."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, TextIO
@@ -203,11 +203,14 @@ def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
             "examples": count,
             "figures": evaluation.figures,
             "signatures": evaluation.signatures,
+            "tables": {name: asdict(table) for name, table in evaluation.tables.items()},
         }
         return as_text(tree)
     lines = [f"{count:,} examples"]
     for name, value in evaluation.figures.items():
         lines.append(f"{name:<14} {value:8.2f}  {evaluation.signatures.get(name, '')}".rstrip())
+    for table in evaluation.tables.values():
+        lines += ["", *table.lines()]
     return "\n".join(lines)
 
 

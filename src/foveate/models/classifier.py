@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor, nn
@@ -10,7 +11,10 @@ from foveate.config import BaseConfig, Configurable
 from foveate.models.encoder import Encoder, Memory
 from foveate.models.encoder_decoder import Model
 from foveate.models.transformer import TransformerEncoder
+from foveate.nn.attention import Attention, Part
 from foveate.nn.dropout import Dropout
+from foveate.nn.mask import Mask
+from foveate.nn.score import Additive, Score
 from foveate.spec import Input, Labels
 
 
@@ -58,6 +62,47 @@ class First(Pooling):
         return memory.values[:, 0]
 
 
+class Max(Pooling):
+    """The largest value at any real place, each dimension by itself (Collobert et al., 2011)."""
+
+    class Config(Pooling.Config, kind="max"):
+        pass
+
+    def forward(self, memory: Memory) -> Float[Tensor, "B D"]:
+        values = memory.values
+        if memory.keys is not None:
+            values = values.masked_fill(~memory.keys.unsqueeze(-1), -torch.inf)
+        return values.amax(dim=1)
+
+
+class PoolingAttention(Attention.Config, family="pooling_attention", kind="full"):
+    """Attention as a pooling uses it: the values are the vectors themselves."""
+
+    score: Score.Config = Additive.Config()
+    project: tuple[Part, ...] = ("query", "key")
+
+
+class Attentive(Pooling):
+    """Σ_i softmax_i(e(u, h_i)) h_i, asked with one learnt vector u (Yang et al., 2016)."""
+
+    class Config(Pooling.Config, kind="attention"):
+        """``attention`` says how the weights are formed."""
+
+        attention: PoolingAttention = PoolingAttention()
+
+    config: Config
+
+    def __init__(self, config: Config, size: int) -> None:
+        super().__init__(config, size)
+        self.query = nn.Parameter(torch.randn(size) * size**-0.5)
+        self.attention = Attention(config.attention, size)
+
+    def forward(self, memory: Memory) -> Float[Tensor, "B D"]:
+        query = self.query.to(memory.values.dtype).expand(len(memory.values), 1, -1)
+        pooled: Tensor = self.attention(query, memory.values, Mask(memory.keys))
+        return pooled.squeeze(1)
+
+
 class Classifier(Model):
     """p(label | x) = softmax(W · pool(encode(x)) + b)."""
 
@@ -85,9 +130,16 @@ class Classifier(Model):
         memory: Memory = self.encoder(inputs, keys)
         return memory
 
+    def features(
+        self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None
+    ) -> Float[Tensor, "B D"]:
+        """The pooled vector of each input, from which its label is predicted."""
+        pooled: Tensor = self.dropout(self.pooling(self.encode(inputs, keys)))
+        return pooled
+
     def forward(
         self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B C"]:
         """Scores of every label."""
-        scores: Tensor = self.output(self.dropout(self.pooling(self.encode(inputs, keys))))
+        scores: Tensor = self.output(self.features(inputs, keys))
         return scores

@@ -53,6 +53,27 @@ class Measures:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Numbers with names for rows and columns, such as a confusion matrix."""
+
+    title: str
+    rows: list[str]
+    columns: list[str]
+    cells: Sequence[Sequence[float]]
+
+    def lines(self) -> list[str]:
+        """The table as text."""
+        table = [self.columns, *([str(cell) for cell in row] for row in self.cells)]
+        width = max((len(cell) for row in table for cell in row), default=0)
+        left = max(map(len, self.rows), default=0)
+        names = ["", *self.rows]
+        return [self.title] + [
+            f"{name:<{left}}  " + " ".join(f"{cell:>{width}}" for cell in row)
+            for name, row in zip(names, table, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Figures by name with the signatures of their libraries, and one output for each example.
 
@@ -63,6 +84,7 @@ class Evaluation:
     signatures: dict[str, str]
     outputs: list[str] = field(repr=False)
     noted: dict[str, list[int]] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
 
 
 class Task(Configurable, ABC, Generic[Batch]):
@@ -88,6 +110,13 @@ class Task(Configurable, ABC, Generic[Batch]):
     @abstractmethod
     def restore(self, folder: Path) -> None:
         """Read tokenizers and the like from a run, without touching the training data."""
+
+    def inherit(self, run: Path) -> None:
+        """Take the tokenizers of another run; `prepare` then writes these and trains none.
+
+        Raises ``ValueError`` where the task cannot, or the run has none that fit.
+        """
+        raise ValueError(f"the task {self.config.kind} cannot start from another run: {run}")
 
     @abstractmethod
     def lengths(self, split: str) -> NDArray[np.int32]:

@@ -38,6 +38,26 @@ def attention_record(
     return AttentionRecord(words, rows, columns, title=f"{source[0]} → {target[0]}")
 
 
+def encoder_record(
+    maps: Mapping[str, NDArray[np.float32]], source: Text, produced: str
+) -> AttentionRecord:
+    """Maps (H, T, S) of what reads ``<s> text </s>``, as maps over words, with their labels.
+
+    The rows of an encoder's maps are words of the text; another map (a pooling) has the one row of
+    what it produced.
+    """
+    grouping, labels = _axis(source, before=[START], after=[END])
+    words: dict[str, NDArray[np.float32]] = {}
+    rows: dict[str, list[str]] = {}
+    for name, weights in maps.items():
+        own = name.startswith("encoder")
+        row = grouping.pieces if own else [[0]]
+        words[name] = np.stack([to_words(w, row, grouping.pieces) for w in weights])
+        rows[name] = labels if own else [produced]
+    columns = dict.fromkeys(maps, labels)
+    return AttentionRecord(words, rows, columns, title=f"{source[0]} → {produced}")
+
+
 def _axis(
     text: Text, before: Sequence[str] = (), after: Sequence[str] = ()
 ) -> tuple[Grouping, list[str]]:

@@ -1,0 +1,42 @@
+"""The verbs of labels: ``foveate classify``.
+
+Does not live here: what they do (`foveate.verbs_labels`).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def add(app: typer.Typer) -> None:
+    """Give the program these verbs."""
+    app.command("classify")(classify)
+
+
+def classify(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")],
+    scores: Annotated[bool, typer.Option("--scores", help="LABEL TAB P of every label")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print a JSON object a line")] = False,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="tokens of a batch")] = None,
+    checkpoint: Annotated[str, typer.Option(help="best, last, average or a step")] = "best",
+    threads: Annotated[int | None, typer.Option(min=1, help="processor threads")] = None,
+) -> None:
+    """Label each line of stdin: LABEL TAB probability."""
+    from foveate import verbs_labels
+    from foveate.run import load
+
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    form = verbs_labels.form(scores, as_json)
+    loaded = load(run, checkpoint)
+    if sys.stdin.isatty():
+        typer.echo("Type a text a line; Ctrl-D ends.", err=True)
+    tally = verbs_labels.classify(loaded, sys.stdin.buffer, sys.stdout, form, batch_tokens)
+    for sentence in tally.report():
+        typer.echo(sentence, err=True)

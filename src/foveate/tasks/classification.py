@@ -1,0 +1,239 @@
+"""Text classification: a text in, one of the labels of the training data out.
+
+loss   = −log p(label | x), x the text between its start and its end
+answer = the label of the highest p
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.data.plan import sorted_batches
+from foveate.data.text import Corpus, DataError, TextData, at, read_pairs, read_split
+from foveate.data.tokenizer import UNK
+from foveate.decode.steps import Search
+from foveate.look.capture import capture
+from foveate.look.record import AttentionRecord
+from foveate.models.classifier import Classifier
+from foveate.models.encoder_decoder import Model
+from foveate.spec import Labels, Tokens
+from foveate.tasks.base import CUT, Evaluation, Loss, Measures
+from foveate.tasks.label_figures import (
+    Classification,
+    LogP,
+    Names,
+    evaluation_of_labels,
+    label_loss,
+    label_names,
+    load_labels,
+    measures_of_labels,
+    numbers_of,
+    probabilities_of,
+    save_labels,
+)
+from foveate.tasks.labels import encoder_record
+from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.single import EXTRA, SingleText, sizes_of, to, wrapped
+from foveate.tasks.text_batch import Ids
+
+
+@dataclass(frozen=True)
+class LabelledBatch:
+    """``source`` (B, S) texts with start and end, ``keys`` true at real tokens or None where all
+    are, ``wanted`` (B,) the numbers of the labels.
+    """
+
+    source: Tensor
+    keys: Tensor | None
+    wanted: Tensor
+
+
+class TextClassification(SingleText[LabelledBatch]):
+    """Text in, label out."""
+
+    class Config(SingleText.Config, kind="classification"):
+        """``source`` and ``labels`` name line-aligned files with ``{split}`` for train, valid,
+        test; without ``labels``, ``source`` is one TSV or JSONL file that holds text and label.
+
+        In training each token becomes ``<unk>`` with the probability ``word_dropout``
+        (Iyyer et al., 2015), anew in every epoch.
+        """
+
+        labels: str | None = None
+        word_dropout: float = Field(0.0, ge=0, lt=1)
+
+    config: Config
+
+    def __init__(self, config: Config, data: TextData) -> None:
+        super().__init__(config, data)
+        self.names: Names = ()
+
+    # ---- data
+
+    def prepare(self, folder: Path, seed: int) -> None:
+        """Read the labels of all splits first: what is wrong with one is met before training."""
+        self.names = label_names(self.corpus("train").targets)
+        if len(self.names) < 2:
+            raise DataError(f"{self.config.source}: one label is nothing to learn: {self.names}")
+        for split in ("valid", "test"):
+            corpus = None
+            with contextlib.suppress(DataError):  # a run may do without
+                corpus = self.corpus(split)
+            if corpus is not None:
+                self._numbers(corpus, self._file(split))
+        super().prepare(folder, seed)
+        save_labels(self.names, folder)
+
+    def restore(self, folder: Path) -> None:
+        super().restore(folder)
+        self.names = load_labels(folder)
+
+    def _corpus(self, split: str) -> Corpus:
+        corpus = read_split(self.config.source, self.config.labels, split, self.data)
+        return _stripped(corpus, self._file(split))
+
+    def _file(self, split: str) -> Path:
+        """The file in which the labels of a split stand."""
+        return at(self.config.labels or self.config.source, split, self.data.splits)
+
+    def _numbers(self, corpus: Corpus, file: Path) -> list[int]:
+        return numbers_of(corpus.targets, self.names, lambda i: f"{file}:{corpus.lines[i]}")
+
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> LabelledBatch:
+        corpus, ids = self._tokens(split)
+        texts = [ids[i] for i in indices]
+        if self.config.word_dropout and split == "train":
+            texts = [self._noisy(ids[i], noise, i) for i in indices]
+        source, keys = wrapped(texts)
+        known = {name: number for number, name in enumerate(self.names)}
+        wanted = torch.tensor([known[corpus.targets[i]] for i in indices])
+        return LabelledBatch(source, keys, wanted)
+
+    def _noisy(self, ids: Ids, noise: int, index: int) -> Ids:
+        lost = np.random.default_rng((noise, index)).random(len(ids)) < self.config.word_dropout
+        return [UNK if gone else one for one, gone in zip(ids, lost, strict=True)]
+
+    def _about(self, corpus: Corpus) -> str:
+        counts = Counter(corpus.targets)
+        return "labels " + ", ".join(f"{name}: {counts[name]:,}" for name in self.names)
+
+    # ---- model
+
+    def build(self, model: Model.Config) -> nn.Module:
+        built: nn.Module = model.build(Tokens(self.tokenizer.vocab_size), Labels(self.names))
+        return built
+
+    def loss(self, model: Classifier, batch: LabelledBatch, objective: CrossEntropy) -> Loss:
+        device = model.output.weight.device
+        source, keys, wanted = to(device, batch.source, batch.keys, batch.wanted)
+        return label_loss(model, model.features(source, keys), wanted, objective)
+
+    def measure(self, model: Classifier, split: str, search: Search, samples: int = 3) -> Measures:
+        corpus, ids = self._tokens(split)
+        limit = self.data.max_length
+        log_p = self.predict(model, [one[:limit] for one in ids])
+        wanted = self._numbers(corpus, self._file(split))
+        return measures_of_labels(log_p, wanted, self.names, corpus.sources, samples)
+
+    @torch.inference_mode()
+    def predict(
+        self,
+        model: Classifier,
+        texts: Sequence[Ids],
+        batch_tokens: int = 8192,
+        progress: Callable[[int], None] | None = None,
+    ) -> LogP:
+        """Log p of every label for each text, (N, C)."""
+        found = np.zeros((len(texts), len(self.names)), dtype=np.float32)
+        lengths: NDArray[np.int64] = sizes_of(texts)[:, None] + EXTRA
+        for indices in sorted_batches(lengths, batch_tokens):
+            source, keys = to(model.output.weight.device, *wrapped([texts[i] for i in indices]))
+            scores = model(source, keys).float().log_softmax(dim=-1)
+            found[indices] = scores.cpu().numpy()
+            if progress is not None:
+                progress(len(indices))
+        return found
+
+    # ---- answers
+
+    def given(self, texts: Sequence[str], labels: Sequence[str]) -> Corpus:
+        """Examples of the user's own. Raises ``ValueError`` where one side has more."""
+        if len(texts) != len(labels):
+            raise ValueError(f"{len(texts)} texts but {len(labels)} labels")
+        corpus = Corpus(list(texts), list(labels), range(1, len(texts) + 1))
+        self._numbers(corpus, Path("example"))
+        return corpus
+
+    def read(self, source: Path, reference: Path | None = None) -> Corpus:
+        corpus = read_pairs(source, reference, self.data)
+        if not len(corpus):
+            raise DataError(f"{source} is empty: nothing to evaluate on")
+        file = reference or source
+        corpus = _stripped(corpus, file)
+        self._numbers(corpus, file)
+        return corpus
+
+    def evaluate(
+        self, model: Classifier, examples: Corpus, search: Search, batch_tokens: int = 8192
+    ) -> Evaluation:
+        ids, longer = self.cut(examples)
+        log_p = self.predict(model, ids, batch_tokens)
+        wanted = numbers_of(examples.targets, self.names, lambda i: f"line {examples.lines[i]}")
+        return evaluation_of_labels(log_p, wanted, self.names, {CUT: longer} if longer else {})
+
+    def classify(
+        self,
+        model: Classifier,
+        lines: Sequence[str],
+        batch_tokens: int = 8192,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Classification]:
+        """The label of each line and p of every label, in their order; none for an empty line."""
+        limit, encoded = self.data.max_length, self.tokenizer.encode_ids(lines)
+        filled = [i for i, line in enumerate(lines) if line.strip()]
+        log_p = self.predict(model, [encoded[i][:limit] for i in filled], batch_tokens, progress)
+        found = [Classification(line, "", {}) for line in lines]
+        for i, row in zip(filled, log_p, strict=True):
+            probabilities = probabilities_of(row, self.names)
+            cut = max(0, len(encoded[i]) - limit)
+            found[i] = Classification(lines[i], next(iter(probabilities)), probabilities, cut)
+        return found
+
+    @torch.inference_mode()
+    def explain(
+        self,
+        model: Classifier,
+        source: str,
+        target: str | None = None,
+        search: Search | None = None,
+    ) -> AttentionRecord:
+        """What every attention saw as the text was read, between words.
+
+        A pooling that attends has one row: what the label was read from.
+        """
+        encoded = self.tokenizer.encode(source)
+        ids, keys = to(model.output.weight.device, *wrapped([encoded.ids]))
+        with capture(model) as maps:
+            scores = model(ids, keys)
+        label = self.names[int(scores.argmax())] if target is None else target
+        found = {name: weights[0].cpu().numpy() for name, weights in maps.items()}
+        return encoder_record(found, (source, encoded.offsets), label)
+
+
+def _stripped(corpus: Corpus, file: Path) -> Corpus:
+    """The same without blanks around labels. Raises ``DataError`` at an empty label."""
+    labels = [label.strip() for label in corpus.targets]
+    for label, line in zip(labels, corpus.lines, strict=True):
+        if not label:
+            raise DataError(f"{file}:{line}: no label; write one, or take the line out")
+    return Corpus(corpus.sources, labels, corpus.lines, corpus.skipped, corpus.dropped)

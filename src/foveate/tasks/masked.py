@@ -1,0 +1,233 @@
+"""Masked language modelling: some tokens are hidden, the model says what stood there (BERT).
+
+loss = −Σ_{i hidden} log p(x_i | x with the chosen places hidden)
+
+Of each text 15 % of the tokens are chosen; of the chosen 80 % are hidden, 10 % become another
+token and 10 % stay as they are, so that no place can be trusted (Devlin et al., 2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.data.plan import sorted_batches
+from foveate.data.text import Corpus
+from foveate.data.tokenizer import SPECIALS, UNK
+from foveate.decode.steps import Search
+from foveate.look.capture import capture
+from foveate.look.record import AttentionRecord
+from foveate.models.encoder_decoder import Model
+from foveate.models.masked_language_model import MaskedLanguageModel
+from foveate.spec import Tokens
+from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
+from foveate.tasks.labels import encoder_record
+from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.single import EXTRA, SingleText, read_texts, sizes_of, to, wrapped
+from foveate.tasks.text_batch import Ids
+
+MASKS = ("<mask>", "[MASK]")  # pieces that stand for a hidden token, where a vocabulary has one
+
+
+@dataclass(frozen=True)
+class MaskedBatch:
+    """``source`` (B, S) texts with hidden tokens, ``keys`` true at real tokens or None where all
+    are, ``places`` (N,) the chosen places in B·S, ``wanted`` (N,) what stood there.
+    """
+
+    source: Tensor
+    keys: Tensor | None
+    places: Tensor
+    wanted: Tensor
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """The sum of −log p at the chosen places, the ids guessed there by text, how many are right."""
+
+    total: float
+    count: int
+    right: int
+    guessed: list[list[int]]
+    places: list[NDArray[np.int64]]
+
+
+class MaskedLanguage(SingleText[MaskedBatch]):
+    """Text in, guesses of its hidden tokens out."""
+
+    class Config(SingleText.Config, kind="masked_language"):
+        """Shares of the tokens that are chosen, and of the chosen that are hidden or replaced.
+
+        A hidden token becomes the piece ``<mask>`` or ``[MASK]`` if the vocabulary has one, else
+        ``<unk>``.
+        """
+
+        choose: float = Field(0.15, gt=0, le=1)
+        hide: float = Field(0.8, ge=0, le=1)
+        replace: float = Field(0.1, ge=0, le=1)
+
+    config: Config
+
+    @property
+    def mask_id(self) -> int:
+        """The id of a hidden token."""
+        pieces = self.tokenizer.pieces
+        return next((pieces.index(name) for name in MASKS if name in pieces), UNK)
+
+    # ---- data
+
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> MaskedBatch:
+        _, ids = self._tokens(split)
+        return self.collate([ids[i] for i in indices], [(noise, i) for i in indices])
+
+    def collate(self, texts: Sequence[Ids], seeds: Sequence[tuple[int, int]]) -> MaskedBatch:
+        """Tensors of some texts; what is hidden in a text is a function of its seed."""
+        found = [self.hidden(ids, seed) for ids, seed in zip(texts, seeds, strict=True)]
+        source, keys = wrapped([ids for ids, _ in found])
+        width = source.shape[1]
+        places = [row * width + chosen + 1 for row, (_, chosen) in enumerate(found)]
+        wanted = [ids[i] for ids, (_, chosen) in zip(texts, found, strict=True) for i in chosen]
+        flat = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
+        return MaskedBatch(
+            source, keys, torch.from_numpy(flat), torch.tensor(wanted, dtype=torch.int64)
+        )
+
+    def hidden(self, ids: Ids, seed: tuple[int, int]) -> tuple[Ids, NDArray[np.int64]]:
+        """The text with some tokens hidden or replaced, and the places chosen, ascending.
+
+        At least one place is chosen where there is one.
+        """
+        config, random = self.config, np.random.default_rng(seed)
+        count = min(len(ids), max(1, round(config.choose * len(ids))))
+        chosen = np.sort(random.permutation(len(ids))[:count])
+        fate = random.random(count)
+        others = random.integers(len(SPECIALS), self.tokenizer.vocab_size, count)
+        changed = list(ids)
+        for place, chance, other in zip(chosen.tolist(), fate, others.tolist(), strict=True):
+            if chance < config.hide:
+                changed[place] = self.mask_id
+            elif chance < config.hide + config.replace:
+                changed[place] = other
+        return changed, chosen
+
+    # ---- model
+
+    def build(self, model: Model.Config) -> nn.Module:
+        built: nn.Module = model.build(Tokens(self.tokenizer.vocab_size))
+        return built
+
+    def loss(self, model: MaskedLanguageModel, batch: MaskedBatch, objective: CrossEntropy) -> Loss:
+        hidden, wanted = self._features(model, batch)
+        return objective(hidden, model.output.weight, wanted, model.output.bias)
+
+    def _features(self, model: MaskedLanguageModel, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
+        """The vectors (N, E) of the chosen places, and what stood there."""
+        device = model.output.weight.device
+        parts = to(device, batch.source, batch.keys, batch.places, batch.wanted)
+        source, keys, places, wanted = parts
+        values = model.encode(source, keys).values.flatten(0, 1)  # (B, S, D) -> (B·S, D)
+        return model.features(values[places]), wanted
+
+    def measure(
+        self, model: MaskedLanguageModel, split: str, search: Search, samples: int = 3
+    ) -> Measures:
+        """The figures with the same places hidden at every validation."""
+        corpus, ids = self._tokens(split)
+        ids = [one[: self.data.max_length] for one in ids]
+        found = self.guess(model, ids)
+        step = max(1, len(corpus) // max(1, samples))
+        shown = [
+            Sample(self._shown(ids[i], i), corpus.sources[i], self._filled(ids[i], found, i))
+            for i in range(0, len(corpus), step)[:samples]
+        ]
+        return Measures(_figures(found), shown)
+
+    @torch.inference_mode()
+    def guess(
+        self, model: MaskedLanguageModel, texts: Sequence[Ids], batch_tokens: int = 4096
+    ) -> Guesses:
+        """The most probable token at each place that is hidden in each text by its number."""
+        plain = CrossEntropy.Config(label_smoothing=0.0).build()
+        total, right = 0.0, 0
+        guessed: list[list[int]] = [[] for _ in texts]
+        places = [self.hidden(ids, (0, i))[1] for i, ids in enumerate(texts)]
+        for indices in self._batches(texts, batch_tokens):
+            batch = self.collate([texts[i] for i in indices], [(0, i) for i in indices])
+            hidden, wanted = self._features(model, batch)
+            total += float(plain(hidden, model.output.weight, wanted, model.output.bias).total)
+            best = model.output(hidden).argmax(dim=-1)
+            right += int((best == wanted).sum())
+            parts = best.split([len(places[i]) for i in indices])
+            for i, part in zip(indices, parts, strict=True):
+                guessed[i] = part.tolist()
+        return Guesses(total, sum(map(len, places)), right, guessed, places)
+
+    def _batches(self, texts: Sequence[Ids], batch_tokens: int) -> Iterator[list[int]]:
+        """Batches of the texts in which there is something to hide."""
+        sizes = sizes_of(texts)
+        filled = np.flatnonzero(sizes)
+        for batch in sorted_batches(sizes[filled][:, None] + EXTRA, batch_tokens):
+            yield filled[batch].tolist()
+
+    def _shown(self, ids: Ids, index: int) -> str:
+        return self.tokenizer.decode(self.hidden(ids, (0, index))[0])
+
+    def _filled(self, ids: Ids, found: Guesses, index: int) -> str:
+        """The text with the guesses in the hidden places."""
+        filled = list(ids)
+        for place, token in zip(found.places[index], found.guessed[index], strict=True):
+            filled[place] = token
+        return self.tokenizer.decode(filled)
+
+    # ---- answers
+
+    def given(self, texts: Sequence[str]) -> Corpus:
+        """Texts of the user's own."""
+        return Corpus(list(texts), list(texts), range(1, len(texts) + 1))
+
+    def read(self, source: Path, reference: Path | None = None) -> Corpus:
+        return read_texts(source)
+
+    def evaluate(
+        self,
+        model: MaskedLanguageModel,
+        examples: Corpus,
+        search: Search,
+        batch_tokens: int = 8192,
+    ) -> Evaluation:
+        """Figures and the texts with the guesses filled in; the same places are always hidden."""
+        ids, longer = self.cut(examples)
+        found = self.guess(model, ids, batch_tokens)
+        outputs = [self._filled(one, found, i) for i, one in enumerate(ids)]
+        return Evaluation(_figures(found), {}, outputs, {CUT: longer} if longer else {})
+
+    @torch.inference_mode()
+    def explain(
+        self,
+        model: MaskedLanguageModel,
+        source: str,
+        target: str | None = None,
+        search: Search | None = None,
+    ) -> AttentionRecord:
+        """What every attention saw as the text was read, between words."""
+        encoded = self.tokenizer.encode(source)
+        ids, keys = to(model.output.weight.device, *wrapped([encoded.ids]))
+        with capture(model) as maps:
+            model.encode(ids, keys)
+        found = {name: weights[0].cpu().numpy() for name, weights in maps.items()}
+        return encoder_record(found, (source, encoded.offsets), target or source)
+
+
+def _figures(found: Guesses) -> dict[str, float]:
+    """Loss and perplexity of a hidden token, and the per cent that are guessed right."""
+    nll = found.total / max(found.count, 1)
+    perplexity = float(np.exp(min(nll, 700.0)))
+    accuracy = 100 * found.right / max(found.count, 1)
+    return {"loss": nll, "perplexity": perplexity, "accuracy": accuracy}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
@@ -36,7 +37,11 @@ class CrossEntropy(Objective):
         hidden: Float[Tensor, "N D"],
         weight: Float[Tensor, "V D"],
         target: Int[Tensor, "N"],
+        bias: Float[Tensor, "V"] | None = None,
     ) -> Loss:
-        """The loss of N targets, the logits being W h."""
+        """The loss of N targets, the logits being W h + b."""
+        if bias is not None:  # W h + b = [W b] [h; 1]
+            hidden = torch.cat((hidden, hidden.new_ones(len(hidden), 1)), dim=1)
+            weight = torch.cat((weight, bias[:, None]), dim=1)
         total, nll = linear_cross_entropy(hidden, weight, target, self.config.label_smoothing)
         return Loss(total, len(target), {"nll": nll})

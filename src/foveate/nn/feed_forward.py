@@ -78,7 +78,7 @@ class SiLU(FeedForward):
 class GatedFeedForward(FeedForward):
     """W₂ (f(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020)."""
 
-    def __init__(self, config: Config, hidden_size: int, ffn_size: int) -> None:
+    def __init__(self, config: FeedForward.Config, hidden_size: int, ffn_size: int) -> None:
         super().__init__(config, hidden_size, ffn_size)
         self.gate = nn.Linear(hidden_size, ffn_size, bias=config.bias)
 
@@ -89,7 +89,7 @@ class GatedFeedForward(FeedForward):
 class SwiGLU(GatedFeedForward):
     """W₂ (silu(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020; Llama)."""
 
-    class Config(GatedFeedForward.Config, kind="swiglu"):
+    class Config(FeedForward.Config, kind="swiglu"):
         pass
 
     def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
@@ -99,7 +99,7 @@ class SwiGLU(GatedFeedForward):
 class GEGLU(GatedFeedForward):
     """W₂ (gelu(W₁ x + b₁) ⊙ (V x + c)) + b₂, with the tanh form of GELU (Shazeer, 2020; T5 1.1)."""
 
-    class Config(GatedFeedForward.Config, kind="geglu"):
+    class Config(FeedForward.Config, kind="geglu"):
         pass
 
     def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:

@@ -60,7 +60,7 @@ class T5Bias(Position):
 
 
 class T5CausalBias(T5Bias):
-    """The same for a decoder, which never looks ahead: all buckets are for keys before the query."""
+    """The same for a decoder, which never looks ahead: all buckets are for what is behind."""
 
     class Config(T5Bias.Config, kind="t5_causal"):
         pass

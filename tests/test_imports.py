@@ -40,7 +40,7 @@ FREE_SIBLINGS = {"run", "answers", "verbs", "quickstart"}
 
 BASICS = {"torch", "numpy", "pydantic"}
 NAMED = {  # other packages, and the only places that may import them
-    "safetensors": {"train", "nn", "run", "models"},
+    "safetensors": {"train", "nn", "run", "models", "export"},
     "tokenizers": {"data"},
     "sacrebleu": {"tasks", "run"},
     "typer": {"cli", "cli_data", "cli_labels"},

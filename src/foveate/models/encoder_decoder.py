@@ -25,11 +25,14 @@ class EncoderDecoder(Model):
     """p(y_t | y_<t, x) = softmax(W · decode(y_<t, encode(x)))."""
 
     class Config(Model.Config, kind="encoder_decoder"):
-        """``tie`` makes one table of the target's input and output ("target"), and the source's."""
+        """``tie`` makes one table of the target's input and output ("target"), of these and the
+        source's ("all"), or of the two inputs ("inputs"); ``output_bias`` adds b to W h.
+        """
 
         encoder: Encoder.Config
         decoder: Decoder.Config
-        tie: Literal["none", "target", "all"] = "target"
+        tie: Literal["none", "target", "all", "inputs"] = "target"
+        output_bias: bool = False
 
     config: Config
 
@@ -38,10 +41,10 @@ class EncoderDecoder(Model):
         self.config = config
         self.encoder: Encoder = config.encoder.build(source)
         self.decoder: Decoder = config.decoder.build(target, self.encoder.output_size)
-        self.output = output_projection(self.decoder, target)
-        if config.tie != "none":
+        self.output = output_projection(self.decoder, target, config.output_bias)
+        if config.tie in ("target", "all"):
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)
-        if config.tie == "all":
+        if config.tie in ("inputs", "all"):
             table = self.encoder.embedding
             tie(config.tie, table, "the source embedding", self.decoder.embedding)
 
@@ -71,10 +74,12 @@ class EncoderDecoder(Model):
         return self.logits(self.decode(target, self.encode(source, keys)))
 
 
-def output_projection(decoder: Decoder, target: Tokens) -> nn.Linear:
+def output_projection(decoder: Decoder, target: Tokens, bias: bool = False) -> nn.Linear:
     """W, the vectors with which a decoder's outputs are compared: one for each token."""
-    output = nn.Linear(decoder.output_size, target.vocab_size, bias=False)
+    output = nn.Linear(decoder.output_size, target.vocab_size, bias=bias)
     nn.init.normal_(output.weight, std=decoder.output_size**-0.5)
+    if bias:
+        nn.init.zeros_(output.bias)
     return output
 
 

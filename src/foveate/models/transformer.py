@@ -100,6 +100,7 @@ class TransformerEncoder(Encoder):
         norm_order: Literal["pre", "post"] = "pre"
         stem: Stem.Config = TokenStem.Config(scale="sqrt")
         position: Position.Config = Sinusoidal.Config()
+        embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
         attention: Attention.Config = Attention.Config()  # its num_heads is the encoder's
         feed_forward: FeedForward.Config = ReLU.Config()
 
@@ -110,13 +111,14 @@ class TransformerEncoder(Encoder):
         self.output_size = size = config.hidden_size
         self.stem = config.stem.build(source, size)
         self.position = config.position.build(size, config.num_heads)
+        self.embedding_norm = _first_norm(config)
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
         self.norm = _last_norm(config)
 
     def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
         x = self.stem(inputs)
-        x = self.dropout(self.position.embed(x, places(x)))
+        x = self.dropout(self.embedding_norm(self.position.embed(x, places(x))))
         mask = Mask(keys)
         for layer in self.layers:
             x = layer(x, mask, self.position)
@@ -138,6 +140,7 @@ class TransformerDecoder(Decoder):
         norm_order: Literal["pre", "post"] = "pre"
         stem: Stem.Config = TokenStem.Config(scale="sqrt")
         position: Position.Config = Sinusoidal.Config()
+        embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
         attention: Attention.Config = Attention.Config()
         cross_attention: Attention.Config | None = None  # where it differs from ``attention``
         feed_forward: FeedForward.Config = ReLU.Config()
@@ -149,6 +152,7 @@ class TransformerDecoder(Decoder):
         self.output_size = size = config.hidden_size
         self.stem = config.stem.build(target, size)
         self.position = config.position.build(size, config.num_heads)
+        self.embedding_norm = _first_norm(config)
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(
             DecoderLayer(config, memory_size) for _ in range(config.num_layers)
@@ -160,7 +164,7 @@ class TransformerDecoder(Decoder):
     ) -> Float[Tensor, "B T D"]:
         x = self.stem(ids)
         at = places(x, 0 if state is None else state.position)
-        x = self.dropout(self.position.embed(x, at))
+        x = self.dropout(self.embedding_norm(self.position.embed(x, at)))
         masks = Mask(causal=True), Mask(None if memory is None else memory.keys)
         for layer in self.layers:
             x = layer(x, memory, masks, self.position, state)
@@ -185,6 +189,11 @@ def _blocks(config: TransformerConfig, count: int) -> nn.ModuleList:
 
 def _named(blocks: nn.ModuleList) -> list[Block]:
     return [cast(Block, block) for block in blocks]
+
+
+def _first_norm(config: TransformerConfig) -> nn.Module:
+    norm = config.embedding_norm
+    return nn.Identity() if norm is None else norm.build(config.hidden_size)
 
 
 def _last_norm(config: TransformerConfig) -> nn.Module:

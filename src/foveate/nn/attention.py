@@ -45,6 +45,7 @@ class Attention(Configurable, nn.Module):
 
         num_heads: int = Field(1, gt=0)
         key_heads: int | None = Field(None, gt=0)  # fewer shared key/value heads (Ainslie, 2023)
+        head_size: int | None = Field(None, gt=0)  # K, where it is not D/H
         score: Score.Config = ScaledDot.Config()
         normalizer: Normalizer.Config = Softmax.Config()
         project: tuple[Part, ...] = ("query", "key", "value", "output")
@@ -54,25 +55,31 @@ class Attention(Configurable, nn.Module):
     def __init__(self, config: Config, hidden_size: int, memory_size: int | None = None) -> None:
         """``hidden_size`` D of queries and output, ``memory_size`` of keys and values (D if None).
 
-        Raises ``ValueError`` where the heads do not divide D, or the sizes of a query and a key
-        that are not projected differ.
+        Raises ``ValueError`` where the heads do not divide D, the sizes of a query and a key
+        that are not projected differ, or K is not D/H without the projections that make it so.
         """
         super().__init__()
         self.config = config
         memory_size = memory_size or hidden_size
         self.num_heads, self.key_heads = config.num_heads, config.key_heads or config.num_heads
-        if hidden_size % self.num_heads or self.num_heads % self.key_heads:
+        divided = config.head_size is not None or hidden_size % self.num_heads == 0
+        if not divided or self.num_heads % self.key_heads:
             raise ValueError(
                 f"num_heads = {self.num_heads} must divide the hidden size {hidden_size}, and "
                 f"key_heads = {self.key_heads} must divide num_heads"
             )
-        size = hidden_size // self.num_heads  # K
+        size = config.head_size or hidden_size // self.num_heads  # K
+        if size * self.num_heads != hidden_size and not {"query", "key"} <= {*config.project}:
+            raise ValueError(
+                f"head_size = {size} is not {hidden_size} / {self.num_heads}: only a projection "
+                'can make it so; add "query" and "key" to attention.project'
+            )
         shared = size * self.key_heads
         self.score: Score = config.score.build(self.num_heads, size)
-        self.query = self._part("query", hidden_size, hidden_size)
+        self.query = self._part("query", hidden_size, size * self.num_heads)
         self.key = self._part("key", memory_size, shared)
         self.value = self._part("value", memory_size, shared)
-        self.mixed_size = hidden_size
+        self.mixed_size = size * self.num_heads
         if "value" not in config.project:
             self.mixed_size = memory_size // self.key_heads * self.num_heads
         self.output = self._part("output", self.mixed_size, hidden_size)

@@ -15,15 +15,16 @@ class FeedForward(Configurable, nn.Module):
     """W₂ f(W₁ x + b₁) + b₂ at every place."""
 
     class Config(BaseConfig, family="feed_forward"):
-        """Which activation; dropout after it."""
+        """Which activation; dropout after it; ``bias`` False leaves out b₁ and b₂."""
 
         dropout: float = Field(0.0, ge=0, lt=1)
+        bias: bool = True
 
     def __init__(self, config: Config, hidden_size: int, ffn_size: int) -> None:
         super().__init__()
         self.config = config
-        self.inner = nn.Linear(hidden_size, ffn_size)
-        self.outer = nn.Linear(ffn_size, hidden_size)
+        self.inner = nn.Linear(hidden_size, ffn_size, bias=config.bias)
+        self.outer = nn.Linear(ffn_size, hidden_size, bias=config.bias)
         self.dropout = Dropout(config.dropout)
 
     def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
@@ -54,15 +55,52 @@ class GELU(FeedForward):
         return F.gelu(x)
 
 
-class SwiGLU(FeedForward):
-    """W₂ (silu(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020)."""
+class GELUTanh(FeedForward):
+    """x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))), close to GELU: that of GPT-2 (Hendrycks, 2016)."""
+
+    class Config(FeedForward.Config, kind="gelu_tanh"):
+        pass
+
+    def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
+        return F.gelu(x, approximate="tanh")
+
+
+class SiLU(FeedForward):
+    """x sigmoid(x), also named swish (Ramachandran et al., 2017)."""
+
+    class Config(FeedForward.Config, kind="silu"):
+        pass
+
+    def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
+        return F.silu(x)
+
+
+class GatedFeedForward(FeedForward):
+    """W₂ (f(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020)."""
+
+    def __init__(self, config: FeedForward.Config, hidden_size: int, ffn_size: int) -> None:
+        super().__init__(config, hidden_size, ffn_size)
+        self.gate = nn.Linear(hidden_size, ffn_size, bias=config.bias)
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        return self.outer(self.dropout(self.activate(self.inner(x)) * self.gate(x)))
+
+
+class SwiGLU(GatedFeedForward):
+    """W₂ (silu(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020; Llama)."""
 
     class Config(FeedForward.Config, kind="swiglu"):
         pass
 
-    def __init__(self, config: Config, hidden_size: int, ffn_size: int) -> None:
-        super().__init__(config, hidden_size, ffn_size)
-        self.gate = nn.Linear(hidden_size, ffn_size)
+    def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
+        return F.silu(x)
 
-    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        return self.outer(self.dropout(F.silu(self.inner(x)) * self.gate(x)))
+
+class GEGLU(GatedFeedForward):
+    """W₂ (gelu(W₁ x + b₁) ⊙ (V x + c)) + b₂, with the tanh form of GELU (Shazeer, 2020; T5 1.1)."""
+
+    class Config(FeedForward.Config, kind="geglu"):
+        pass
+
+    def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
+        return F.gelu(x, approximate="tanh")

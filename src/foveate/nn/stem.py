@@ -6,6 +6,7 @@ import math
 from typing import Any, ClassVar, Literal
 
 from jaxtyping import Float, Int
+from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
@@ -55,3 +56,27 @@ class TokenStem(Stem):
     def forward(self, inputs: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         x: Tensor = self.embedding(inputs)
         return x if self.scale == 1.0 else x * self.scale
+
+
+class SegmentStem(TokenStem):
+    """E[id] · scale + S[segment]: which of the joined texts a token is of (Devlin et al., 2019).
+
+    Reads ids (B, T), all of segment 0, or ids with their segments (B, T, 2).
+    """
+
+    class Config(TokenStem.Config, kind="segments"):
+        """``num_segments`` is how many texts may be joined."""
+
+        num_segments: int = Field(2, gt=0)
+
+    config: Config
+
+    def __init__(self, config: Config, source: Input, size: int) -> None:
+        super().__init__(config, source, size)
+        self.segment = nn.Embedding(config.num_segments, size)
+        nn.init.normal_(self.segment.weight, std=0.02)
+
+    def forward(self, inputs: Int[Tensor, "B T *two"]) -> Float[Tensor, "B T D"]:
+        if inputs.ndim == 2:
+            return super().forward(inputs) + self.segment.weight[0]
+        return super().forward(inputs[..., 0]) + self.segment(inputs[..., 1])

@@ -62,7 +62,7 @@ class Translation(PairTask):
         wanted = batch.wanted.flatten()
         if batch.real is not None:
             hidden, wanted = hidden[batch.real], wanted[batch.real]
-        return objective(hidden, model.output.weight, wanted)
+        return objective(hidden, model.output.weight, wanted, model.output.bias)
 
     @torch.inference_mode()
     def measure(

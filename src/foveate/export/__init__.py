@@ -1,0 +1,1 @@
+"""Models to and from the files of other libraries. Importing this needs none of them."""

@@ -1,0 +1,236 @@
+"""Models from and to folders of the `transformers` library: config.json and model.safetensors.
+
+    encoder = from_huggingface("all-MiniLM-L6-v2")       # a TransformerEncoder
+    to_huggingface(model, "folder")                      # AutoModel.from_pretrained("folder")
+
+Lives here: the files, and weights by the tables of the families. Does not live here: the families
+(`huggingface_decoders`, `huggingface_encoders`, `huggingface_pairs`), what their tables mean
+(`huggingface_rules`), their tokenizers. Needs no `transformers`, and no network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from foveate.data.vocabulary import BOS, EOS, PAD
+from foveate.export.huggingface_decoders import GPT2, LLAMA
+from foveate.export.huggingface_encoders import BERT, ROBERTA
+from foveate.export.huggingface_pairs import BART, MARIAN, T5
+from foveate.export.huggingface_rules import ExchangeError, Family, Form, Settings, Tensors
+from foveate.spec import Tokens
+from foveate.train.checkpoint import write_tensors
+from foveate.train.files import NEW, write_atomically
+
+FAMILIES = {f.name: f for f in (GPT2, LLAMA, BERT, ROBERTA, T5, BART, MARIAN)}
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+SPECIALS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
+START = {"decoder_start_token_id": BOS, "forced_eos_token_id": None, "is_encoder_decoder": True}
+AGAIN = "write it again with save_pretrained of transformers"
+
+
+def from_huggingface(folder: str | Path) -> nn.Module:
+    """Our model of a folder, ready for use, with its weights in fp32.
+
+    GPT-2 and Llama give a `LanguageModel`, BERT and RoBERTa a `TransformerEncoder`, T5, BART and
+    Marian an `EncoderDecoder`. Heads that we have no place for are left out with a warning that
+    names them. Raises `ExchangeError` for files that are missing, of another family, or do not fit.
+    """
+    folder = Path(folder)
+    settings = _read_settings(folder / CONFIG)
+    family = _family(str(settings.get("model_type")), folder / CONFIG)
+    tensors = {_modern(name): tensor for name, tensor in _read_tensors(folder).items()}
+    try:
+        settings = family.complete(settings, tensors)
+        config = family.read_config(settings)
+        vocabulary = Tokens(next(k for k in family.keys if k.theirs == "vocab_size").read(settings))
+        model: nn.Module = config.build(*[vocabulary] * family.inputs)
+    except ValueError as error:
+        raise ExchangeError(f"{folder / CONFIG}: {error}") from None
+    _fill(model, family, settings, tensors, folder / WEIGHTS)
+    return model.eval()
+
+
+def to_huggingface(
+    model: nn.Module,
+    folder: str | Path,
+    architecture: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a model of ours so that `transformers` loads it and computes the same.
+
+    ``architecture`` is a ``model_type`` such as "bart"; where it is None, the first that has a
+    place for all that the model has. ``settings`` are further entries of config.json; without them
+    the special tokens are those of our vocabularies. Raises `ExchangeError` that names what has no
+    place.
+    """
+    folder = Path(folder)
+    family, written = _fitting(model, architecture)
+    table = dict(model.named_parameters())[f"{family.rules[0].ours}.weight"]
+    specials = SPECIALS | (START if family.inputs == 2 else {})
+    written = family.finish(written | {"vocab_size": len(table)})
+    written = {"model_type": family.name, "architectures": [family.architecture]} | written
+    written = written | {"dtype": "float32", "torch_dtype": "float32"}
+    written = {**specials, **written, **(settings or {})}
+    tensors: dict[str, Tensor] = {}
+    for name, parameter in model.named_parameters():
+        theirs, form = family.their_name(name, written)
+        value = form.write(parameter.detach().float(), tensors.get(theirs), written)
+        tensors[theirs] = value.contiguous()
+    for theirs in family.optional:
+        tensors.setdefault(theirs, torch.zeros(1, len(table)))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tensors(tensors, folder / (NEW + WEIGHTS))
+    os.replace(folder / (NEW + WEIGHTS), folder / WEIGHTS)
+    write_atomically(folder / CONFIG, json.dumps(written, indent=2, sort_keys=True) + "\n")
+    return folder
+
+
+# ------------------------------------------------------------------------------ reading
+
+
+def _read_settings(path: Path) -> Settings:
+    if not path.is_file():
+        raise ExchangeError(
+            f"{path}: no such file; give the folder that save_pretrained of transformers wrote"
+        )
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ExchangeError(f"{path}: no JSON ({error}); {AGAIN}") from None
+    if not isinstance(settings, dict):
+        raise ExchangeError(f"{path}: no JSON object; {AGAIN}")
+    return cast(Settings, settings)
+
+
+def _family(name: str, path: Path) -> Family:
+    if name not in FAMILIES:
+        raise ExchangeError(
+            f"{path}: model_type = {name!r} is no architecture that we have: {', '.join(FAMILIES)}"
+        )
+    return FAMILIES[name]
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of model.safetensors, or of the shards that its index names."""
+    index = folder / f"{WEIGHTS}.index.json"
+    names = [WEIGHTS]
+    if not (folder / WEIGHTS).is_file() and index.is_file():
+        names = sorted(set(_read_settings(index)["weight_map"].values()))
+    tensors: dict[str, Tensor] = {}
+    for path in (folder / name for name in names):
+        if not path.is_file():
+            raise ExchangeError(
+                f"{path}: no such file; weights of another form are not read: {AGAIN}"
+            )
+        try:
+            tensors |= load_file(path)
+        except SafetensorError as error:
+            raise ExchangeError(f"{path}: damaged ({error}); {AGAIN}, or fetch it again") from None
+    return tensors
+
+
+def _modern(name: str) -> str:
+    """The name that a norm's tensors have in files of today."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+        "LayerNorm.beta", "LayerNorm.bias"
+    )
+
+
+def _fill(
+    model: nn.Module, family: Family, settings: Settings, tensors: Tensors, path: Path
+) -> None:
+    """Copy every tensor to its place, and account for those that have none."""
+    used = set()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            theirs, form = family.their_name(name, settings)
+            found = _stored(theirs, family.prefix, tensors)
+            if found is None and theirs in family.optional:
+                parameter.zero_()
+                continue
+            if found is None:
+                raise ExchangeError(
+                    f"{path}: no tensor {theirs!r} (our {name}): the file is damaged or not of "
+                    f"the {family.name} that {CONFIG} describes; {AGAIN}"
+                )
+            parameter.copy_(_fitted(tensors[found], form, settings, parameter, f"{path}: {found}"))
+            used.add(found)
+    _account(family, {name: t for name, t in tensors.items() if name not in used}, tensors, path)
+
+
+def _stored(theirs: str, prefix: str, tensors: Tensors) -> str | None:
+    """The name under which a tensor is stored: models without a head leave out the prefix."""
+    names = (theirs, prefix + theirs, theirs.removeprefix(prefix))
+    return next((name for name in names if name in tensors), None)
+
+
+def _fitted(
+    tensor: Tensor, form: Form, settings: Settings, parameter: Tensor, where: str
+) -> Tensor:
+    value = form.read(tensor, settings)
+    if value.shape != parameter.shape:
+        raise ExchangeError(
+            f"{where} is {tuple(tensor.shape)}, which is {tuple(value.shape)} to us, and "
+            f"{CONFIG} asks for {tuple(parameter.shape)}: the two files are not of one model; "
+            "take both from the same folder"
+        )
+    return value
+
+
+def _account(family: Family, left: Tensors, tensors: Tensors, path: Path) -> None:
+    """Say which tensors are not used, and refuse those that might change what is computed."""
+    table = _stored(f"{family.rules[0].theirs}.weight", family.prefix, tensors)
+    heads, unknown = [], []
+    for name, tensor in left.items():
+        if name.endswith(family.computed or ("\n",)):
+            continue
+        if name in family.copies and table is not None:
+            same = torch.equal(tensor, tensors[table])
+            if not same:
+                unknown.append(f"{name} (differs from {table}, to which {CONFIG} ties it)")
+        elif name.startswith(family.heads or ("\n",)):
+            heads.append(name)
+        else:
+            unknown.append(name)
+    if unknown:
+        raise ExchangeError(
+            f"{path}: {len(unknown)} tensors have no place in our {family.name}, so it would not "
+            f"compute the same: {', '.join(sorted(unknown)[:4])}; save the plain "
+            f"{family.architecture}"
+        )
+    if heads:
+        warnings.warn(
+            f"{path}: {len(heads)} tensors of heads are left out: {', '.join(sorted(heads))}",
+            stacklevel=3,
+        )
+
+
+# ------------------------------------------------------------------------------ writing
+
+
+def _fitting(model: nn.Module, architecture: str | None) -> tuple[Family, Settings]:
+    """The family that has a place for the whole model, and what its config.json says."""
+    chosen = list(FAMILIES.values())
+    if architecture is not None:
+        chosen = [_family(architecture, Path("to_huggingface"))]
+    config: Any = getattr(model, "config", None)
+    reasons = []
+    for family in chosen:
+        if not isinstance(config, type(family.config)):
+            reasons.append(f"{family.name} is a {type(family.config).__qualname__}")
+            continue
+        try:
+            return family, family.write_config(config)
+        except ExchangeError as error:
+            reasons.append(str(error))
+    raise ExchangeError(f"a {type(model).__name__} that no architecture fits: {'; '.join(reasons)}")

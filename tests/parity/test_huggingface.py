@@ -1,0 +1,390 @@
+"""Models of the `transformers` library, read and written: the same outputs for the same weights."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from foveate.decode.greedy import Greedy
+from foveate.export.huggingface import FAMILIES, from_huggingface, to_huggingface
+from foveate.export.huggingface_rules import ExchangeError
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
+from foveate.models.language_model import LanguageModel
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.spec import Tokens
+
+transformers = pytest.importorskip("transformers", reason="parity needs transformers (extra: dev)")
+logging.getLogger("transformers").setLevel(logging.ERROR)
+
+VOCABULARY, PAD = 40, 1
+SIDES = {
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 20,
+    "max_position_embeddings": 24,
+    "pad_token_id": PAD,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+    "decoder_start_token_id": 2,
+    "forced_eos_token_id": None,
+}
+BERT = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 24,
+    "pad_token_id": PAD,
+}
+GPT2 = {"n_positions": 24, "n_embd": 16, "n_layer": 2, "n_head": 4, "pad_token_id": PAD}
+GPT2 |= {"bos_token_id": 2, "eos_token_id": 3}
+LLAMA = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "pad_token_id": PAD,
+}
+T5 = {
+    "d_model": 16,
+    "d_kv": 4,
+    "d_ff": 24,
+    "num_layers": 2,
+    "num_decoder_layers": 1,
+    "num_heads": 4,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 10,
+    "pad_token_id": PAD,
+    "eos_token_id": 3,
+    "decoder_start_token_id": 2,
+}
+GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+
+# class, its config, what differs from tiny
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", GPT2),
+    "gpt2 untied": ("GPT2LMHeadModel", "GPT2Config", GPT2 | {"tie_word_embeddings": False}),
+    "gpt2 without head": ("GPT2Model", "GPT2Config", GPT2 | {"n_inner": 20}),
+    "llama": ("LlamaForCausalLM", "LlamaConfig", LLAMA),
+    "llama biased": (
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        LLAMA
+        | {"attention_bias": True, "mlp_bias": True, "head_dim": 6, "tie_word_embeddings": True}
+        | {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+    ),
+    "bert": ("BertModel", "BertConfig", BERT),
+    "bert masked": ("BertForMaskedLM", "BertConfig", BERT | {"hidden_act": "gelu_new"}),
+    "roberta": ("RobertaModel", "RobertaConfig", BERT | {"type_vocab_size": 1}),
+    "t5": ("T5ForConditionalGeneration", "T5Config", T5),
+    "t5 gated": ("T5ForConditionalGeneration", "T5Config", T5 | GATED | {"d_kv": 6}),
+    "bart": ("BartForConditionalGeneration", "BartConfig", SIDES),
+    "bart scaled": (
+        "BartForConditionalGeneration",
+        "BartConfig",
+        SIDES | {"scale_embedding": True, "activation_function": "gelu_new"},
+    ),
+    "marian": (
+        "MarianMTModel",
+        "MarianConfig",
+        SIDES | {"scale_embedding": True, "activation_function": "swish"},
+    ),
+}
+HEADS = {"bert", "bert masked", "roberta"}  # of which something is left out
+PAIRS = {"t5", "t5 gated", "bart", "bart scaled", "marian"}
+
+
+def quietly(make: Callable[[], Any]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the library says of itself
+        return make()
+
+
+def theirs(name: str) -> Any:
+    """A model of theirs in which every tensor counts: none is at its 0 or 1 of the beginning."""
+    model_class, config_class, fields = CASES[name]
+
+    def make() -> Any:
+        config = getattr(transformers, config_class)(vocab_size=VOCABULARY, **fields)
+        return getattr(transformers, model_class)(config).eval()
+
+    torch.manual_seed(0)
+    model = quietly(make)
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            if "embed_positions" not in parameter_name or name.startswith("bart"):
+                parameter.add_(0.2 * torch.randn_like(parameter))
+        if hasattr(model, "final_logits_bias"):
+            model.final_logits_bias.add_(torch.randn(1, VOCABULARY))
+        if name == "t5 gated":  # the library ties it, but keeps a table that a file has
+            model.lm_head.weight = nn.Parameter(torch.randn(VOCABULARY, 16))
+    return model
+
+
+def saved(name: str, folder: Path) -> Any:
+    model = theirs(name)
+    quietly(lambda: model.save_pretrained(folder))
+    if name == "t5 gated":
+        weights = load_file(folder / "model.safetensors")
+        weights["lm_head.weight"] = model.lm_head.weight.detach()
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return model
+
+
+def read(name: str, folder: Path) -> Any:
+    if name not in HEADS:
+        return from_huggingface(folder)
+    with pytest.warns(UserWarning, match="tensors of heads are left out: "):
+        return from_huggingface(folder)
+
+
+def texts(seed: int = 1) -> tuple[Tensor, Tensor]:
+    """Ids padded on the right, and where they are real."""
+    generator = torch.Generator().manual_seed(seed)
+    keys = torch.arange(20)[None] < torch.tensor([20, 13, 2])[:, None]
+    ids = torch.randint(4, VOCABULARY, (3, 20), generator=generator)
+    return torch.where(keys, ids, PAD), keys
+
+
+@torch.no_grad()
+def outputs_of_ours(model: Any) -> list[Tensor]:
+    """What there is to compare, at real places."""
+    ids, keys = texts()
+    if isinstance(model, TransformerEncoder):
+        segments = torch.zeros_like(ids)
+        segments[:, 7:] = model.config.stem.num_segments - 1
+        joined = torch.stack((ids, segments), dim=-1)
+        return [model(ids, keys).values[keys], model(joined, keys).values[keys]]
+    if isinstance(model, LanguageModel):
+        return [model(ids)[keys]]
+    target = texts(2)[0]
+    return [model.encode(ids, keys).values[keys], model(ids, target, keys)]
+
+
+@torch.no_grad()
+def outputs_of_theirs(model: Any) -> list[Tensor]:
+    ids, keys = texts()
+    inputs = {"input_ids": ids, "attention_mask": keys.long()}
+    if isinstance(model, transformers.BertForMaskedLM):
+        model = model.bert
+    if isinstance(model, transformers.GPT2Model):
+        return [(model(**inputs).last_hidden_state @ model.wte.weight.T)[keys]]
+    if hasattr(model.config, "type_vocab_size"):
+        segments = torch.zeros_like(ids)
+        segments[:, 7:] = model.config.type_vocab_size - 1
+        one, two = model(**inputs), model(**inputs, token_type_ids=segments)
+        return [one.last_hidden_state[keys], two.last_hidden_state[keys]]
+    if not model.config.is_encoder_decoder:
+        return [model(**inputs).logits[keys]]
+    output = model(**inputs, decoder_input_ids=texts(2)[0])
+    return [output.encoder_last_hidden_state[keys], output.logits]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_are_theirs_and_survive_the_way_back(name: str, tmp_path: Path) -> None:
+    other = saved(name, tmp_path / "there")
+    model = read(name, tmp_path / "there")
+    wanted = outputs_of_theirs(other)
+    for ours, there in zip(outputs_of_ours(model), wanted, strict=True):
+        assert float(there.std()) > 0.05
+        assert float((ours - there).abs().max()) < 1e-4
+
+    architecture = name.split()[0]
+    to_huggingface(model, tmp_path / "back", architecture)
+    again, report = quietly(
+        lambda: getattr(transformers, FAMILIES[architecture].architecture).from_pretrained(
+            tmp_path / "back", output_loading_info=True
+        )
+    )
+    assert not report["unexpected_keys"]
+    assert not [key for key in report["missing_keys"] if "pooler" not in key]
+    if name == "gpt2 without head":
+        again = again.transformer
+    for back, there in zip(outputs_of_theirs(again.eval()), wanted, strict=True):
+        assert torch.equal(back, there)
+    assert read("", tmp_path / "back").config == model.config
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_defaults_are_those_of_the_library(name: str) -> None:
+    """What an absent key means to us is what it means to them."""
+    family = FAMILIES[name]
+    config = quietly(lambda: transformers.AutoConfig.for_model(name))
+    settings = family.complete({}, {})
+    for key in family.keys:
+        assert settings.get(key.theirs, key.default) == settings_of(config, key.theirs), key.theirs
+    for key, value in family.only.items():
+        assert getattr(config, key, value) == value, key
+
+
+def settings_of(config: Any, key: str) -> Any:
+    if key == "n_inner":
+        return config.n_inner or 4 * config.n_embd
+    return config.rope_parameters["rope_theta"] if key == "rope_theta" else getattr(config, key)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", sorted(PAIRS))
+def test_greedy_outputs_are_theirs(name: str, tmp_path: Path) -> None:
+    other, model = saved(name, tmp_path), read(name, tmp_path)
+    ids, keys = texts()
+    found = Greedy.Config(max_ratio=0.0, max_extra=9).build()(
+        DecoderSteps(model, model.encode(ids, keys)), [9, 9, 9], 2, VOCABULARY
+    )
+    wanted = quietly(
+        lambda: other.generate(
+            input_ids=ids,
+            attention_mask=keys.long(),
+            num_beams=1,
+            do_sample=False,
+            max_new_tokens=9,
+            eos_token_id=None,
+        )
+    )
+    assert [[2, *hypothesis.ids] for (hypothesis,) in found] == wanted.tolist()
+
+
+# ------------------------------------------------------------------------------ ours to theirs
+
+
+def ours(**fields: Any) -> EncoderDecoder:
+    sizes = {"hidden_size": 16, "num_heads": 4, "num_layers": 1, "ffn_size": 20}
+    encoder = TransformerEncoder.Config(**sizes | fields)
+    config = EncoderDecoder.Config(
+        encoder=encoder, decoder=TransformerDecoder.Config(**sizes | fields)
+    )
+    model: EncoderDecoder = config.build(Tokens(VOCABULARY), Tokens(VOCABULARY))
+    return model
+
+
+def test_what_has_no_place_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ExchangeError, match=r"bart has no place for .*encoder\.norm_order = 'pre'"):
+        to_huggingface(ours(), tmp_path, "bart")
+    with pytest.raises(ExchangeError, match=r"gpt2 is a LanguageModel.*marian has no place for"):
+        to_huggingface(ours(), tmp_path)
+    with pytest.raises(ExchangeError, match="'rwkv' is no architecture that we have: gpt2, llama"):
+        to_huggingface(ours(), tmp_path, "rwkv")
+    assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------------------------ errors
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    saved("gpt2", tmp_path)
+    return tmp_path
+
+
+def change(folder: Path, settings: dict[str, Any] | None = None, **tensors: Tensor | None) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | (settings or {})))
+    weights = load_file(folder / "model.safetensors")
+    for name, tensor in tensors.items():
+        name = name.replace("__", ".")
+        weights.pop(name) if tensor is None else weights.update({name: tensor})
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+ERRORS: dict[str, tuple[dict[str, Any], dict[str, Tensor | None], str]] = {
+    "unknown family": (
+        {"model_type": "rwkv"},
+        {},
+        r"config\.json: model_type = 'rwkv' is no architecture that we have: gpt2, ",
+    ),
+    "unknown activation": (
+        {"activation_function": "mish"},
+        {},
+        r"config\.json: activation_function = 'mish' is none of those we have: gelu_new",
+    ),
+    "unknown setting": (
+        {"scale_attn_weights": False},
+        {},
+        r"config\.json: scale_attn_weights = False: of gpt2 we have only .* True",
+    ),
+    "impossible size": ({"n_head": 3}, {}, r"config\.json: num_heads = 3 must divide"),
+    "missing tensor": (
+        {},
+        {"transformer__h__1__ln_2__bias": None},
+        r"model\.safetensors: no tensor 'transformer\.h\.1\.ln_2\.bias' \(our decoder\.layers\.1"
+        r".*save_pretrained",
+    ),
+    "wrong shape": (
+        {},
+        {"transformer__h__0__mlp__c_fc__weight": torch.zeros(16, 5)},
+        r"model\.safetensors: transformer\.h\.0\.mlp\.c_fc\.weight is \(16, 5\), which is \(5, 16\)"
+        r" to us, and config\.json asks for \(64, 16\): .* take both from the same folder",
+    ),
+    "unknown tensor": (
+        {},
+        {"transformer__h__0__adapter__weight": torch.zeros(2)},
+        r"1 tensors have no place in our gpt2.*h\.0\.adapter\.weight; save the plain GPT2LM",
+    ),
+    "another head": (
+        {},
+        {"lm_head__weight": torch.zeros(VOCABULARY, 16)},
+        r"lm_head\.weight \(differs from transformer\.wte\.weight, to which config\.json ties it\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_does_not_fit_is_named(name: str, folder: Path) -> None:
+    settings, tensors, message = ERRORS[name]
+    change(folder, settings, **tensors)
+    with pytest.raises(ExchangeError, match=message):
+        from_huggingface(folder)
+
+
+def test_a_wrong_folder_is_named(folder: Path) -> None:
+    with pytest.raises(ExchangeError, match=r"nowhere/config\.json: no such file; give the folder"):
+        from_huggingface(folder / "nowhere")
+    (folder / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ExchangeError, match=r"model\.safetensors: damaged"):
+        from_huggingface(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ExchangeError, match=r"model\.safetensors: no such file; .*save_pretrained"):
+        from_huggingface(folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ExchangeError, match=r"config\.json: no JSON"):
+        from_huggingface(folder)
+
+
+def test_llama_refuses_a_rotation_that_we_do_not_have(tmp_path: Path) -> None:
+    saved("llama", tmp_path)
+    change(tmp_path, {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}})
+    with pytest.raises(ExchangeError, match=r"config\.json: rope_type = 'yarn'"):
+        from_huggingface(tmp_path)
+
+
+def test_shards_and_old_names_are_read(tmp_path: Path) -> None:
+    other = saved("bert", tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    shards: dict[str, dict[str, Tensor]] = {"a.safetensors": {}, "b.safetensors": {}}
+    for number, (name, tensor) in enumerate(weights.items()):
+        for new, before in old.items():
+            name = name.replace(new, before)
+        shards[sorted(shards)[number % 2]][name] = tensor
+    for file, tensors in shards.items():
+        save_file(tensors, tmp_path / file)
+    index = {"weight_map": {name: file for file, part in shards.items() for name in part}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    found = outputs_of_ours(read("bert", tmp_path))
+    for ours, there in zip(found, outputs_of_theirs(other), strict=True):
+        assert float((ours - there).abs().max()) < 1e-4

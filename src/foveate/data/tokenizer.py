@@ -169,7 +169,7 @@ class Blank(Listed):
     """
 
     class Config(Tokenizer.Config, kind="blank"):
-        """The ``vocab_size`` most frequent words, or all, that were seen ``min_frequency`` times."""
+        """All words seen ``min_frequency`` times, or the ``vocab_size`` most frequent of them."""
 
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
         min_frequency: int = Field(default=1, ge=1)

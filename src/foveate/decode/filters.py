@@ -84,4 +84,3 @@ class MinP:
     def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
         odds = scores.softmax(dim=1)
         return scores.masked_fill(odds < self.p * odds.amax(dim=1, keepdim=True), -torch.inf)
-

@@ -86,6 +86,6 @@ class LlamaTiny(LanguageModel.Config, kind="llama-tiny"):
         norm=RMSNorm.Config(),
         stem=TokenStem.Config(),
         position=Rotary.Config(),
-        attention=Attention.Config(key_heads=2, bias=False),
+        attention=Attention.Config.parse({"key_heads": 2, "bias": False}),
         feed_forward=SwiGLU.Config(),
     )

@@ -7,7 +7,7 @@ Lives here: prompts to ids, ids to text, labels of the axes. Does not live here:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,13 +27,16 @@ from foveate.tasks.base import Sample, Task
 
 NEVER = PAD  # stands for an end that no text has
 SHOWN = 60  # tokens of a sample
+SHORT = {"max_ratio": 0.0, "max_extra": SHOWN, "temperature": 0.8}  # how samples are drawn
+ROWS = 64  # texts continued together
 END_OF_LINE = "⏎"
 
 
 @dataclass(frozen=True)
 class Generation:
-    """A prompt and how it goes on; ``log_probability`` is Σ log p of the text's tokens by the model,
-    whatever the filters of the search did to it.
+    """A prompt and how it goes on.
+
+    ``log_probability`` is Σ log p of the new tokens by the model, whatever filters did to it.
     """
 
     prompt: str
@@ -90,8 +93,8 @@ class Generating(Task[Tensor]):
         num: int = 1,
         whole_lines: bool = False,
         listen: Callable[[str], None] | None = None,
-    ) -> list[list[Generation]]:
-        """``num`` continuations of each prompt, by searches that draw a number for each of them.
+    ) -> list[Generation]:
+        """``num`` continuations of each prompt, one prompt after the other.
 
         ``whole_lines`` ends a text at the end of its line. ``listen`` gets the text so far at each
         step; it hears one prompt, continued once.
@@ -108,7 +111,7 @@ class Generating(Task[Tensor]):
             for row, (best, *_) in zip(rows, outputs, strict=True):
                 text = self._after(ids[row], best.ids)
                 found[row] = Generation(prompts[row // num], text, best.log_probability)
-        return [found[n : n + num] for n in range(0, len(found), num)]
+        return found
 
     def _after(self, prompt: list[int], output: list[int]) -> str:
         """The text that an output adds to its prompt."""
@@ -125,14 +128,14 @@ class Generating(Task[Tensor]):
 
     def samples(self, model: LanguageModel, stream: Any, count: int) -> list[Sample]:
         """Beginnings from all over a text, how the text goes on, and how the model does."""
-        search = Sampling.Config(max_ratio=0.0, max_extra=SHOWN, temperature=0.8).build()
+        search = Sampling.Config.parse(SHORT).build()
         step = max(1, (len(stream) - 2 * SHOWN) // count)
         places = range(0, max(1, len(stream) - 2 * SHOWN), step)[:count]
         pieces = [stream.ids[p : p + 2 * SHOWN].tolist() for p in places]
         starts = [self.text_of(piece[:SHOWN]) for piece in pieces]
         found = self.generate(model, starts, search)
         return [
-            Sample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made[0].text)
+            Sample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
             for start, piece, made in zip(starts, pieces, found, strict=True)
         ]
 
@@ -192,7 +195,7 @@ class Generating(Task[Tensor]):
         return grouping, grouping.labels([text[a:b] for a, b in words], tokens)
 
 
-def _lines(ids: Sequence[int]) -> Iterable[tuple[int, list[int]]]:
+def _lines(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
     """The runs of ids between ends of lines, and the ends, each with its place."""
     start = 0
     for place, i in enumerate([*ids, EOS]):
@@ -204,9 +207,10 @@ def _lines(ids: Sequence[int]) -> Iterable[tuple[int, list[int]]]:
             start = place + 1
 
 
-def _alike(ids: Sequence[Sequence[int]]) -> Iterable[list[int]]:
-    """The rows whose prompts are as long: no prompt is padded, so that none changes another."""
+def _alike(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Rows whose prompts are as long: no prompt is padded, so that none changes another."""
     lengths: dict[int, list[int]] = {}
     for row, prompt in enumerate(ids):
         lengths.setdefault(len(prompt), []).append(row)
-    return lengths.values()
+    for rows in lengths.values():
+        yield from (rows[n : n + ROWS] for n in range(0, len(rows), ROWS))

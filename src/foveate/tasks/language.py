@@ -257,6 +257,4 @@ def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iter
 def _log_p(model: LanguageModel, hidden: Tensor, wanted: Tensor) -> Tensor:
     """Log p of N wanted tokens, the logits of a few at a time."""
     parts = zip(hidden.split(ROWS), wanted.split(ROWS), strict=True)
-    return torch.cat(
-        [token_log_probabilities(model.logits(h)[None], y[None])[0] for h, y in parts]
-    )
+    return torch.cat([token_log_probabilities(model.logits(h)[None], y[None])[0] for h, y in parts])

@@ -16,6 +16,7 @@ import typer
 
 from foveate import __version__, cli_labels
 from foveate.cli_data import data
+from foveate.cli_language import add as add_language
 from foveate.errors import one_line_errors
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ look = typer.Typer(help="Draw what a model does.", no_args_is_help=True)
 app.add_typer(look, name="look")
 app.add_typer(data, name="data")
 cli_labels.add(app)
+add_language(app)
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]

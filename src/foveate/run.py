@@ -17,12 +17,14 @@ from foveate.answers import PairScore, Translation
 from foveate.config import Config, ConfigError, read
 from foveate.data.text import TextData
 from foveate.decode.beam import Beam
+from foveate.decode.sample import Sample
 from foveate.decode.steps import Search
 from foveate.kinds import load_kinds
 from foveate.look.record import AttentionRecord
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
 from foveate.tasks.base import Evaluation, Task
+from foveate.tasks.generation import Generation
 from foveate.tasks.label_figures import Classification
 from foveate.tasks.objective import CrossEntropy, Objective
 from foveate.train import checkpoint
@@ -94,6 +96,35 @@ class Run:
             raise TypeError("classify takes a list of lines; write classify([text])")
         found: list[Classification] = self.can("classify")(self.model, lines, batch_tokens or 8192)
         return [replace(one, run=self) for one in found]
+
+    def generate(
+        self,
+        prompts: Sequence[str] = ("",),
+        max_length: int = 200,
+        num: int = 1,
+        whole_lines: bool = False,
+        beam_size: int | None = None,
+        listen: Callable[[str], None] | None = None,
+        **choices: Any,
+    ) -> list[Generation]:
+        """``num`` continuations of each prompt, of at most ``max_length`` tokens.
+
+        ``choices`` are fields of the search "sample": temperature, top_k, top_p, min_p,
+        repetition_penalty, seed; the run's own where it has them. With ``beam_size`` the most
+        probable text is looked for instead (1 is greedy). ``whole_lines`` ends a text with its
+        line; ``listen`` is told the text so far.
+        """
+        if isinstance(prompts, str):
+            raise TypeError("generate takes a list of prompts; write generate([text])")
+        generate = self.can("generate")
+        limits: dict[str, Any] = {"max_ratio": 0.0, "max_extra": max_length}
+        own = self.config.decode
+        own = own if isinstance(own, Sample.Config) else Sample.Config()
+        search = Sample.Config.parse(own.tree() | choices | limits).build()
+        if beam_size is not None:
+            search = Beam.Config(beam_size=beam_size, length_penalty=0.0, **limits).build()
+        found: list[Generation] = generate(self.model, prompts, search, num, whole_lines, listen)
+        return found
 
     def can(self, method: str, verb: str | None = None) -> Any:
         """A method of the run's task. Raises ``ConfigError`` where it has none."""

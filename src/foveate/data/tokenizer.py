@@ -6,6 +6,7 @@ Does not live here: what they all share (`vocabulary`).
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -34,6 +35,7 @@ __all__ = [
     "PAD",
     "SPECIALS",
     "UNK",
+    "Blank",
     "Byte",
     "Character",
     "Encoded",
@@ -158,6 +160,35 @@ class Word(Listed):
                 surface[n] = b" " + surface[n]
             before = word or before
         return surface
+
+
+class Blank(Listed):
+    """Words exactly as blanks divide them, for text that was cut into tokens before.
+
+    A ``<unk>`` of the text itself is the unknown word. Decoding sets one blank between words.
+    """
+
+    class Config(Tokenizer.Config, kind="blank"):
+        """All words seen ``min_frequency`` times, or the ``vocab_size`` most frequent of them."""
+
+        vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
+        min_frequency: int = Field(default=1, ge=1)
+
+    config: Config
+
+    def _units(self, text: str) -> list[Span]:
+        return [found.span() for found in re.finditer(r"\S+", text)]
+
+    def _chosen(self, counts: Counter[str]) -> list[str]:
+        known = Counter({word: count for word, count in counts.items() if word != SPECIALS[UNK]})
+        size = self.config.vocab_size
+        chosen = None if size is None else size - len(SPECIALS)
+        return most_frequent(known, chosen, self.config.min_frequency)
+
+    def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
+        surface = super()._surface(ids, skip_special)
+        first = next((n for n, word in enumerate(surface) if word), len(surface))
+        return [b" " + w if w and n > first else w for n, w in enumerate(surface)]
 
 
 def most_frequent(counts: Counter[str], size: int | None, min_frequency: int) -> list[str]:

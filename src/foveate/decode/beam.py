@@ -29,7 +29,12 @@ class Beam(Search):
 
     @torch.no_grad()
     def __call__(
-        self, steps: Steps, lengths: Sequence[int], start: int, end: int
+        self,
+        steps: Steps,
+        lengths: Sequence[int],
+        start: int,
+        end: int,
+        rows: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         width, device = self.config.beam_size, device_of(steps)
         found: list[list[Hypothesis]] = [[] for _ in lengths]
@@ -55,14 +60,14 @@ class Beam(Search):
             over = full | last | total[:, 0].isneginf()
             parent = parent.gather(1, chosen)
             before = len(ids) // len(alive)
-            rows = parent + torch.arange(len(alive), device=device)[:, None] * before
+            kept = parent + torch.arange(len(alive), device=device)[:, None] * before
             keep = (~over).nonzero().flatten()
             if len(keep) < len(alive):
-                alive, total, written, rows = alive[keep], total[keep], written[keep], rows[keep]
-                steps.reorder(rows.flatten())
+                alive, total, written, kept = alive[keep], total[keep], written[keep], kept[keep]
+                steps.reorder(kept.flatten())
                 steps.select(keep)
             else:
-                steps.reorder(rows.flatten())
+                steps.reorder(kept.flatten())
             ids = written[:, :, -1].flatten()
         return [sorted(h, key=lambda one: -one.score)[:width] for h in found]
 

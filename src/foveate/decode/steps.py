@@ -53,9 +53,18 @@ class Search(Configurable):
         return [int(self.config.max_ratio * n) + self.config.max_extra for n in lengths]
 
     def __call__(
-        self, steps: Steps, lengths: Sequence[int], start: int, end: int
+        self,
+        steps: Steps,
+        lengths: Sequence[int],
+        start: int,
+        end: int,
+        rows: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source, best first; ``start`` and ``end`` are ids."""
+        """The hypotheses of each source, best first; ``start`` and ``end`` are ids.
+
+        ``rows`` number the sources for searches that draw (0, 1, … if None): a source's numbers
+        then do not depend on the batch that it stands in.
+        """
         raise NotImplementedError
 
 

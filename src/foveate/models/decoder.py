@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -22,6 +24,7 @@ class Decoder(Configurable, nn.Module):
         """Which decoder."""
 
     output_size: int
+    constant_memory: ClassVar[bool] = False  # whether its state stays as large however much it read
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__()

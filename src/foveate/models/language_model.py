@@ -1,9 +1,11 @@
-"""Language models: a decoder alone, and the projection to the vocabulary."""
+"""Language models: a decoder alone, and the projection to the vocabulary; texts being continued."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -45,3 +47,47 @@ class LanguageModel(Model):
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         return self.logits(self.decode(ids))
+
+
+class LanguageSteps:
+    """Texts being continued step by step: what searches ask of a language model.
+
+    The first step reads the start and the whole prompt after it. ``reach`` is how many tokens the
+    model was made to read at once, None where any number will do: past it the last half is read
+    anew as the beginning of a text. ``never`` are ids that no text holds. ``tap`` is called with
+    the ids (N,) that each later step reads.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        prompts: Int[Tensor, "N P"],
+        reach: int | None = None,
+        never: tuple[int, ...] = (),
+        tap: Callable[[Tensor], None] | None = None,
+    ) -> None:
+        self.model, self.prompts, self.reach, self.tap = model, prompts, reach, tap
+        self.state, self.device, self.never = State(), prompts.device, list(never)
+        self.text = prompts[:, :0]  # (N, t) all that was read
+
+    def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
+        """Logits of the next token after reading one more of each text."""
+        new = ids[:, None]
+        if not self.text.shape[1]:
+            new = torch.cat((new, self.prompts), dim=1)
+        elif self.tap is not None:
+            self.tap(ids)
+        self.text = torch.cat((self.text, new), dim=1)
+        if self.reach is not None and self.state.position + new.shape[1] > self.reach:
+            self.state, new = State(), self.text[:, -max(1, self.reach // 2) :]
+        logits = self.model.logits(self.model.decode(new, self.state)[:, -1]).float()
+        logits[:, self.never] = -torch.inf
+        return logits
+
+    def reorder(self, rows: Int[Tensor, "N"]) -> None:
+        """Text i goes on from what text ``rows[i]`` was."""
+        self.state.reorder(rows)
+        self.text = self.text.index_select(0, rows)
+
+    def select(self, sources: Int[Tensor, "M"]) -> None:
+        """Go on with these prompts alone; nothing is kept of them but their texts."""

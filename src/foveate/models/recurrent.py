@@ -75,11 +75,15 @@ class RecurrentDecoder(Decoder):
     h_0 = tanh(B m), m the summary of the source; 0 in a language model. Without attention
     (Sutskever et al., 2014) s_t = cell(e_t, s_{t−1}); with it s_t = cell(e_t, C f_t, s_{t−1}),
     where f_t is the context asked for with s_{t−1}, or the last read-out.
-    Read-out: tanh(R [s_t; c_t; e_t]).
+    Read-out: tanh(R [s_t; c_t; e_t]), or s_t itself.
     """
 
     class Config(Decoder.Config, kind="recurrent"):
-        """Without ``attention`` the memory's summary is all that the decoder gets."""
+        """Without ``attention`` the memory's summary is all that the decoder gets.
+
+        ``readout`` "mixed" is tanh(R […]) of the embedding's size, "state" is s_t, as language
+        models have it.
+        """
 
         stem: Stem.Config = TokenStem.Config()
         cell: Cell.Config = GRUCell.Config()
@@ -88,8 +92,10 @@ class RecurrentDecoder(Decoder):
         num_layers: int = Field(1, gt=0)
         dropout: float = Field(0.1, ge=0, lt=1)
         attention: RecurrentAttention | None = None
+        readout: Literal["mixed", "state"] = "mixed"
 
     config: Config
+    constant_memory = True
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)
@@ -106,6 +112,11 @@ class RecurrentDecoder(Decoder):
         elif config.attention is not None:
             raise ValueError("decoder.attention: a language model has no memory to attend to")
         self.output_size = embedded
+        if config.readout == "state":
+            if config.attention is not None:
+                raise ValueError('decoder.readout = "state" leaves the context out: use "mixed"')
+            self.output_size = hidden
+            return
         context = fed = 0
         if config.attention is not None and memory_size is not None:
             self.cross_attention = Attention(config.attention, hidden, memory_size)
@@ -125,15 +136,15 @@ class RecurrentDecoder(Decoder):
         return outputs
 
     def without_attention(self, embedded: Tensor, memory: Memory | None, state: State) -> Tensor:
-        """s_t = cell(e_t, s_{t−1}); o_t = tanh(R [s_t; e_t])."""
-        hidden = state.swap(self, lambda: self._start(embedded, memory))
-        projected = cast(Cell, self.cells[0]).project(embedded)
-        tops = []
-        for t in range(embedded.shape[1]):
-            hidden = self._step(projected[:, t], hidden)
-            tops.append(self._top(hidden))
-        state.put(self, hidden)
-        return self._read(torch.stack(tops, dim=1), embedded)
+        """s_t = cell(e_t, s_{t−1}); o_t = tanh(R [s_t; e_t]), or s_t. One layer after another."""
+        before = state.swap(self, lambda: self._start(embedded, memory))
+        x, after = embedded, Hidden()
+        for number, cell in enumerate(self.cells):
+            own = before[number * self.states : (number + 1) * self.states]
+            x, last = cast(Cell, cell).run(self.dropout(x) if number else x, own)
+            after += last
+        state.put(self, after)
+        return self._read(x, embedded)
 
     def previous(self, embedded: Tensor, memory: Memory, state: State) -> Tensor:
         """c_t = A(s_{t−1}, m); s_t = cell(e_t, C c_t, s_{t−1}); o_t = tanh(R [s_t; c_t; e_t])."""
@@ -199,6 +210,8 @@ class RecurrentDecoder(Decoder):
         return self.cross_attention(query[:, None], memory.values, mask, state).squeeze(1)
 
     def _read(self, *parts: Tensor) -> Tensor:
+        if self.config.readout == "state":
+            return self.dropout(parts[0])
         return self.dropout(torch.tanh(self.readout(torch.cat(parts, dim=-1))))
 
 

@@ -45,6 +45,17 @@ class Cell(Configurable, nn.Module):
         """The next hidden state; its first part is the output."""
         raise NotImplementedError
 
+    def run(
+        self, x: Float[Tensor, "B T D"], hidden: Hidden
+    ) -> tuple[Float[Tensor, "B T H"], Hidden]:
+        """Outputs at every step of a sequence, and the last hidden state."""
+        projected = self.project(x)
+        outputs = []
+        for t in range(x.shape[1]):
+            hidden = self(projected[:, t], hidden)
+            outputs.append(hidden[0])
+        return torch.stack(outputs, dim=1), hidden
+
 
 class ElmanCell(Cell):
     """h_t = tanh(W x_t + b + U h_{t−1} + c) (Elman, 1990)."""
@@ -94,6 +105,27 @@ class LSTMCell(Cell):
         candidate, leave = total[:, 2 * size : 3 * size].tanh(), total[:, 3 * size :].sigmoid()
         cell = torch.addcmul(enter * candidate, forget, hidden[1].to(total.dtype))
         return (leave * cell.tanh(), cell)
+
+    def run(
+        self, x: Float[Tensor, "B T D"], hidden: Hidden
+    ) -> tuple[Float[Tensor, "B T H"], Hidden]:
+        """The same steps by PyTorch's kernel, some three times as fast on a CPU in fp32.
+
+        It makes one product of the weight gradients of all steps. In bf16 it is slower.
+        """
+        with torch.autocast(x.device.type, enabled=False):
+            outputs, last, cell = torch.lstm(
+                x.float(),
+                [part.float()[None] for part in hidden],
+                [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh],
+                has_biases=True,
+                num_layers=1,
+                dropout=0.0,
+                train=self.training,
+                bidirectional=False,
+                batch_first=True,
+            )
+        return outputs, (last[0], cell[0])
 
 
 class Recurrence(nn.Module):

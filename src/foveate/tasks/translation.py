@@ -156,7 +156,7 @@ class Translation(PairTask):
             ids, keys = source_batch([sources[i] for i in indices])
             memory = model.encode(ids.to(device), None if keys is None else keys.to(device))
             sizes = [len(sources[i]) for i in indices]
-            yield indices, search(DecoderSteps(model, memory), sizes, BOS, EOS)
+            yield indices, search(DecoderSteps(model, memory), sizes, BOS, EOS, indices)
 
     @torch.inference_mode()
     def force(self, model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:

@@ -1,0 +1,1 @@
+"""Language modelling end to end at a small size: blocks, measures, evaluation, generation."""

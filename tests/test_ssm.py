@@ -80,6 +80,6 @@ def test_memory_at_generation_does_not_grow_with_length() -> None:
 def test_steps_begin_between_a_thousandth_and_a_tenth() -> None:
     torch.manual_seed(0)
     layer = SelectiveStateSpace.Config().build(64)
-    steps = torch.nn.functional.softplus(layer.step.bias)
+    steps = torch.nn.functional.softplus(layer.step.bias).detach()
     assert 0.99e-3 < float(steps.min()) < 2e-3
     assert 0.05 < float(steps.max()) < 0.101

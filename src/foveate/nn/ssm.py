@@ -147,7 +147,7 @@ class SelectiveStateSpace(Configurable, nn.Module):
     def _scan(
         self, u: Float[Tensor, "B T E"], keys: Tensor | None, start: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Outputs (B, T, E) and the last h, in single precision whatever the rest is computed in."""
+        """Outputs (B, T, E) and the last h, in single precision whatever the rest is in."""
         rank, into, out = self.select(u).split(self.sizes, dim=-1)
         delta = F.softplus(self.step(rank).float())[..., None]  # (B, T, E, 1)
         if keys is not None:

@@ -23,8 +23,7 @@ LAYERS = [
     {"run", "answers"},
     {"training"},
     {"serve", "export", "bench", "doctor", "errors", "quickstart"},
-    {"verbs", "verbs_labels", "verbs_language"},
-    {"cli_data", "cli_labels", "cli_language"},
+    {"verbs"},
     {"cli"},
     {"__init__", "__main__"},
 ]
@@ -36,16 +35,16 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("cli", "__init__"): "says the version",
 }
 # What stands on top of the layers and may use its siblings.
-FREE_SIBLINGS = {"run", "answers", "verbs", "verbs_labels", "verbs_language", "quickstart"}
+FREE_SIBLINGS = {"run", "answers", "quickstart"}
 
 BASICS = {"torch", "numpy", "pydantic"}
 NAMED = {  # other packages, and the only places that may import them
     "safetensors": {"train", "nn", "run", "models", "export"},
     "tokenizers": {"data"},
     "sacrebleu": {"tasks", "run"},
-    "typer": {"cli", "cli_data", "cli_labels", "cli_language"},
+    "typer": {"cli"},
     "sklearn": {"tasks"},
-    "rich": {"cli", "cli_data", "data", "train", "look", "quickstart", "verbs", "run"},
+    "rich": {"cli", "data", "train", "look", "quickstart", "verbs", "run"},
     "matplotlib": {"look"},
     "tensorboard": {"train"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
@@ -55,8 +54,13 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 
 def part_of(path: Path) -> str:
-    """``nn`` for nn/score.py, ``config`` for config.py."""
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    """``nn`` for nn/score.py, ``config`` for config.py, ``cli`` for cli.py and cli_data.py."""
+    return _group(path.relative_to(SOURCE).parts[0].removesuffix(".py"))
+
+
+def _group(part: str) -> str:
+    """The verbs and the command line are some files each: ``verbs_language`` is of ``verbs``."""
+    return part.split("_")[0] if part.startswith(("verbs_", "cli_")) else part
 
 
 def imports(path: Path) -> list[tuple[int, str]]:
@@ -76,7 +80,7 @@ def imports(path: Path) -> list[tuple[int, str]]:
 
 def wrong_direction(part: str, imported: str) -> str | None:
     """Why ``part`` may not import ``foveate.imported``, or nothing."""
-    other = imported.split(".")[1] if "." in imported else "__init__"
+    other = _group(imported.split(".")[1]) if "." in imported else "__init__"
     other = other if other in LEVEL else "__init__"
     if part == other or (part, other) in EXCEPTIONS or part in LAYERS[-1]:
         return None

@@ -16,6 +16,7 @@ import typer
 
 from foveate import __version__, cli_labels
 from foveate.cli_data import data
+from foveate.cli_forecast import add as add_forecast
 from foveate.cli_language import add as add_language
 from foveate.errors import one_line_errors
 
@@ -36,6 +37,7 @@ app.add_typer(look, name="look")
 app.add_typer(data, name="data")
 cli_labels.add(app)
 add_language(app)
+add_forecast(app, look)
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]

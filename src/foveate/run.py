@@ -24,6 +24,7 @@ from foveate.look.record import AttentionRecord
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
 from foveate.tasks.base import Evaluation, Task
+from foveate.tasks.forecast_output import Forecast
 from foveate.tasks.generation import Generation
 from foveate.tasks.label_figures import Classification
 from foveate.tasks.objective import CrossEntropy, Objective
@@ -198,6 +199,11 @@ class Run:
         """Sources and references of a split of the run's own data."""
         corpus = self.can("corpus")(split)
         return corpus.sources, corpus.targets
+
+    def forecast(self, source: str | Path | None = None) -> Forecast:
+        """The rows after the end of a CSV, or of the run's own series."""
+        ahead: Forecast = self.can("forecast")(self.model, source)
+        return ahead
 
     def explain(self, source: Any, target: Any = None) -> AttentionRecord:
         """What each layer and head attended to while the target (or the answer) was produced.

@@ -17,6 +17,7 @@ from foveate.config import Config, kinds
 from foveate.kinds import load_kinds
 from foveate.look.capture import capture
 from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.mamba import MambaDecoder, MambaEncoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn import attention as attention_module
@@ -89,6 +90,7 @@ RECURRENT = (
     shrink(RecurrentEncoder.Config(bidirectional=True)),
     shrink(RecurrentDecoder.Config(attention=RecurrentAttention())),
 )
+MAMBA = shrink(MambaEncoder.Config()), shrink(MambaDecoder.Config())
 
 
 def changed(config: Config, **fields: Any) -> Any:
@@ -108,6 +110,8 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     pairs["post-norm"] = tuple(changed(part, norm_order="post") for part in TRANSFORMER)
     pairs["grouped heads"] = tuple(changed(part, attention=grouped) for part in TRANSFORMER)
     additive = RECURRENT[1].attention.model_copy(update={"num_heads": 4})
+    pairs["mamba"] = MAMBA
+    pairs["mamba one way"] = changed(MAMBA[0], bidirectional=False), MAMBA[1]
     pairs["transformer to recurrent"] = encoder, RECURRENT[1]
     pairs["recurrent to transformer"] = RECURRENT[0], decoder
     pairs["several heads"] = RECURRENT[0], changed(RECURRENT[1], attention=additive)

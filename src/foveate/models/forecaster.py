@@ -1,0 +1,216 @@
+"""Forecasters: the last L rows of a series in, the next H out, for every channel and quantile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.models.encoder import Encoder
+from foveate.models.encoder_decoder import Model
+from foveate.models.transformer import TransformerEncoder
+from foveate.nn.dropout import Dropout
+from foveate.nn.position import Learned
+from foveate.nn.recurrent import Cell, GRUCell, Hidden, Recurrence, RecurrentStack
+from foveate.nn.series_stem import SeriesPatches, SeriesStem
+from foveate.nn.window_norm import Instance, LastValue, WindowNorm
+from foveate.spec import Series
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is asked for: ``steps`` H ahead, ``levels`` Q numbers for each value (its quantiles, or
+    1), with ``calendar`` F features known of each row.
+    """
+
+    steps: int
+    calendar: int = 0
+    levels: int = 1
+
+
+class Forecaster(Model):
+    """ŷ_{t+1 … t+H} = f(x_{t−L+1 … t}, calendar); of Q levels the middle one is the forecast."""
+
+    class Config(Model.Config):
+        """``window_norm`` takes the level of each window away and puts it back."""
+
+        window_norm: WindowNorm.Config = Instance.Config()
+
+    config: Config
+    feeds_back = False  # whether predictions are read as the next input in use
+
+    def __init__(self, config: Config, series: Series, outlook: Outlook) -> None:
+        super().__init__()
+        self.config, self.series, self.outlook = config, series, outlook
+        self.window_norm: WindowNorm = config.window_norm.build()
+
+    def forward(
+        self, values: Float[Tensor, "B L C"], calendar: Float[Tensor, "B A F"]
+    ) -> Float[Tensor, "B H C Q"]:
+        """The forecast; ``calendar`` is that of all A = L + H rows."""
+        raise NotImplementedError
+
+    def starts(self) -> list[int]:
+        """The row of the look-back where each place begins that attention sees."""
+        return list(range(self.series.length))
+
+    def teach(
+        self,
+        values: Float[Tensor, "B L C"],
+        calendar: Float[Tensor, "B A F"],
+        wanted: Float[Tensor, "B H C"],
+    ) -> tuple[Float[Tensor, "B T C Q"], Float[Tensor, "B T C"]]:
+        """What training compares: predictions and what was to be predicted, the last H of T rows
+        being the horizon. A model that reads its own predictions in use reads the truth here.
+        """
+        return self(values, calendar), wanted
+
+
+class Linear(Forecaster):
+    """ŷ = W x + b for each channel by itself, the same W for all (NLinear: Zeng et al., 2023).
+
+    With ``trend_window`` k a moving average of k steps and what it leaves have a W each (DLinear).
+    """
+
+    class Config(Forecaster.Config, kind="linear_forecaster"):
+        window_norm: WindowNorm.Config = LastValue.Config()
+        trend_window: int | None = Field(None, gt=0)
+
+    config: Config
+
+    def __init__(self, config: Config, series: Series, outlook: Outlook) -> None:
+        super().__init__(config, series, outlook)
+        wanted = outlook.steps * outlook.levels
+        self.rest = nn.Linear(series.length, wanted)
+        self.trend = None if config.trend_window is None else nn.Linear(series.length, wanted)
+
+    def forward(
+        self, values: Float[Tensor, "B L C"], calendar: Float[Tensor, "B A F"]
+    ) -> Float[Tensor, "B H C Q"]:
+        of = self.window_norm.statistics(values)
+        x = self.window_norm.enter(values, of).mT  # (B, C, L)
+        if self.trend is None:
+            y = self.rest(x)
+        else:
+            trend = _moving_average(x, cast(int, self.config.trend_window))
+            y = self.rest(x - trend) + self.trend(trend)
+        return self.window_norm.leave(_ahead(y, self.outlook), of)
+
+
+class Patch(Forecaster):
+    """Each channel by itself through an encoder of patches; ŷ = W [h_1; …; h_n] + b (PatchTST: Nie
+    et al., 2023).
+    """
+
+    class Config(Forecaster.Config, kind="patch_forecaster"):
+        """``dropout`` is that of the head; the encoder's stem must read series."""
+
+        encoder: Encoder.Config = TransformerEncoder.Config(
+            stem=SeriesPatches.Config(), position=Learned.Config()
+        )
+        dropout: float = Field(0.0, ge=0, lt=1)
+
+    config: Config
+
+    def __init__(self, config: Config, series: Series, outlook: Outlook) -> None:
+        super().__init__(config, series, outlook)
+        self.encoder: Encoder = config.encoder.build(Series(1, series.length))
+        places = self._stem().places * self.encoder.output_size
+        self.dropout = Dropout(config.dropout)
+        self.head = nn.Linear(places, outlook.steps * outlook.levels)
+
+    def starts(self) -> list[int]:
+        return self._stem().starts()
+
+    def _stem(self) -> SeriesStem:
+        return cast(SeriesStem, self.encoder.stem)
+
+    def forward(
+        self, values: Float[Tensor, "B L C"], calendar: Float[Tensor, "B A F"]
+    ) -> Float[Tensor, "B H C Q"]:
+        of = self.window_norm.statistics(values)
+        x = self.window_norm.enter(values, of)
+        memory = self.encoder(x.mT.flatten(0, 1)[..., None])  # (B, L, C) -> (B·C, L, 1)
+        y = self.head(self.dropout(memory.values.flatten(1)))  # (B·C, n·D) -> (B·C, H·Q)
+        return self.window_norm.leave(_ahead(y.unflatten(0, values.shape[::2]), self.outlook), of)
+
+
+class Recurrent(Forecaster):
+    """o_t = cells([calendar_t; x_t]), x̂_{t+1} = W o_t + b; in use x̂ is read as the next x.
+
+    Training reads the truth at every step (teacher forcing), so errors that its own predictions
+    bring in are not learnt from: they add up along the horizon.
+    """
+
+    class Config(Forecaster.Config, kind="rnn_forecaster"):
+        cell: Cell.Config = GRUCell.Config()
+        hidden_size: int = Field(64, gt=0)
+        num_layers: int = Field(1, gt=0)
+        dropout: float = Field(0.0, ge=0, lt=1)
+
+    config: Config
+    feeds_back = True
+
+    def __init__(self, config: Config, series: Series, outlook: Outlook) -> None:
+        super().__init__(config, series, outlook)
+        size = outlook.calendar + series.channels
+        self.stack = RecurrentStack(
+            config.cell, size, config.hidden_size, config.num_layers, dropout=config.dropout
+        )
+        self.head = nn.Linear(config.hidden_size, series.channels * outlook.levels)
+
+    def forward(
+        self, values: Float[Tensor, "B L C"], calendar: Float[Tensor, "B A F"]
+    ) -> Float[Tensor, "B H C Q"]:
+        of = self.window_norm.statistics(values)
+        x = self.window_norm.enter(values, of)
+        length, middle = values.shape[1], self.outlook.levels // 2
+        outputs, hidden = self.stack(torch.cat((calendar[:, :length], x), dim=-1))
+        said = [self._say(outputs[:, -1:])]
+        for t in range(length, length + self.outlook.steps - 1):
+            row = torch.cat((calendar[:, t : t + 1], said[-1][..., middle]), dim=-1)
+            output, hidden = self._step(row, hidden)
+            said.append(self._say(output))
+        return self.window_norm.leave(torch.cat(said, dim=1), of)
+
+    def teach(
+        self,
+        values: Float[Tensor, "B L C"],
+        calendar: Float[Tensor, "B A F"],
+        wanted: Float[Tensor, "B H C"],
+    ) -> tuple[Float[Tensor, "B T C Q"], Float[Tensor, "B T C"]]:
+        """Every row but the first is predicted, from the true rows before it: T = L + H − 1."""
+        of = self.window_norm.statistics(values)
+        rows = torch.cat((values, wanted), dim=1)
+        x = torch.cat((calendar, self.window_norm.enter(rows, of)), dim=-1)
+        outputs, _ = self.stack(x[:, :-1])
+        return self.window_norm.leave(self._say(outputs), of), rows[:, 1:]
+
+    def _say(self, outputs: Tensor) -> Float[Tensor, "B T C Q"]:
+        said: Tensor = self.head(outputs)
+        return said.unflatten(-1, (self.series.channels, self.outlook.levels))
+
+    def _step(self, x: Tensor, hidden: list[Hidden]) -> tuple[Tensor, list[Hidden]]:
+        """All layers by one row (B, 1, C + F)."""
+        after = []
+        for layer, before in zip(self.stack.layers, hidden, strict=True):
+            run = cast(Recurrence, cast(Any, layer)[0])
+            x, last = run(x, hidden=before)
+            after.append(last)
+        return x, after
+
+
+def _ahead(y: Float[Tensor, "B C N"], outlook: Outlook) -> Float[Tensor, "B H C Q"]:
+    """(B, C, H·Q) -> (B, H, C, Q)."""
+    return y.unflatten(-1, (outlook.steps, outlook.levels)).transpose(1, 2)
+
+
+def _moving_average(x: Float[Tensor, "B C L"], window: int) -> Float[Tensor, "B C L"]:
+    """The mean of the ``window`` steps around each, the first and last value repeated outside."""
+    padded = F.pad(x, ((window - 1) // 2, window // 2), mode="replicate")
+    return F.avg_pool1d(padded, window, stride=1)

@@ -1,0 +1,141 @@
+"""Mamba encoder and decoder (Gu & Dao, 2023): selective state spaces in place of self-attention."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from jaxtyping import Bool, Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.models.decoder import Decoder
+from foveate.models.encoder import Encoder, Memory
+from foveate.models.transformer import Block
+from foveate.nn.attention import Attention
+from foveate.nn.dropout import Dropout
+from foveate.nn.mask import Mask
+from foveate.nn.norm import Norm, RMSNorm
+from foveate.nn.ssm import SelectiveStateSpace
+from foveate.nn.state import State
+from foveate.nn.stem import Stem, TokenStem
+from foveate.spec import Input, Tokens
+
+
+class MambaEncoderLayer(nn.Module):
+    """x + S(norm(x)), or with both directions x + S→(norm(x)) + S←(norm(x))."""
+
+    def __init__(self, config: MambaEncoder.Config) -> None:
+        super().__init__()
+        size = config.hidden_size
+        self.forwards = config.state_space.build(size)
+        self.backwards = config.state_space.build(size) if config.bidirectional else None
+        self.block = Block(config.norm.build(size), config.dropout, "pre")
+
+    def forward(self, x: Tensor, keys: Tensor | None) -> Float[Tensor, "B S D"]:
+        read = self.block.enter(x)
+        change = self.forwards(read, keys)
+        if self.backwards is not None:
+            mirrored = None if keys is None else keys.flip(1)
+            change = change + self.backwards(read.flip(1), mirrored).flip(1)
+        return self.block.leave(x, change)
+
+
+class MambaEncoder(Encoder):
+    """L layers of selective state spaces; order is in the recurrence, so no positions are added."""
+
+    class Config(Encoder.Config, kind="mamba"):
+        """``bidirectional`` adds a second state space to each layer, read from the end."""
+
+        hidden_size: int = Field(256, gt=0)
+        num_layers: int = Field(3, gt=0)
+        bidirectional: bool = True
+        dropout: float = Field(0.1, ge=0, lt=1)
+        norm: Norm.Config = RMSNorm.Config()
+        stem: Stem.Config = TokenStem.Config()
+        state_space: SelectiveStateSpace.Config = SelectiveStateSpace.Config()
+
+    config: Config
+
+    def __init__(self, config: Config, source: Input) -> None:
+        super().__init__(config, source)
+        self.output_size = size = config.hidden_size
+        self.stem = config.stem.build(source, size)
+        self.dropout = Dropout(config.dropout)
+        self.layers = nn.ModuleList(MambaEncoderLayer(config) for _ in range(config.num_layers))
+        self.norm = config.norm.build(size)
+
+    def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+        x = self.dropout(self.stem(inputs))
+        for layer in self.layers:
+            x = layer(x, keys)
+        return Memory(self.norm(x), keys)
+
+
+class MambaDecoderLayer(nn.Module):
+    """x + S(norm(x)), then attention to the memory if there is one, as a Transformer's layer."""
+
+    def __init__(self, config: MambaDecoder.Config, memory_size: int | None) -> None:
+        super().__init__()
+        size = config.hidden_size
+        self.state_space = config.state_space.build(size)
+        self.cross_attention = None
+        if memory_size is not None:
+            heads = {"num_heads": config.num_heads}
+            attention = config.cross_attention.model_copy(update=heads)
+            self.cross_attention = Attention(attention, size, memory_size)
+        self.blocks = nn.ModuleList(
+            Block(config.norm.build(size), config.dropout, "pre")
+            for _ in range(1 if memory_size is None else 2)
+        )
+
+    def forward(
+        self, x: Tensor, memory: Memory | None, mask: Mask, state: State | None
+    ) -> Float[Tensor, "B T D"]:
+        carry, *look = (cast(Block, block) for block in self.blocks)
+        x = carry.leave(x, self.state_space(carry.enter(x), state=state))
+        if memory is not None and self.cross_attention is not None:
+            seen = self.cross_attention(look[0].enter(x), memory.values, mask, state)
+            x = look[0].leave(x, seen)
+        return x
+
+
+class MambaDecoder(Decoder):
+    """L layers of selective state spaces; with a memory, each is followed by attention to it.
+
+    What it remembers of the words written is a window and a state of fixed size in each layer.
+    """
+
+    class Config(Decoder.Config, kind="mamba"):
+        """``num_heads`` is that of the attention to the memory; a language model has none."""
+
+        hidden_size: int = Field(256, gt=0)
+        num_heads: int = Field(4, gt=0)
+        num_layers: int = Field(3, gt=0)
+        dropout: float = Field(0.1, ge=0, lt=1)
+        norm: Norm.Config = RMSNorm.Config()
+        stem: Stem.Config = TokenStem.Config()
+        state_space: SelectiveStateSpace.Config = SelectiveStateSpace.Config()
+        cross_attention: Attention.Config = Attention.Config()
+
+    config: Config
+
+    def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
+        super().__init__(config, target, memory_size)
+        self.output_size = size = config.hidden_size
+        self.stem = config.stem.build(target, size)
+        self.dropout = Dropout(config.dropout)
+        self.layers = nn.ModuleList(
+            MambaDecoderLayer(config, memory_size) for _ in range(config.num_layers)
+        )
+        self.norm = config.norm.build(size)
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
+    ) -> Float[Tensor, "B T D"]:
+        x = self.dropout(self.stem(ids))
+        mask = Mask(None if memory is None else memory.keys)
+        for layer in self.layers:
+            x = layer(x, memory, mask, state)
+        if state is not None:
+            state.position += ids.shape[1]
+        return self.norm(x)

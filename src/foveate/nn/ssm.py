@@ -1,0 +1,161 @@
+"""Selective state spaces (Gu & Dao, 2023): a linear recurrence whose coefficients the input makes.
+
+    h_t = exp(Δ_t A) h_{t−1} + Δ_t B_t u_t,    y_t = C_t · h_t + D u_t
+
+Lives here: the two roads of the scan and the layer around it. Does not live here: the encoder and
+decoder made of such layers (`foveate.models.mamba`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.config import BaseConfig, Configurable
+from foveate.nn.state import State
+
+Scanned = tuple[Tensor, Tensor]  # h at every step (B, T, E, N), and after the last (B, E, N)
+
+
+def scan_sequential(
+    log_decay: Float[Tensor, "B T E N"],
+    change: Float[Tensor, "B T E N"],
+    start: Float[Tensor, "B E N"],
+) -> Scanned:
+    """h_t = exp(log_decay_t) h_{t−1} + change_t, one step after the other: the definition."""
+    h, steps = start, []
+    for decay, new in zip(log_decay.exp().unbind(1), change.unbind(1), strict=True):
+        h = decay * h + new
+        steps.append(h)
+    return torch.stack(steps, dim=1), h
+
+
+def scan_chunked(
+    log_decay: Float[Tensor, "B T E N"],
+    change: Float[Tensor, "B T E N"],
+    start: Float[Tensor, "B E N"],
+) -> Scanned:
+    """The same in about 2√T steps: inside all chunks at once, then from chunk to chunk.
+
+    With h^c the states of a chunk that starts from zero and s^c the state before it,
+    h_t = h^c_t + exp(Σ_{i ≤ t} log_decay_i) s^c, the sum being over the chunk. Decays are at most
+    1, so nothing is divided and nothing overflows.
+    """
+    batch, length, *sizes = change.shape
+    size = math.isqrt(length - 1) + 1  # √T, rounded up
+    beyond = -length % size  # steps that decay nothing and change nothing
+    log_decay, change = (
+        F.pad(part, (0, 0, 0, 0, 0, beyond)).unflatten(1, (-1, size)).flatten(0, 1)
+        for part in (log_decay, change)
+    )  # (B, T, E, N) -> (B·chunks, size, E, N)
+    inside, last = scan_sequential(log_decay, change, torch.zeros_like(change[:, 0]))
+    decay = log_decay.cumsum(dim=1).exp()
+    before, h = [], start
+    ends = zip(*(p.unflatten(0, (batch, -1)).unbind(1) for p in (decay[:, -1], last)), strict=True)
+    for passed, end in ends:
+        before.append(h)
+        h = passed * h + end
+    states = inside + decay * torch.stack(before, dim=1).flatten(0, 1)[:, None]
+    return states.view(batch, -1, *sizes)[:, :length], h
+
+
+class SelectiveStateSpace(Configurable, nn.Module):
+    """[x̃; z] = W x; u = SiLU(conv(x̃)); [δ; B; C] = W_u u; Δ = softplus(W_δ δ + b);
+    y = scan(Δ A, Δ B u)·C + D u; output = W_o (y ⊙ SiLU(z)) (Gu & Dao, 2023, figure 3).
+
+    A < 0 is fixed in time; Δ, B and C are made from each input: a large Δ_t lets the input in and
+    the past go, Δ_t = 0 leaves the state as it is.
+    """
+
+    class Config(BaseConfig):
+        """E = ``expand`` · D channels, each with ``state_size`` N numbers of memory."""
+
+        state_size: int = Field(16, gt=0)
+        expand: int = Field(2, gt=0)
+        window: int = Field(4, gt=0)  # steps that the convolution sees
+        step_rank: int | None = Field(None, gt=0)  # size of δ; D/16 where absent
+
+    def __init__(self, config: Config, hidden_size: int) -> None:
+        super().__init__()
+        self.config = config
+        inner, states = config.expand * hidden_size, config.state_size
+        rank = config.step_rank or math.ceil(hidden_size / 16)
+        self.sizes = [rank, states, states]
+        self.input = nn.Linear(hidden_size, 2 * inner, bias=False)
+        bound = config.window**-0.5
+        self.kernel = nn.Parameter(torch.empty(config.window, inner).uniform_(-bound, bound))
+        self.kernel_bias = nn.Parameter(torch.empty(inner).uniform_(-bound, bound))
+        self.select = nn.Linear(inner, sum(self.sizes), bias=False)
+        self.step = nn.Linear(rank, inner)
+        self.log_a = nn.Parameter(torch.arange(1.0, states + 1).log().repeat(inner, 1))
+        self.skip = nn.Parameter(torch.ones(inner))
+        self.output = nn.Linear(inner, hidden_size, bias=False)
+        self._start_steps()
+
+    @torch.no_grad()
+    def _start_steps(self) -> None:
+        """Let Δ begin between 0.001 and 0.1, spread evenly over its logarithm."""
+        nn.init.uniform_(self.step.weight, -(self.sizes[0] ** -0.5), self.sizes[0] ** -0.5)
+        first = torch.empty_like(self.step.bias).uniform_(math.log(1e-3), math.log(1e-1)).exp()
+        self.step.bias.copy_(first + (-torch.expm1(-first)).log())  # softplus⁻¹
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        keys: Bool[Tensor, "B T"] | None = None,
+        state: State | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """``keys`` is true at real steps; padding neither enters the state nor fades it.
+
+        The ``state`` keeps the last steps of the convolution's window and h: as much at the
+        thousandth step as at the first.
+        """
+        inner, gate = self.input(x).chunk(2, dim=-1)
+        if keys is not None:
+            inner = inner * keys[:, :, None]
+        remembered = (
+            self._start(inner) if state is None else state.swap(self, lambda: self._start(inner))
+        )
+        u, window = self._convolve(inner, remembered[0])
+        y, h = self._scan(u, keys, remembered[1])
+        if state is not None:
+            state.put(self, (window, h))
+        output: Tensor = self.output(y.to(gate.dtype) * F.silu(gate))
+        return output
+
+    def _start(self, inner: Tensor) -> tuple[Tensor, Tensor]:
+        """An empty window (B, W − 1, E) and h_0 = 0 (B, E, N)."""
+        batch, _, channels = inner.shape
+        window = inner.new_zeros(batch, self.config.window - 1, channels)
+        h = inner.new_zeros(batch, channels, self.config.state_size, dtype=torch.float32)
+        return window, h
+
+    def _convolve(self, inner: Tensor, window: Tensor) -> tuple[Tensor, Tensor]:
+        """u_t = SiLU(b + Σ_i w_i x̃_{t−W+1+i}), each channel for itself; and the next window."""
+        steps = inner.shape[1]
+        seen = torch.cat((window.to(inner.dtype), inner), dim=1)
+        mixed = self.kernel_bias + sum(
+            weight * seen[:, i : i + steps] for i, weight in enumerate(self.kernel)
+        )
+        return F.silu(mixed), seen[:, steps:]
+
+    def _scan(
+        self, u: Float[Tensor, "B T E"], keys: Tensor | None, start: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Outputs (B, T, E) and the last h, in single precision whatever the rest is in."""
+        rank, into, out = self.select(u).split(self.sizes, dim=-1)
+        delta = F.softplus(self.step(rank).float())[..., None]  # (B, T, E, 1)
+        if keys is not None:
+            delta = delta * keys[:, :, None, None]
+        u = u.float()
+        log_decay = delta * -self.log_a.exp()  # Δ A
+        change = delta * u[..., None] * into.float()[:, :, None]  # Δ B u
+        scan = scan_sequential if u.shape[1] == 1 else scan_chunked
+        states, h = scan(log_decay, change, start)
+        y = (states @ out.float()[..., None]).squeeze(-1)  # (B, T, E, N) · (B, T, N) -> (B, T, E)
+        return y + self.skip * u, h

@@ -1,0 +1,197 @@
+"""Forecasting: the only file that knows both series and model.
+
+loss   = Σ error of the predicted values, scaled, over channels, steps and windows
+answer = the values of the steps after the last row, in their own units
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from foveate.config import ConfigError
+from foveate.data.catalogue import DataError
+from foveate.data.series import calendar, divide, following, labels, parse_date
+from foveate.data.windows import Windows
+from foveate.look.capture import capture
+from foveate.look.record import AttentionRecord
+from foveate.models.forecaster import Forecaster, Outlook
+from foveate.spec import Series
+from foveate.tasks.base import Loss, Measures, Sample
+from foveate.tasks.forecast_figures import mae, mse
+from foveate.tasks.forecast_judge import (
+    SIGNATURES,
+    by_step,
+    figures_of,
+    middle,
+    naive_forecasts,
+)
+from foveate.tasks.forecast_output import Forecast, ForecastEvaluation
+from foveate.tasks.objective_forecast import ForecastObjective
+from foveate.tasks.series_task import SeriesBatch, SeriesTask
+
+TOGETHER = 256  # windows forecast at once
+SHOWN = 6  # values of a sample
+
+
+class Forecasting(SeriesTask):
+    """The next rows of a series from the last ones."""
+
+    class Config(SeriesTask.Config, kind="forecasting"):
+        """``look_back`` L rows are read, ``horizon`` H rows are asked for."""
+
+    config: Config
+
+    # ---- model
+
+    def build(self, model: Forecaster.Config) -> nn.Module:
+        config = self.config
+        outlook = Outlook(config.horizon, len(config.calendar), max(1, len(config.quantiles)))
+        built: nn.Module = model.build(Series(len(self.names), config.look_back), outlook)
+        return built
+
+    def loss(self, model: Forecaster, batch: SeriesBatch, objective: ForecastObjective) -> Loss:
+        if not isinstance(objective, ForecastObjective):
+            raise ConfigError(
+                f"objective {objective.config.kind!r} is not about numbers: set objective.kind to "
+                '"squared_error", "absolute_error" or "quantile"'
+            )
+        batch = batch.to(next(model.parameters()).device)
+        predicted, wanted = model.teach(batch.values, batch.calendar, batch.wanted)
+        return objective(predicted, wanted, self.config.quantiles)
+
+    def measure(self, model: Forecaster, split: str, search: Any, samples: int = 3) -> Measures:
+        windows = self.some(split)
+        said = self.predict(model, windows)
+        figures = figures_of(said, windows, self.scaling, self.naive, self.config.quantiles)
+        figures["loss"] = figures["crps"] / 2 if self.config.quantiles else figures["mse"]
+        every = max(1, len(windows) // max(1, samples))
+        chosen = range(0, len(windows), every)[:samples]
+        return Measures(figures, [self._sample(windows, said, i) for i in chosen])
+
+    def better(self, name: str) -> int:
+        return 1 if name == "coverage" else -1
+
+    @torch.inference_mode()
+    def predict(
+        self, model: Forecaster, windows: Windows, teacher_forced: bool = False
+    ) -> NDArray[np.float32]:
+        """What a model says of all windows, scaled: (M, H, C, Q)."""
+        device, found = next(model.parameters()).device, []
+        for first in range(0, len(windows), TOGETHER):
+            rows = range(first, min(first + TOGETHER, len(windows)))
+            batch = SeriesBatch(*map(torch.from_numpy, windows.take(rows))).to(device)
+            if teacher_forced:
+                said = model.teach(batch.values, batch.calendar, batch.wanted)[0]
+                said = said[:, -windows.horizon :]
+            else:
+                said = model(batch.values, batch.calendar)
+            found.append(said.float().cpu().numpy())
+        return np.concatenate(found)
+
+    def _sample(self, windows: Windows, said: NDArray[np.float32], index: int) -> Sample:
+        """The last channel (by custom the target) of one window, in its own units."""
+        read, _, wanted = (part[0] for part in windows.take([index]))
+        shown = (read[-SHOWN:], wanted[:SHOWN], middle(said[index])[:SHOWN])
+        texts = [" ".join(f"{v:.4g}" for v in self.scaling.leave(part)[:, -1]) for part in shown]
+        date = labels(windows.asked()[index : index + 1], windows.table.dates)[0]
+        return Sample(f"{self.names[-1]} before {date}: {texts[0]}", texts[1], texts[2])
+
+    # ---- answers
+
+    def evaluate(
+        self, model: Forecaster, examples: Windows, search: Any = None, batch_tokens: int = 8192
+    ) -> ForecastEvaluation:
+        said = self.predict(model, examples)
+        figures = figures_of(said, examples, self.scaling, self.naive, self.config.quantiles)
+        forecasts = {"forecast": middle(said)}
+        if model.feeds_back:
+            forecasts["teacher_forced"] = middle(self.predict(model, examples, True))
+        forecasts |= naive_forecasts(examples, self.config.season)
+        for name, forecast in list(forecasts.items())[1:]:
+            figures[f"{name}_mse"] = mse(forecast, examples.wanted())
+            figures[f"{name}_mae"] = mae(forecast, examples.wanted())
+        errors = np.square(forecasts["forecast"] - examples.wanted()).mean(axis=(1, 2))
+        dates = labels(examples.asked(), examples.table.dates)
+        return ForecastEvaluation(
+            figures,
+            {name: text for name, text in SIGNATURES.items() if name in figures},
+            [f"{date}\tmse {error:.6g}" for date, error in zip(dates, errors, strict=True)],
+            {},
+            {name: by_step(forecast, examples) for name, forecast in forecasts.items()},
+        )
+
+    def forecast(self, model: Forecaster, source: str | Path | None = None) -> Forecast:
+        """The rows after the end of a file (of the run's own series where it is absent).
+
+        Raises `DataError` where the file has fewer rows than the model reads.
+        """
+        table, config = self.table() if source is None else self.read_file(source), self.config
+        if len(table) < config.look_back:
+            raise DataError(f"{table.file}: {len(table)} rows; the model reads {config.look_back}")
+        last = slice(len(table) - config.look_back, None)
+        ahead = following(table.dates, config.horizon)
+        dates = np.concatenate((table.dates[last], ahead))
+        values = torch.from_numpy(self.scaling.enter(table.values[last]))[None]
+        features = torch.from_numpy(calendar(dates, config.calendar))[None]
+        device = next(model.parameters()).device
+        with torch.inference_mode():
+            said = model(values.to(device), features.to(device))[0].float().cpu().numpy()
+        original = self.scaling.leave(said.swapaxes(1, 2)).swapaxes(1, 2)  # channels last
+        quantiles = np.sort(original, axis=-1) if config.quantiles else None
+        return Forecast(ahead, self.names, middle(original), quantiles, config.quantiles)
+
+    @torch.inference_mode()
+    def explain(
+        self,
+        model: Forecaster,
+        source: str | None = None,
+        target: str | None = None,
+        search: Any = None,
+    ) -> AttentionRecord:
+        """What every attention saw before one forecast, dates on both axes.
+
+        ``source`` is the date of the first row asked for (the first of the test rows if absent),
+        ``target`` the channel (the last if absent).
+        """
+        windows = self._at(source)
+        channel = self._channel(target)
+        values, features = map(torch.from_numpy, windows.take([0])[:2])
+        device = next(model.parameters()).device
+        with capture(model) as maps:
+            model(values.to(device), features.to(device))
+        if not maps:
+            raise ValueError(f"{model.config.kind} has no attention to look at")
+        first = int(windows.starts[0])
+        rows = [first + start for start in model.starts()]
+        dates = labels(windows.table.dates[rows], windows.table.dates)
+        date = labels(windows.asked(), windows.table.dates)[0]
+        return AttentionRecord(
+            {name: weights[channel].cpu().numpy() for name, weights in maps.items()},
+            {"": dates},
+            {"": dates},
+            title=f"{self.names[channel]} from {date}; each label is the start of a patch",
+        )
+
+    def _channel(self, name: str | None) -> int:
+        if name is not None and name not in self.names:
+            raise ConfigError(f"no channel {name!r}; there are: {', '.join(self.names)}")
+        return len(self.names) - 1 if name is None else self.names.index(name)
+
+    def _at(self, date: str | None) -> Windows:
+        """The one window that is asked for the row of a date."""
+        table, length = self.table(), self.config.look_back
+        if date is None:
+            row = divide(len(table), self.config.series)["test"][0]
+        else:
+            row = int(np.searchsorted(table.dates, parse_date(date)))
+        last = len(table) - self.config.horizon
+        if not length <= row <= last:
+            span = labels(table.dates[[length, last]], table.dates)
+            raise ConfigError(f"{date}: a forecast can begin from {span[0]} to {span[1]}")
+        return self.cut(table, (row, row + self.config.horizon))

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
@@ -43,6 +44,16 @@ class View:
     query_at: range
     position: Position | None
     state: State | None
+
+    def refuse_bias(self, kind: str, device: torch.device) -> None:
+        """Raise ``ValueError`` where the position adds to scores, for a kind that has none."""
+        place = places_of(range(1), device)
+        if self.position is not None and self.position.bias(place, place) is not None:
+            name = self.position.config.kind
+            raise ValueError(
+                f'position = "{name}" adds to the score of each query and key, which '
+                f'attention = "{kind}" never forms; take another position or attention'
+            )
 
 
 class BaseAttention(Configurable, nn.Module):

@@ -180,7 +180,10 @@ def _running(
 
 def _orthogonal(rows: int, size: int) -> Float[Tensor, "R K"]:
     """Gaussian rows, orthogonal to each other in groups of ``size``."""
-    groups = [torch.linalg.qr(torch.randn(size, size)).Q for _ in range(-(-rows // size))]
+    groups = []
+    for _ in range(-(-rows // size)):
+        q, r = torch.linalg.qr(torch.randn(size, size))
+        groups.append((q * r.diagonal().sign()).mT)  # the signs make every direction as likely
     lengths = torch.randn(rows, size).norm(dim=-1, keepdim=True)
     return torch.cat(groups)[:rows] * lengths
 

@@ -10,12 +10,12 @@ from torch import Tensor
 from foveate.nn.mask import Mask
 
 
-def definition(mask: Mask, query_at: Tensor, key_at: Tensor, rows: int) -> Tensor:
+def definition(mask: Mask, query_at: range, key_at: range, rows: int) -> Tensor:
     """(B, T, S), pair by pair."""
     seen = torch.ones(rows, len(query_at), len(key_at), dtype=torch.bool)
     for row in range(rows):
-        for t, q in enumerate(query_at.tolist()):
-            for s, k in enumerate(key_at.tolist()):
+        for t, q in enumerate(query_at):
+            for s, k in enumerate(key_at):
                 real = mask.keys is None or bool(mask.keys[row, s])
                 past = not mask.causal or k <= q
                 near = mask.window is None or abs(q - k) < mask.window
@@ -24,7 +24,7 @@ def definition(mask: Mask, query_at: Tensor, key_at: Tensor, rows: int) -> Tenso
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Mask, Tensor, Tensor, int]:
+def cases(draw: st.DrawFn) -> tuple[Mask, range, range, int]:
     """Queries at the end of what there is, as attention has them."""
     rows, length = draw(st.integers(1, 3)), draw(st.integers(1, 7))
     queries = draw(st.integers(1, length))
@@ -34,11 +34,11 @@ def cases(draw: st.DrawFn) -> tuple[Mask, Tensor, Tensor, int]:
         keys = torch.tensor(draw(st.lists(flags, min_size=rows, max_size=rows)))
     window = draw(st.none() | st.integers(1, 8))
     mask = Mask(keys, causal=draw(st.booleans()), window=window)
-    return mask, torch.arange(length - queries, length), torch.arange(length), rows
+    return mask, range(length - queries, length), range(length), rows
 
 
 @given(cases())
-def test_the_dense_form_is_the_definition(case: tuple[Mask, Tensor, Tensor, int]) -> None:
+def test_the_dense_form_is_the_definition(case: tuple[Mask, range, range, int]) -> None:
     mask, query_at, key_at, rows = case
     wanted, dense = definition(*case), mask.dense(query_at, key_at)
     if dense is None:
@@ -49,7 +49,7 @@ def test_the_dense_form_is_the_definition(case: tuple[Mask, Tensor, Tensor, int]
 
 
 @given(cases())
-def test_additive_hides_what_is_not_seen(case: tuple[Mask, Tensor, Tensor, int]) -> None:
+def test_additive_hides_what_is_not_seen(case: tuple[Mask, range, range, int]) -> None:
     mask, query_at, key_at, rows = case
     wanted, additive = definition(*case), mask.additive(query_at, key_at, torch.float32)
     if additive is None:
@@ -62,7 +62,7 @@ def test_additive_hides_what_is_not_seen(case: tuple[Mask, Tensor, Tensor, int])
 
 
 @given(cases())
-def test_blind_are_those_that_see_nothing(case: tuple[Mask, Tensor, Tensor, int]) -> None:
+def test_blind_are_those_that_see_nothing(case: tuple[Mask, range, range, int]) -> None:
     mask, query_at, key_at, rows = case
     wanted, blind = ~definition(*case).any(dim=-1), mask.blind(query_at, key_at)
     if blind is None:
@@ -73,8 +73,8 @@ def test_blind_are_those_that_see_nothing(case: tuple[Mask, Tensor, Tensor, int]
 
 def test_each_form_is_built_once_for_all_layers() -> None:
     mask = Mask(torch.tensor([[True, True, False]]), causal=True)
-    at = torch.arange(3)
-    assert mask.dense(at, at) is mask.dense(at.clone(), at)
+    at = range(3)
+    assert mask.dense(at, at) is mask.dense(range(0, 3), at)
     assert mask.additive(at, at, torch.float32) is mask.additive(at, at, torch.float32)
     half = mask.additive(at, at, torch.bfloat16)
     assert half is not None
@@ -82,16 +82,32 @@ def test_each_form_is_built_once_for_all_layers() -> None:
 
 
 def test_one_mask_serves_queries_at_other_places() -> None:
-    mask, keys = Mask(causal=True, window=2), torch.arange(6)
+    mask, keys = Mask(causal=True, window=2), range(6)
     for start in range(3):
-        query_at = torch.arange(start, start + 3)
+        query_at = range(start, start + 3)
         dense = mask.dense(query_at, keys[: start + 3])
         assert dense is not None
         assert torch.equal(dense[0, 0], definition(mask, query_at, keys[: start + 3], 1)[0])
 
 
 def test_masks_do_not_share_their_forms() -> None:
-    at = torch.arange(2)
+    at = range(2)
     first, second = Mask(torch.tensor([[True, False]])), Mask(torch.tensor([[False, True]]))
     assert first.dense(at, at) is not second.dense(at, at)
     assert first == first
+
+
+def test_no_queries_see_nothing() -> None:
+    """A chunk of no steps is no special case."""
+    mask, none, at = Mask(torch.tensor([[True, False]]), causal=True), range(0), range(2)
+    assert mask.additive(none, at, torch.float32) is not None
+    assert mask.blind(none, at) is None
+
+
+def test_places_may_be_runs_of_neighbours() -> None:
+    mask = Mask(torch.tensor([[True] * 6 + [False] * 2]), causal=True, window=4)
+    runs = (range(0, 2), range(4, 8))
+    found, whole = mask.dense(range(3, 6), runs), mask.dense(range(3, 6), range(8))
+    assert found is not None
+    assert whole is not None
+    assert torch.equal(found, whole[..., [0, 1, 4, 5, 6, 7]])

@@ -25,8 +25,9 @@ def functions(tree: ast.AST) -> Iterator[Function]:
 
 def is_command(function: Function) -> bool:
     """Whether typer reads the parameters: they are the options of a verb."""
-    calls = [d.func for d in function.decorator_list if isinstance(d, ast.Call)]
-    return any(isinstance(c, ast.Attribute) and c.attr in ("command", "callback") for c in calls)
+    said = [*function.decorator_list, *(a.annotation for a in function.args.args if a.annotation)]
+    names = {n.attr for tree in said for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+    return bool(names & {"command", "callback", "Option", "Argument"})
 
 
 def length(function: Function) -> int:

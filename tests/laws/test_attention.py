@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foveate.nn.attention import Attention
 from foveate.nn.mask import Mask
-from foveate.nn.normalizer import Softmax
+from foveate.nn.normalizer import Hardmax, Softmax
 from foveate.nn.position import Rotary
 from foveate.nn.score import Dot, Location, Score
 from foveate.nn.state import State
@@ -88,7 +88,7 @@ def test_rows_sum_to_one_and_are_zero_where_masked(
     assert weights.shape == (2, attention.num_heads, 5, 5)
     close(weights.sum(dim=-1), torch.ones(2, attention.num_heads, 5))
     assert bool((weights >= 0).all())
-    seen = mask().dense(torch.arange(5), torch.arange(5))
+    seen = mask().dense(range(5), range(5))
     if seen is not None:
         assert bool((weights.masked_select(~seen.expand_as(weights)) == 0).all())
 
@@ -277,7 +277,10 @@ def test_attention_runs_in_half_precision(attention: Attention) -> None:
     x = torch.randn(2, 5, SIZE)
     with torch.autocast("cpu", torch.bfloat16):
         half = attention(x, mask=Mask(KEYS, causal=True))
-    close(half.float(), attention(x, mask=Mask(KEYS, causal=True)), 0.1)
+    exact = attention(x, mask=Mask(KEYS, causal=True))
+    assert bool(half.isfinite().all())
+    if not isinstance(attention.normalizer, Hardmax):  # rounding may change who wins
+        close(half.float(), exact, 0.1)
 
 
 def test_dropped_weights_keep_their_mean() -> None:

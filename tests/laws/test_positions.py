@@ -7,11 +7,21 @@ import torch
 from torch import Tensor
 
 from foveate.models.transformer import TransformerEncoder
+from foveate.nn.attention import Attention
 from foveate.nn.mask import Mask
-from foveate.nn.position import Learned, NoPosition, Position, Rotary, Sinusoidal
+from foveate.nn.position import (
+    ALiBi,
+    Concatenated,
+    Learned,
+    NoPosition,
+    Position,
+    Rotary,
+    Sinusoidal,
+)
+from foveate.nn.score import Dot
 from foveate.nn.state import State
 from foveate.spec import Tokens
-from laws.conftest import SIZE, TRANSFORMER, changed, defaults, each, ids
+from laws.conftest import SIZE, TRANSFORMER, changed, defaults, each, ids, weights_of
 
 HEADS = 4
 AT = torch.arange(9)
@@ -46,7 +56,8 @@ def test_a_place_is_the_same_wherever_reading_begins(config: Position.Config) ->
     x, heads = torch.randn(2, 9, SIZE), torch.randn(2, HEADS, 9, SIZE // HEADS)
     for start in range(9):
         late = AT[start:]
-        assert torch.equal(position.embed(x, AT)[:, start:], position.embed(x[:, start:], late))
+        whole, part = position.embed(x, AT)[:, start:], position.embed(x[:, start:], late)
+        torch.testing.assert_close(whole, part, atol=1e-6, rtol=1e-6)
         turned = position.rotate(heads, AT)[:, :, start:]
         assert torch.equal(turned, position.rotate(heads[:, :, start:], late))
         bias = position.bias(AT, AT)
@@ -56,19 +67,94 @@ def test_a_place_is_the_same_wherever_reading_begins(config: Position.Config) ->
             assert torch.equal(bias[:, start:], late_bias)
 
 
+SENTENCE = torch.tensor([[4, 5, 6, 7, 4, 8]])  # the sun rises in the east
+MIXED = torch.tensor([[4, 8, 7, 4, 5, 6]])  # the east in the sun rises
+
+
+@torch.no_grad()
+def pooled(config: Position.Config, source: Tensor) -> Tensor:
+    """The mean of what an encoder leaves, which is all that a classifier may look at."""
+    return encoder(config)(source).values.mean(dim=1)
+
+
 def test_without_position_an_encoder_sees_a_bag_of_words() -> None:
+    found = pooled(NoPosition.Config(), SENTENCE)
+    torch.testing.assert_close(pooled(NoPosition.Config(), MIXED), found, atol=1e-5, rtol=1e-5)
     source, order = ids(2, 7), torch.randperm(7)
-    model = encoder(NoPosition.Config())
-    pooled, other = (model(s).values.mean(dim=1) for s in (source, source[:, order]))
-    torch.testing.assert_close(pooled, other, atol=1e-5, rtol=1e-5)
+    one, other = (pooled(NoPosition.Config(), s) for s in (source, source[:, order]))
+    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("config", TELLING.values(), ids=TELLING)
 def test_with_a_position_it_sees_an_order(config: Position.Config) -> None:
+    difference = pooled(config, SENTENCE) - pooled(config, MIXED)
+    assert float(difference.abs().max()) > 1e-3
+
+
+# distances alone do not say which of two words comes first: in an encoder, where nothing is masked,
+# a sentence read backwards is the same to these
+MIRROR_BLIND = {"none", "alibi"}
+
+
+@each("position")
+def test_who_tells_a_sentence_from_its_mirror_image(config: Position.Config) -> None:
     source = torch.arange(4, 11)[None]
-    model = encoder(config)
-    pooled, other = (model(s).values.mean(dim=1) for s in (source, source.flip(1)))
-    assert float((pooled - other).detach().abs().max()) > 1e-3
+    difference = float((pooled(config, source) - pooled(config, source.flip(1))).abs().max())
+    assert (difference < 1e-5) == (config.kind in MIRROR_BLIND)
+
+
+PAST = {"none", "sinusoidal", "concatenated", "rope", "alibi", "t5"}  # no table of places to end
+
+
+@torch.no_grad()
+@each("position")
+def test_positions_run_past_the_trained_length(config: Position.Config) -> None:
+    """24 is the longest that is trained; what comes later leaves the numbers sound."""
+    decoder = changed(TRANSFORMER[1], position=config).build(Tokens(30), None).eval()
+    read = ids(2, 100)
+    if config.kind not in PAST:
+        with pytest.raises(ValueError, match="24"):
+            decoder(read, None)
+        return
+    out, short = decoder(read, None), decoder(read[:, :24], None)
+    assert bool(out.isfinite().all())
+    torch.testing.assert_close(out[:, :24], short, atol=1e-5, rtol=1e-5)
+
+
+def test_alibi_adds_a_slope_of_distance() -> None:
+    bias = built(ALiBi.Config(), heads=8).bias(AT, AT)
+    assert bias is not None
+    slopes = [1 / 2**h for h in range(1, 9)]  # Press et al., 2022: 1/2, 1/4, … 1/256
+    for head, slope in enumerate(slopes):
+        for query, key in ((0, 0), (5, 3), (8, 0), (2, 7)):
+            assert float(bias[head, query, key]) == -slope * abs(query - key)
+
+
+def test_alibi_of_heads_that_are_no_power_of_two() -> None:
+    """Those of 8 heads, and of 16 every second one, as in the authors' code."""
+    slopes = built(ALiBi.Config(), 12, 12).slopes
+    wanted = [2.0**-h for h in range(1, 9)] + [2.0**-h for h in (0.5, 1.5, 2.5, 3.5)]
+    torch.testing.assert_close(slopes, torch.tensor(wanted))
+
+
+def test_alibi_prefers_what_is_near() -> None:
+    """With equal content the weights fall with distance, by the same factor at any place."""
+    attention = Attention.Config(num_heads=4, score=Dot.Config()).build(SIZE).eval()
+    position = built(ALiBi.Config())
+    same = torch.randn(1, 1, SIZE).expand(1, 300, SIZE)
+    with torch.no_grad():
+        weights = weights_of(attention, same, None, Mask(causal=True), None, position)
+    ratio = weights[0, :, 299, 1:] / weights[0, :, 299, :-1]
+    wanted = position.slopes.exp()[:, None].expand(-1, 299)
+    seen = weights[0, :, 299, :-1] > 1e-30
+    torch.testing.assert_close(ratio[seen], wanted[seen], rtol=1e-3, atol=0)
+
+
+def test_concatenated_is_a_map_of_both() -> None:
+    position, x = built(Concatenated.Config(size=6)), torch.randn(2, 9, SIZE)
+    encoding = Sinusoidal.Config().build(6, 1).encode(AT, 6).expand(2, -1, -1)
+    wanted = position.join(torch.cat((x, encoding), dim=-1))
+    torch.testing.assert_close(position.embed(x, AT), wanted)
 
 
 @each("position")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from foveate.nn.attention import Attention
+from foveate.nn.attention import BaseAttention
 
 
 @contextmanager
@@ -36,10 +36,10 @@ def capture(
     tapped = [
         (module, module.tap)
         for name, module in model.named_modules()
-        if isinstance(module, Attention) and where(name)
+        if isinstance(module, BaseAttention) and where(name)
     ]
     for name, module in model.named_modules():
-        if isinstance(module, Attention) and where(name):
+        if isinstance(module, BaseAttention) and where(name):
             module.tap = tap(name)
     try:
         yield maps

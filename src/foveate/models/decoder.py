@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from typing import ClassVar
+
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -23,6 +25,7 @@ class Decoder(Configurable, nn.Module):
     class Config(BaseConfig, family="decoder"):
         """Which decoder."""
 
+    reads_memory: ClassVar[bool] = True  # False: a language model's alone, it looks at no source
     output_size: int
     constant_memory: ClassVar[bool] = False  # whether its state stays as large however much it read
 

@@ -57,7 +57,7 @@ class RecurrentEncoder(Encoder):
         return Memory(self.dropout(values), keys, final)
 
 
-class RecurrentAttention(Attention.Config):
+class RecurrentAttention(Attention.Config, family="recurrent_attention", kind="full"):
     """Attention as a recurrent decoder uses it; ``query`` says where it stands in the step.
 
     ``"previous"`` asks with s_{t−1} before the cell (Bahdanau et al., 2015); ``"current"`` with s_t

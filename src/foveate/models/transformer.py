@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from foveate.models.decoder import Decoder
 from foveate.models.encoder import Encoder, Memory, places
-from foveate.nn.attention import Attention
+from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.dropout import Dropout
 from foveate.nn.feed_forward import FeedForward, ReLU
 from foveate.nn.mask import Mask
@@ -44,7 +44,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: TransformerEncoder.Config) -> None:
         super().__init__()
         size = config.hidden_size
-        self.self_attention = Attention(_heads(config, config.attention), size)
+        self.self_attention = _heads(config, config.attention).build(size)
         self.feed_forward = config.feed_forward.build(size, config.ffn_size)
         self.blocks = _blocks(config, 2)
 
@@ -60,11 +60,11 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: TransformerDecoder.Config, memory_size: int | None) -> None:
         super().__init__()
         size = config.hidden_size
-        self.self_attention = Attention(_heads(config, config.attention), size)
+        self.self_attention = _heads(config, _causal(config.attention)).build(size)
         self.cross_attention = None
         if memory_size is not None:
-            cross = config.cross_attention or config.attention
-            self.cross_attention = Attention(_heads(config, cross), size, memory_size)
+            cross = config.cross_attention or config.attention.across()
+            self.cross_attention = _heads(config, cross).build(size, memory_size)
         self.feed_forward = config.feed_forward.build(size, config.ffn_size)
         self.blocks = _blocks(config, 2 if memory_size is None else 3)
 
@@ -101,7 +101,7 @@ class TransformerEncoder(Encoder):
         stem: Stem.Config = TokenStem.Config(scale="sqrt")
         position: Position.Config = Sinusoidal.Config()
         embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
-        attention: Attention.Config = Attention.Config()  # its num_heads is the encoder's
+        attention: BaseAttention.Config = Attention.Config()  # its num_heads is the encoder's
         feed_forward: FeedForward.Config = ReLU.Config()
 
     config: Config
@@ -141,8 +141,8 @@ class TransformerDecoder(Decoder):
         stem: Stem.Config = TokenStem.Config(scale="sqrt")
         position: Position.Config = Sinusoidal.Config()
         embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
-        attention: Attention.Config = Attention.Config()
-        cross_attention: Attention.Config | None = None  # where it differs from ``attention``
+        attention: BaseAttention.Config = Attention.Config()
+        cross_attention: BaseAttention.Config | None = None  # where it differs from ``attention``
         feed_forward: FeedForward.Config = ReLU.Config()
 
     config: Config
@@ -176,8 +176,18 @@ class TransformerDecoder(Decoder):
 TransformerConfig = TransformerEncoder.Config | TransformerDecoder.Config
 
 
-def _heads(config: TransformerConfig, attention: Attention.Config) -> Attention.Config:
+def _heads(config: TransformerConfig, attention: BaseAttention.Config) -> BaseAttention.Config:
     return attention.model_copy(update={"num_heads": config.num_heads})
+
+
+def _causal(attention: BaseAttention.Config) -> BaseAttention.Config:
+    """The same; ``ValueError`` for a kind that cannot keep a decoder from seeing the future."""
+    if not cast(type[BaseAttention], attention.owner).causal:
+        raise ValueError(
+            f'decoder.attention = "{attention.kind}" mixes the whole length, the future included; '
+            "take another kind there (as encoder.attention or cross_attention it is fine)"
+        )
+    return attention
 
 
 def _blocks(config: TransformerConfig, count: int) -> nn.ModuleList:

@@ -32,6 +32,7 @@ class WindowDecoder(Decoder):
         dropout: float = Field(0.1, ge=0, lt=1)
 
     config: Config
+    reads_memory = False
     constant_memory = True
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:

@@ -4,13 +4,16 @@
 
 project → rotate → remember → score → bias → mask → normalise → mix. RNN decoders, Transformers and
 whatever else looks at something use this class; what differs is the score, the heads and which
-parts are projected. Inspection hangs on from outside through ``Attention.tap``.
+parts are projected. Inspection hangs on from outside through ``tap``. Cheaper relatives behind the
+same protocol, `BaseAttention`, stand in ``attention_sparse``, ``attention_kernel`` and
+``attention_low_rank``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +23,8 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.nn.dropout import Dropout
-from foveate.nn.mask import Mask
+from foveate.nn.fold import fold, repeat, unfold
+from foveate.nn.mask import Mask, Places, places_of
 from foveate.nn.normalizer import Normalizer, Softmax
 from foveate.nn.position import Position
 from foveate.nn.score import ScaledDot, Score
@@ -32,25 +36,49 @@ Part = Literal["query", "key", "value", "output"]
 EXPLICIT_UP_TO = 128 * 128  # query × key places; past it SDPA is the faster road on CPUs, measured
 
 
-class Attention(Configurable, nn.Module):
-    """Queries gather values by how well the queries match the keys, in H heads.
+@dataclass(frozen=True)
+class View:
+    """Where the queries stand, what they may see, what adds to their scores, what is remembered."""
 
-    Bahdanau et al. (2015) is one head with the additive score, queries and keys projected;
-    Luong et al. (2015) the dot or general score with nothing projected; Vaswani et al. (2017)
-    several heads with the scaled dot product and everything projected.
+    mask: Mask
+    query_at: range
+    position: Position | None
+    state: State | None
+
+    def refuse_bias(self, kind: str, device: torch.device) -> None:
+        """Raise ``ValueError`` where the position adds to scores, for a kind that has none."""
+        place = places_of(range(1), device)
+        if self.position is not None and self.position.bias(place, place) is not None:
+            name = self.position.config.kind
+            raise ValueError(
+                f'position = "{name}" adds to the score of each query and key, which '
+                f'attention = "{kind}" never forms; take another position or attention'
+            )
+
+
+class BaseAttention(Configurable, nn.Module):
+    """Queries gather values by how well they match keys, in H heads: the protocol of all kinds.
+
+    Lives here: projections, heads, rotation, hypotheses that share the keys of their source. A
+    kind says how queries and keys make a mixture (`_look`).
     """
 
-    class Config(BaseConfig):
-        """Heads, score, normaliser, and which parts are projected."""
+    class Config(BaseConfig, family="attention"):
+        """Heads, and which parts are projected."""
 
         num_heads: int = Field(1, gt=0)
         key_heads: int | None = Field(None, gt=0)  # fewer shared key/value heads (Ainslie, 2023)
         head_size: int | None = Field(None, gt=0)  # K, where it is not D/H
-        score: Score.Config = ScaledDot.Config()
-        normalizer: Normalizer.Config = Softmax.Config()
         project: tuple[Part, ...] = ("query", "key", "value", "output")
-        dropout: float = Field(0.0, ge=0, lt=1)  # of the weights
         bias: bool = True
+
+        def across(self) -> BaseAttention.Config:
+            """The kind with which a decoder of this kind looks at a memory."""
+            return self
+
+    config: Config
+    causal: ClassVar[bool] = True  # whether the future can be hidden, as a decoder must
+    reads_keys: bool = True
 
     def __init__(self, config: Config, hidden_size: int, memory_size: int | None = None) -> None:
         """``hidden_size`` D of queries and output, ``memory_size`` of keys and values (D if None).
@@ -75,7 +103,7 @@ class Attention(Configurable, nn.Module):
                 'can make it so; add "query" and "key" to attention.project'
             )
         shared = size * self.key_heads
-        self.score: Score = config.score.build(self.num_heads, size)
+        self._prepare(size)
         self.query = self._part("query", hidden_size, size * self.num_heads)
         self.key = self._part("key", memory_size, shared)
         self.value = self._part("value", memory_size, shared)
@@ -84,12 +112,13 @@ class Attention(Configurable, nn.Module):
             self.mixed_size = memory_size // self.key_heads * self.num_heads
         self.output = self._part("output", self.mixed_size, hidden_size)
         self.output_size = hidden_size if "output" in config.project else self.mixed_size
-        self.normalizer = config.normalizer.build()
-        self.dropout = Dropout(config.dropout)
         self.tap: Tap | None = None
 
+    def _prepare(self, head_size: int) -> None:
+        """Make what a kind has beside the projections."""
+
     def _part(self, name: Part, size: int, wanted: int) -> nn.Module:
-        reads = name != "key" or self.score.reads_keys
+        reads = name != "key" or self.reads_keys
         if reads and name in self.config.project:
             linear = nn.Linear(size, wanted, bias=self.config.bias)
             nn.init.xavier_uniform_(linear.weight)
@@ -122,83 +151,122 @@ class Attention(Configurable, nn.Module):
         once. A memory may have fewer rows than there are queries: M divides B, and each row of it
         then serves B/M queries in turn (the hypotheses of one source).
         """
-        start = state.position if state is not None and memory is None else 0
-        query_at = torch.arange(start, start + query.shape[1], device=query.device)
+        steps, start = query.shape[1], 0 if state is None or memory is not None else state.position
+        view = View(mask or Mask(), range(start, start + steps), position, state)
         queries = self._heads(self.query(query), self.num_heads)  # (B, H, T, K)
-        keys, values = self._remember(query if memory is None else memory, memory, state, position)
-        key_at = torch.arange(keys.shape[2], device=query.device)
         if position is not None:
-            queries = position.rotate(queries, query_at)
-        bias = None if position is None else position.bias(query_at, key_at)
-
-        batch, steps = queries.shape[0], queries.shape[2]
-        rows = keys.shape[0]
-        if rows != batch:  # (M·n, H, T, K) -> (M, H, n·T, K): hypotheses share their source's keys
-            queries = _fold(queries, rows)
-        mixed = self._mix(queries, keys, values, (mask or Mask(), query_at, key_at), bias, batch)
-        if rows != batch:
-            mixed = _unfold(mixed, steps)
+            queries = position.rotate(queries, places_of(view.query_at, query.device))
+        # (M·n, H, T, K) -> (M, H, n·T, K): hypotheses share their source's keys
+        queries = fold(queries, len(query if memory is None else memory))
+        mixed = unfold(self._look(queries, query, memory, view), steps)
         return self.output(mixed.transpose(1, 2).flatten(2))  # (B, H, T, K) -> (B, T, H·K)
 
+    def _look(
+        self, queries: Float[Tensor, "M H N K"], source: Tensor, memory: Tensor | None, view: View
+    ) -> Float[Tensor, "M H N V"]:
+        """What the queries gather from the memory, or where it is None from the source."""
+        raise NotImplementedError
+
+    def _project(
+        self, x: Float[Tensor, "M S E"], position: Position | None, at: range
+    ) -> tuple[Float[Tensor, "M H S K"], Float[Tensor, "M H S V"]]:
+        """Keys and values of what stands at the places, not yet repeated for shared heads."""
+        values = self._heads(self.value(x), self.key_heads)
+        keys = values  # of a score that does not read them only the number counts
+        if self.reads_keys:
+            keys = self._heads(self.key(x), self.key_heads)
+        if position is not None:
+            keys = position.rotate(keys, places_of(at, x.device))
+        return keys, values
+
     def _remember(
-        self, source: Tensor, memory: Tensor | None, state: State | None, position: Position | None
-    ) -> tuple[Tensor, Tensor]:
-        """Keys and values of the source, with those that the state remembers."""
+        self, source: Tensor, memory: Tensor | None, view: View
+    ) -> tuple[Float[Tensor, "M H S K"], Float[Tensor, "M H S V"]]:
+        """Keys and values of the source, with those that the state remembers, for all heads."""
+        read = source if memory is None else memory
+        at = view.query_at if memory is None else range(read.shape[1])
 
-        def project() -> tuple[Tensor, Tensor]:
-            values = self._heads(self.value(source), self.key_heads)
-            keys = values  # of a score that does not read them only the number counts
-            if self.score.reads_keys:
-                keys = self._heads(self.key(source), self.key_heads)
-            if position is not None:
-                start = state.position if state is not None and memory is None else 0
-                at = torch.arange(start, start + source.shape[1], device=source.device)
-                keys = position.rotate(keys, at)
-            return keys, values
+        def project() -> tuple[Tensor, ...]:
+            return self._project(read, view.position, at)
 
-        if state is None:
-            return project()
-        parts = state.grow(self, *project()) if memory is None else state.once(self, project)
-        return parts[0], parts[1]
+        if view.state is None:
+            keys, values = project()
+        elif memory is None:
+            keys, values = view.state.grow(self, *project())
+        else:
+            keys, values = view.state.once(self, project)
+        return self._shared(keys), self._shared(values)
+
+    def _shared(self, x: Float[Tensor, "M G S K"]) -> Float[Tensor, "M H S K"]:
+        """Each shared head as often as there are heads that share it."""
+        if self.key_heads == self.num_heads:
+            return x
+        return x.repeat_interleave(self.num_heads // self.key_heads, 1)
 
     def _heads(self, x: Tensor, heads: int) -> Tensor:
         """(B, T, H·K) -> (B, H, T, K)."""
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
+
+class Attention(BaseAttention):
+    """Every query looks at every key that it may see.
+
+    Bahdanau et al. (2015) is one head with the additive score, queries and keys projected;
+    Luong et al. (2015) the dot or general score with nothing projected; Vaswani et al. (2017)
+    several heads with the scaled dot product and everything projected.
+    """
+
+    class Config(BaseAttention.Config, kind="full"):
+        """Score and normaliser."""
+
+        score: Score.Config = ScaledDot.Config()
+        normalizer: Normalizer.Config = Softmax.Config()
+        dropout: float = Field(0.0, ge=0, lt=1)  # of the weights
+
+    config: Config
+
+    def _prepare(self, head_size: int) -> None:
+        self.score: Score = self.config.score.build(self.num_heads, head_size)
+        self.reads_keys = self.score.reads_keys
+        self.normalizer: Normalizer = self.config.normalizer.build()
+        self.dropout = Dropout(self.config.dropout)
+
+    def _look(
+        self, queries: Float[Tensor, "M H N K"], source: Tensor, memory: Tensor | None, view: View
+    ) -> Float[Tensor, "M H N V"]:
+        keys, values = self._remember(source, memory, view)
+        return self._mix(queries, keys, values, view, range(keys.shape[2]))
+
     def _mix(
         self,
-        queries: Float[Tensor, "M H T K"],
-        keys: Float[Tensor, "M G S E"],
-        values: Float[Tensor, "M G S V"],
-        seen: tuple[Mask, Tensor, Tensor],
-        bias: Tensor | None,
-        batch: int,
-    ) -> Float[Tensor, "M H T V"]:
+        queries: Float[Tensor, "M H N K"],
+        keys: Float[Tensor, "M H S E"],
+        values: Float[Tensor, "M H S V"],
+        view: View,
+        key_at: Places,
+    ) -> Float[Tensor, "M H N V"]:
         """Σ_i weight_i v_i, on the fused road where nobody looks and it pays, else explicitly."""
-        if self.key_heads != self.num_heads:  # (M, G, S, K) -> (M, H, S, K)
-            group = self.num_heads // self.key_heads
-            keys, values = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
-        mask, query_at, key_at = seen
+        steps, rows = len(view.query_at), queries.shape[2]
         if self.fused(queries, keys):
-            dense = mask.dense(query_at, key_at)
-            if bias is not None or (dense is not None and mask.blind(query_at, key_at) is not None):
-                dense = None  # the explicit road below handles both
-            else:
-                dense = _repeat(dense, len(query_at), queries.shape[2])
+            seen = view.mask.dense(view.query_at, key_at, queries.device)
+            if seen is None or view.mask.blind(view.query_at, key_at) is None:
+                bias = self._bias(queries, view, key_at)
+                if bias is not None:
+                    hidden = view.mask.additive(view.query_at, key_at, bias.dtype, bias.device)
+                    seen = bias[None] if hidden is None else bias + hidden
                 return F.scaled_dot_product_attention(
                     queries,
                     keys,
                     values,
-                    attn_mask=dense,
+                    attn_mask=repeat(seen, steps, rows),
                     dropout_p=self.config.dropout if self.training else 0.0,
                     scale=self.score.scale,
                 )
-        weights = self._weights(queries, keys, mask, query_at, key_at, bias)
+        weights = self._weights(queries, keys, view, key_at)
         if self.tap is not None:
-            steps = len(query_at)
-            replaced = self.tap(_unfold(weights, steps))
+            replaced = self.tap(unfold(weights, steps))
             if replaced is not None:
-                weights = _fold(replaced, len(weights))
+                weights = fold(replaced, len(weights))
         return self.dropout(weights) @ values
 
     def fused(self, queries: Tensor, keys: Tensor) -> bool:
@@ -210,44 +278,27 @@ class Attention(Configurable, nn.Module):
         return True
 
     def _weights(
-        self,
-        queries: Tensor,
-        keys: Tensor,
-        mask: Mask,
-        query_at: Tensor,
-        key_at: Tensor,
-        bias: Tensor | None,
-    ) -> Float[Tensor, "M H T S"]:
+        self, queries: Tensor, keys: Tensor, view: View, key_at: Places
+    ) -> Float[Tensor, "M H N S"]:
         """normalise(score + bias + mask): rows sum to 1; a query that sees nothing gets zeros."""
         scores = self.score(queries, keys)
-        folds = scores.shape[2] // len(query_at)
+        steps, rows = len(view.query_at), scores.shape[2]
+        bias = self._bias(queries, view, key_at)
         if bias is not None:
-            scores = scores + bias.repeat(1, folds, 1).to(scores.dtype)
-        hidden = mask.additive(query_at, key_at, scores.dtype)
+            scores = scores + bias.repeat(1, rows // steps, 1).to(scores.dtype)
+        hidden = view.mask.additive(view.query_at, key_at, scores.dtype, scores.device)
         if hidden is None:
             return self.normalizer(scores)
-        steps, rows = len(query_at), scores.shape[2]
-        weights = self.normalizer(scores + _repeat(hidden, steps, rows))
-        blind = _repeat(mask.blind(query_at, key_at), steps, rows)
+        weights = self.normalizer(scores + repeat(hidden, steps, rows))
+        blind = repeat(view.mask.blind(view.query_at, key_at), steps, rows)
         return weights if blind is None else weights.masked_fill(blind, 0)
 
-
-def _repeat(x: Tensor | None, steps: int, rows: int) -> Tensor | None:
-    """(B, 1, T or 1, S) -> (B, 1, n·T, S): the same for each of the n hypotheses of a source."""
-    if x is None or x.shape[2] == rows or x.shape[2] == 1:
-        return x
-    return x.repeat(1, 1, rows // steps, 1)
-
-
-def _fold(x: Tensor, rows: int) -> Tensor:
-    """(M·n, H, T, K) -> (M, H, n·T, K)."""
-    if len(x) == rows:
-        return x
-    return x.unflatten(0, (rows, -1)).transpose(1, 2).flatten(2, 3)
+    def _bias(self, queries: Tensor, view: View, key_at: Places) -> Float[Tensor, "H T S"] | None:
+        """What the places add to the scores."""
+        if view.position is None:
+            return None
+        device = queries.device
+        return view.position.bias(places_of(view.query_at, device), places_of(key_at, device))
 
 
-def _unfold(x: Tensor, steps: int) -> Tensor:
-    """(M, H, n·T, K) -> (M·n, H, T, K)."""
-    if x.shape[2] == steps:
-        return x
-    return x.unflatten(2, (-1, steps)).transpose(1, 2).flatten(0, 1)
+BaseAttention.Config.kind = Attention.Config.kind  # a table without a kind is full attention

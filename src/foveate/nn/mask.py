@@ -7,38 +7,71 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+Places = range | tuple[range, ...]  # neighbours, or several runs of neighbours
+
+
+def places_of(at: Places, device: torch.device | None) -> Tensor:
+    """The places one by one."""
+    return torch.cat([torch.arange(r.start, r.stop, device=device) for r in _runs(at)])
+
+
+def take(x: Tensor, at: Places, dim: int) -> Tensor:
+    """What stands at the places, along one dimension."""
+    parts = [x.narrow(dim, r.start, len(r)) for r in _runs(at)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+
+
+def count(at: Places) -> int:
+    """How many places there are."""
+    return sum(map(len, _runs(at)))
+
+
+def _runs(at: Places) -> tuple[range, ...]:
+    return (at,) if isinstance(at, range) else at
+
 
 @dataclass
 class Mask:
     """Query at place q may see key at place k if the key is real, k ≤ q (causal), q − k < window.
 
     ``keys`` is (B, S), true where a key is real; None where all are. One mask serves all layers
-    of a forward: each dense form is built once.
+    of a forward: each dense form is built once. Places are ranges, plain numbers that no device
+    has to be asked for.
     """
 
     keys: Tensor | None = None
     causal: bool = False
     window: int | None = None
     _dense: dict[tuple[object, ...], Tensor | None] = field(default_factory=dict, repr=False)
+    _narrower: dict[int, Mask] = field(default_factory=dict, repr=False)
 
-    def dense(self, query_at: Tensor, key_at: Tensor) -> Tensor | None:
-        """True where seen, (B or 1, 1, T, S); None where every query sees every key.
+    def within(self, window: int) -> Mask:
+        """The same mask with at most this window."""
+        if self.window is not None and self.window <= window:
+            return self
+        if window not in self._narrower:
+            self._narrower[window] = Mask(self.keys, self.causal, window)
+        return self._narrower[window]
 
-        Shapes: places of the queries (T,), of the keys (S,).
-        """
-        steps, length = len(query_at), len(key_at)
-        if steps == 1 and self.window is None and self.causal:
-            # one query at the end of what there is sees it all
-            return None if self.keys is None else self.keys[:, None, None, :]
-        name = ("dense", steps, length, int(query_at[0]) if steps else 0)
+    def dense(
+        self, query_at: range, key_at: Places, device: torch.device | None = None
+    ) -> Tensor | None:
+        """True where seen, (B or 1, 1, T, S); None where every query sees every key."""
+        name = ("dense", query_at, key_at)
         if name not in self._dense:
-            self._dense[name] = self._build(query_at, key_at)
+            self._dense[name] = self._build(query_at, key_at, device)
         return self._dense[name]
 
-    def _build(self, query_at: Tensor, key_at: Tensor) -> Tensor | None:
-        seen = None if self.keys is None else self.keys[:, None, None, :]
-        distance = query_at[:, None] - key_at[None, :]  # (T, S)
-        if self.causal and len(query_at) > 1:
+    def _build(self, query_at: range, key_at: Places, device: torch.device | None) -> Tensor | None:
+        seen = None if self.keys is None else take(self.keys, key_at, 1)[:, None, None, :]
+        last = max((run.stop - 1 for run in _runs(key_at)), default=0)
+        ahead = self.causal and last > query_at.start  # some key may lie in a query's future
+        if not ahead and self.window is None:
+            return seen
+        device = device if self.keys is None else self.keys.device
+        queries, keys = places_of(query_at, device), places_of(key_at, device)
+        distance = queries[:, None] - keys[None, :]  # (T, S)
+        if ahead:
             order = (distance >= 0)[None, None]
             seen = order if seen is None else seen & order
         if self.window is not None:
@@ -46,11 +79,17 @@ class Mask:
             seen = near if seen is None else seen & near
         return seen
 
-    def additive(self, query_at: Tensor, key_at: Tensor, dtype: torch.dtype) -> Tensor | None:
+    def additive(
+        self,
+        query_at: range,
+        key_at: Places,
+        dtype: torch.dtype,
+        device: torch.device | None = None,
+    ) -> Tensor | None:
         """0 where seen and −∞ elsewhere, to be added to scores; None where all is seen."""
-        name = ("additive", len(query_at), len(key_at), int(query_at[0]), dtype)
+        name = ("additive", query_at, key_at, dtype)
         if name not in self._dense:
-            seen = self.dense(query_at, key_at)
+            seen = self.dense(query_at, key_at, device)
             self._dense[name] = (
                 None
                 if seen is None
@@ -60,11 +99,13 @@ class Mask:
             )
         return self._dense[name]
 
-    def blind(self, query_at: Tensor, key_at: Tensor) -> Tensor | None:
+    def blind(
+        self, query_at: range, key_at: Places, device: torch.device | None = None
+    ) -> Tensor | None:
         """True for queries that see no key at all, (B or 1, 1, T, 1); None where there is none."""
-        name = ("blind", len(query_at), len(key_at), int(query_at[0]) if len(query_at) else 0)
+        name = ("blind", query_at, key_at)
         if name not in self._dense:
-            seen = self.dense(query_at, key_at)
+            seen = self.dense(query_at, key_at, device)
             rows = None if seen is None else ~seen.any(dim=-1, keepdim=True)
             self._dense[name] = rows if rows is not None and bool(rows.any()) else None
         return self._dense[name]

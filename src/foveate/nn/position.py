@@ -77,6 +77,28 @@ class SinusoidalHalves(Sinusoidal):
         return torch.cat((angles.sin(), angles.cos()), dim=-1)[..., :size]
 
 
+class Concatenated(Sinusoidal):
+    """W [x; PE(t)] + b: sinusoids of their own ``size`` beside the embedding, not on top of it,
+    and a linear map back to D.
+    """
+
+    class Config(Sinusoidal.Config, kind="concatenated"):
+        size: int = Field(64, gt=0)
+
+    config: Config
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, hidden_size, num_heads)
+        self.join = nn.Linear(hidden_size + config.size, hidden_size)
+        nn.init.xavier_uniform_(self.join.weight)
+        nn.init.zeros_(self.join.bias)
+
+    def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        encoding = self.encode(at, self.config.size).to(x.dtype)
+        joined: Tensor = self.join(torch.cat((x, encoding.expand(len(x), -1, -1)), dim=-1))
+        return joined
+
+
 class Learned(Position):
     """A learned vector for each place up to ``max_length``, added (BERT, GPT).
 
@@ -124,6 +146,37 @@ class Rotary(Position):
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         first, second = x.chunk(2, dim=-1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+class ALiBi(Position):
+    """Head h adds −m_h · |t − s| to a score, m_h = 2^(−8h/H): what is near counts more, and a text
+    longer than any in training is nothing new (Press et al., 2022).
+    """
+
+    class Config(Position.Config, kind="alibi"):
+        pass
+
+    slopes: Tensor
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, hidden_size, num_heads)
+        self.register_buffer("slopes", _slopes(num_heads), persistent=False)
+
+    def bias(
+        self, query_at: Int[Tensor, "T"], key_at: Int[Tensor, "S"]
+    ) -> Float[Tensor, "H T S"] | None:
+        distance = (query_at[:, None] - key_at[None, :]).abs()  # (T, S)
+        return -self.slopes[:, None, None] * distance
+
+
+def _slopes(heads: int) -> Tensor:
+    """m_h for H heads; where H is no power of two, those of the power below and of every second
+    one of the power above.
+    """
+    whole = 2 ** int(math.log2(heads))
+    slopes = [2 ** (-8 * h / whole) for h in range(1, whole + 1)]
+    slopes += [2 ** (-4 * h / whole) for h in range(1, 2 * (heads - whole), 2)]
+    return torch.tensor(slopes)
 
 
 def _angles(at: Tensor, size: int, base: float) -> Tensor:

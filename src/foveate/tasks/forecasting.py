@@ -122,8 +122,7 @@ class Forecasting(SeriesTask):
             figures,
             {name: text for name, text in SIGNATURES.items() if name in figures},
             [f"{date}\tmse {error:.6g}" for date, error in zip(dates, errors, strict=True)],
-            {},
-            {name: by_step(forecast, examples) for name, forecast in forecasts.items()},
+            curves={name: by_step(forecast, examples) for name, forecast in forecasts.items()},
         )
 
     def forecast(self, model: Forecaster, source: str | Path | None = None) -> Forecast:

@@ -42,6 +42,8 @@ NAMED = {  # other packages, and the only places that may import them
     "safetensors": {"train", "nn", "run", "models"},
     "tokenizers": {"data"},
     "sacrebleu": {"tasks", "run"},
+    "rapidfuzz": {"tasks"},
+    "rouge_score": {"tasks"},
     "typer": {"cli", "cli_data"},
     "rich": {"cli", "cli_data", "data", "train", "look", "quickstart", "verbs", "run"},
     "matplotlib": {"look"},

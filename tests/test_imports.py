@@ -44,6 +44,8 @@ NAMED = {  # other packages, and the only places that may import them
     "sacrebleu": {"tasks", "run"},
     "typer": {"cli"},
     "sklearn": {"tasks"},
+    "rapidfuzz": {"tasks"},
+    "rouge_score": {"tasks"},
     "rich": {"cli", "data", "train", "look", "quickstart", "verbs", "run"},
     "matplotlib": {"look"},
     "tensorboard": {"train"},

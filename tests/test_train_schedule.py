@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.config import ConfigError, kinds
-from foveate.train.schedule import Constant, Cosine, InverseSqrt, Linear, Noam, Schedule
+from foveate.train.schedule import (
+    Constant,
+    Cosine,
+    InverseSqrt,
+    Linear,
+    Noam,
+    Schedule,
+    WarmupStableDecay,
+)
 
 
 @pytest.mark.parametrize(("d", "warmup"), [(512, 4000), (512, 8000), (256, 4000)])
@@ -61,3 +69,12 @@ def test_a_schedule_that_ends_has_to_know_where() -> None:
         Cosine.Config().build(1.0)
     with pytest.raises(ConfigError, match="warmup_steps = 50 leaves nothing of 50"):
         Linear.Config(warmup_steps=50).build(1.0, 50)
+
+
+def test_warmup_stable_decay_is_level_until_its_last_part() -> None:
+    config = WarmupStableDecay.Config(warmup_steps=10, decay_share=0.25, final_ratio=0.2)
+    schedule = config.build(1.0, 110)
+    assert schedule.rate(5) == 0.5
+    assert [schedule.rate(step) for step in (10, 40, 85)] == [1.0, 1.0, 1.0]
+    assert schedule.rate(97) == pytest.approx(0.2 + 0.8 * 13 / 25)
+    assert schedule.rate(110) == pytest.approx(0.2)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import unicodedata
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -27,16 +26,16 @@ from pydantic import Field, PositiveInt
 from foveate.config import Config
 from foveate.data.catalogue import DataError as DataError
 from foveate.data.download import find
+from foveate.data.text_format import PARSERS, Parser, TextFormat
 
 RATIO_FROM = 8  # a side of at most so many tokens is never dropped for its length ratio
 _BOM = b"\xef\xbb\xbf"
-
-Parser = Callable[[str], tuple[str, str]]
 
 
 class TextData(Config):
     """How parallel text is read, divided into splits, and chosen for training."""
 
+    format: TextFormat.Config | None = None  # of one file, where its ending does not tell
     on_bad_line: Literal["error", "skip"] = "error"  # stop there, or skip and count
     splits: dict[str, str] = Field(default_factory=dict)  # their names: { valid = "val" }
     keys: tuple[str, str] = ("source", "target")  # of JSONL
@@ -69,7 +68,8 @@ class Corpus:
     """Pairs of sentences and where they stood: ``lines[i]`` is the line of pair i, from 1.
 
     ``skipped`` are the lines that could not be read, ``dropped`` counts pairs by the reason for
-    which `clean` left them out.
+    which `clean` left them out. ``alternatives[i]`` are all right targets of source i, the first of
+    them its target; None where each source has one.
     """
 
     sources: list[str]
@@ -77,6 +77,12 @@ class Corpus:
     lines: Sequence[int]
     skipped: list[BadLine] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)
+    alternatives: list[tuple[str, ...]] | None = None
+
+    @property
+    def references(self) -> Sequence[str | tuple[str, ...]]:
+        """What an output is compared with: the target, or several of which any is right."""
+        return self.targets if self.alternatives is None else self.alternatives
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -89,7 +95,17 @@ class Corpus:
             array("q", (self.lines[i] for i in chosen)),
             self.skipped,
             self.dropped | dict(dropped or {}),
+            None if self.alternatives is None else [self.alternatives[i] for i in chosen],
         )
+
+    def gathered(self) -> Corpus:
+        """Each source once, with all its targets as alternatives."""
+        places: dict[str, list[int]] = {}
+        for i, source in enumerate(self.sources):
+            places.setdefault(source, []).append(i)
+        once = self.take([same[0] for same in places.values()])
+        once.alternatives = [tuple(self.targets[i] for i in same) for same in places.values()]
+        return once
 
 
 def at(pattern: str | Path, split: str, splits: dict[str, str] | None = None) -> Path:
@@ -120,7 +136,9 @@ def read_pairs(source: str | Path, target: str | Path | None, config: TextData) 
 
 
 def _rows(source: Path, target: str | Path | None, config: TextData) -> Iterator[Row]:
-    parser = _PARSERS.get(Path(source.name.removesuffix(".gz")).suffix)
+    if config.format is not None:
+        return _formatted(source, target, config.format)
+    parser = PARSERS.get(Path(source.name.removesuffix(".gz")).suffix)
     if target is not None and parser is None:
         return _aligned(source, find(target))
     if target is None and parser is not None:
@@ -180,48 +198,19 @@ def _aligned(source: Path, target: Path) -> Iterator[Row]:
         yield bad or cast(tuple[str, str], pair)
 
 
+def _formatted(source: Path, target: str | Path | None, layout: TextFormat.Config) -> Iterator[Row]:
+    if target is not None:
+        both = f"a file of the data.format {layout.kind} holds both sides"
+        raise DataError(f"{source}: {both}; leave out {target}")
+    return _parsed(source, layout.build().parse)
+
+
 def _parsed(path: Path, parse: Parser) -> Iterator[Row]:
     for number, line in enumerate(_lines(path), start=1):
         try:
             yield [line] if isinstance(line, BadLine) else parse(line)
         except ValueError as error:
             yield [BadLine(str(path), number, str(error))]
-
-
-def _tsv(config: TextData) -> Parser:
-    first, second = (column - 1 for column in config.columns)
-    needed, width = max(config.columns), 0
-
-    def parse(line: str) -> tuple[str, str]:
-        nonlocal width
-        cells = line.split("\t")
-        if len(cells) < needed:
-            raise ValueError(f"columns between tabs: {len(cells)}; needed: {needed}")
-        width = width or len(cells)
-        if len(cells) != width:
-            raise ValueError(f"columns between tabs: {len(cells)}; before: {width}")
-        return cells[first], cells[second]
-
-    return parse
-
-
-def _jsonl(config: TextData) -> Parser:
-    def parse(line: str) -> tuple[str, str]:
-        try:
-            record = json.loads(line)
-            pair = record[config.keys[0]], record[config.keys[1]]
-            "".join(pair).encode("utf-8")  # both are text, and text that can be written
-        except KeyError as error:
-            raise ValueError(f"no key {error}; name the keys in data.keys") from None
-        except (ValueError, TypeError, RecursionError) as error:
-            keys = " and ".join(config.keys)
-            raise ValueError(f"no JSON object with text under {keys}: {error}") from None
-        return pair
-
-    return parse
-
-
-_PARSERS = {".tsv": _tsv, ".jsonl": _jsonl}
 
 
 def read_split(
@@ -238,7 +227,13 @@ def read_split(
         corpus = _divide(corpus, split, config, str(source))
     elif config.holdout:
         raise DataError(f"data.holdout divides one file, but {source} has {{split}}; leave out one")
-    return clean(corpus, config) if split == "train" else corpus
+    return clean(corpus, config) if split == "train" else to_measure(corpus, config)
+
+
+def to_measure(corpus: Corpus, config: TextData) -> Corpus:
+    """Each source once with all that is right, where the format says that there may be several."""
+    several = config.format is not None and config.format.build().several
+    return corpus.gathered() if several else corpus
 
 
 def _divide(corpus: Corpus, split: str, config: TextData, file: str) -> Corpus:

@@ -40,6 +40,7 @@ __all__ = [
     "Character",
     "Encoded",
     "Span",
+    "Symbol",
     "Tokenizer",
     "Unigram",
     "Word",
@@ -114,17 +115,50 @@ class Character(Listed):
     """Unicode code points; the round trip is exact but for characters unseen in training."""
 
     class Config(Tokenizer.Config, kind="character"):
-        """A character seen fewer than ``min_frequency`` times is unknown."""
+        """A character seen fewer than ``min_frequency`` times is unknown.
+
+        What the regular expression ``symbols`` matches is one piece: ``<[^<>]+>`` for ``<N><DAT>``.
+        """
+
+        min_frequency: int = Field(default=1, ge=1)
+        symbols: str | None = None
+
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        either = "." if config.symbols is None else f"(?:{config.symbols})|."
+        self._unit = re.compile(either, re.DOTALL)
+
+    def _units(self, text: str) -> list[Span]:
+        return [found.span() for found in self._unit.finditer(text)]
+
+    def _chosen(self, counts: Counter[str]) -> list[str]:
+        return most_frequent(counts, None, self.config.min_frequency)
+
+
+class Symbol(Listed):
+    """What stands between blanks, such as phones: ``HH AH0 L OW1``; decoding puts one blank."""
+
+    class Config(Tokenizer.Config, kind="symbol"):
+        """A symbol seen fewer than ``min_frequency`` times is unknown."""
 
         min_frequency: int = Field(default=1, ge=1)
 
     config: Config
 
     def _units(self, text: str) -> list[Span]:
-        return list(zip(range(len(text)), range(1, len(text) + 1), strict=True))
+        return [found.span() for found in re.finditer(r"\S+", text)]
 
     def _chosen(self, counts: Counter[str]) -> list[str]:
         return most_frequent(counts, None, self.config.min_frequency)
+
+    def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
+        surface = super()._surface(ids, skip_special)
+        written = [n for n, symbol in enumerate(surface) if symbol]
+        for n in written[1:]:
+            surface[n] = b" " + surface[n]
+        return surface
 
 
 class Word(Listed):

@@ -1,45 +1,101 @@
 """Figures of text against references, each from the library that the field agreed on.
 
-A new one is a function here: outputs and references in, the figure and a signature out.
+A new one is a function here: outputs and references in, the figure and a signature out. A reference
+is a text, or several texts of which any is right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 Texts = Sequence[str]
-Metric = Callable[[Texts, Texts], tuple[float, str]]
+References = Sequence[str | tuple[str, ...]]
+Metric = Callable[[Texts, References], tuple[float, str]]
 
 
-def bleu(outputs: Texts, references: Texts) -> tuple[float, str]:
+def bleu(outputs: Texts, references: References) -> tuple[float, str]:
     """BLEU of a corpus, detokenised and cased, by sacreBLEU (Papineni, 2002; Post, 2018)."""
     from sacrebleu.metrics.bleu import BLEU
 
     return _sacrebleu(BLEU(), outputs, references)
 
 
-def chrf(outputs: Texts, references: Texts) -> tuple[float, str]:
+def chrf(outputs: Texts, references: References) -> tuple[float, str]:
     """chrF2: F-score of character n-grams, by sacreBLEU (Popović, 2015)."""
     from sacrebleu.metrics.chrf import CHRF
 
     return _sacrebleu(CHRF(), outputs, references)
 
 
-def ter(outputs: Texts, references: Texts) -> tuple[float, str]:
+def ter(outputs: Texts, references: References) -> tuple[float, str]:
     """Translation edit rate, by sacreBLEU (Snover, 2006)."""
     from sacrebleu.metrics.ter import TER
 
     return _sacrebleu(TER(), outputs, references)
 
 
-def exact_match(outputs: Texts, references: Texts) -> tuple[float, str]:
-    """Percentage of outputs that equal their references."""
-    same = sum(output == reference for output, reference in zip(outputs, references, strict=True))
-    return 100 * same / max(1, len(outputs)), ""
+def exact_match(outputs: Texts, references: References) -> tuple[float, str]:
+    """Percentage of outputs that equal their references: accuracy of whole outputs."""
+    pairs = zip(outputs, references, strict=True)
+    return 100 * sum(output in _all(right) for output, right in pairs) / max(1, len(outputs)), ""
 
 
-METRICS: dict[str, Metric] = {"bleu": bleu, "chrf": chrf, "ter": ter, "exact_match": exact_match}
-LOWER_IS_BETTER = {"ter"}
+def wer(outputs: Texts, references: References) -> tuple[float, str]:
+    """Percentage of outputs that are wrong: the word error rate of pronunciations (g2p)."""
+    return 100 - exact_match(outputs, references)[0], ""
+
+
+def per(outputs: Texts, references: References) -> tuple[float, str]:
+    """Phoneme error rate: 100 · Σ edits / Σ symbols of the references, symbols between blanks.
+
+    Edits are insertions, deletions and substitutions (Levenshtein, 1966), by RapidFuzz; of several
+    references the nearest counts.
+    """
+    import rapidfuzz
+    from rapidfuzz.distance import Levenshtein
+
+    edits = symbols = 0
+    for output, right in zip(outputs, references, strict=True):
+        written = output.split()
+        far = [
+            (Levenshtein.distance(written, one.split()), len(one.split())) for one in _all(right)
+        ]
+        nearest, length = min(far)
+        edits, symbols = edits + nearest, symbols + length
+    return 100 * edits / max(1, symbols), f"rapidfuzz:{rapidfuzz.__version__}"
+
+
+def rouge(name: str) -> Metric:
+    """ROUGE: mean F of n-grams ("rouge1", "rouge2") or of the longest common subsequence ("rougeL")
+    of stemmed words, by Google's ``rouge-score``; the best of several references (Lin, 2004).
+    """
+
+    def figure(outputs: Texts, references: References) -> tuple[float, str]:
+        from importlib.metadata import version
+
+        from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
+
+        scorer = RougeScorer([name], use_stemmer=True)
+        best = [
+            scorer.score_multi(list(_all(right)), output)[name].fmeasure
+            for output, right in zip(outputs, references, strict=True)
+        ]
+        return 100 * sum(best) / max(1, len(best)), f"rouge-score:{version('rouge-score')}|stem:yes"
+
+    return figure
+
+
+METRICS: dict[str, Metric] = {
+    "bleu": bleu,
+    "chrf": chrf,
+    "ter": ter,
+    "exact_match": exact_match,
+    "wer": wer,
+    "per": per,
+    **{name: rouge(name) for name in ("rouge1", "rouge2", "rougeL")},
+}
+LOWER_IS_BETTER = {"ter", "wer", "per"}
 SLOW = {"ter"}  # left to `evaluate`; validations during training do without
 
 
@@ -52,7 +108,7 @@ def known_metrics(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def figures_of(
-    outputs: Texts, references: Texts, names: Sequence[str]
+    outputs: Texts, references: References, names: Sequence[str]
 ) -> tuple[dict[str, float], dict[str, str]]:
     """The figures of the given names, and the signatures of those that have one.
 
@@ -67,6 +123,11 @@ def figures_of(
     )
 
 
-def _sacrebleu(metric: object, outputs: Texts, references: Texts) -> tuple[float, str]:
-    score = metric.corpus_score(list(outputs), [list(references)])  # type: ignore[attr-defined]
+def _sacrebleu(metric: object, outputs: Texts, references: References) -> tuple[float, str]:
+    streams = zip_longest(*map(_all, references))  # the first of each, the second of each, …
+    score = metric.corpus_score(list(outputs), list(map(list, streams)))  # type: ignore[attr-defined]
     return float(score.score), str(metric.get_signature())  # type: ignore[attr-defined]
+
+
+def _all(reference: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (reference,) if isinstance(reference, str) else reference

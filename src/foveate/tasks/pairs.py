@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pydantic
 from numpy.typing import NDArray
 
 from foveate.data.report import report
-from foveate.data.text import Corpus, DataError, TextData, keep, read_pairs, read_split
+from foveate.data.text import Corpus, DataError, TextData, keep, read_pairs, read_split, to_measure
 from foveate.data.tokenizer import BPE, Tokenizer
 from foveate.tasks.base import Task
 from foveate.tasks.metrics import LOWER_IS_BETTER, known_metrics
@@ -25,14 +26,22 @@ class PairTask(Task[TextBatch]):
         """Where the pairs lie and how they become tokens.
 
         ``source`` and ``target`` name line-aligned files with ``{split}`` for train, valid, test;
-        without ``target``, ``source`` is one TSV or JSONL file that holds both sides.
+        without ``target``, ``source`` is one TSV or JSONL file that holds both sides, or a file of
+        ``data.format``. ``target_tokenizer`` is that of the target where it is of another kind.
         """
 
         source: str
         target: str | None = None
         tokenizer: Tokenizer.Config = BPE.Config()
+        target_tokenizer: Tokenizer.Config | None = None
         joint: bool = True  # one vocabulary for both sides, which a model may then tie
         metrics: tuple[str, ...] = ("bleu", "chrf", "ter", "exact_match")
+
+        @pydantic.model_validator(mode="after")
+        def _one_or_two(self) -> Self:
+            if self.joint and self.target_tokenizer is not None:
+                raise ValueError("a target_tokenizer needs joint = false: two vocabularies")
+            return self
 
         @pydantic.field_validator("metrics")
         @classmethod
@@ -63,7 +72,7 @@ class PairTask(Task[TextBatch]):
         source.train(sides[0] + sides[1] if self.config.joint else sides[0])
         target = source
         if not self.config.joint:
-            target = self.config.tokenizer.build()
+            target = (self.config.target_tokenizer or self.config.tokenizer).build()
             target.train(sides[1])
         return source, target
 
@@ -148,7 +157,8 @@ class PairTask(Task[TextBatch]):
         return Corpus(list(sources), list(references), range(1, len(sources) + 1))
 
     def read(self, source: Path, reference: Path | None = None) -> Corpus:
-        corpus = read_pairs(source, reference, TextData())
+        layout = TextData(format=self.data.format if reference is None else None)
+        corpus = to_measure(read_pairs(source, reference, layout), layout)
         if not len(corpus):
             raise DataError(f"{source} is empty: nothing to evaluate on")
         return corpus

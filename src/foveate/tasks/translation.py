@@ -83,7 +83,7 @@ class Translation(PairTask):
             for found in self.search(model, sources, search)
         ]
         names = [name for name in self.config.metrics if name not in SLOW]
-        figures, _ = figures_of(outputs, corpus.targets, names)
+        figures, _ = figures_of(outputs, corpus.references, names)
         nll = total / max(count, 1)
         step = max(1, len(outputs) // max(1, samples))
         shown = range(0, len(outputs), step)[:samples]
@@ -99,7 +99,7 @@ class Translation(PairTask):
     ) -> Evaluation:
         answers = self.answer(model, examples.sources, search, batch_tokens)
         outputs = [answer.texts[0] if answer.texts else "" for answer in answers]
-        figures, signatures = figures_of(outputs, examples.targets, self.config.metrics)
+        figures, signatures = figures_of(outputs, examples.references, self.config.metrics)
         cut = [line for line, answer in zip(examples.lines, answers, strict=True) if answer.cut]
         return Evaluation(figures, signatures, outputs, {CUT: cut} if cut else {})
 

@@ -2,6 +2,7 @@
 
     RUN/checkpoints/step-00001000/
         model.safetensors       the weights; one that has several names stands under the first
+        trained.safetensors     only with train.ema: the weights above are then their moving mean
         optimizer.safetensors   the optimiser's tensors, named parameter:state
         optimizer.json          what of its state is no tensor
         state.json              step, place in the data, best figure, …: `foveate.train.trainer`
@@ -31,6 +32,7 @@ from foveate.train import files
 from foveate.train.files import DamagedError, TrainError
 
 WEIGHTS, OPTIMIZER, REST = "model.safetensors", "optimizer.safetensors", "optimizer.json"
+TRAINED = "trained.safetensors"
 Record = dict[str, Any]  # a JSON object
 
 # ------------------------------------------------------------------------------ weights
@@ -44,6 +46,11 @@ def _names(model: nn.Module) -> dict[str, str]:
         place = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape)
         names[name] = first.setdefault(place, name) if tensor.numel() else name
     return names
+
+
+def own_names(model: nn.Module) -> list[str]:
+    """The names of a model's tensors, a tied one under its first name only."""
+    return list(dict.fromkeys(_names(model).values()))
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
@@ -138,12 +145,18 @@ def save(
     optimizer: torch.optim.Optimizer,
     state: Record,
     toml: str,
+    mean: dict[str, Tensor] | None = None,
 ) -> Path:
-    """Write a checkpoint, whole or not at all; raise `TrainError` where the disk refuses."""
+    """Write a checkpoint, whole or not at all; raise `TrainError` where the disk refuses.
+
+    With a moving ``mean`` of the weights it stands for the model, and the model's own go beside it.
+    """
     target = path_of(run, step)
     try:
         with files.sealed_folder(target) as folder:
-            save_weights(model, folder / WEIGHTS)
+            save_weights(model, folder / (WEIGHTS if mean is None else TRAINED))
+            if mean is not None:
+                write_tensors(mean, folder / WEIGHTS)
             _save_optimizer(model, optimizer, folder)
             (folder / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
             (folder / "config.toml").write_text(toml, encoding="utf-8")
@@ -173,7 +186,7 @@ def newest_sound(run: Path) -> tuple[int | None, list[str]]:
 def load(run: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> Record:
     """Read a checkpoint into the model and the optimiser; gives its ``state.json``."""
     folder = path_of(run, step)
-    load_weights(model, folder / WEIGHTS)
+    load_weights(model, folder / (TRAINED if (folder / TRAINED).is_file() else WEIGHTS))
     _load_optimizer(model, optimizer, folder)
     return cast(Record, json.loads((folder / "state.json").read_text(encoding="utf-8")))
 

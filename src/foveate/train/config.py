@@ -9,6 +9,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from foveate.config import Config, ConfigError
+from foveate.train.moving_mean import MovingMean
 from foveate.train.optim import AdamWConfig, OptimizerConfig
 from foveate.train.precision import Name
 from foveate.train.schedule import InverseSqrt, Schedule
@@ -42,7 +43,8 @@ class TrainConfig(Config):
 
     ``batch_tokens`` is the size of a batch on each device, padding included; ``accumulate``
     batches make one step. ``max_minutes`` is wall clock, earlier sessions of the run included.
-    ``average`` is the number of last checkpoints whose mean is tried at the end.
+    ``average`` is the number of last checkpoints whose mean is tried at the end; ``ema`` keeps a
+    moving mean of the weights, which is what is validated, saved and used.
     """
 
     batch_tokens: int = Field(default=4096, gt=0)
@@ -60,6 +62,7 @@ class TrainConfig(Config):
     tensorboard: bool = False
     threads: int | None = Field(default=None, gt=0)
     average: int | None = Field(default=None, gt=1)
+    ema: MovingMean.Config | None = None
 
     def check(self) -> None:
         """Raise `ConfigError` where nothing ends the training."""

@@ -24,6 +24,7 @@ from foveate.train.diagnose import is_out_of_memory
 from foveate.train.feed import Plan, fingerprint, mix
 from foveate.train.files import DamagedError, TrainError
 from foveate.train.journal import Journal
+from foveate.train.moving_mean import moving_mean
 from foveate.train.precision import Precision, resolve
 from foveate.train.progress import Display, clock
 from foveate.train.signals import Interrupt
@@ -72,6 +73,7 @@ def fit(job: Job, config: TrainConfig, folder: Path) -> Outcome:
             journal=Journal(folder, state.step, config.tensorboard),
             display=Display(total, limit, state.step, state.seconds),
             interrupt=Interrupt(),
+            mean=moving_mean(config.ema, job.model, checkpoint.path_of(folder, state.step)),
         )
         stack.callback(tools.journal.close)
         stack.enter_context(tools.interrupt)

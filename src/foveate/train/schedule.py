@@ -137,5 +137,20 @@ class Linear(_Ending):
         return 1 - done
 
 
+class WarmupStableDecay(_Ending):
+    """rate = peak · (r + (1 − r) min(1, (1 − x) / d)): up, level, and down in the last part.
+
+    x = (step − warmup) / (total − warmup); d is ``decay_share`` (Hu, 2024; Hägele, 2024: 0.2).
+    """
+
+    class Config(_Ending.Config, kind="warmup_stable_decay"):
+        decay_share: float = Field(default=0.2, gt=0, le=1)
+
+    config: Config
+
+    def fall(self, done: float) -> float:
+        return min(1.0, (1 - done) / self.config.decay_share)
+
+
 def _rise(step: int, warmup: int) -> float:
     return min(1.0, step / warmup) if warmup else 1.0

@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
+from torch import Tensor
+
+from foveate.tasks.base import Loss
+
 
 @dataclass(frozen=True)
 class Best:
@@ -41,3 +45,13 @@ class State:
         """The state that `dataclasses.asdict` had made a record of."""
         best = record.pop("best")
         return cls(**record, best=None if best is None else Best(**best))
+
+
+def sums_of(losses: list[Loss]) -> dict[str, float]:
+    """What the losses of several batches sum to, by name."""
+    sums: dict[str, float] = {}
+    for loss in losses:
+        parts: dict[str, Tensor | int] = {"loss": loss.total, "count": loss.count}
+        for name, value in (parts | loss.logged).items():
+            sums[name] = sums.get(name, 0.0) + float(value)
+    return sums

@@ -7,13 +7,14 @@ averaging (`foveate.train.fit`), and any task: the trainer sees `foveate.tasks.b
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils import get_total_norm
 
 from foveate.tasks.base import Loss, Measures, Task
@@ -23,11 +24,12 @@ from foveate.train.diagnose import peak_memory, why_not_finite
 from foveate.train.feed import Feed, Plan, PlanFactory, Portion, mix, portions
 from foveate.train.files import TrainError
 from foveate.train.journal import Journal
+from foveate.train.moving_mean import MovingMean
 from foveate.train.precision import Precision
 from foveate.train.progress import Display
 from foveate.train.schedule import Schedule
 from foveate.train.signals import Interrupt
-from foveate.train.state import Best, State
+from foveate.train.state import Best, State, sums_of
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Tools:
     journal: Journal
     display: Display
     interrupt: Interrupt
+    mean: MovingMean | None = None
 
 
 class Trainer:
@@ -175,6 +178,8 @@ class Trainer:
             group["lr"] = rate
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        if self.tools.mean is not None:
+            self.tools.mean.update(number)
         return sums, norm
 
     def _forward(self, batch: Any) -> Loss:
@@ -215,8 +220,10 @@ class Trainer:
 
     def validate(self) -> bool:
         """Measure on the validation data; true where the deciding figure is the best so far."""
+        mean = self.tools.mean
         try:
-            measures = self.measure()
+            with nullcontext() if mean is None else mean.applied():
+                measures = self.measure()
         except KeyboardInterrupt:
             if self.tools.interrupt.received is None:
                 raise
@@ -261,8 +268,10 @@ class Trainer:
         """Write a checkpoint, let ``best.json`` name the best, and remove those not to be kept."""
         job, state = self.job, self.state
         state.seconds = self.seconds()
-        record = asdict(state)
-        checkpoint.save(self.folder, state.step, job.model, self.tools.optimizer, record, job.toml)
+        mean = None if self.tools.mean is None else self.tools.mean.tensors
+        checkpoint.save(
+            self.folder, state.step, job.model, self.tools.optimizer, asdict(state), job.toml, mean
+        )
         self.saved, self._last_save = state.step, time.monotonic()
         self.point()
         keep = self.regular()[-max(self.config.save.keep, self.config.average or 0) :]
@@ -280,13 +289,3 @@ class Trainer:
         every, last = self.config.save.every, self.state.step
         known = [step for step in checkpoint.steps(self.folder) if 0 < step <= last]
         return [step for step in known if every is None or step % every == 0 or step == last]
-
-
-def sums_of(losses: list[Loss]) -> dict[str, float]:
-    """What the losses of several batches sum to, by name."""
-    sums: dict[str, float] = {}
-    for loss in losses:
-        parts: dict[str, Tensor | int] = {"loss": loss.total, "count": loss.count}
-        for name, value in (parts | loss.logged).items():
-            sums[name] = sums.get(name, 0.0) + float(value)
-    return sums

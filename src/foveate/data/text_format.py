@@ -1,0 +1,114 @@
+r"""What a line of a file means: a pair of texts, by the file's ending or by a format of its own.
+
+Lives here: from one line to a source and a target. Does not live here: opening files, bad lines,
+splits (`text`), and how texts become tokens (`tokenizer`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, Protocol
+
+from foveate.config import BaseConfig, Configurable
+
+Parser = Callable[[str], tuple[str, str]]
+
+
+class TextFormat(Configurable, ABC):
+    """Reads lines of a layout that the ending of a file does not tell.
+
+    With ``several``, lines of one source are all right answers to it: training sees each as a pair,
+    other splits have each source once.
+    """
+
+    class Config(BaseConfig, family="text_format"):
+        """Which layout."""
+
+    several: ClassVar[bool] = False
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @abstractmethod
+    def parse(self, line: str) -> tuple[str, str]:
+        """Source and target of a line; raise ``ValueError`` that says what is wrong with it."""
+
+
+class CMUdict(TextFormat):
+    """``word(2) W ER1 D # comment`` → ``word``, ``W ER1 D``: a pronouncing dictionary."""
+
+    class Config(TextFormat.Config, kind="cmudict"):
+        """Nothing to choose."""
+
+    several = True
+
+    def parse(self, line: str) -> tuple[str, str]:
+        word, _, phones = line.partition(" # ")[0].strip().partition(" ")
+        if not word or not phones:
+            raise ValueError(f"needs a word, a blank and phones, not {line!r}")
+        return re.sub(r"\(\d+\)$", "", word), " ".join(phones.split())
+
+
+class Inflection(TextFormat):
+    """``Hahn TAB Hahnes TAB N;GEN;SG`` → ``Hahn<N><GEN><SG>``, ``Hahnes`` (Cotterell, 2018)."""
+
+    class Config(TextFormat.Config, kind="inflection"):
+        """Nothing to choose."""
+
+    def parse(self, line: str) -> tuple[str, str]:
+        cells = line.split("\t")
+        if len(cells) != 3:
+            raise ValueError(f"needs lemma, form and features between tabs, not {line!r}")
+        lemma, form, features = cells
+        return lemma + "".join(f"<{feature}>" for feature in features.split(";")), form
+
+
+# ------------------------------------------------------------------------------ by ending
+
+
+class Layout(Protocol):
+    """Where in a line the two sides stand (`foveate.data.text.TextData`)."""
+
+    @property
+    def keys(self) -> tuple[str, str]: ...
+    @property
+    def columns(self) -> tuple[int, int]: ...
+
+
+def _tsv(config: Layout) -> Parser:
+    first, second = (column - 1 for column in config.columns)
+    needed, width = max(config.columns), 0
+
+    def parse(line: str) -> tuple[str, str]:
+        nonlocal width
+        cells = line.split("\t")
+        if len(cells) < needed:
+            raise ValueError(f"columns between tabs: {len(cells)}; needed: {needed}")
+        width = width or len(cells)
+        if len(cells) != width:
+            raise ValueError(f"columns between tabs: {len(cells)}; before: {width}")
+        return cells[first], cells[second]
+
+    return parse
+
+
+def _jsonl(config: Layout) -> Parser:
+    def parse(line: str) -> tuple[str, str]:
+        try:
+            record = json.loads(line)
+            pair = record[config.keys[0]], record[config.keys[1]]
+            "".join(pair).encode("utf-8")  # both are text, and text that can be written
+        except KeyError as error:
+            raise ValueError(f"no key {error}; name the keys in data.keys") from None
+        except (ValueError, TypeError, RecursionError) as error:
+            keys = " and ".join(config.keys)
+            raise ValueError(f"no JSON object with text under {keys}: {error}") from None
+        return pair
+
+    return parse
+
+
+PARSERS = {".tsv": _tsv, ".jsonl": _jsonl}

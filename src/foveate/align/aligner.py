@@ -72,10 +72,14 @@ class WordAligner(Aligner):
     """An aligner that gives each target word one source word or NULL, trained by EM."""
 
     class Config(Aligner.Config):
-        """``concentration`` is α of the Dirichlet prior of t; 0 is maximum likelihood."""
+        """``concentration`` is α of the Dirichlet prior of t; 0 is maximum likelihood.
+
+        ``cognates`` is added to α for words that begin alike (Al-Onaizan et al., 1999).
+        """
 
         iterations: int = Field(5, ge=0)
         concentration: float = Field(0.0, ge=0)
+        cognates: float = Field(0.0, ge=0)
 
     config: Config
     first: WordAligner | None = None  # the simpler model whose t this one starts from
@@ -128,6 +132,7 @@ class Training:
         if not self.groups:
             raise ValueError("no pair has words on both sides: there is nothing to align")
         self.lexicon, self.flat = Lexicon.of(self.groups, self.numbers.width)
+        self.alike = self.lexicon.alike(self.numbers)
         shapes = [(len(g.pairs), g.shape[0], g.shape[1] + 1) for g in self.groups]
         parts = np.split(self.flat, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
         self.places = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
@@ -156,7 +161,8 @@ class Training:
             np.concatenate([posterior.ravel() for posterior in posteriors]),
             minlength=len(self.lexicon.keys),
         )
-        self.lexicon.learn(counts, model.config.concentration)
+        extra = model.config.cognates * self.alike if model.config.cognates else None
+        self.lexicon.learn(counts, model.config.concentration, extra)
         model.learn({lengths(e.posterior): e.moves for e in found})
 
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 Words = Sequence[str]
 Pair = tuple[Words, Words]  # source words, target words
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating]
 NULL = 0  # the number of the empty source word e_0
+STEM = 4  # words with so many first letters in common may be cognates; shorter ones are equal
 FLOOR = 1e-12  # t(f | e) of words that training never showed together
 
 
@@ -56,6 +57,16 @@ class Numbers:
             for word in target:
                 self.target.setdefault(word, len(self.target))
         self.width = len(self.target) + 1
+
+    def stems(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The number of each source and target word's first `STEM` letters, NULL's own."""
+        known: dict[str, int] = {"": 0}
+        sides = ["", *self.source], [*self.target]
+        source, target = (
+            np.array([known.setdefault(word[:STEM].lower(), len(known)) for word in side])
+            for side in sides
+        )
+        return source, target
 
     def groups(self, pairs: Sequence[Pair]) -> list[Group]:
         """Pairs in groups of equal lengths, so that arrays need no padding; empty ones left out."""
@@ -98,13 +109,21 @@ class Lexicon:
         found: NDArray[np.int64] = np.where(self.keys[places] == keys, places, len(self.keys))
         return found
 
-    def learn(self, counts: Floats, concentration: float) -> None:
+    def alike(self, numbers: Numbers) -> NDArray[np.bool_]:
+        """Whether the words of each entry begin alike: names, figures, cognates (N,)."""
+        source, target = numbers.stems()
+        same: NDArray[np.bool_] = source[self.source] == target[self.keys % self.width]
+        return same
+
+    def learn(self, counts: Floats, concentration: float, extra: Floats | None = None) -> None:
         """t(f | e) = c(f, e) / Σ_f' c(f', e); with a Dirichlet prior its variational mean.
 
         exp ψ(c(f, e) + α) / exp ψ(Σ_f' c(f', e) + α V), which takes from rare words what they
-        would otherwise collect (Riley & Gildea, 2012); α = 0 is maximum likelihood.
+        would otherwise collect (Riley & Gildea, 2012); α = 0 is maximum likelihood. ``extra`` is
+        added to α of each entry (N,).
         """
-        totals = np.bincount(self.source, counts)
+        counts = counts + (0.0 if extra is None else extra)
+        totals: Floats = np.bincount(self.source, counts)
         if concentration:
             upper = np.exp(digamma(counts + concentration))
             lower = np.exp(digamma(totals + concentration * (self.width - 1)))

@@ -101,7 +101,7 @@ def reverse(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def agreed(there: Floats, back: Floats) -> Floats:
-    """q (B, T, S + 1) from posteriors (B, T, S + 1) and (B, S, T + 1); NULL keeps its own."""
+    """The q (B, T, S + 1) from posteriors (B, T, S + 1) and (B, S, T + 1); NULL keeps its own."""
     both = there.copy()
     both[:, :, 1:] *= back[:, :, 1:].transpose(0, 2, 1)
     return both
@@ -110,8 +110,10 @@ def agreed(there: Floats, back: Floats) -> Floats:
 def _step(models: Sequence[WordAligner], corpora: tuple[Training, Training]) -> float:
     """One iteration in which both directions count what they agree on."""
     there, back = (c.expect(m) for c, m in zip(corpora, models, strict=True))
-    for corpus, model, own, other in ((corpora[0], models[0], there, back),
-                                      (corpora[1], models[1], back, there)):
+    for corpus, model, own, other in (
+        (corpora[0], models[0], there, back),
+        (corpora[1], models[1], back, there),
+    ):
         corpus.learn(model, own, list(_joint(own, other)))
     return sum(e.log_likelihood for e in there + back)
 

@@ -140,5 +140,5 @@ def _diagonal(distance: Floats, tension: float) -> Floats:
 
 def model1(config: WordAligner.Config, iterations: int) -> Model1:
     """Model 1 with what a later model shares with it."""
-    shared = {"lowercase": config.lowercase, "concentration": config.concentration}
+    shared = {name: getattr(config, name) for name in ("lowercase", "concentration", "cognates")}
     return Model1(Model1.Config(iterations=iterations, **shared))

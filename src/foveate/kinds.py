@@ -17,7 +17,7 @@ from typing import Any
 
 from foveate.config import Config, ConfigError, kinds
 
-PACKAGES = ("nn", "data", "models", "decode", "look", "tasks", "train")
+PACKAGES = ("nn", "data", "models", "decode", "look", "align", "tasks", "train")
 
 
 @dataclass(frozen=True)

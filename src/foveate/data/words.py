@@ -16,6 +16,8 @@ _WORD = re.compile(
     rf"{_CLITIC}|\w(?:[\w{{m}}]|{_INSIDE})*|\S{{m}}*".replace("{m}", _MARK), re.IGNORECASE
 )
 
+_UNBROKEN = re.compile(r"\S+")
+
 
 def split_words(text: str) -> list[tuple[int, int]]:
     """The character spans ``(start, end)`` of the words of any text, in order and disjoint.
@@ -26,6 +28,11 @@ def split_words(text: str) -> list[tuple[int, int]]:
     Combining marks go with the character before them.
     """
     return [found.span() for found in _WORD.finditer(_shape(text))]
+
+
+def split_blanks(text: str) -> list[tuple[int, int]]:
+    """The spans of what stands between blanks: the words of a text that others have cut."""
+    return [found.span() for found in _UNBROKEN.finditer(text)]
 
 
 def words(text: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from foveate.tasks.metrics import SLOW, figures_of
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.pairs import PairTask
 from foveate.tasks.text_batch import Ids, TextBatch, collate, lengths_of, source_batch
+from foveate.tasks.word_maps import WordMaps, word_maps
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,10 @@ class Translation(PairTask):
             for row, index in enumerate(indices.tolist()):
                 found[index] = log_p[row, : len(pairs[index][1]) + 1].tolist()
         return found
+
+    def word_maps(self, model: EncoderDecoder, pairs: Any, **choices: Any) -> Iterator[WordMaps]:
+        """Cross-attention between the words of pairs; see `foveate.tasks.word_maps`."""
+        return word_maps(model, self._both(), pairs, **choices)
 
     @torch.inference_mode()
     def explain(

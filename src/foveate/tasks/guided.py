@@ -1,0 +1,200 @@
+"""Guided alignment: one head of the decoder is trained to look where given links point.
+
+    L = CE − w Σ_t Σ_s G_ts log α_ts   (Chen et al., 2016; Garg et al., 2019)
+
+α is the guided head's map and G the links between pieces, each row divided by its links. All
+other heads stay free; the model, its attention and the trainer are as ever: the weights come by
+the head's tap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.align.aligner import Aligner
+from foveate.align.both import Agreement
+from foveate.align.extract import Links, read_pharaoh, write_pharaoh
+from foveate.data.text import DataError, at
+from foveate.data.tokenizer import Encoded
+from foveate.data.vocabulary import replace_file
+from foveate.data.words import split_blanks, split_words
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.nn.attention import Attention
+from foveate.tasks.base import Loss
+from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.text_batch import TextBatch
+from foveate.tasks.translation import Translation
+from foveate.tasks.word_maps import pieces_of
+
+FILE = "guide.align"  # the links of the training pairs, in the run
+CUTS = {"text": split_words, "blanks": split_blanks}
+
+
+@dataclass(frozen=True)
+class GuidedBatch(TextBatch):
+    """Pairs and what their guided head should see: weights G (N,) at the places (N, 3) of b, t, s.
+
+    Batches that guide nothing, of validation, have no places.
+    """
+
+    places: Tensor
+    guide: Tensor
+
+
+class GuidedTranslation(Translation):
+    """Translation with one head trained towards links between words."""
+
+    class Config(Translation.Config, kind="guided_translation"):
+        """``links`` names a Pharaoh file, a line for each training pair; else ``aligner`` makes it.
+
+        ``layer`` and ``head`` say which head is guided, ``weight`` how much; ``rows``, at which
+        step: that which produces a word, or that which has just read it. ``words`` says whether
+        links count the words of a text (`split_words`) or what stands between blanks.
+        """
+
+        links: str | None = None
+        aligner: Aligner.Config = Agreement.Config()
+        layer: int = -1
+        head: int = Field(0, ge=0)
+        weight: float = Field(0.05, gt=0)
+        rows: Literal["produced", "read"] = "produced"
+        words: Literal["text", "blanks"] = "text"
+
+    config: Config
+
+    # ---- data
+
+    def prepare(self, folder: Path, seed: int) -> None:
+        super().prepare(folder, seed)
+        lines = "".join(write_pharaoh(links) + "\n" for links in self._made())
+        replace_file(folder / FILE, lines)
+        self.restore(folder)
+
+    def restore(self, folder: Path) -> None:
+        super().restore(folder)
+        self._file = folder / FILE
+        self._guides: dict[int, Links] = {}
+
+    def _made(self) -> list[Links]:
+        """The links of each pair of the training corpus: from the file, or by the aligner."""
+        corpus, cut = self.corpus("train"), CUTS[self.config.words]
+        if self.config.links is not None:
+            path = at(self.config.links, "train", self.data.splits)
+            found = path.read_text(encoding="utf-8").splitlines()
+            if len(found) < max(corpus.lines, default=0):
+                raise DataError(f"{path} has {len(found)} lines; give one for each training pair")
+            return [read_pharaoh(found[n - 1], f"{path}:{n}") for n in corpus.lines]
+        pairs = [
+            ([s[a:b] for a, b in cut(s)], [t[a:b] for a, b in cut(t)])
+            for s, t in zip(corpus.sources, corpus.targets, strict=True)
+        ]
+        aligner = self.config.aligner.build()
+        aligner.train(pairs)
+        made: list[Links] = aligner.align(pairs)
+        return made
+
+    def _links(self, line: int) -> Links:
+        """The links of the training pair on a line of the data (from 1)."""
+        if not self._guides:
+            lines = self._file.read_text(encoding="utf-8").splitlines()
+            for number, text in zip(self.corpus("train").lines, lines, strict=True):
+                self._guides[number] = read_pharaoh(text, str(self._file))
+        return self._guides[line]
+
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
+        plain = super().batch(split, indices, noise)
+        if split != "train":
+            return plain
+        corpus = self._tokens(split)[0]
+        cut, later = CUTS[self.config.words], self.config.rows == "read"
+        texts = [corpus.sources[i] for i in indices], [corpus.targets[i] for i in indices]
+        sides = zip(
+            *(_pieces(t, x, cut) for t, x in zip(self._both(), texts, strict=True)), strict=True
+        )
+        entries = []
+        for row, (index, (source, target)) in enumerate(zip(indices, sides, strict=True)):
+            where = f"the links of pair {corpus.lines[index]}"
+            weights = piece_links(self._links(corpus.lines[index]), source, target, where)
+            entries += [(row, t + later, s, g) for (t, s), g in weights.items()]
+        places = torch.tensor([entry[:3] for entry in entries], dtype=torch.long).reshape(-1, 3)
+        return GuidedBatch(
+            **vars(plain), places=places, guide=torch.tensor([e[3] for e in entries])
+        )
+
+    # ---- model
+
+    def build(self, model: Any) -> nn.Module:
+        built = super().build(model)
+        guided_attention(built, self.config)
+        return built
+
+    def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
+        if not isinstance(batch, GuidedBatch):
+            return super().loss(model, batch, objective)
+        with kept(guided_attention(model, self.config)) as seen:
+            loss = super().loss(model, batch, objective)
+        alpha = torch.cat(seen, dim=2)[:, self.config.head]  # (B, T, S)
+        b, t, s = batch.places.to(alpha.device).unbind(dim=1)
+        likely = alpha[b, t, s].float().clamp_min(1e-9).log()
+        guide = -(batch.guide.to(alpha.device) * likely).sum()
+        total = loss.total + self.config.weight * guide
+        return Loss(total, loss.count, loss.logged | {"guide": guide.detach()})
+
+
+def piece_links(
+    links: Links, source: list[list[int]], target: list[list[int]], where: str = "links"
+) -> dict[tuple[int, int], float]:
+    """G between pieces (t, s) from links between words, whose pieces are given.
+
+    Every piece of a word is linked with every piece of its partners; rows sum to 1.
+    Raises ``DataError`` for a link to a word that is not there.
+    """
+    partners: dict[int, set[int]] = {}
+    for i, j in links:
+        if i >= len(source) or j >= len(target):
+            raise DataError(
+                f"{where}: {i}-{j}, but there are {len(source)} and {len(target)} words; "
+                'count words as task.words says ("text" or "blanks")'
+            )
+        for t in target[j]:
+            partners.setdefault(t, set()).update(source[i])
+    return {(t, s): 1 / len(found) for t, found in partners.items() for s in sorted(found)}
+
+
+def guided_attention(model: nn.Module, config: GuidedTranslation.Config) -> Attention:
+    """The attention whose head is guided. Raises ``ValueError`` naming what exists."""
+    layers = [
+        module
+        for name, module in model.named_modules()
+        if isinstance(module, Attention) and name.endswith("cross_attention")
+    ]
+    if not -len(layers) <= config.layer < len(layers):
+        raise ValueError(f"task.layer = {config.layer}: {len(layers)} layers attend to the source")
+    if config.head >= layers[config.layer].num_heads:
+        heads = layers[config.layer].num_heads
+        raise ValueError(f"task.head = {config.head}: the layer has {heads} heads, from 0")
+    return layers[config.layer]
+
+
+@contextmanager
+def kept(attention: Attention) -> Iterator[list[Tensor]]:
+    """The weights (B, H, T, S) that an attention forms, with their graph, call by call."""
+    seen: list[Tensor] = []
+    before, attention.tap = attention.tap, seen.append
+    try:
+        yield seen
+    finally:
+        attention.tap = before
+
+
+def _pieces(tokenizer: Any, texts: list[str], cut: Any) -> list[list[list[int]]]:
+    encoded: list[Encoded] = tokenizer.encode_batch(texts)
+    return [pieces_of(e, cut(text)) for e, text in zip(encoded, texts, strict=True)]

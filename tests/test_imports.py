@@ -23,7 +23,8 @@ LAYERS = [
     {"run", "answers"},
     {"training"},
     {"serve", "export", "bench", "verbs", "doctor", "errors", "quickstart"},
-    {"cli_data"},
+    {"verbs_vision"},
+    {"cli_data", "cli_vision"},
     {"cli"},
     {"__init__", "__main__"},
 ]
@@ -41,8 +42,9 @@ BASICS = {"torch", "numpy", "pydantic"}
 NAMED = {  # other packages, and the only places that may import them
     "safetensors": {"train", "nn", "run", "models"},
     "tokenizers": {"data"},
+    "PIL": {"data"},
     "sacrebleu": {"tasks", "run"},
-    "typer": {"cli", "cli_data"},
+    "typer": {"cli", "cli_data", "cli_vision"},
     "rich": {"cli", "cli_data", "data", "train", "look", "quickstart", "verbs", "run"},
     "matplotlib": {"look"},
     "tensorboard": {"train"},

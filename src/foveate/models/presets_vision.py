@@ -12,13 +12,14 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.feed_forward import GELU
-from foveate.nn.norm import LayerNorm
 from foveate.nn.position import Learned
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.stem_pixels import PatchStem
 
 
-def vit(patch_size: int, places: int, sizes: tuple[int, int, int, int]) -> TransformerEncoder.Config:
+def vit(
+    patch_size: int, places: int, sizes: tuple[int, int, int, int]
+) -> TransformerEncoder.Config:
     """The encoder of a Vision Transformer; ``sizes`` are D, heads, layers, feed-forward."""
     hidden, heads, layers, ffn = sizes
     return TransformerEncoder.Config(
@@ -29,7 +30,6 @@ def vit(patch_size: int, places: int, sizes: tuple[int, int, int, int]) -> Trans
         num_layers=layers,
         ffn_size=ffn,
         dropout=0.0,
-        norm=LayerNorm.Config(eps=1e-6),
         feed_forward=GELU.Config(),
     )
 

@@ -36,9 +36,9 @@ class Chooser:
 def choices(model: nn.Module) -> Iterator[list[Choice]]:
     """Let every part of a model draw, and collect what was drawn, in order.
 
-        with choices(model) as made:
-            scores = model(pixels)
-        made[0].log_probability
+    with choices(model) as made:
+        scores = model(pixels)
+    made[0].log_probability
     """
     made: list[Choice] = []
     choosers = [module for module in model.modules() if isinstance(module, Chooser)]

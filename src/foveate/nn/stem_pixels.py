@@ -61,5 +61,5 @@ class PatchStem(Stem):
 
 
 def grid_labels(height: int, width: int) -> list[str]:
-    """ "row,column" of each cell of a grid, row by row, counted from 0."""
+    """The label "row,column" of each cell of a grid, row by row, counted from 0."""
     return [f"{row},{column}" for row in range(height) for column in range(width)]

@@ -1,7 +1,8 @@
 """What captioning adds to cross-entropy: looking everywhere once, and drawing where to look.
 
-doubly stochastic:  λ Σ_i (1 − Σ_t α_ti)²                                    (Xu et al., 2015, eq. 14)
-hard attention:     −Σ_t A_t log p(s_t),  A_t = Σ_{u ≥ t} [log p(y_u | drawn) − log p(y_u | expected)]
+doubly stochastic:  λ Σ_i (1 − Σ_t α_ti)²                          (Xu et al., 2015, eq. 14)
+hard attention:     −Σ_t A_t log p(s_t)
+                    A_t = Σ_{u ≥ t} [log p(y_u | drawn) − log p(y_u | expected)]
 
 The baseline of hard attention is what the same words get when nothing is drawn; Xu et al. take a
 moving average of rewards, which would be state outside of the model.

@@ -259,4 +259,3 @@ def caption_batch(pixels: Tensor, captions: Sequence[Ids]) -> CaptionBatch:
     lengths = torch.tensor([len(ids) + 1 for ids in captions])
     real = torch.arange(read.shape[1])[None] < lengths[:, None]
     return CaptionBatch(pixels, read, wanted, real)
-

@@ -19,9 +19,12 @@ from torch import Tensor, nn
 from foveate.data.catalogue import DataError
 from foveate.data.image import Album
 from foveate.look.capture import capture
+from foveate.look.path import PathView
 from foveate.look.record import AttentionRecord
+from foveate.look.view import View
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import Model
+from foveate.models.glimpse import Glimpse
 from foveate.nn.choice import choices
 from foveate.spec import Labels
 from foveate.tasks.base import Evaluation, Loss, Measures, Sample
@@ -169,19 +172,41 @@ class ImageClassification(PictureTask[PictureBatch]):
         self, model: Classifier, source: Source, target: Any = None, search: Any = None
     ) -> AttentionRecord:
         """What each patch attended to; rows and columns are "row,column" of the patches."""
-        pixels, name = self.shown(source)
+        pixels, picture = self.shown(source)
         with capture(model) as maps:
             scores = model(self.tensor([pixels]).to(model.output.weight.device))
         if not maps:
-            raise ValueError(f"the model {model.config.kind!r} has no attention over patches")
+            raise ValueError(
+                f"the model {model.config.kind!r} has no attention over patches; a path of "
+                "glimpses is drawn by: foveate look picture"
+            )
         labels = place_labels(model.encoder)
         answer = self.labels.names[int(scores[0].argmax())]
         return AttentionRecord(
             {name: weights[0].cpu().numpy() for name, weights in maps.items()},
             {"": labels},
             {"": labels},
-            title=f"{name} → {answer}",
+            title=f"{picture} → {answer}",
         )
+
+    def view(
+        self, model: Any, source: Source, target: Any = None, search: Any = None, **part: Any
+    ) -> View:
+        """The path of a model that takes glimpses; the attention over patches of another."""
+        if isinstance(model, Glimpse):
+            return self._path(model, source)
+        return super().view(model, source, target, search, **part)
+
+    @torch.inference_mode()
+    def _path(self, model: Glimpse, source: Source) -> PathView:
+        pixels, name = self.shown(source)
+        seen = model.look(self.tensor([pixels]).to(model.output.weight.device))
+        _, height, width = pixels.shape
+        size = torch.tensor([width, height], dtype=torch.float32)
+        places = ((seen.places[0].cpu() + 1) / 2 * size).numpy()
+        answer = self.labels.names[int(model.output(seen.final)[0].argmax())]
+        sides = tuple(model.config.patch_size * 2**k for k in range(model.config.scales))
+        return PathView(pixels, places, sides, f"{name} → {answer}")
 
 
 def _cross_entropy(scores: Tensor, labels: Tensor, objective: CrossEntropy) -> Loss:

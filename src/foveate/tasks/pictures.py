@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from foveate.data.augmentation import Augmentation, Unchanged
 from foveate.data.image import Album, Pictures
 from foveate.data.text import TextData
+from foveate.look.picture import over_picture
+from foveate.look.view import View
 from foveate.spec import Pixels
 from foveate.tasks.base import Task
 
@@ -111,6 +113,13 @@ class PictureTask(Task[Batch]):
             return self.seen("test", source), album.names[source]
         random = np.random.default_rng(zlib.crc32(str(source).encode()))
         return self.augmentation.settle(self.pictures.open(source), random), Path(source).name
+
+    def view(
+        self, model: Any, source: Source, target: Any = None, search: Any = None, **part: Any
+    ) -> View:
+        """What `explain` finds, drawn over the picture; ``part`` names block, layer, head."""
+        record = self.explain(model, source, target, search)
+        return over_picture(record, self.shown(source)[0], **part)
 
     def describe_pixels(self) -> list[str]:
         """Lines that say what was read."""

@@ -42,6 +42,7 @@ BASICS = {"torch", "numpy", "pydantic"}
 NAMED = {  # other packages, and the only places that may import them
     "safetensors": {"train", "nn", "run", "models", "export"},
     "tokenizers": {"data"},
+    "PIL": {"data"},
     "sacrebleu": {"tasks", "run"},
     "typer": {"cli"},
     "sklearn": {"tasks"},

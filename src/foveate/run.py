@@ -21,6 +21,7 @@ from foveate.decode.sample import Sample
 from foveate.decode.steps import Search
 from foveate.kinds import load_kinds
 from foveate.look.record import AttentionRecord
+from foveate.look.view import View
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
 from foveate.tasks.base import Evaluation, Task
@@ -193,6 +194,21 @@ class Run:
 
     def _evaluate(self, examples: Any, search: Search, batch_tokens: int | None) -> Evaluation:
         found: Evaluation = self.task.evaluate(self.model, examples, search, batch_tokens or 8192)
+        return found
+
+    def caption(self, pictures: Sequence[Any], beam_size: int | None = None) -> list[Any]:
+        """A caption for each picture: a file, or the number of one of the test data."""
+        search = self.search(beam_size, None)
+        return list(self.can("caption")(self.model, pictures, search))
+
+    def classify_images(self, pictures: Sequence[Any]) -> list[Any]:
+        """The label of each picture, and the probability of every label."""
+        return list(self.can("classify_images", "classify pictures")(self.model, pictures))
+
+    def view(self, picture: Any, target: Any = None, **part: Any) -> View:
+        """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""
+        draw = self.can("view", "draw over pictures")
+        found: View = draw(self.model, picture, target, self.search(None, None), **part)
         return found
 
     def pairs(self, split: str = "test") -> tuple[list[str], list[str]]:

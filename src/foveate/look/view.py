@@ -92,20 +92,22 @@ class View(ABC):
         return bundle
 
 
+def picture_bytes(view: View, form: str) -> bytes:
+    """The figure of a view as a file of the form png, svg or pdf."""
+    import matplotlib
+
+    file = io.BytesIO()
+    stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+    fonts: Any = {"svg.fonttype": "none", "pdf.fonttype": 42}  # text stays text
+    with matplotlib.rc_context(fonts), warnings.catch_warnings():
+        # A glyph that no font has is drawn as a box: it is seen, and need not be said as well.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        view.figure().savefig(file, format=form, dpi=200, metadata=stamp)
+    return file.getvalue()
+
+
 def _picture(form: str) -> Callable[[View], bytes]:
-    def write(view: View) -> bytes:
-        import matplotlib
-
-        file = io.BytesIO()
-        stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
-        fonts: Any = {"svg.fonttype": "none", "pdf.fonttype": 42}  # text stays text
-        with matplotlib.rc_context(fonts), warnings.catch_warnings():
-            # A glyph that no font has is drawn as a box: it is seen, and need not be said as well.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            view.figure().savefig(file, format=form, dpi=200, metadata=stamp)
-        return file.getvalue()
-
-    return write
+    return lambda view: picture_bytes(view, form)
 
 
 def _json(view: View) -> bytes:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from typing import ClassVar
-
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 

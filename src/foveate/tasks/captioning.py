@@ -1,0 +1,261 @@
+"""Captioning: a picture in, a sentence out; the only file that knows both pictures and text.
+
+loss   = −Σ_t log p(y_t | y_<t, x), and what `caption_loss` adds
+answer = search for the y of the highest score; figures: loss, BLEU-4 against all references
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.data.pad import pad
+from foveate.data.plan import sorted_batches
+from foveate.data.text import TextData
+from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, Word
+from foveate.decode.forced import token_log_probabilities
+from foveate.decode.greedy import Greedy
+from foveate.decode.steps import Hypothesis, Search
+from foveate.look.capture import capture
+from foveate.look.record import AttentionRecord
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
+from foveate.nn.choice import choices
+from foveate.spec import Tokens
+from foveate.tasks.base import Evaluation, Loss, Measures, Sample
+from foveate.tasks.caption_figures import bleu, nearest_captions
+from foveate.tasks.caption_loss import (
+    add_regulariser,
+    advantage,
+    doubly_stochastic,
+    steps_drawn,
+    watched,
+)
+from foveate.tasks.labels import caption_record
+from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.objective_reinforce import add_choices
+from foveate.tasks.pictures import PictureTask, Source, place_labels
+
+TOKENIZER = "caption.tokenizer.json"
+ROWS = 32  # pictures that are described together
+Ids = list[int]
+
+
+@dataclass(frozen=True)
+class CaptionBatch:
+    """``pixels`` (B, C, H, W); ``read`` (B, T) the caption behind its start, ``wanted`` (B, T) the
+    caption with its end, ``real`` (B, T) false at padding.
+    """
+
+    pixels: Tensor
+    read: Tensor
+    wanted: Tensor
+    real: Tensor
+
+    def to(self, device: torch.device) -> CaptionBatch:
+        """The same on a device."""
+        parts = (self.pixels, self.read, self.wanted, self.real)
+        return CaptionBatch(*(part.to(device) for part in parts))
+
+
+@dataclass(frozen=True)
+class CaptionAnswer:
+    """The caption of a picture and its score; ``ids`` are its tokens."""
+
+    name: str
+    caption: str
+    score: float
+    ids: Ids
+
+
+class Captioning(PictureTask[CaptionBatch]):
+    """A sentence for each picture; training sees each of its captions once an epoch."""
+
+    class Config(PictureTask.Config, kind="captioning"):
+        """``doubly_stochastic`` is λ; 0 leaves attention free to look where it wants."""
+
+        tokenizer: Tokenizer.Config = Word.Config(lowercase=True, min_frequency=3)
+        doubly_stochastic: float = Field(0.0, ge=0)
+
+    config: Config
+
+    def __init__(self, config: Config, data: TextData) -> None:
+        super().__init__(config, data)
+        self.tokenizer: Tokenizer = config.tokenizer.build()
+        self._pairs: dict[str, list[tuple[int, Ids]]] = {}
+
+    # ---- data
+
+    def prepare(self, folder: Path, seed: int) -> None:
+        self.measure_pixels()
+        self.save_pixels(folder)
+        self.tokenizer.train([text for texts in self.album("train").texts for text in texts])
+        self.tokenizer.save(folder / TOKENIZER)
+
+    def restore(self, folder: Path) -> None:
+        self.restore_pixels(folder)
+        self.tokenizer = Tokenizer.load(folder / TOKENIZER)
+
+    def pairs(self, split: str) -> list[tuple[int, Ids]]:
+        """Every caption of a split with the number of its picture."""
+        if split not in self._pairs:
+            texts = self.album(split).texts
+            rows = [row for row, captions in enumerate(texts) for _ in captions]
+            ids = self.tokenizer.encode_ids([text for captions in texts for text in captions])
+            self._pairs[split] = list(zip(rows, ids, strict=True))
+        return self._pairs[split]
+
+    def lengths(self, split: str) -> NDArray[np.int32]:
+        """Tokens of each caption, its end included; a picture counts nothing."""
+        return np.array([[len(ids) + 1] for _, ids in self.pairs(split)], dtype=np.int32)
+
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> CaptionBatch:
+        chosen = [self.pairs(split)[i] for i in indices]
+        pixels = self.pixels(split, [row for row, _ in chosen], noise)
+        return caption_batch(pixels, [ids for _, ids in chosen])
+
+    def describe_data(self) -> list[str]:
+        captions = len(self.pairs("train"))
+        unknown = sum(ids.count(UNK) for _, ids in self.pairs("train"))
+        return [
+            *self.describe_pixels(),
+            f"{captions:,} captions of a vocabulary of {self.tokenizer.vocab_size:,} "
+            f"{self.config.tokenizer.kind} pieces; {unknown:,} unknown",
+        ]
+
+    # ---- model
+
+    def build(self, model: Model.Config) -> nn.Module:
+        built: nn.Module = model.build(self.source, Tokens(self.tokenizer.vocab_size))
+        return built
+
+    def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
+        batch = batch.to(model.output.weight.device)
+        memory = model.encode(batch.pixels)
+        with choices(model) as made, watched(model, "cross_attention") as seen:
+            hidden = model.decode(batch.read, memory)
+        loss = objective(hidden[batch.real], model.output.weight, batch.wanted[batch.real])
+        if self.config.doubly_stochastic and seen:
+            cost = doubly_stochastic(seen, batch.real)
+            loss = add_regulariser(loss, cost, self.config.doubly_stochastic)
+        if not made:
+            return loss
+        with torch.no_grad():
+            expected = model.decode(batch.read, memory)
+            drawn_log_p, log_p = (
+                token_log_probabilities(model.logits(vectors), batch.wanted)
+                for vectors in (hidden, expected)
+            )
+            reward = advantage(drawn_log_p, log_p, batch.real)
+        return add_choices(loss, steps_drawn(made, batch.read.shape[1]), reward, objective)
+
+    @torch.inference_mode()
+    def measure(
+        self, model: EncoderDecoder, split: str, search: Search, samples: int = 3
+    ) -> Measures:
+        plain = CrossEntropy.Config(label_smoothing=0.0).build()
+        total, count = 0.0, 0
+        for indices in sorted_batches(self.lengths(split), 1024):
+            batch = self.batch(split, indices.tolist()).to(model.output.weight.device)
+            hidden = model.decode(batch.read, model.encode(batch.pixels))[batch.real]
+            loss = plain(hidden, model.output.weight, batch.wanted[batch.real])
+            total, count = total + float(loss.total), count + loss.count
+        album = self.album(split)
+        outputs = [answer.caption for answer in self._describe(model, split, search)]
+        shown = range(0, len(album), max(1, len(album) // max(1, samples)))[:samples]
+        return Measures(
+            {"loss": total / max(count, 1), "bleu": bleu(outputs, album.texts)[0]},
+            [Sample(album.names[i], album.texts[i][0], outputs[i]) for i in shown],
+        )
+
+    # ---- answers
+
+    def examples(self, split: str) -> str:
+        self.album(split)
+        return split
+
+    def evaluate(
+        self, model: EncoderDecoder, examples: str, search: Search, batch_tokens: int = 8192
+    ) -> Evaluation:
+        """BLEU-4 of a split against all its captions, and that of the nearest picture's caption."""
+        album = self.album(examples)
+        outputs = [answer.caption for answer in self._describe(model, examples, search)]
+        own, signature = bleu(outputs, album.texts)
+        nearest, _ = bleu(nearest_captions(self.album("train"), album), album.texts)
+        figures = {"bleu": own, "bleu_of_nearest_picture": nearest}
+        return Evaluation(figures, dict.fromkeys(figures, signature), outputs)
+
+    def caption(
+        self, model: EncoderDecoder, sources: Sequence[Source], search: Search
+    ) -> list[CaptionAnswer]:
+        """A caption for each picture: a file, or the number of one of the test data."""
+        shown = [self.shown(source) for source in sources]
+        answers = []
+        for start in range(0, len(shown), ROWS):
+            part = shown[start : start + ROWS]
+            pixels = self.tensor([picture for picture, _ in part])
+            answers += self._answers(model, pixels, [name for _, name in part], search)
+        return answers
+
+    def _describe(self, model: EncoderDecoder, split: str, search: Search) -> list[CaptionAnswer]:
+        names = self.album(split).names
+        answers = []
+        for start in range(0, len(names), ROWS):
+            rows = range(start, min(start + ROWS, len(names)))
+            pixels = self.pixels(split, rows)
+            answers += self._answers(model, pixels, [names[row] for row in rows], search)
+        return answers
+
+    @torch.inference_mode()
+    def _answers(
+        self, model: EncoderDecoder, pixels: Tensor, names: Sequence[str], search: Search
+    ) -> list[CaptionAnswer]:
+        memory = model.encode(pixels.to(model.output.weight.device))
+        found = search(DecoderSteps(model, memory), [0] * len(names), BOS, EOS)
+        best = [h[0] if h else Hypothesis([], 0.0, 0.0) for h in found]
+        return [
+            CaptionAnswer(name, self.tokenizer.decode(h.ids), h.score, h.ids)
+            for name, h in zip(names, best, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def explain(
+        self,
+        model: EncoderDecoder,
+        source: Source,
+        target: str | None = None,
+        search: Search | None = None,
+    ) -> AttentionRecord:
+        """Where the decoder looked for each word: rows are words, columns "row,column" of cells.
+
+        Without a target, the words of the search's best caption.
+        """
+        if target is None:
+            ids = self.caption(model, [source], search or Greedy.Config().build())[0].ids
+        else:
+            ids = self.tokenizer.encode_ids([target])[0]
+        pixels, name = self.shown(source)
+        batch = caption_batch(self.tensor([pixels]), [ids]).to(model.output.weight.device)
+        with capture(model) as maps:
+            model.decode(batch.read, model.encode(batch.pixels))
+        return caption_record(
+            {name: weights[0].cpu().numpy() for name, weights in maps.items()},
+            name,
+            place_labels(model.encoder),
+            (self.tokenizer.decode(ids), self.tokenizer.spans(ids)),
+        )
+
+
+def caption_batch(pixels: Tensor, captions: Sequence[Ids]) -> CaptionBatch:
+    """Pictures and their captions side by side, starts and ends added, padded on the right."""
+    read = torch.from_numpy(pad([[BOS, *ids] for ids in captions]))
+    wanted = torch.from_numpy(pad([[*ids, EOS] for ids in captions]))
+    lengths = torch.tensor([len(ids) + 1 for ids in captions])
+    real = torch.arange(read.shape[1])[None] < lengths[:, None]
+    return CaptionBatch(pixels, read, wanted, real)

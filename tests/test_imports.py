@@ -44,7 +44,6 @@ NAMED = {  # other packages, and the only places that may import them
     "tokenizers": {"data"},
     "sacrebleu": {"tasks", "run"},
     "typer": {"cli", "cli_data", "cli_labels"},
-    "sklearn": {"tasks"},
     "rich": {"cli", "cli_data", "data", "train", "look", "quickstart", "verbs", "run"},
     "matplotlib": {"look"},
     "tensorboard": {"train"},

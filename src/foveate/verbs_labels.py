@@ -59,7 +59,9 @@ def _all(answer: Classification) -> str:
 
 
 def _pairs(answer: Classification) -> list[str]:
-    return [part for label, p in answer.probabilities.items() for part in (one_line(label), f"{p:.6f}")]
+    return [
+        part for label, p in answer.probabilities.items() for part in (one_line(label), f"{p:.6f}")
+    ]
 
 
 def _json(answer: Classification) -> str:

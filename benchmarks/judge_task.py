@@ -13,11 +13,12 @@ from dataclasses import asdict
 from typing import Any
 
 import foveate
+from foveate.run import Run
 from foveate.train.journal import read
 from machine import describe, write
 
 
-def training(run: foveate.Run) -> dict[str, Any]:
+def training(run: Run) -> dict[str, Any]:
     """What the training of a run cost, from its log."""
     log = read(run.path)
     steps = [line for line in log if line["event"] == "train"]

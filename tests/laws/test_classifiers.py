@@ -1,0 +1,165 @@
+"""Laws of models that read a text and leave no text: every encoder with every pooling."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.data.bag import document_terms
+from foveate.look.capture import capture
+from foveate.models.bag import BagEncoder
+from foveate.models.classifier import Attentive, Classifier, First, Mean
+from foveate.models.encoder import Encoder, Memory
+from foveate.models.masked_language_model import MaskedLanguageModel
+from foveate.nn.stem import TokenStem
+from foveate.spec import Labels, Tokens
+from foveate.train.checkpoint import load_weights, save_weights
+from laws.conftest import RECURRENT, TRANSFORMER, VOCABULARY, changed, defaults, ids, real
+
+LENGTHS = (6, 4, 5)
+KEYS, SOURCE = real(*LENGTHS), ids(3, 6)
+NAMES = ("bad", "fair", "good")
+ENCODERS = {
+    name: config
+    for name, config in defaults("encoder").items()
+    if isinstance(getattr(config, "stem", TokenStem.Config()), TokenStem.Config)
+}
+CONFIGS: dict[str, Any] = {
+    f"{encoder} {pooling}": Classifier.Config(
+        encoder=ENCODERS[encoder], pooling=chosen, dropout=0.0
+    )
+    for encoder, (pooling, chosen) in itertools.product(ENCODERS, defaults("pooling").items())
+} | {
+    f"masked {encoder}": MaskedLanguageModel.Config(encoder=config)
+    for encoder, config in ENCODERS.items()
+}
+POSITIONLESS = changed(TRANSFORMER[0], position=defaults("position")["none"])
+
+
+def build(config: Any, seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    specs = [Tokens(VOCABULARY)]
+    specs += [Labels(NAMES)] if isinstance(config, Classifier.Config) else []  # type: ignore[list-item]
+    return config.build(*specs).eval()
+
+
+def pooled(encoder: Encoder.Config, inputs: Tensor, keys: Tensor | None = None) -> Tensor:
+    model = build(Classifier.Config(encoder=encoder, pooling=Mean.Config()))
+    with torch.no_grad():
+        found: Tensor = model(inputs, keys)
+    return found
+
+
+@pytest.fixture(params=CONFIGS)
+def model(request: pytest.FixtureRequest) -> Any:
+    return build(CONFIGS[request.param])
+
+
+def read_from_both_sides(encoder: Encoder) -> Any:
+    """The encoder with its last value first: from left to right the first has read only itself."""
+    forward = encoder.forward
+
+    def read(inputs: Tensor, keys: Tensor | None = None) -> Memory:
+        return Memory(forward(inputs, keys).values.flip(1))
+
+    return read
+
+
+def close(left: Tensor, right: Tensor) -> None:
+    torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_padding_changes_nothing(model: Any) -> None:
+    whole = model(SOURCE, KEYS)
+    for row, length in enumerate(LENGTHS):
+        alone = model(SOURCE[row : row + 1, :length])[0]
+        close(alone, whole[row, :length] if whole.ndim == 3 else whole[row])
+    other = torch.where(KEYS, SOURCE, torch.ones_like(SOURCE))
+    real_places = KEYS if whole.ndim == 3 else slice(None)
+    assert torch.equal(model(other, KEYS)[real_places], whole[real_places])
+
+
+@torch.no_grad()
+def test_rows_of_a_batch_do_not_see_each_other(model: Any) -> None:
+    rows = torch.tensor([2, 0, 1])
+    close(model(SOURCE[rows], KEYS[rows]), model(SOURCE, KEYS)[rows])
+
+
+def test_every_parameter_receives_a_gradient(model: Any) -> None:
+    inputs = ids(2, 24)  # as long as places are told apart
+    if isinstance(getattr(model, "pooling", None), First):
+        model.encoder.forward = read_from_both_sides(model.encoder)
+    model(inputs).square().sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+        if not name.endswith("key.bias"):  # q·b is the same for every key
+            assert bool(parameter.grad.any()), name
+
+
+def test_saved_and_loaded_weights_give_the_same_output(model: Any, tmp_path: Path) -> None:
+    save_weights(model, tmp_path / "model.safetensors")
+    other = build(model.config, seed=1)
+    with torch.no_grad():
+        wanted = model(SOURCE, KEYS)
+        assert not torch.allclose(other(SOURCE, KEYS), wanted)
+        load_weights(other, tmp_path / "model.safetensors")
+        assert torch.equal(other(SOURCE, KEYS), wanted)
+
+
+# ------------------------------------------------------------------------------ bags
+
+
+def test_a_bag_of_words_does_not_see_the_order_in_any_bit() -> None:
+    inputs, keys = ids(1, 40), torch.ones(1, 40, dtype=torch.bool)
+    keys[:, 33:] = False
+    bag = BagEncoder.Config(embedding_size=12)
+    wanted, part = pooled(bag, inputs), pooled(bag, inputs, keys)
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.randperm(40, generator=generator)
+        assert torch.equal(pooled(bag, inputs[:, order]), wanted)
+        assert torch.equal(pooled(bag, inputs[:, order], keys[:, order]), part)
+
+
+def test_the_bag_is_the_counts_times_the_embeddings() -> None:
+    inputs = ids(3, 9)
+    encoder = BagEncoder.Config(embedding_size=12, dropout=0.0).build(Tokens(VOCABULARY))
+    counts = document_terms([[f"{i:02}" for i in row] for row in inputs.tolist()])
+    table = encoder.stem.embedding.weight[[int(term) for term in counts.terms]]
+    close(encoder(inputs).mean(), torch.tensor(counts.table.T, dtype=torch.float32) @ table / 9)
+    memory = encoder(inputs, real(9, 4, 5))
+    close(memory.select(torch.tensor([2, 1])).mean(), memory.mean()[[2, 1]])
+
+
+def test_only_positions_or_recurrence_tell_orders_apart() -> None:
+    inputs = ids(2, 6)
+    order = torch.tensor([3, 1, 5, 0, 2, 4])
+    close(pooled(POSITIONLESS, inputs), pooled(POSITIONLESS, inputs[:, order]))
+    for encoder in (TRANSFORMER[0], RECURRENT[0]):
+        assert not torch.allclose(pooled(encoder, inputs), pooled(encoder, inputs[:, order]))
+
+
+# ------------------------------------------------------------------------------ looking
+
+
+@torch.no_grad()
+def test_a_pooling_that_attends_is_seen() -> None:
+    config = Classifier.Config(encoder=RECURRENT[0], pooling=Attentive.Config())
+    model = build(config)
+    plain = model(SOURCE, KEYS)
+    with capture(model) as maps:
+        assert torch.equal(model(SOURCE, KEYS), plain)
+    (weights,) = maps.values()
+    assert list(maps) == ["pooling.attention"]
+    assert weights.shape == (3, 1, 1, 6)
+    close(weights.sum(dim=-1), torch.ones(3, 1, 1))
+    assert bool((weights[:, 0, 0][~KEYS] == 0).all())
+    values = model.encode(SOURCE, KEYS).values
+    close(model.output((weights[:, 0] @ values).squeeze(1)), plain)

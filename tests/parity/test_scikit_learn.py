@@ -1,0 +1,27 @@
+"""Figures of labels are those of scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foveate.tasks.label_figures import confusion, figures_of_labels
+
+metrics = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn")
+
+
+@pytest.mark.parametrize("labels", [2, 5])
+def test_accuracy_f1_and_confusion_matrix(labels: int) -> None:
+    random = np.random.default_rng(labels)
+    log_p = np.log(random.dirichlet(np.ones(labels), 40)).astype(np.float32)
+    wanted = random.integers(0, labels - 1, 40).tolist()  # the last label is never wanted
+    found, names = log_p.argmax(axis=1), tuple(map(str, range(labels)))
+    figures = figures_of_labels(log_p, wanted)
+    f1 = metrics.f1_score(wanted, found, labels=range(labels), average="macro", zero_division=0)
+    assert figures["accuracy"] == pytest.approx(100 * metrics.accuracy_score(wanted, found))
+    assert figures["f1_macro"] == pytest.approx(100 * f1)
+    matrix = metrics.confusion_matrix(wanted, found, labels=range(labels))
+    assert confusion(log_p, wanted, names).cells == matrix.tolist()
+    assert figures["loss"] == pytest.approx(
+        metrics.log_loss(wanted, np.exp(log_p), labels=range(labels)), rel=1e-5
+    )

@@ -1,0 +1,383 @@
+"""Text classification on small files of our own: labels, batches, figures, answers, looking."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from foveate.config import ConfigError
+from foveate.data.text import DataError, TextData
+from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, Word
+from foveate.decode.greedy import Greedy
+from foveate.models.bag import BagEncoder
+from foveate.models.classifier import Attentive, Classifier, Max
+from foveate.models.masked_language_model import MaskedLanguageModel
+from foveate.models.recurrent import RecurrentEncoder
+from foveate.models.transformer import TransformerEncoder
+from foveate.run import Run, RunConfig
+from foveate.start import Start
+from foveate.tasks.base import CUT
+from foveate.tasks.classification import TextClassification
+from foveate.tasks.masked import MaskedLanguage
+from foveate.tasks.objective import CrossEntropy
+from foveate.train import checkpoint
+from foveate.train.config import SaveConfig, TrainConfig, ValidationConfig
+from foveate.train.optim import AdamWConfig
+from foveate.train.schedule import Constant
+from foveate.training import train
+from foveate.verbs_labels import classify, form
+
+GOOD = ["a warm and clever film", "we loved it", "what a joy", "clever , warm , loved by all"]
+BAD = ["a dull and lifeless film", "we hated it", "what a bore", "dull , long , hated by all"]
+TRAIN = [(text, "good") for text in GOOD] + [(text, "bad") for text in BAD]
+VALID = [("a clever joy", "good"), ("a long bore", "bad"), ("we loved the unseen", "good")]
+SMALL: dict[str, Any] = {"hidden_size": 16, "num_heads": 2, "num_layers": 1, "ffn_size": 16}
+MODELS = {
+    "cbow": Classifier.Config(encoder=BagEncoder.Config(embedding_size=12)),
+    "recurrent": Classifier.Config(
+        encoder=RecurrentEncoder.Config(embedding_size=12, hidden_size=12, bidirectional=True),
+        pooling=Max.Config(),
+    ),
+    "transformer": Classifier.Config(
+        encoder=TransformerEncoder.Config(**SMALL), pooling=Attentive.Config()
+    ),
+}
+SEARCH = Greedy.Config().build()
+each_model = pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
+
+
+def write(folder: Path, train: list[tuple[str, str]] | None = None) -> Path:
+    for split, pairs in (("train", train or TRAIN), ("valid", VALID)):
+        lines = "".join(f"{text}\t{label}\n" for text, label in pairs)
+        (folder / f"{split}.tsv").write_text(lines, encoding="utf-8")
+    return folder
+
+
+def make(folder: Path, data: TextData | None = None, **fields: Any) -> TextClassification:
+    given = {"source": str(folder / "{split}.tsv"), "tokenizer": Word.Config(min_frequency=1)}
+    task: TextClassification = TextClassification.Config(**given | fields).build(data or TextData())
+    return task
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> TextClassification:
+    made = make(write(tmp_path))
+    made.prepare(tmp_path, seed=0)
+    return made
+
+
+def model_of(task: TextClassification, config: Classifier.Config) -> Any:
+    torch.manual_seed(0)
+    return task.build(config).eval()
+
+
+# ------------------------------------------------------------------------------ labels and files
+
+
+@pytest.mark.parametrize("tokenizer", [BPE.Config(vocab_size=280), Byte.Config(), Word.Config()])
+def test_restored_is_prepared(tmp_path: Path, tokenizer: Any) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    before = make(write(tmp_path), tokenizer=tokenizer)
+    before.prepare(run, seed=0)
+    (tmp_path / "train.tsv").unlink()  # a run is used without its training data
+    after = make(tmp_path, tokenizer=tokenizer)
+    after.restore(run)
+    assert after.names == before.names == ("bad", "good")
+    assert after.tokenizer.pieces == before.tokenizer.pieces
+    assert json.loads((run / "labels.json").read_text()) == {"labels": ["bad", "good"]}
+
+
+def test_labels_may_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
+    for name, column in (("text", 0), ("label", 1)):
+        lines = "".join(pair[column] + "\n" for pair in TRAIN)
+        with gzip.open(tmp_path / f"train.{name}.gz", "wt", encoding="utf-8") as file:
+            file.write(lines)
+    source, labels = (str(tmp_path / f"{{split}}.{name}") for name in ("text", "label"))
+    task = make(tmp_path, source=source, labels=labels)
+    task.prepare(tmp_path, seed=0)
+    assert task.corpus("train").targets == [label for _, label in TRAIN]
+    records = [json.dumps({"review": text, "stars": label}) for text, label in TRAIN]
+    (tmp_path / "train.jsonl").write_text("\n".join(records) + "\n", encoding="utf-8")
+    data = TextData(keys=("review", "stars"))
+    task = make(tmp_path, data, source=str(tmp_path / "{split}.jsonl"))
+    task.prepare(tmp_path, seed=0)
+    assert task.names == ("bad", "good")
+
+
+def test_an_unknown_label_is_met_before_training(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    with (folder / "valid.tsv").open("a") as file:
+        file.write("so so\tmiddling\n")
+    with pytest.raises(DataError, match=r"valid\.tsv:4: the label 'middling'"):
+        make(folder).prepare(folder, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"), [("text\t \n", r"train\.tsv:9: no label"), ("text\n", r"train\.tsv:9")]
+)
+def test_a_line_without_a_label_is_named(tmp_path: Path, line: str, said: str) -> None:
+    folder = write(tmp_path)
+    with (folder / "train.tsv").open("a") as file:
+        file.write(line)
+    with pytest.raises(DataError, match=said):
+        make(folder).prepare(folder, seed=0)
+
+
+def test_one_label_is_nothing_to_learn(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="one label"):
+        make(write(tmp_path, TRAIN[:4])).prepare(tmp_path, seed=0)
+
+
+def test_what_is_dropped_is_said(tmp_path: Path) -> None:
+    pairs = [*TRAIN, ("", "bad"), ("x " * 30, "good"), TRAIN[0]]
+    task = make(write(tmp_path, pairs), TextData(max_length=10, drop_duplicates=True))
+    task.prepare(tmp_path, seed=0)
+    said = "\n".join(task.describe_data())
+    assert "labels bad: 4, good: 4" in said
+    assert "empty text: 1" in said
+    assert "longer than max_length = 10: 1" in said
+    assert "duplicate pair: 1" in said
+    assert len(task.lengths("train")) == 8
+
+
+# ------------------------------------------------------------------------------ batches
+
+
+def test_a_batch_is_its_texts_between_start_and_end(task: TextClassification) -> None:
+    batch = task.batch("train", [1, 5, 0])
+    ids = task.tokenizer.encode_ids(["we loved it", "we hated it"])
+    assert batch.source[:2, :5].tolist() == [[BOS, *one, EOS] for one in ids]
+    assert batch.wanted.tolist() == [1, 0, 1]
+    assert batch.keys is not None
+    assert batch.keys.sum(dim=1).tolist() == task.lengths("train")[[1, 5, 0], 0].tolist()
+
+
+def test_dropped_words_are_a_function_of_the_noise(tmp_path: Path) -> None:
+    task = make(write(tmp_path), word_dropout=0.5)
+    task.prepare(tmp_path, seed=0)
+    one, same = (task.batch("train", [0, 7], noise=3).source for _ in range(2))
+    alone = task.batch("train", [7], noise=3).source
+    other = task.batch("train", [0, 7], noise=4).source
+    assert torch.equal(one, same)
+    assert torch.equal(one[1:], alone)  # whoever else stands in the batch
+    assert not torch.equal(one, other)
+    assert bool((one == UNK).any())
+    clean = make(tmp_path, word_dropout=0.5)
+    clean.restore(tmp_path)
+    assert torch.equal(clean.batch("valid", [0]).source, task.batch("valid", [0], noise=9).source)
+
+
+@each_model
+def test_losses_add_up(task: TextClassification, config: Classifier.Config) -> None:
+    model, objective = model_of(task, config), CrossEntropy.Config().build()
+    with torch.no_grad():
+        whole = task.loss(model, task.batch("train", range(8)), objective)
+        parts = [task.loss(model, task.batch("train", [i]), objective) for i in range(8)]
+    assert whole.count == 8
+    assert float(whole.total) == pytest.approx(sum(float(p.total) for p in parts), rel=1e-4)
+
+
+# ------------------------------------------------------------------------------ learning
+
+
+@each_model
+def test_eight_texts_are_learnt_by_heart(
+    task: TextClassification, config: Classifier.Config
+) -> None:
+    model = model_of(task, config).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(40):
+        loss = task.loss(model, task.batch("train", range(8)), CrossEntropy.Config().build())
+        optimizer.zero_grad()
+        (loss.total / loss.count).backward()
+        optimizer.step()
+    model.eval()
+    figures = task.measure(model, "train", SEARCH).figures
+    assert figures["accuracy"] == figures["f1_macro"] == 100
+    assert figures["loss"] < 0.3
+    found = task.evaluate(model, task.corpus("train"), SEARCH, batch_tokens=20)
+    assert found.outputs == [label for _, label in TRAIN]
+    assert found.tables["confusion"].cells == [[4, 0], [0, 4]]
+
+
+# ------------------------------------------------------------------------------ answers
+
+
+@each_model
+@pytest.mark.parametrize("budget", [1, 20, 4096])
+def test_answers_come_in_order(
+    task: TextClassification, config: Classifier.Config, budget: int
+) -> None:
+    model, lines = model_of(task, config), ["a joy", "", GOOD[3], "  ", "unseen words", "bore"]
+    seen = list[int]()
+    found = task.classify(model, lines, budget, seen.append)
+    assert [one.text for one in found] == lines
+    assert [one.label == "" for one in found] == [not line.strip() for line in lines]
+    assert sum(seen) == 4
+    for line, one in zip(lines, found, strict=True):
+        if line.strip():
+            (alone,) = task.classify(model, [line])
+            assert one.probabilities == pytest.approx(alone.probabilities, abs=1e-5)
+            assert one.label == max(one.probabilities, key=one.probabilities.__getitem__)
+            assert sum(one.probabilities.values()) == pytest.approx(1)
+
+
+def test_long_texts_are_cut_and_named(task: TextClassification, tmp_path: Path) -> None:
+    short = make(tmp_path, TextData(max_length=3))
+    short.restore(tmp_path)
+    model = model_of(short, MODELS["transformer"])
+    found = short.classify(model, ["a joy", "clever , warm , loved by all"])
+    assert [one.cut for one in found] == [0, 4]
+    evaluation = short.evaluate(model, short.given(["a", GOOD[3]], ["good", "good"]), SEARCH)
+    assert evaluation.noted == {CUT: [2]}
+    with pytest.raises(ValueError, match="2 texts but 1 labels"):
+        short.given(["a", "b"], ["good"])
+    with pytest.raises(DataError, match="example:1: the label 'x'"):
+        short.given(["a"], ["x"])
+
+
+def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) -> None:
+    (tmp_path / "mine.tsv").write_text("a joy\tgood\nbore\tawful\n")
+    with pytest.raises(DataError, match=r"mine\.tsv:2: the label 'awful'"):
+        task.read(tmp_path / "mine.tsv")
+    (tmp_path / "mine.txt").write_text("a joy\n")
+    (tmp_path / "mine.label").write_text("good \n")
+    assert task.read(tmp_path / "mine.txt", tmp_path / "mine.label").targets == ["good"]
+    (tmp_path / "none.tsv").write_text("")
+    with pytest.raises(DataError, match="empty"):
+        task.read(tmp_path / "none.tsv")
+
+
+# ------------------------------------------------------------------------------ looking
+
+
+@pytest.mark.parametrize("tokenizer", [Character.Config(), BPE.Config(vocab_size=280)])
+def test_an_explanation_speaks_in_words(tmp_path: Path, tokenizer: Any) -> None:
+    task = make(write(tmp_path), tokenizer=tokenizer)
+    task.prepare(tmp_path, seed=0)
+    record = task.explain(model_of(task, MODELS["transformer"]), "a warm film !")
+    words = ["<s>", "a", "warm", "film", "!", "</s>"]
+    own = "encoder.layers.0.self_attention"
+    assert list(record.maps) == [own, "pooling.attention"]
+    assert record.axes(own) == (words, words)
+    rows, columns = record.axes("pooling.attention")
+    assert columns == words
+    assert rows in (["good"], ["bad"])
+    assert record.row_means(own) == "at"
+    for weights in record.maps.values():
+        np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("text", ["", "zebra 🦓", "  joy  "])
+def test_odd_texts_are_explained(task: TextClassification, text: str) -> None:
+    record = task.explain(model_of(task, MODELS["transformer"]), text)
+    for name, weights in record.maps.items():
+        rows, columns = record.axes(name)
+        assert weights.shape[1:] == (len(rows), len(columns))
+
+
+# ------------------------------------------------------------------------------ whole runs
+
+
+def trained(folder: Path, name: str, steps: int, lr: float = 1e-2, **tables: Any) -> Run:
+    config = RunConfig(
+        train=TrainConfig(
+            batch_tokens=64,
+            max_steps=steps,
+            optimizer=AdamWConfig(lr=lr),
+            schedule=Constant.Config(warmup_steps=0),
+            save=SaveConfig(every=steps, keep=1),
+            validation=ValidationConfig(every=steps),
+            precision="fp32",
+        ),
+        **tables,
+    )
+    return train(config, folder=folder / name)
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A masked language model."""
+    folder = write(tmp_path_factory.mktemp("runs"))
+    task = MaskedLanguage.Config(
+        source=str(folder / "{split}.tsv"), tokenizer=Word.Config(min_frequency=1)
+    )
+    model = MaskedLanguageModel.Config(encoder=MODELS["transformer"].encoder)
+    return trained(folder, "masked", 3, task=task, model=model)
+
+
+def tuned(masked: Run, name: str, steps: int, lr: float) -> Run:
+    """A classifier whose encoder begins as that of the masked language model."""
+    task = TextClassification.Config(
+        source=masked.config.task.tree()["source"], tokenizer=BPE.Config(vocab_size=300)
+    )
+    start = Start(run=str(masked.path), parts=("encoder",))
+    tables: dict[str, Any] = {"task": task, "model": MODELS["transformer"], "start": start}
+    return trained(masked.path.parent, name, steps, lr, **tables)
+
+
+@pytest.fixture(scope="module")
+def run(masked: Run) -> Run:
+    return tuned(masked, "tuned", 20, 1e-2)
+
+
+def test_fine_tuning_begins_with_the_other_run(
+    masked: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    still = tuned(masked, "still", 1, 1e-12)  # a step that moves nothing
+    assert f"started from {masked.path}: encoder" in capsys.readouterr().err
+    given = masked.model.encoder.state_dict()
+    for name, tensor in still.model.encoder.state_dict().items():
+        torch.testing.assert_close(tensor, given[name], rtol=0, atol=1e-9)
+    assert still.task.tokenizer.pieces == masked.task.tokenizer.pieces
+    assert still.task.tokenizer.config.kind == "word"  # that of the run, not of the config
+    again = tuned(masked, "still", 2, 1e-12)  # goes on: the start is not taken twice
+    assert "started from" not in capsys.readouterr().err
+    assert checkpoint.steps(again.path)[-1] == 2
+
+
+def test_a_run_classifies(run: Run) -> None:
+    found = run.classify(["a clever joy", ""])
+    assert [one.label for one in found] == ["good", ""]
+    assert run.evaluate(split="valid").figures["accuracy"] > 50
+    with pytest.raises(TypeError, match="list of lines"):
+        run.classify("a joy")
+    with pytest.raises(ConfigError, match="cannot translate"):
+        run.translate(["a"])
+
+
+def test_the_verb_writes_a_line_for_a_line(run: Run) -> None:
+    text = b"a clever joy\n\ndull \xff\n"
+    written = {}
+    for name, chosen in {
+        "best": (False, False),
+        "all": (True, False),
+        "json": (False, True),
+    }.items():
+        target = io.StringIO()
+        tally = classify(run, io.BytesIO(text), target, form(*chosen))
+        written[name] = target.getvalue().split("\n")
+        assert len(written[name]) == 4
+        assert tally.counts == {"empty, no label": 1, "not UTF-8, the bytes read as U+FFFD": 1}
+    label, p = written["best"][0].split("\t")
+    assert label == "good"
+    assert 0.5 < float(p) <= 1
+    assert written["best"][1] == ""
+    assert written["all"][0].split("\t")[::2] == ["good", "bad"]
+    tree = json.loads(written["json"][0])
+    assert (tree["text"], tree["label"], set(tree["probabilities"])) == (
+        "a clever joy",
+        "good",
+        {"good", "bad"},
+    )
+    assert json.loads(written["json"][1])["label"] is None
+    with pytest.raises(ConfigError, match="choose one"):
+        form(True, True)

@@ -1,0 +1,196 @@
+"""Masked language modelling on small texts of our own: what is hidden, learnt, guessed, seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from foveate.data.text import DataError, TextData
+from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Word
+from foveate.decode.greedy import Greedy
+from foveate.models.bag import BagEncoder
+from foveate.models.masked_language_model import MaskedLanguageModel
+from foveate.models.recurrent import RecurrentEncoder
+from foveate.models.transformer import TransformerEncoder
+from foveate.tasks.masked import MaskedLanguage
+from foveate.tasks.objective import CrossEntropy
+
+TEXTS = [
+    "the grey cat sleeps on the warm stove",
+    "two boats cross the river at dawn",
+    "my sister does not like cold soup",
+    "where did you put the green umbrella",
+    "the baker opens his shop early",
+    "nobody answered the old telephone",
+    "we painted the door of the barn red",
+    "she reads a long letter from her aunt",
+]
+ENCODER = TransformerEncoder.Config(
+    hidden_size=32, num_heads=2, num_layers=1, ffn_size=32, dropout=0.0
+)
+SEARCH = Greedy.Config().build()
+
+
+def make(folder: Path, texts: list[str] = TEXTS, **fields: Any) -> MaskedLanguage:
+    (folder / "train.txt").write_text("".join(f"{t}\n" for t in texts), encoding="utf-8")
+    given = {"source": str(folder / "{split}.txt"), "tokenizer": Word.Config(min_frequency=1)}
+    task: MaskedLanguage = MaskedLanguage.Config(**given | fields).build(TextData())
+    task.prepare(folder, seed=0)
+    return task
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> MaskedLanguage:
+    return make(tmp_path)
+
+
+def model_of(task: MaskedLanguage, **fields: Any) -> Any:
+    torch.manual_seed(0)
+    return task.build(MaskedLanguageModel.Config(**{"encoder": ENCODER} | fields))
+
+
+# ------------------------------------------------------------------------------ what is hidden
+
+
+def test_shares_of_the_tokens_are_chosen_hidden_and_replaced(task: MaskedLanguage) -> None:
+    ids = np.random.default_rng(0).integers(4, task.tokenizer.vocab_size, 400).tolist()
+    hidden = replaced = kept = 0
+    for seed in range(50):
+        changed, chosen = task.hidden(ids, (seed, 0))
+        assert len(chosen) == len(set(chosen.tolist())) == 60  # 15 % of 400
+        assert sorted(chosen) == chosen.tolist()
+        assert all(changed[i] == ids[i] for i in set(range(400)) - set(chosen.tolist()))
+        now = np.array([changed[i] for i in chosen])
+        hidden += int((now == UNK).sum())
+        kept += int((now == np.array([ids[i] for i in chosen])).sum())
+        replaced += int(((now != UNK) & (now != np.array([ids[i] for i in chosen]))).sum())
+        assert now.max() < task.tokenizer.vocab_size
+        assert set(now.tolist()).isdisjoint((1, BOS, EOS))
+    shares = np.array([hidden, replaced, kept]) / (50 * 60)
+    np.testing.assert_allclose(shares, [0.8, 0.1, 0.1], atol=0.02)
+
+
+@pytest.mark.parametrize(("length", "count"), [(0, 0), (1, 1), (3, 1), (10, 2), (20, 3)])
+def test_at_least_one_token_is_chosen(task: MaskedLanguage, length: int, count: int) -> None:
+    assert len(task.hidden(list(range(4, 4 + length)), (0, 0))[1]) == count
+
+
+def test_what_is_hidden_is_a_function_of_noise_and_text(task: MaskedLanguage) -> None:
+    one, same = (task.batch("train", [0, 5, 2], noise=7) for _ in range(2))
+    alone, other = task.batch("train", [5], noise=7), task.batch("train", [0, 5, 2], noise=8)
+    assert torch.equal(one.source, same.source)
+    assert torch.equal(one.places, same.places)
+    width = alone.source.shape[1]
+    assert torch.equal(one.source[1, :width], alone.source[0])
+    assert not (torch.equal(one.source, other.source) and torch.equal(one.places, other.places))
+
+
+def test_a_batch_remembers_what_stood_there(task: MaskedLanguage) -> None:
+    batch = task.batch("train", range(8), noise=3)
+    whole = task.tokenizer.encode_ids(TEXTS)
+    width = batch.source.shape[1]
+    rows, columns = batch.places // width, batch.places % width
+    wanted = [whole[r][c - 1] for r, c in zip(rows.tolist(), columns.tolist(), strict=True)]
+    assert batch.wanted.tolist() == wanted
+    assert batch.source[:, 0].tolist() == [BOS] * 8
+    assert batch.keys is not None
+    assert all(batch.source[r, int(n) - 1] == EOS for r, n in enumerate(batch.keys.sum(dim=1)))
+
+
+def test_a_vocabulary_with_a_mask_uses_it(tmp_path: Path) -> None:
+    plain = make(tmp_path)
+    assert plain.mask_id == UNK
+    plain.tokenizer.pieces = [*plain.tokenizer.pieces, "[MASK]"]
+    assert plain.mask_id == plain.tokenizer.vocab_size - 1
+
+
+# ------------------------------------------------------------------------------ learning
+
+
+def test_eight_texts_are_learnt_by_heart(task: MaskedLanguage) -> None:
+    model, objective = model_of(task), CrossEntropy.Config(label_smoothing=0.0).build()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    model.train()
+    for step in range(100):
+        loss = task.loss(model, task.batch("train", range(8), noise=step % 3), objective)
+        optimizer.zero_grad()
+        (loss.total / loss.count).backward()
+        optimizer.step()
+    model.eval()
+    measures = task.measure(model, "train", SEARCH, samples=1)
+    assert measures.figures["accuracy"] > 90
+    assert measures.figures["perplexity"] == pytest.approx(np.exp(measures.figures["loss"]))
+    (sample,) = measures.samples
+    assert sample.reference == TEXTS[0]
+    evaluation = task.evaluate(model, task.given(TEXTS), SEARCH, 30)
+    assert evaluation.figures == pytest.approx(measures.figures, rel=1e-4)
+    assert sum(a == b for a, b in zip(evaluation.outputs, TEXTS, strict=True)) >= 6
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"encoder": BagEncoder.Config(embedding_size=12)},
+        {"encoder": RecurrentEncoder.Config(embedding_size=12, hidden_size=10)},
+        {"tie": "none"},
+    ],
+)
+def test_losses_add_up_for_every_encoder(task: MaskedLanguage, fields: dict[str, Any]) -> None:
+    model, objective = model_of(task, **fields).eval(), CrossEntropy.Config().build()
+    assert (model.output.weight is model.encoder.embedding.weight) == ("tie" not in fields)
+    with torch.no_grad():
+        whole = task.loss(model, task.batch("train", range(8), 1), objective)
+        parts = [task.loss(model, task.batch("train", [i], 1), objective) for i in range(8)]
+    assert whole.count == sum(part.count for part in parts) == 8
+    assert float(whole.total) == pytest.approx(sum(float(p.total) for p in parts), rel=1e-4)
+
+
+def test_figures_are_those_of_the_whole_output(task: MaskedLanguage) -> None:
+    model, ids = model_of(task).eval(), task.tokenizer.encode_ids(TEXTS)
+    found = task.guess(model, ids, batch_tokens=20)
+    total, right = 0.0, 0
+    for i, one in enumerate(ids):
+        changed, chosen = task.hidden(one, (0, i))
+        with torch.no_grad():
+            log_p = model(torch.tensor([[BOS, *changed, EOS]])).log_softmax(dim=-1)[0, 1:]
+        assert log_p[chosen].argmax(dim=-1).tolist() == found.guessed[i]
+        total -= sum(float(log_p[c, one[c]]) for c in chosen)
+        right += sum(int(log_p[c].argmax()) == one[c] for c in chosen)
+    assert found.total == pytest.approx(total, rel=1e-4)
+    assert (found.right, found.count) == (right, 8)
+
+
+# ------------------------------------------------------------------------------ files, looking
+
+
+def test_a_table_gives_its_first_column(tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").write_text("".join(f"{text}\t1\n" for text in TEXTS))
+    task = make(tmp_path, source=str(tmp_path / "{split}.tsv"))
+    assert task.corpus("train").sources == TEXTS
+    assert task.read(tmp_path / "train.txt").sources == TEXTS
+    (tmp_path / "none.txt").write_text("")
+    with pytest.raises(DataError, match="empty"):
+        task.read(tmp_path / "none.txt")
+
+
+def test_empty_lines_are_dropped_and_counted(tmp_path: Path) -> None:
+    task = make(tmp_path, [*TEXTS, "", "  "])
+    assert len(task.lengths("train")) == 8
+    said = "\n".join(task.describe_data())
+    assert "empty text: 2" in said
+    assert "words between blanks" in said
+    model = model_of(task).eval()
+    evaluation = task.evaluate(model, task.given(["", TEXTS[0]]), SEARCH)
+    assert evaluation.outputs[0] == ""
+
+
+def test_an_explanation_speaks_in_words(tmp_path: Path) -> None:
+    task = make(tmp_path, tokenizer=BPE.Config(vocab_size=280))
+    record = task.explain(model_of(task).eval(), "the grey cat")
+    words = ["<s>", "the", "grey", "cat", "</s>"]
+    assert record.axes("encoder.layers.0.self_attention") == (words, words)
+    np.testing.assert_allclose(record.select("self_attention").sum(axis=-1), 1, atol=1e-5)

@@ -50,7 +50,8 @@ class SeriesPatches(SeriesStem):
         self.project = nn.Linear(config.size * source.channels, size)
 
     def starts(self) -> list[int]:
-        return [i * self.config.stride for i in range(self.places)]
+        last = self.length - self.config.stride - 1  # where nothing but the repeated value is seen
+        return [min(i * self.config.stride, last) for i in range(self.places)]
 
     def forward(self, inputs: Float[Tensor, "B L C"]) -> Float[Tensor, "B T D"]:
         repeated = inputs[:, -1:].expand(-1, self.config.stride, -1)

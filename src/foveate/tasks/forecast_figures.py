@@ -40,7 +40,8 @@ def mase(predicted: Array, wanted: Array, naive: Array) -> float:
     Below 1 is better than repeating what was a season ago. Channels that never change are left out.
     """
     error = np.abs(predicted - wanted, dtype=np.float64).mean(axis=(0, 1))
-    return float((error / naive)[naive > 0].mean()) if (naive > 0).any() else float("nan")
+    moving = naive > 0
+    return float((error[moving] / naive[moving]).mean()) if moving.any() else float("nan")
 
 
 def pinball(quantiles: Array, wanted: Array, levels: Sequence[float]) -> NDArray[np.float64]:

@@ -1,0 +1,202 @@
+"""Laws of forecasters, over every kind, every norm of a window, and every encoder of patches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.config import kinds
+from foveate.models.forecaster import Forecaster, Linear, Outlook, Patch
+from foveate.models.mamba import MambaEncoder
+from foveate.models.recurrent import RecurrentEncoder
+from foveate.nn.series_stem import SeriesPatches, SeriesSteps
+from foveate.nn.window_norm import WindowNorm
+from foveate.spec import Series
+from foveate.train.checkpoint import load_weights, save_weights
+from laws.conftest import changed, defaults, shrink
+
+LENGTH, STEPS, CHANNELS, FEATURES = 20, 6, 3, 2
+SERIES = Series(CHANNELS, LENGTH)
+PATCHES = SeriesPatches.Config(size=6, stride=4)
+
+
+def _forecasters() -> dict[str, Forecaster.Config]:
+    found: dict[str, Any] = {
+        name: shrink(config())
+        for name, config in kinds("model")["model"].items()
+        if issubclass(config, Forecaster.Config)
+    }
+    for name, norm in defaults("window_norm").items():
+        for kind in ("patch_forecaster", "rnn_forecaster", "linear_forecaster"):
+            found[f"{kind} {name}"] = changed(found[kind], window_norm=norm)
+    patch = found["patch_forecaster"]
+    for name, encoder in (("mamba", MambaEncoder), ("recurrent", RecurrentEncoder)):
+        found[f"patches {name}"] = changed(patch, encoder=shrink(encoder.Config(stem=PATCHES)))
+    steps = changed(patch.encoder, stem=SeriesSteps.Config())
+    found["steps"] = changed(patch, encoder=steps)
+    found["trend"] = Linear.Config(trend_window=5)
+    for name, cell in defaults("cell").items():
+        found[f"rnn {name}"] = changed(found["rnn_forecaster"], cell=cell, num_layers=2)
+    return found
+
+
+FORECASTERS = _forecasters()
+OUTLOOKS = {"point": Outlook(STEPS, FEATURES), "quantiles": Outlook(STEPS, FEATURES, 3)}
+
+
+@pytest.fixture(params=FORECASTERS)
+def config(request: pytest.FixtureRequest) -> Forecaster.Config:
+    return FORECASTERS[request.param]
+
+
+def build(config: Forecaster.Config, levels: int = 1) -> Forecaster:
+    torch.manual_seed(0)
+    model: Forecaster = config.build(SERIES, Outlook(STEPS, FEATURES, levels)).eval()
+    return model
+
+
+def rows(batch: int = 4) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(1)
+    values = torch.randn(batch, LENGTH, CHANNELS).cumsum(dim=1)
+    calendar = torch.rand(batch, LENGTH + STEPS, FEATURES) - 0.5
+    return values, calendar, torch.randn(batch, STEPS, CHANNELS)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("levels", [1, 3])
+def test_every_channel_and_level_of_every_step(config: Forecaster.Config, levels: int) -> None:
+    values, calendar, wanted = rows()
+    model = build(config, levels)
+    assert model(values, calendar).shape == (4, STEPS, CHANNELS, levels)
+    said, truth = model.teach(values, calendar, wanted)
+    assert said.shape == (*truth.shape, levels)
+    assert torch.equal(truth[:, -STEPS:], wanted)
+
+
+@torch.no_grad()
+def test_rows_of_a_batch_do_not_see_each_other(config: Forecaster.Config) -> None:
+    values, calendar, _ = rows()
+    model, order = build(config), torch.tensor([2, 0, 3, 1])
+    permuted = model(values[order], calendar[order])
+    torch.testing.assert_close(permuted, model(values, calendar)[order], atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_free_running_is_teacher_forced_at_the_first_step(config: Forecaster.Config) -> None:
+    values, calendar, wanted = rows()
+    model = build(config, levels=3)
+    free, taught = model(values, calendar), model.teach(values, calendar, wanted)[0][:, -STEPS:]
+    torch.testing.assert_close(free[:, 0], taught[:, 0], atol=1e-5, rtol=1e-5)
+    same = torch.allclose(free[:, 1:], taught[:, 1:], atol=1e-4)
+    assert same != model.feeds_back
+
+
+@torch.no_grad()
+def test_free_running_reads_its_own_predictions(config: Forecaster.Config) -> None:
+    """Given its own forecast as the truth, a taught model says that forecast."""
+    values, calendar, _ = rows()
+    model = build(config)
+    free = model(values, calendar)
+    taught = model.teach(values, calendar, free[..., 0])[0][:, -STEPS:]
+    torch.testing.assert_close(taught, free, atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_a_taught_prediction_does_not_see_what_it_predicts(config: Forecaster.Config) -> None:
+    values, calendar, wanted = rows()
+    model, other = build(config), wanted.clone()
+    other[:, 3:] += 1.0
+    before, after = (model.teach(values, calendar, w)[0][:, -STEPS:] for w in (wanted, other))
+    assert torch.equal(before[:, :4], after[:, :4])
+
+
+def test_every_parameter_receives_a_gradient(config: Forecaster.Config) -> None:
+    values, calendar, wanted = rows()
+    model = build(config)
+    said, truth = model.teach(values, calendar, wanted)
+    (said[..., 0] - truth).square().sum().backward()
+    unread = {"encoder.position.table.weight"}  # places past the last patch
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+        if not name.endswith("key.bias") and name not in unread:
+            assert bool(parameter.grad.any()), name
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", [n for n in defaults("window_norm") if n != "none"])
+def test_a_normed_window_knows_no_level(name: str) -> None:
+    values, calendar, _ = rows()
+    for kind in ("patch_forecaster", "rnn_forecaster", "linear_forecaster"):
+        model = build(FORECASTERS[f"{kind} {name}"])
+        lifted = model(values + 7, calendar)
+        torch.testing.assert_close(lifted, model(values, calendar) + 7, atol=1e-3, rtol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("config", defaults("window_norm").values(), ids=defaults("window_norm"))
+def test_a_window_norm_is_undone(config: WindowNorm.Config) -> None:
+    values, norm = rows()[0], config.build()
+    of = norm.statistics(values)
+    undone = norm.leave(norm.enter(values, of)[..., None], of)
+    torch.testing.assert_close(undone[..., 0], values)
+
+
+@torch.no_grad()
+def test_a_constant_window_gives_numbers(config: Forecaster.Config) -> None:
+    _, calendar, _ = rows()
+    assert bool(build(config)(torch.ones(4, LENGTH, CHANNELS), calendar).isfinite().all())
+
+
+@torch.no_grad()
+def test_saved_and_loaded_weights_give_the_same_forecast(
+    config: Forecaster.Config, tmp_path: Any
+) -> None:
+    values, calendar, _ = rows()
+    model, other = build(config), config.build(SERIES, OUTLOOKS["point"]).eval()
+    save_weights(model, tmp_path / "model.safetensors")
+    load_weights(other, tmp_path / "model.safetensors")
+    assert torch.equal(model(values, calendar), other(values, calendar))
+
+
+@torch.no_grad()
+def test_channels_of_a_patch_forecaster_are_independent() -> None:
+    values, calendar, _ = rows()
+    model, other = build(FORECASTERS["patch_forecaster"]), values.clone()
+    other[..., 0] += torch.randn(4, LENGTH)
+    before, after = model(values, calendar), model(other, calendar)
+    assert not torch.allclose(before[:, :, 0], after[:, :, 0])
+    torch.testing.assert_close(before[:, :, 1:], after[:, :, 1:])
+
+
+@torch.no_grad()
+def test_patches_by_hand() -> None:
+    stem = SeriesPatches.Config(size=4, stride=2).build(Series(1, 7), 4)
+    stem.project.weight.copy_(torch.eye(4))
+    stem.project.bias.zero_()
+    found = stem(torch.arange(7.0)[None, :, None])[0]
+    wanted = [[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 6]]
+    assert found.tolist() == wanted
+    assert stem.starts() == [0, 2, 4]
+    with pytest.raises(ValueError, match="a patch of 16 steps does not fit into 4"):
+        SeriesPatches.Config().build(Series(1, 4), 8)
+
+
+@torch.no_grad()
+def test_a_linear_forecaster_by_hand() -> None:
+    model = Linear.Config(trend_window=3).build(Series(1, 4), Outlook(1))
+    for part in (model.rest, model.trend):
+        part.weight.zero_()
+        part.bias.zero_()
+    model.trend.weight[0, 1] = 1.0  # the forecast is the moving average around the second value
+    values = torch.tensor([1.0, 2.0, 6.0, 4.0]).view(1, 4, 1)
+    assert model(values, torch.zeros(1, 5, 0)).item() == pytest.approx(3.0)
+
+
+def test_an_encoder_of_words_is_refused() -> None:
+    config = Patch.Config(encoder=shrink(RecurrentEncoder.Config()))
+    with pytest.raises(ValueError, match="'tokens' reads tokens, not series; choose another stem"):
+        build(config)

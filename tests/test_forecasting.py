@@ -1,0 +1,310 @@
+"""Forecasting from CSV to CSV: nothing of the future is seen; figures, forecasts, pictures."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from foveate.cli import app
+from foveate.config import ConfigError
+from foveate.data.catalogue import DataError
+from foveate.models.forecaster import Forecaster, Linear, Patch, Recurrent
+from foveate.models.transformer import TransformerEncoder
+from foveate.nn.series_stem import SeriesPatches
+from foveate.run import Run, RunConfig, load
+from foveate.tasks.forecasting import Forecasting
+from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.objective_forecast import QuantileError, SquaredError
+from foveate.training import train
+
+DAYS, LOOK_BACK, HORIZON = 120, 16, 5
+TRAIN = {"batch_tokens": 16 * (LOOK_BACK + HORIZON), "max_steps": 4, "save": {"best": "mse"}}
+TRAIN |= {"validation": {"every": 2, "samples": 1}}
+SMALL = TransformerEncoder.Config(
+    hidden_size=16,
+    num_layers=1,
+    ffn_size=16,
+    dropout=0.0,
+    stem=SeriesPatches.Config(size=4, stride=4),
+)
+MODELS: dict[str, Forecaster.Config] = {
+    "patch": Patch.Config(encoder=SMALL),
+    "rnn": Recurrent.Config(hidden_size=24),
+    "linear": Linear.Config(),
+}
+each_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+
+
+def series(path: Path, days: int = DAYS, jump: float = 0.0, since: int = DAYS) -> Path:
+    """Two waves of a week, with a jump from some day on."""
+    start = np.datetime64("2020-01-01")
+    lines = ["date,wave,trend"]
+    for day in range(days):
+        wave = math.sin(2 * math.pi * day / 7) + (jump if day >= since else 0)
+        lines.append(f"{start + day},{wave:.6f},{100 + 0.1 * day + 5 * wave:.6f}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def config(path: Path, **fields: Any) -> Forecasting.Config:
+    tree = {"path": str(path), "rows": [80, 20, 20]}
+    sizes = {"look_back": LOOK_BACK, "horizon": HORIZON, "season": 7, "calendar": ["weekday"]}
+    parsed = Forecasting.Config.parse({"kind": "forecasting", "series": tree} | sizes | fields)
+    return parsed
+
+
+def prepared(folder: Path, path: Path, **fields: Any) -> Forecasting:
+    folder.mkdir(exist_ok=True)
+    task: Forecasting = config(path, **fields).build(None)
+    task.prepare(folder, 1)
+    return task
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """A run of a patch forecaster with quantiles, and one of a recurrent forecaster."""
+    folder = tmp_path_factory.mktemp("runs")
+    path = series(folder / "waves.csv")
+    patch = RunConfig.parse(
+        {
+            "task": config(path, quantiles=[0.1, 0.5, 0.9]),
+            "model": MODELS["patch"],
+            "objective": "quantile",
+            "train": TRAIN,
+        }
+    )
+    rnn = RunConfig.parse(
+        {
+            "task": config(path),
+            "model": MODELS["rnn"],
+            "objective": "squared_error",
+            "train": TRAIN,
+        }
+    )
+    return {
+        "patch": train(patch, folder=folder / "patch"),
+        "rnn": train(rnn, folder=folder / "rnn"),
+    }
+
+
+# ------------------------------------------------------------------------------ data
+
+
+def test_scaling_knows_the_training_rows_alone(tmp_path: Path) -> None:
+    one = prepared(tmp_path / "a", series(tmp_path / "a.csv"))
+    other = prepared(tmp_path / "b", series(tmp_path / "b.csv", jump=50.0, since=80))
+    np.testing.assert_array_equal(one.scaling.shift, other.scaling.shift)
+    np.testing.assert_array_equal(one.scaling.scale, other.scaling.scale)
+    np.testing.assert_array_equal(one.naive, other.naive)
+    moved = prepared(tmp_path / "c", series(tmp_path / "c.csv", jump=50.0, since=79))
+    assert not np.array_equal(one.scaling.shift, moved.scaling.shift)
+
+
+@each_model
+def test_the_future_changes_no_input_and_no_forecast(
+    tmp_path: Path, model: Forecaster.Config
+) -> None:
+    tasks = [
+        prepared(tmp_path / "a", series(tmp_path / "a.csv")),
+        prepared(tmp_path / "b", series(tmp_path / "b.csv", jump=9.0, since=100)),
+    ]  # from the first test row on all is different
+    batches = [task.batch("test", [0]) for task in tasks]
+    assert torch.equal(batches[0].values, batches[1].values)
+    assert not torch.equal(batches[0].wanted, batches[1].wanted)
+    torch.manual_seed(0)
+    built: Any = tasks[0].build(model).eval()
+    forecasts = [task.predict(built, task.windows("test"))[0] for task in tasks]
+    assert np.array_equal(*forecasts)
+
+
+def test_each_split_asks_for_its_own_rows_alone(tmp_path: Path) -> None:
+    task = prepared(tmp_path / "a", series(tmp_path / "a.csv"))
+    counts = {"train": 80 - LOOK_BACK - HORIZON + 1, "valid": 16, "test": 16}
+    for split, (first, end) in {"train": (16, 80), "valid": (80, 100), "test": (100, 120)}.items():
+        windows = task.windows(split)
+        rows = windows.starts + LOOK_BACK
+        assert (len(windows), rows.min(), rows.max()) == (counts[split], first, end - HORIZON)
+        assert task.lengths(split).shape == (counts[split], 1)
+    with pytest.raises(ConfigError, match="no split 'dev' of a series"):
+        task.windows("dev")
+
+
+def test_what_was_read_is_said(tmp_path: Path) -> None:
+    path = series(tmp_path / "a.csv")
+    path.write_text(path.read_text().replace("2020-01-05,", "2020-01-05,,100\n#", 1))
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    path.write_text("\n".join(lines) + "\n")
+    table = {"path": str(path), "rows": [70, 20, 20], "missing": "interpolate"}
+    said = prepared(tmp_path / "run", path, series=table).describe_data()
+    assert "120 rows from 2020-01-01 to 2020-04-29, channels wave, trend" in said[0]
+    assert said[1] == "1 missing values of wave filled in"
+    assert said[2] == "train: 2020-01-01 to 2020-03-10, 50 windows"
+    assert said[-1] == "10 rows after the test rows are not used"
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    path = series(tmp_path / "a.csv")
+    with pytest.raises(ConfigError, match=r"80 training rows hold no window of 205"):
+        prepared(tmp_path / "run", path, look_back=200)
+    with pytest.raises(ConfigError, match="no feature 'moon'; there are: hour, weekday"):
+        config(path, calendar=["moon"])
+    for levels in ([0.1, 0.9], [0.5, 0.1, 0.9], [0.2, 0.4, 0.9], [0.0, 0.5, 1.0]):
+        with pytest.raises(ConfigError, match=r"quantiles rise between 0 and 1 with 0\.5"):
+            config(path, quantiles=levels)
+    assert config(path, quantiles=[0.1, 0.5, 0.9]).quantiles == (0.1, 0.5, 0.9)
+    with pytest.raises(ConfigError, match="at most 1 in all"):
+        config(path, series={"path": str(path), "shares": [0.8, 0.2, 0.2]})
+    task = prepared(tmp_path / "run", path)
+    model = task.build(MODELS["linear"])
+    with pytest.raises(ConfigError, match="'cross_entropy' is not about numbers"):
+        task.loss(model, task.batch("train", [0]), CrossEntropy.Config().build())  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------ learning
+
+
+@each_model
+def test_eight_examples_are_learnt_by_heart(tmp_path: Path, model: Forecaster.Config) -> None:
+    task = prepared(tmp_path / "a", series(tmp_path / "a.csv"))
+    torch.manual_seed(0)
+    built: Any = task.build(model)
+    batch, objective = task.batch("train", list(range(8))), SquaredError.Config().build()
+    optimizer = torch.optim.Adam(built.parameters(), lr=2e-2)
+    for _ in range(80):
+        optimizer.zero_grad()
+        loss = task.loss(built, batch, objective)
+        (loss.total / loss.count).backward()
+        optimizer.step()
+    assert loss.total.item() / loss.count < 0.03
+
+
+def test_quantiles_learn_the_spread() -> None:
+    """Of noise alone, nine tenths lie below the upper level and one tenth below the lower."""
+    torch.manual_seed(0)
+    noise, levels = torch.randn(4000), torch.zeros(3, requires_grad=True)
+    optimizer, objective = torch.optim.Adam([levels], lr=0.05), QuantileError.Config().build()
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss = objective(levels.expand(4000, 3), noise, (0.1, 0.5, 0.9))
+        (loss.total / loss.count).backward()
+        optimizer.step()
+    torch.testing.assert_close(
+        levels.detach(), torch.tensor([-1.28, 0.0, 1.28]), atol=0.1, rtol=0.0
+    )
+
+
+# ------------------------------------------------------------------------------ a trained run
+
+
+def test_figures_of_both_roads_and_of_naive_forecasts(trained: dict[str, Run]) -> None:
+    found = trained["rnn"].evaluate()
+    figures, curves = found.figures, found.curves  # type: ignore[attr-defined]
+    names = {"forecast", "teacher_forced", "last_value", "seasonal_naive"}
+    assert set(curves) == names
+    assert all(len(curve) == HORIZON for curve in curves.values())
+    assert figures["mse"] == pytest.approx(np.mean(curves["forecast"]), rel=1e-5)
+    for name in names - {"forecast"}:
+        assert figures[f"{name}_mse"] == pytest.approx(np.mean(curves[name]), rel=1e-5)
+    assert curves["forecast"][0] == pytest.approx(curves["teacher_forced"][0], rel=1e-4)
+    assert figures["seasonal_naive_mse"] < figures["last_value_mse"]  # a wave of seven days
+    assert len(found.outputs) == 16
+    assert found.outputs[0].startswith("2020-04-10\tmse ")
+    assert {"mae", "mase", "original_mse", "original_mae"} <= set(figures)
+    assert "crps" not in figures
+
+
+def test_figures_of_quantiles(trained: dict[str, Run]) -> None:
+    found = trained["patch"].evaluate(split="valid")
+    assert {"crps", "coverage"} <= set(found.figures)
+    assert "teacher_forced" not in found.curves  # type: ignore[attr-defined]
+    best = [float(v) for v in (found.figures["mse"], found.figures["crps"])]
+    assert all(np.isfinite(best))
+
+
+def test_evaluate_on_a_file(trained: dict[str, Run], tmp_path: Path) -> None:
+    own = series(tmp_path / "own.csv", days=LOOK_BACK + HORIZON + 2)
+    assert len(trained["rnn"].evaluate_files(own).outputs) == 3
+    short = series(tmp_path / "short.csv", days=9)
+    with pytest.raises(DataError, match="has 9 rows; a window takes 21"):
+        trained["rnn"].evaluate_files(short)
+
+
+def test_forecast_after_the_end(trained: dict[str, Run], tmp_path: Path) -> None:
+    ahead = trained["patch"].forecast()
+    assert ahead.values.shape == (HORIZON, 2)
+    assert ahead.quantiles is not None
+    assert (np.diff(ahead.quantiles, axis=-1) >= 0).all()
+    lines = ahead.csv().splitlines()
+    assert lines[0] == "date,wave,trend,wave@0.1,wave@0.5,wave@0.9,trend@0.1,trend@0.5,trend@0.9"
+    assert [line.split(",")[0] for line in lines[1:]] == [f"2020-04-{d}" for d in range(30, 31)] + [
+        f"2020-05-0{d}" for d in range(1, 5)
+    ]
+    same = trained["patch"].forecast(series(tmp_path / "same.csv"))
+    np.testing.assert_array_equal(same.values, ahead.values)
+    with pytest.raises(DataError, match="9 rows; the model reads 16"):
+        trained["patch"].forecast(series(tmp_path / "short.csv", days=9))
+    other = tmp_path / "other.csv"
+    other.write_text("date,x\n2020-01-01,1\n")
+    with pytest.raises(DataError, match="no column 'wave'"):
+        trained["rnn"].forecast(other)
+
+
+def test_a_forecast_is_in_the_units_of_the_file(trained: dict[str, Run]) -> None:
+    ahead = trained["rnn"].forecast()
+    assert (ahead.values[:, 1] > 90).all()  # the trend stands above 100
+    assert (np.abs(ahead.values[:, 0]) < 10).all()
+
+
+def test_a_run_needs_its_series_no_more(trained: dict[str, Run], tmp_path: Path) -> None:
+    path = trained["rnn"].path
+    own, away = path.parent / "waves.csv", path.parent / "away.csv"
+    wanted = trained["rnn"].forecast().values
+    own.rename(away)
+    try:
+        np.testing.assert_array_equal(load(path).forecast(away).values, wanted)
+    finally:
+        away.rename(own)
+
+
+def test_attention_has_dates_on_both_axes(trained: dict[str, Run]) -> None:
+    record = trained["patch"].explain("2020-04-15", "wave")
+    (name,) = record.maps
+    assert name == "encoder.layers.0.self_attention"
+    rows, columns = record.axes(name)
+    assert rows == columns
+    assert rows == ["2020-03-30", "2020-04-03", "2020-04-07", "2020-04-11", "2020-04-14"]
+    assert record.drawn(name).shape == (4, 5, 5)
+    assert record.title.startswith("wave from 2020-04-15")
+    with pytest.raises(ConfigError, match="no channel 'x'; there are: wave, trend"):
+        trained["patch"].explain(None, "x")
+    with pytest.raises(ConfigError, match="can begin from 2020-01-17 to 2020-04-25"):
+        trained["patch"].explain("2020-01-02")
+    with pytest.raises(DataError, match="'soon' is no date"):
+        trained["patch"].explain("soon")
+    with pytest.raises(ValueError, match="rnn_forecaster has no attention to look at"):
+        trained["rnn"].explain(None)
+
+
+def test_verbs(trained: dict[str, Run], tmp_path: Path) -> None:
+    runner, runs = CliRunner(), [str(run.path) for run in trained.values()]
+    printed = runner.invoke(app, ["forecast", runs[0]])
+    assert printed.output == trained["patch"].forecast().csv()
+    out = tmp_path / "ahead.csv"
+    written = runner.invoke(app, ["forecast", runs[0], "--out", str(out)])
+    assert written.output == f"wrote {out}\n"
+    assert out.read_text() == printed.output
+    text = runner.invoke(app, ["look", "horizon", *runs]).output
+    for word in ("patch, forecast", "rnn, forecast", "rnn, teacher forced", "seasonal naive"):
+        assert word in text
+    pictures = [tmp_path / f"horizon.{ending}" for ending in ("png", "svg", "html", "json")]
+    options = [part for path in pictures for part in ("--out", str(path))]
+    drawn = runner.invoke(app, ["look", "horizon", runs[1], *options])
+    assert drawn.exit_code == 0, drawn.output
+    assert all(path.stat().st_size > 400 for path in pictures)
+    assert "teacher forced" in pictures[1].read_text()

@@ -1,0 +1,253 @@
+"""Laws of models that read pictures: labels by patches, grids and glimpses; captions."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.data.image import IDX, Files
+from foveate.data.text import TextData
+from foveate.data.tokenizer import Word
+from foveate.decode.greedy import Greedy
+from foveate.look.capture import capture
+from foveate.models.classifier import Classifier, First, Mean
+from foveate.models.convolutional import ConvolutionalEncoder
+from foveate.models.encoder_decoder import EncoderDecoder, Model
+from foveate.models.glimpse import Glimpse
+from foveate.models.presets_vision import vit
+from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
+from foveate.models.transformer import TransformerDecoder
+from foveate.nn.choice import choices
+from foveate.nn.recurrent import GRUCell
+from foveate.nn.sampled import Sampled
+from foveate.nn.state import State
+from foveate.nn.stem_pixels import PatchStem
+from foveate.spec import Labels, Pixels, Tokens
+from foveate.tasks.captioning import Captioning
+from foveate.tasks.image_classification import ImageClassification
+from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.objective_reinforce import Reinforce
+from laws.conftest import ids
+from pictures import write_bars, write_squares
+
+SOURCE, VOCABULARY = Pixels(3, 8, 8), 12
+CONVOLUTIONAL = ConvolutionalEncoder.Config(channels=(6, 8), hidden_size=12, dropout=0.0)
+VIT = vit(4, 5, (16, 2, 2, 20))
+RECURRENT = RecurrentEncoder.Config(
+    stem=PatchStem.Config(patch_size=2), embedding_size=10, hidden_size=12, dropout=0.0
+)
+CLASSIFIERS: dict[str, Any] = {
+    "vit": Classifier.Config(encoder=VIT, pooling=First.Config(), dropout=0.0),
+    "convolutional": Classifier.Config(encoder=CONVOLUTIONAL, pooling=Mean.Config(), dropout=0.0),
+    "patches in turn": Classifier.Config(encoder=RECURRENT, dropout=0.0),
+    "glimpse": Glimpse.Config(
+        patch_size=4,
+        scales=2,
+        num_glimpses=3,
+        hidden_size=16,
+        glimpse_size=12,
+        cell=GRUCell.Config(),
+    ),
+}
+DECODERS: dict[str, Any] = {
+    "recurrent": RecurrentDecoder.Config(
+        embedding_size=10, hidden_size=12, dropout=0.0, attention=RecurrentAttention()
+    ),
+    "hard": RecurrentDecoder.Config(
+        embedding_size=10,
+        hidden_size=12,
+        dropout=0.0,
+        attention=RecurrentAttention(normalizer=Sampled.Config()),
+    ),
+    "transformer": TransformerDecoder.Config(
+        hidden_size=16, num_heads=2, num_layers=2, ffn_size=20, dropout=0.0
+    ),
+}
+CAPTIONERS = {
+    f"{encoder} {decoder}": EncoderDecoder.Config(encoder=chosen, decoder=words)
+    for encoder, chosen in (("vit", VIT), ("convolutional", CONVOLUTIONAL))
+    for decoder, words in DECODERS.items()
+}
+each_classifier = pytest.mark.parametrize("config", CLASSIFIERS.values(), ids=CLASSIFIERS)
+each_captioner = pytest.mark.parametrize("config", CAPTIONERS.values(), ids=CAPTIONERS)
+
+
+def classifier(config: Model.Config) -> Any:
+    torch.manual_seed(0)
+    return config.build(SOURCE, Labels(("a", "b", "c"))).eval()
+
+
+def captioner(config: Model.Config) -> EncoderDecoder:
+    torch.manual_seed(0)
+    model: EncoderDecoder = config.build(SOURCE, Tokens(VOCABULARY)).eval()
+    return model
+
+
+def pixels(rows: int = 3) -> Tensor:
+    return torch.randn(rows, 3, 8, 8, generator=torch.Generator().manual_seed(4))
+
+
+def words(rows: int = 3, length: int = 5) -> Tensor:
+    return ids(rows, length, vocabulary=VOCABULARY)
+
+
+def gradients(model: torch.nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+        if not name.endswith("key.bias"):  # q·b is the same for every key
+            assert bool(parameter.grad.any()), name
+
+
+# ------------------------------------------------------------------------------ rows
+
+
+@each_classifier
+@torch.no_grad()
+def test_labels_of_a_picture_do_not_depend_on_its_neighbours(config: Any) -> None:
+    model, rows = classifier(config), torch.tensor([2, 0, 1])
+    scores = model(pixels())
+    torch.testing.assert_close(model(pixels()[rows]), scores[rows], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model(pixels()[:1]), scores[:1], atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(scores[0], scores[1])
+
+
+@each_captioner
+@torch.no_grad()
+def test_captions_of_a_picture_do_not_depend_on_its_neighbours(config: Any) -> None:
+    model, rows = captioner(config), torch.tensor([2, 0, 1])
+    whole = model(pixels(), words())
+    permuted = model(pixels()[rows], words()[rows])
+    torch.testing.assert_close(permuted, whole[rows], atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(model(pixels()[rows], words()), whole), "deaf to the picture"
+
+
+@each_captioner
+@torch.no_grad()
+def test_whole_captions_equal_captions_step_by_step(config: Any) -> None:
+    model = captioner(config)
+    memory, state = model.encode(pixels()), State()
+    steps = [model.decode(words()[:, t : t + 1], memory, state) for t in range(5)]
+    whole = model.decode(words(), memory)
+    torch.testing.assert_close(torch.cat(steps, dim=1), whole, atol=1e-5, rtol=1e-5)
+
+
+@each_captioner
+@torch.no_grad()
+def test_weights_over_places_sum_to_one(config: Any) -> None:
+    model = captioner(config)
+    with capture(model, lambda name: name.endswith("cross_attention")) as maps:
+        model(pixels(), words())
+    for weights in maps.values():
+        assert weights.shape == (3, weights.shape[1], 5, len(labels_of(model)))
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]))
+
+
+def labels_of(model: Any) -> list[str]:
+    encoder = model.encoder
+    found: list[str] = getattr(encoder, "labels", None) or encoder.stem.labels
+    return found
+
+
+# ------------------------------------------------------------------------------ learning
+
+
+@each_classifier
+def test_every_parameter_of_a_classifier_receives_a_gradient(config: Any) -> None:
+    model = classifier(config)
+    with choices(model) as made:
+        total = model(pixels()).square().sum()
+    for choice in made:
+        assert choice.baseline is not None
+        total = total + choice.log_probability.sum() + choice.baseline.square().sum()
+    total.backward()
+    gradients(model)
+
+
+@each_captioner
+def test_every_parameter_of_a_captioner_receives_a_gradient(config: Any) -> None:
+    model = captioner(config)
+    model(pixels(), words()).square().sum().backward()
+    gradients(model)
+
+
+@pytest.mark.parametrize("name", [*CLASSIFIERS, *CAPTIONERS])
+def test_config_of_a_picture_model_to_toml_to_config(name: str) -> None:
+    config = (CLASSIFIERS | CAPTIONERS)[name]
+    assert Model.Config.parse(tomllib.loads(config.toml())) == config
+
+
+# ------------------------------------------------------------------------------ whole tasks
+
+
+def learn(task: Any, model: Any, objective: Any, steps: int, rate: float = 1e-2) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    count = min(8, len(task.lengths("train")))
+    model.train()
+    for step in range(steps):
+        torch.manual_seed(step)
+        loss = task.loss(model, task.batch("train", range(count)), objective)
+        optimizer.zero_grad()
+        (loss.total / loss.count).backward()
+        optimizer.step()
+    model.eval()
+
+
+@pytest.fixture(scope="module")
+def labelling(tmp_path_factory: pytest.TempPathFactory) -> ImageClassification:
+    folder: Path = tmp_path_factory.mktemp("bars")
+    pattern = write_bars(folder, count=12)
+    pictures = IDX.Config(images=f"{pattern}-images", labels=f"{pattern}-labels", held_out=4)
+    task: ImageClassification = ImageClassification.Config(pictures=pictures).build(TextData())
+    task.prepare(folder, seed=0)
+    return task
+
+
+@each_classifier
+def test_classification_overfits_eight_pictures(
+    labelling: ImageClassification, config: Any
+) -> None:
+    torch.manual_seed(0)
+    model = labelling.build(config)
+    learn(labelling, model, Reinforce.Config().build(), steps=60)
+    figures = labelling.measure(model, "train", None).figures
+    assert figures["accuracy"] == 100
+    assert figures["loss"] < 0.3
+
+
+@pytest.fixture(scope="module")
+def describing(tmp_path_factory: pytest.TempPathFactory) -> Captioning:
+    folder = write_squares(tmp_path_factory.mktemp("squares"))
+    task: Captioning = Captioning.Config(
+        pictures=Files.Config(
+            files=str(folder / "pictures.tar"), table=str(folder / "table.tsv"), size=8
+        ),
+        tokenizer=Word.Config(min_frequency=1),
+        doubly_stochastic=0.1,
+    ).build(TextData())
+    task.prepare(folder, seed=0)
+    return task
+
+
+@pytest.mark.parametrize(
+    "name", ["convolutional recurrent", "convolutional hard", "vit transformer"]
+)
+def test_captioning_overfits_its_captions(describing: Captioning, name: str) -> None:
+    torch.manual_seed(0)
+    model: Any = describing.build(CAPTIONERS[name])
+    learn(describing, model, Reinforce.Config().build(), steps=80)
+    outputs = describing.evaluate(model, "train", Greedy.Config().build()).outputs
+    for output, colour in zip(outputs, ("red", "green", "blue"), strict=True):
+        assert output in (f"A {colour} square on grey.", f"The square is {colour}."), outputs
+    assert describing.measure(model, "train", Greedy.Config().build()).figures["bleu"] > 99
+
+
+def test_what_draws_is_not_trained_by_cross_entropy_alone(labelling: ImageClassification) -> None:
+    model = labelling.build(CLASSIFIERS["glimpse"])
+    with pytest.raises(ValueError, match='kind = "reinforce"'):
+        labelling.loss(model, labelling.batch("train", [0]), CrossEntropy.Config().build())

@@ -1,0 +1,204 @@
+"""Captioning: figures, what its loss adds, answers, and maps over the picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.data.image import Album, Files
+from foveate.data.text import TextData
+from foveate.data.tokenizer import Word
+from foveate.decode.greedy import Greedy
+from foveate.models.convolutional import ConvolutionalEncoder
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
+from foveate.nn.choice import Choice, choices
+from foveate.nn.sampled import Sampled
+from foveate.tasks.caption_figures import bleu, nearest_captions
+from foveate.tasks.caption_loss import advantage, doubly_stochastic, steps_drawn, watched
+from foveate.tasks.captioning import Captioning
+from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.objective_reinforce import Reinforce
+from pictures import png, write_squares
+
+
+def config(**attention: Any) -> EncoderDecoder.Config:
+    return EncoderDecoder.Config(
+        encoder=ConvolutionalEncoder.Config(channels=(6, 8), hidden_size=12, dropout=0.0),
+        decoder=RecurrentDecoder.Config(
+            embedding_size=10, hidden_size=12, dropout=0.0,
+            attention=RecurrentAttention(**attention),
+        ),
+    )  # fmt: skip
+
+
+def made(folder: Path, **fields: Any) -> Captioning:
+    pictures = Files.Config(
+        files=str(folder / "pictures"), table=str(folder / "table.tsv"), size=16
+    )
+    task: Captioning = Captioning.Config(
+        pictures=pictures, tokenizer=Word.Config(min_frequency=1), **fields
+    ).build(TextData())
+    task.prepare(folder, seed=0)
+    return task
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Captioning:
+    return made(write_squares(tmp_path_factory.mktemp("captions")))
+
+
+@pytest.fixture
+def model(task: Captioning) -> Any:
+    torch.manual_seed(0)
+    return task.build(config()).eval()
+
+
+# ------------------------------------------------------------------------------ figures
+
+
+def test_bleu_takes_the_best_of_several_references() -> None:
+    outputs = ["a dog runs over the green grass", "two men play ball in the park"]
+    references = [["nothing like it at all", outputs[0].upper()], [outputs[1]]]
+    figure, signature = bleu(outputs, references)
+    assert figure == pytest.approx(100)
+    assert "case:lc" in signature
+    assert bleu(outputs, [[text] for text in reversed(outputs)])[0] < 10
+    with pytest.raises(ValueError, match="2 outputs, but references for 1"):
+        bleu(outputs, references[:1])
+
+
+def test_the_nearest_picture_lends_its_caption() -> None:
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (3, 3, 20, 20)).astype(np.uint8)
+    known = Album(pixels, ["a", "b", "c"], [["one", "x"], ["two"], ["three"]])
+    darker = (pixels[[2, 0]] * 0.8).astype(np.uint8)
+    asked = Album(darker, ["d", "e"], [["?"], ["?"]])
+    assert nearest_captions(known, asked) == ["three", "one"]
+
+
+# ------------------------------------------------------------------------------ the loss
+
+
+def test_looking_everywhere_once_costs_nothing() -> None:
+    even = torch.full((1, 1, 4, 4), 0.25)
+    real = torch.ones(1, 4, dtype=torch.bool)
+    assert float(doubly_stochastic({"a": [even]}, real)) == pytest.approx(0)
+    one = torch.zeros(1, 1, 4, 4)
+    one[..., 0] = 1  # four looks at one place: (1 − 4)² + 3 · 1²
+    assert float(doubly_stochastic({"a": list(one.split(1, dim=2))}, real)) == pytest.approx(12)
+    real[:, 2:] = False  # two looks there: (1 − 2)² + 3
+    assert float(doubly_stochastic({"a": [one], "b": [one]}, real)) == pytest.approx(4)
+
+
+def test_watching_keeps_the_graph_and_the_tap_that_was_there(task: Captioning, model: Any) -> None:
+    batch, seen_before = task.batch("train", [0, 1]), []
+
+    def silent(weights: Tensor) -> Tensor:
+        seen_before.append(weights)
+        return torch.zeros_like(weights)
+
+    attention = model.decoder.cross_attention
+    attention.tap = silent
+    with watched(model, "cross_attention") as seen:
+        model.decode(batch.read, model.encode(batch.pixels))
+    assert attention.tap is silent
+    assert len(seen_before) == batch.read.shape[1]
+    assert not torch.cat(seen["decoder.cross_attention"], dim=2).any()
+    attention.tap = None
+    with watched(model, "cross_attention") as seen:
+        model.decode(batch.read, model.encode(batch.pixels))
+    doubly_stochastic(seen, batch.real).backward()
+    assert bool(attention.query.weight.grad.any())
+
+
+def test_the_regulariser_is_added_once_a_picture(tmp_path: Path) -> None:
+    task = made(write_squares(tmp_path), doubly_stochastic=2.0)
+    torch.manual_seed(0)
+    model: Any = task.build(config())
+    batch, plain = task.batch("train", [0, 3]), CrossEntropy.Config(label_smoothing=0.0).build()
+    loss = task.loss(model, batch, plain)
+    assert float(loss.total.detach() - loss.logged["nll"]) == pytest.approx(
+        2 * float(loss.logged["places"]), rel=1e-4
+    )
+    parts = [task.loss(model, task.batch("train", [i]), plain) for i in (0, 3)]
+    separate = sum(float(part.total.detach()) for part in parts)
+    assert separate == pytest.approx(float(loss.total.detach()), rel=1e-4)
+
+
+def test_a_draw_is_credited_with_what_comes_after_it() -> None:
+    drawn = torch.tensor([[-1.0, -2.0, -9.0]])
+    expected = torch.tensor([[-1.5, -1.0, -1.0]])
+    real = torch.tensor([[True, True, False]])
+    assert advantage(drawn, expected, real).T.tolist() == [[-0.5, -1.0, 0.0]]
+
+
+def test_draws_of_layers_are_summed_and_steps_kept_apart() -> None:
+    step = [Choice(torch.tensor([[float(t)]])) for t in range(3)]
+    assert [float(c.log_probability) for c in steps_drawn(step, 3)] == [0, 1, 2]
+    layers = [Choice(torch.tensor([[1.0, 2.0]])), Choice(torch.tensor([[10.0, 20.0]]))]
+    assert [float(c.log_probability) for c in steps_drawn(layers, 2)] == [11, 22]
+
+
+def test_hard_attention_draws_in_training_alone(task: Captioning) -> None:
+    torch.manual_seed(0)
+    model: Any = task.build(config(normalizer=Sampled.Config()))
+    batch = task.batch("train", range(6))
+    with choices(model) as drawn, watched(model, "cross_attention") as seen:
+        model.decode(batch.read, model.encode(batch.pixels))
+    assert len(drawn) == batch.read.shape[1]
+    largest = torch.cat(seen["decoder.cross_attention"], dim=2).amax(dim=-1)
+    assert 0.2 < float((largest == 1).float().mean()) < 0.8
+    objective = Reinforce.Config().build()
+    task.loss(model, batch, objective).total.backward()
+    assert bool(model.decoder.cross_attention.score.weight.grad.any())
+    search = Greedy.Config().build()
+    same = [task.measure(model.eval(), "valid", search).figures for _ in range(2)]
+    assert same[0] == same[1]
+
+
+# ------------------------------------------------------------------------------ answers
+
+
+def test_captions_of_files_and_numbers(task: Captioning, model: Any, tmp_path: Path) -> None:
+    path = tmp_path / "mine.png"
+    path.write_bytes(png("red"))
+    search = Greedy.Config().build()
+    answers = task.caption(model, [path, 0, str(path)], search)
+    assert [answer.name for answer in answers] == ["mine.png", "red.png", "mine.png"]
+    assert answers[0].caption == answers[1].caption, "the same square"
+    with pytest.raises(ValueError, match="picture 9: the test data has 0 to 2"):
+        task.caption(model, [9], search)
+
+
+def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:
+    record = task.explain(model, 1, "A green square on grey .")
+    rows, columns = record.axes("decoder.cross_attention")
+    assert rows == ["A", "green", "square", "on", "grey", ".", "</s>"]
+    assert columns == [f"{row},{column}" for row in range(4) for column in range(4)]
+    assert record.title == "green.png → A green square on grey."
+    np.testing.assert_allclose(record.select("cross_attention").sum(axis=1), 1, atol=1e-5)
+    view = task.view(model, 1, "A green square on grey .")
+    assert view.arrays()["weights"].shape == (7, 4, 4)
+
+
+def test_evaluation_has_a_figure_without_a_model_beside_it(task: Captioning, model: Any) -> None:
+    found = task.evaluate(model, task.examples("test"), Greedy.Config().build())
+    assert found.figures["bleu_of_nearest_picture"] == pytest.approx(100), "train is test here"
+    assert len(found.outputs) == 3
+    assert "case:lc" in found.signatures["bleu"]
+
+
+def test_a_run_comes_back(task: Captioning, tmp_path: Path) -> None:
+    task.save_pixels(tmp_path)
+    task.tokenizer.save(tmp_path / "caption.tokenizer.json")
+    other: Captioning = task.config.build(TextData())
+    other.restore(tmp_path)
+    assert other.source == task.source
+    assert torch.equal(other.pixels("test", [0]), task.pixels("test", [0]))
+    assert other.tokenizer.pieces == task.tokenizer.pieces

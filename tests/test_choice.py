@@ -1,0 +1,97 @@
+"""Parts that draw: who listens, what they tell, and that REINFORCE climbs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from foveate.models.glimpse import GaussianPlace, Glimpse, Retina
+from foveate.nn.choice import Choice, choices
+from foveate.nn.sampled import Sampled
+from foveate.spec import Labels, Pixels, Tokens
+from foveate.tasks.base import Loss
+from foveate.tasks.objective_reinforce import Reinforce, add_choices
+
+
+def test_nobody_listens_nothing_is_drawn() -> None:
+    sampled, place = Sampled.Config().build(), GaussianPlace(0.5)
+    scores, mean = torch.randn(2, 1, 3, 4), torch.rand(2, 2)
+    assert torch.equal(sampled(scores), scores.softmax(-1))
+    assert torch.equal(place(mean, torch.zeros(2)), mean)
+
+
+def test_listeners_are_told_and_forgotten() -> None:
+    model = nn.Sequential(Sampled.Config(expected=0.0).build())
+    scores = torch.tensor([[[[0.0, -torch.inf, 1.0]]]]).expand(200, 1, 1, 3)
+    with choices(model) as made:
+        weights = model(scores)
+    assert torch.equal(weights.sum(-1), torch.ones(200, 1, 1))
+    assert set(weights.unique().tolist()) == {0.0, 1.0}
+    assert not weights[..., 1].any(), "a masked key was drawn"
+    drawn = (weights * scores.softmax(-1)).sum(-1).log().squeeze(-1)
+    torch.testing.assert_close(made[0].log_probability, drawn)
+    share = float(weights[..., 2].mean())
+    assert abs(share - 1 / (1 + math.exp(-1))) < 0.12
+    assert torch.equal(model(scores), scores.softmax(-1))
+
+
+def test_some_queries_keep_the_expectation() -> None:
+    sampled = Sampled.Config(expected=0.5).build()
+    scores = torch.zeros(400, 1, 1, 4)
+    with choices(sampled) as made:
+        weights = sampled(scores)
+    kept = (weights == 0.25).all(dim=-1).flatten()
+    assert 140 < int(kept.sum()) < 260
+    assert not made[0].log_probability[kept].any()
+    assert bool(made[0].log_probability[~kept].all())
+
+
+def test_the_density_of_a_place() -> None:
+    torch.manual_seed(0)
+    policy, mean = GaussianPlace(0.3), torch.tensor([[0.1, -0.2]] * 5, requires_grad=True)
+    with choices(policy) as made:
+        place = policy(mean, torch.zeros(5))
+    assert not place.requires_grad
+    wanted = torch.distributions.Normal(mean, 0.3).log_prob(place).sum(dim=1)
+    torch.testing.assert_close(made[0].log_probability, wanted)
+
+
+def test_reinforce_climbs_towards_the_reward() -> None:
+    """The mean of a Gaussian walks to where the reward is."""
+    torch.manual_seed(0)
+    policy, mean = GaussianPlace(0.2), nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.Adam([mean], lr=0.02)
+    goal, objective = torch.tensor([0.5, -0.4]), Reinforce.Config().build()
+    for _ in range(150):
+        with choices(policy) as made:
+            place = policy(mean.expand(64, 2), torch.zeros(64))
+        reward = -(place - goal).square().sum(dim=1)
+        made = [Choice(made[0].log_probability, reward.mean().expand(64))]
+        loss = add_choices(Loss(torch.zeros(()), 64), made, reward, objective)
+        optimizer.zero_grad()
+        (loss.total / 64).backward()
+        optimizer.step()
+    assert float((mean.detach() - goal).abs().max()) < 0.12
+
+
+def test_the_retina_sees_sharp_in_the_middle_and_wide_around() -> None:
+    pixels = torch.arange(64.0).view(1, 1, 8, 8)
+    retina = Retina(patch_size=2, scales=2)
+    pyramid = retina.pyramid(pixels)
+    seen = retina(pyramid, torch.zeros(1, 2))
+    torch.testing.assert_close(seen[0, 0, 0], pixels[0, 0, 3:5, 3:5])
+    wanted = nn.functional.avg_pool2d(pixels[:, :, 2:6, 2:6], 2)[0, 0]
+    torch.testing.assert_close(seen[0, 1, 0], wanted)
+    right = retina(pyramid, torch.tensor([[0.5, 0.0]]))  # 2 pixels to the right
+    torch.testing.assert_close(right[0, 0, 0], pixels[0, 0, 3:5, 5:7])
+
+
+def test_what_a_glimpse_cannot_read_is_refused() -> None:
+    labels = Labels(("a", "b"))
+    with pytest.raises(ValueError, match=r"multiples of 4, not 30×32: lower model\.scales"):
+        Glimpse.Config().build(Pixels(1, 30, 32), labels)
+    with pytest.raises(ValueError, match="glimpses are taken of pixels, not tokens"):
+        Glimpse.Config().build(Tokens(9), labels)

@@ -1,0 +1,124 @@
+"""Pictures to labels: batches, figures, answers, maps, and noise that seeds what is random."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from foveate.data.augmentation import Canvas
+from foveate.data.catalogue import DataError
+from foveate.data.image import IDX, Files
+from foveate.data.text import TextData
+from foveate.look.path import PathView
+from foveate.look.picture import PictureView
+from foveate.models.classifier import Classifier, First
+from foveate.models.glimpse import Glimpse
+from foveate.models.presets_vision import vit
+from foveate.tasks.image_classification import ImageClassification
+from pictures import idx, write_bars, write_squares
+
+VIT = Classifier.Config(encoder=vit(4, 10, (8, 2, 2, 12)), pooling=First.Config(), dropout=0.0)
+GLIMPSE = Glimpse.Config(patch_size=4, scales=2, num_glimpses=3, hidden_size=8, glimpse_size=6)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> ImageClassification:
+    pattern = write_bars(tmp_path)
+    config = ImageClassification.Config(
+        pictures=IDX.Config(images=f"{pattern}-images", labels=f"{pattern}-labels", held_out=4),
+        augmentation=Canvas.Config(size=12),
+    )
+    built: ImageClassification = config.build(TextData())
+    built.prepare(tmp_path, seed=0)
+    return built
+
+
+def test_batches_are_normalised_and_seeded_by_noise_alone(task: ImageClassification) -> None:
+    batch = task.batch("train", range(20))
+    assert batch.pixels.shape == (20, 1, 12, 12)
+    assert batch.labels.tolist() == [n % 2 for n in range(20)]
+    assert abs(float(batch.pixels.mean())) < 0.05
+    assert abs(float(batch.pixels.std()) - 1) < 0.05
+    again, other = (task.batch("train", range(20), noise=n).pixels for n in (5, 6))
+    assert torch.equal(task.batch("train", range(20), noise=5).pixels, again)
+    assert not torch.equal(again, other)
+    torch.testing.assert_close(task.batch("train", [7, 3], noise=5).pixels, again[[7, 3]])
+    valid = [task.batch("valid", range(4)).pixels for _ in range(2)]
+    assert torch.equal(*valid), "places of validation stay"
+
+
+def test_what_was_prepared_is_restored(task: ImageClassification, tmp_path: Path) -> None:
+    other: ImageClassification = task.config.build(TextData())
+    other.restore(tmp_path)
+    assert other.labels == task.labels
+    assert other.source == task.source
+    assert torch.equal(other.pixels("test", [1]), task.pixels("test", [1]))
+    lines = task.describe_data()
+    assert lines[0] == "train: 20 pictures"
+    assert lines[-1] == "labels: 0, 1"
+
+
+@torch.no_grad()
+def test_figures_and_answers(task: ImageClassification) -> None:
+    model: Any = task.build(VIT).eval()
+    model.output.weight.zero_()
+    model.output.bias.copy_(torch.tensor([0.0, 1.0]))
+    found = task.evaluate(model, task.examples("test"), None)
+    assert found.figures["accuracy"] == 50
+    nll = [float(torch.tensor([0.0, 1.0]).log_softmax(0)[label]) for label in (0, 1)]
+    assert found.figures["loss"] == pytest.approx(-sum(nll) / 2)
+    assert found.outputs == ["1"] * 24
+    (answer,) = task.classify_images(model, [3])
+    assert answer.label == "1"
+    assert sum(answer.probabilities.values()) == pytest.approx(1)
+
+
+def test_a_label_that_training_did_not_show_is_named(
+    task: ImageClassification, tmp_path: Path
+) -> None:
+    (tmp_path / "test-labels").write_bytes(idx(np.full(24, 7, np.uint8)))
+    with pytest.raises(DataError, match=r"test-images\.gz#0 has the label '7'.*knows 0, 1"):
+        task.batch("test", [0])
+
+
+def test_several_labels_of_one_picture_are_refused(tmp_path: Path) -> None:
+    folder = write_squares(tmp_path)
+    pictures = Files.Config(files=str(folder / "pictures"), table=str(folder / "table.tsv"))
+    task: ImageClassification = ImageClassification.Config(pictures=pictures).build(TextData())
+    with pytest.raises(DataError, match=r"red\.png has several labels"):
+        task.prepare(tmp_path, seed=0)
+
+
+def test_patches_are_named_on_the_maps(task: ImageClassification) -> None:
+    model: Any = task.build(VIT).eval()
+    record = task.explain(model, 5)
+    rows, columns = record.axes("encoder.layers.1.self_attention")
+    assert rows == columns == ["[class]", *(f"{y},{x}" for y in range(3) for x in range(3))]
+    np.testing.assert_allclose(record.select("self_attention").sum(axis=1), 1, atol=1e-5)
+    view = task.view(model, 5)
+    assert isinstance(view, PictureView)
+    assert [panel.title for panel in view.panels] == ["layer 0", "layer 1"]
+
+
+def test_the_path_of_glimpses_begins_in_the_middle(task: ImageClassification) -> None:
+    model: Any = task.build(GLIMPSE).eval()
+    view = task.view(model, 2)
+    assert isinstance(view, PathView)
+    assert view.places.shape == (3, 2)
+    assert view.places[0].tolist() == [6, 6]
+    assert view.sides == (4, 8)
+    with pytest.raises(ValueError, match="foveate look picture"):
+        task.explain(model, 2)
+
+
+def test_a_picture_of_the_users(task: ImageClassification, tmp_path: Path) -> None:
+    Image.new("RGB", (30, 30), "white").save(tmp_path / "white.png")
+    pixels, name = task.shown(tmp_path / "white.png")
+    assert name == "white.png"
+    assert pixels.shape == (1, 12, 12)
+    assert int((pixels == 255).sum()) == 64

@@ -22,6 +22,7 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn import attention as attention_module
 from foveate.nn.attention import Attention
 from foveate.nn.mask import Mask
+from foveate.nn.norm import LayerNorm
 from foveate.nn.recurrent import LSTMCell
 from foveate.spec import Tokens
 
@@ -107,6 +108,10 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     encoder, decoder = TRANSFORMER
     pairs["post-norm"] = tuple(changed(part, norm_order="post") for part in TRANSFORMER)
     pairs["grouped heads"] = tuple(changed(part, attention=grouped) for part in TRANSFORMER)
+    wide = Attention.Config(head_size=6)
+    pairs["head size"] = tuple(changed(part, attention=wide) for part in TRANSFORMER)
+    normed = LayerNorm.Config()
+    pairs["embedding norm"] = tuple(changed(part, embedding_norm=normed) for part in TRANSFORMER)
     additive = RECURRENT[1].attention.model_copy(update={"num_heads": 4})
     pairs["transformer to recurrent"] = encoder, RECURRENT[1]
     pairs["recurrent to transformer"] = RECURRENT[0], decoder
@@ -120,6 +125,7 @@ def _models() -> dict[str, EncoderDecoder.Config]:
         name: EncoderDecoder.Config(encoder=encoder, decoder=decoder)
         for name, (encoder, decoder) in pairs.items()
     }
+    found["output bias"] = changed(found["transformer"], output_bias=True, tie="inputs")
     presets = defaults("model").items()
     return found | {n: c for n, c in presets if issubclass(c.owner, EncoderDecoder)}
 

@@ -108,10 +108,6 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     encoder, decoder = TRANSFORMER
     pairs["post-norm"] = tuple(changed(part, norm_order="post") for part in TRANSFORMER)
     pairs["grouped heads"] = tuple(changed(part, attention=grouped) for part in TRANSFORMER)
-    wide = Attention.Config(head_size=6)
-    pairs["head size"] = tuple(changed(part, attention=wide) for part in TRANSFORMER)
-    normed = LayerNorm.Config()
-    pairs["embedding norm"] = tuple(changed(part, embedding_norm=normed) for part in TRANSFORMER)
     additive = RECURRENT[1].attention.model_copy(update={"num_heads": 4})
     pairs["transformer to recurrent"] = encoder, RECURRENT[1]
     pairs["recurrent to transformer"] = RECURRENT[0], decoder
@@ -120,6 +116,10 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     current = changed(RECURRENT[1].attention, query="current")
     pairs["current"] = RECURRENT[0], changed(RECURRENT[1], attention=current)
     deep = changed(RECURRENT[1], cell=LSTMCell.Config(), num_layers=2)
+    wide = Attention.Config(head_size=6)
+    pairs["head size"] = tuple(changed(part, attention=wide) for part in TRANSFORMER)
+    normed = LayerNorm.Config()
+    pairs["embedding norm"] = tuple(changed(part, embedding_norm=normed) for part in TRANSFORMER)
     pairs["deep"] = changed(RECURRENT[0], cell=LSTMCell.Config(), num_layers=2), deep
     found = {
         name: EncoderDecoder.Config(encoder=encoder, decoder=decoder)

@@ -45,7 +45,6 @@ NAMED = {  # other packages, and the only places that may import them
     "PIL": {"data"},
     "sacrebleu": {"tasks", "run"},
     "typer": {"cli"},
-    "sklearn": {"tasks"},
     "rapidfuzz": {"tasks"},
     "rouge_score": {"tasks"},
     "rich": {"cli", "data", "train", "look", "quickstart", "verbs", "run"},

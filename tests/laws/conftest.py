@@ -24,6 +24,7 @@ from foveate.nn import attention as attention_module
 from foveate.nn.attention import Attention
 from foveate.nn.attention_sparse import SparseAttention
 from foveate.nn.mask import Mask
+from foveate.nn.norm import LayerNorm
 from foveate.nn.recurrent import LSTMCell
 from foveate.spec import Tokens
 
@@ -141,6 +142,10 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     current = changed(RECURRENT[1].attention, query="current")
     pairs["current"] = RECURRENT[0], changed(RECURRENT[1], attention=current)
     deep = changed(RECURRENT[1], cell=LSTMCell.Config(), num_layers=2)
+    wide = Attention.Config(head_size=6)
+    pairs["head size"] = tuple(changed(part, attention=wide) for part in TRANSFORMER)
+    normed = LayerNorm.Config()
+    pairs["embedding norm"] = tuple(changed(part, embedding_norm=normed) for part in TRANSFORMER)
     pairs["deep"] = changed(RECURRENT[0], cell=LSTMCell.Config(), num_layers=2), deep
     found = {
         name: EncoderDecoder.Config(encoder=encoder, decoder=decoder)
@@ -148,6 +153,7 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     }
     for name in REFUSED:
         del found[name]
+    found["output bias"] = changed(found["transformer"], output_bias=True, tie="inputs")
     presets = defaults("model").items()
     return found | {n: c for n, c in presets if issubclass(c.owner, EncoderDecoder)}
 

@@ -97,10 +97,10 @@ class TransformerEncoder(Encoder):
         ffn_size: int = Field(1024, gt=0)
         dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each sub-layer's output
         norm: Norm.Config = LayerNorm.Config()
+        embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
         norm_order: Literal["pre", "post"] = "pre"
         stem: Stem.Config = TokenStem.Config(scale="sqrt")
         position: Position.Config = Sinusoidal.Config()
-        embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
         attention: BaseAttention.Config = Attention.Config()  # its num_heads is the encoder's
         feed_forward: FeedForward.Config = ReLU.Config()
 
@@ -137,10 +137,10 @@ class TransformerDecoder(Decoder):
         ffn_size: int = Field(1024, gt=0)
         dropout: float = Field(0.1, ge=0, lt=1)
         norm: Norm.Config = LayerNorm.Config()
+        embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
         norm_order: Literal["pre", "post"] = "pre"
         stem: Stem.Config = TokenStem.Config(scale="sqrt")
         position: Position.Config = Sinusoidal.Config()
-        embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
         attention: BaseAttention.Config = Attention.Config()
         cross_attention: BaseAttention.Config | None = None  # where it differs from ``attention``
         feed_forward: FeedForward.Config = ReLU.Config()

@@ -66,17 +66,6 @@ class Sinusoidal(Position):
         return waves.flatten(-2)[..., :size]
 
 
-class SinusoidalHalves(Sinusoidal):
-    """The same sines and cosines, all sines before all cosines, added (tensor2tensor, Marian)."""
-
-    class Config(Sinusoidal.Config, kind="sinusoidal_halves"):
-        pass
-
-    def encode(self, at: Int[Tensor, "T"], size: int) -> Float[Tensor, "T D"]:
-        angles = _angles(at, size + size % 2, self.config.base)  # (T, ⌈D/2⌉)
-        return torch.cat((angles.sin(), angles.cos()), dim=-1)[..., :size]
-
-
 class Concatenated(Sinusoidal):
     """W [x; PE(t)] + b: sinusoids of their own ``size`` beside the embedding, not on top of it,
     and a linear map back to D.
@@ -122,6 +111,17 @@ class Learned(Position):
                 f"{self.config.max_length}; cut the text, or train with a larger max_length"
             )
         return x + self.table(at)
+
+
+class SinusoidalHalves(Sinusoidal):
+    """The same sines and cosines, all sines before all cosines, added (tensor2tensor, Marian)."""
+
+    class Config(Sinusoidal.Config, kind="sinusoidal_halves"):
+        pass
+
+    def encode(self, at: Int[Tensor, "T"], size: int) -> Float[Tensor, "T D"]:
+        angles = _angles(at, size + size % 2, self.config.base)  # (T, ⌈D/2⌉)
+        return torch.cat((angles.sin(), angles.cos()), dim=-1)[..., :size]
 
 
 class Rotary(Position):

@@ -138,6 +138,8 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     pairs["transformer to recurrent"] = encoder, RECURRENT[1]
     pairs["recurrent to transformer"] = RECURRENT[0], decoder
     pairs["several heads"] = RECURRENT[0], changed(RECURRENT[1], attention=additive)
+    pairs["location"] = RECURRENT[0], defaults("decoder")["location"]
+    pairs["transformer to location"] = encoder, defaults("decoder")["location"]
     pairs["no attention"] = RECURRENT[0], changed(RECURRENT[1], attention=None)
     current = changed(RECURRENT[1].attention, query="current")
     pairs["current"] = RECURRENT[0], changed(RECURRENT[1], attention=current)

@@ -153,3 +153,22 @@ class Location(Score):
                 f"max_length = {limit}; raise it in the config, or cut the source"
             )
         return query @ self.weight[:, :length].to(query.dtype).mT
+
+
+class AffineLocation(Location):
+    """W q + b: the query says where to look, and b which places are looked at whatever it says."""
+
+    class Config(Location.Config, kind="affine_location"):
+        pass
+
+    config: Config
+
+    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+        super().__init__(config, num_heads, head_size)
+        self.bias = nn.Parameter(torch.zeros(num_heads, config.max_length))
+
+    def forward(
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
+    ) -> Float[Tensor, "B H T S"]:
+        scores = super().forward(query, key)
+        return scores + self.bias[:, None, : key.shape[2]].to(scores.dtype)

@@ -16,6 +16,7 @@ from foveate.decode.beam import Beam
 from foveate.decode.greedy import Greedy
 from foveate.decode.sample import Sample
 from foveate.models.language_model import LanguageSteps
+from foveate.verbs import Part, look_attention
 from foveate.verbs_language import RULE, generate, prompts
 from test_language import DECODERS, each_decoder, model_of, task, trained
 
@@ -203,3 +204,10 @@ def test_without_attention_there_is_no_map_and_it_is_said(name: str) -> None:
     assert not record.maps
     with pytest.raises(KeyError, match="this model has no attention"):
         record.layers("self_attention")
+
+
+def test_the_verb_draws_the_only_attention_there_is() -> None:
+    (text,) = look_attention(trained("transformer").explain("the cat"), Part(), [])
+    assert "cat" in text and "⏎" in text
+    with pytest.raises(ConfigError, match="this model has no attention"):
+        look_attention(trained("lstm").explain("the cat"), Part(), [])

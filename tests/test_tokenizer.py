@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foveate.config import ConfigError, kinds
-from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer
+from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Blank, Tokenizer
 
 LINES = [
     "A man's dog runs in the snow.",
@@ -79,7 +79,7 @@ def test_a_batch_is_its_texts_and_ids_have_spans_in_order(kind: str, text: str) 
 def test_no_text_reaches_a_special_id(kind: str, text: str) -> None:
     tokenizer = trained(kind)
     ids = tokenizer.encode(text).ids
-    lowest = UNK if kind in ("word", "character", "symbol") else len(SPECIALS)
+    lowest = UNK if kind in ("word", "blank", "character", "symbol") else len(SPECIALS)
     assert all(lowest <= i < tokenizer.vocab_size and i not in (PAD, BOS, EOS) for i in ids)
 
 
@@ -258,3 +258,13 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 def test_a_vocabulary_smaller_than_the_bytes_is_refused() -> None:
     with pytest.raises(ConfigError, match="vocab_size"):
         Tokenizer.Config.parse({"kind": "bpe", "vocab_size": 259})
+
+
+def test_blanks_alone_divide_words_and_unknown_is_a_word_of_the_text() -> None:
+    tokenizer = Blank.Config().build()
+    tokenizer.train([" mr. <unk> 's n.v. ", "a <unk> a"])
+    assert tokenizer.pieces == [*SPECIALS, "a", "'s", "mr.", "n.v."]
+    encoded = tokenizer.encode(" mr. <unk> 's xyz")
+    assert [tokenizer.pieces[i] for i in encoded.ids] == ["mr.", "<unk>", "'s", "<unk>"]
+    assert encoded.offsets == [(1, 4), (5, 10), (11, 13), (14, 17)]
+    assert tokenizer.decode(encoded.ids) == "mr. <unk> 's <unk>"

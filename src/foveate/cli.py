@@ -133,7 +133,7 @@ def look_attention(
     run: RunPath,
     text: Annotated[str, typer.Option(help="source sentence")],
     target: Annotated[str | None, typer.Option(help="explain this instead of the answer")] = None,
-    block: Annotated[str, typer.Option(help="which attention")] = "cross_attention",
+    block: Annotated[str | None, typer.Option(help="cross_attention, self_attention, …")] = None,
     layer: Annotated[int, typer.Option(help="from 0, or -1 for the last")] = -1,
     head: Annotated[int | None, typer.Option(min=0, help="mean of all if absent")] = None,
     out: Annotated[

@@ -11,11 +11,15 @@ import typer
 Above0 = Annotated[float | None, typer.Option(min=0.0, help="default: the run's own")]
 
 
+verbs = typer.Typer()
+
+
 def add(app: typer.Typer) -> None:
     """Register the verbs."""
-    app.command()(generate)
+    app.registered_commands += verbs.registered_commands
 
 
+@verbs.command()
 def generate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")],
     prompt: Annotated[
@@ -38,7 +42,7 @@ def generate(
     """Go on with a text, by a language model."""
     import torch
 
-    from foveate import verbs_language as verbs
+    from foveate import verbs_language
     from foveate.run import load
 
     if threads is not None:
@@ -57,7 +61,7 @@ def generate(
     stdin = None if prompt is not None or sys.stdin.isatty() else sys.stdin.buffer
     loaded = load(run, checkpoint)
     damaged: list[int] = []
-    starts = verbs.prompts(prompt, stdin, damaged)
-    verbs.generate(loaded, starts, sys.stdout, lengths | given, as_json)
+    starts = verbs_language.prompts(prompt, stdin, damaged)
+    verbs_language.generate(loaded, starts, sys.stdout, lengths | given, as_json)
     if damaged:
         typer.echo(f"not UTF-8, the bytes read as U+FFFD: lines {damaged[:10]}", err=True)

@@ -234,7 +234,7 @@ def write_outputs(outputs: Sequence[str], path: Path) -> None:
 class Part:
     """Which map of a record to draw; see `foveate.look.record.AttentionRecord.select`."""
 
-    block: str = "cross_attention"
+    block: str | None = None  # cross_attention where there is one, else the model's first
     layer: int = -1
     head: int | None = None
 
@@ -246,8 +246,11 @@ def look_attention(record: AttentionRecord, part: Part, out: Sequence[Path]) -> 
     """
     from foveate.look.heatmap import attention
 
+    first = (
+        "cross_attention" if record.names("cross_attention") else next(iter(record.blocks()), "")
+    )
     try:
-        view = attention(record, part.block, part.layer, part.head)
+        view = attention(record, part.block or first, part.layer, part.head)
     except LookupError as error:
         raise ConfigError(str(error.args[0])) from None
     return [f"wrote {view.save(path)}" for path in out] or [view.text()]

@@ -68,7 +68,7 @@ def read_text_split(pattern: str, shares: Shares, split: str, config: TextData) 
     if "{split}" not in pattern:
         if split not in SPLITS:
             raise DataError(f"{pattern} has no {{split}}; it is cut into {', '.join(SPLITS)}")
-        limits = np.cumsum((0.0, *shares)) * text.characters
+        limits = np.cumsum((0.0, *shares)) * text.characters + 1e-6  # 0.7 + 0.2 + 0.1 is below 1
         number = SPLITS.index(split)
         text = text.cut(int(limits[number]), int(limits[number + 1]))
     if not text.characters:

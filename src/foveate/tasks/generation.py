@@ -36,7 +36,8 @@ END_OF_LINE = "⏎"
 class Generation:
     """A prompt and how it goes on.
 
-    ``log_probability`` is Σ log p of the new tokens by the model, whatever filters did to it.
+    ``log_probability`` is Σ log p of the new tokens by the model, whatever filters did to it,
+    among the tokens that a text can hold.
     """
 
     prompt: str

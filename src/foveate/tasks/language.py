@@ -201,6 +201,7 @@ class Language(Generating):
         figures = figures_of(examples, log_p) | {"tokens": float(len(examples))}
         return Evaluation(figures, {"loss": how}, [f"{value:.4f}" for value in lines])
 
+    @torch.inference_mode()
     def log_probabilities(
         self, model: LanguageModel, ids: Ids, batch_tokens: int = 8192
     ) -> NDArray[np.float64]:

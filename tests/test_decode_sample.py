@@ -1,0 +1,117 @@
+"""Filters one by one, and sampling: right frequencies, reproducible, blind to its neighbours."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from foveate.decode.filters import MinP, RepetitionPenalty, Temperature, TopK, TopP
+from foveate.decode.sample import Sample, chain
+
+ODDS = torch.tensor([[0.5, 0.25, 0.15, 0.1]])
+SCORES = ODDS.log()
+NOTHING = torch.empty(1, 0, dtype=torch.long)
+END = 3
+
+
+class Fixed:
+    """Steps of a model that says the same whatever it has read: (V,) log-probabilities."""
+
+    def __init__(self, scores: Tensor) -> None:
+        self.scores = scores
+
+    def step(self, ids: Tensor) -> Tensor:
+        return self.scores.expand(len(ids), -1).clone()
+
+    def reorder(self, rows: Tensor) -> None: ...
+
+    def select(self, sources: Tensor) -> None: ...
+
+
+def left(filtered: Tensor) -> list[int]:
+    return filtered[0].isfinite().nonzero().flatten().tolist()
+
+
+def draw(count: int, rows: list[int] | None = None, **fields: object) -> list[list[int]]:
+    limits = {"max_ratio": 0.0, "max_extra": 6}
+    search = Sample.Config.parse(limits | fields).build()
+    found = search(Fixed(SCORES[0]), [0] * count, 0, END, rows)
+    return [hypotheses[0].ids for hypotheses in found]
+
+
+def test_top_k_keeps_k_and_ties() -> None:
+    assert left(TopK(2)(SCORES, NOTHING)) == [0, 1]
+    assert left(TopK(9)(SCORES, NOTHING)) == [0, 1, 2, 3]
+    tied = torch.tensor([[1.0, 2.0, 1.0, 0.0]])
+    assert left(TopK(2)(tied, NOTHING)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("p", "kept"), [(0.4, [0]), (0.51, [0, 1]), (0.76, [0, 1, 2]), (1.0, [0, 1, 2, 3])]
+)
+def test_top_p_keeps_the_fewest_that_reach_p(p: float, kept: list[int]) -> None:
+    assert left(TopP(p)(SCORES, NOTHING)) == kept
+    mirrored = TopP(p)(SCORES.flip(1), NOTHING)
+    assert left(mirrored) == sorted(3 - i for i in kept)
+
+
+def test_min_p_compares_with_the_best() -> None:
+    assert left(MinP(0.4)(SCORES, NOTHING)) == [0, 1]
+    assert left(MinP(0.19)(SCORES, NOTHING)) == [0, 1, 2, 3]
+
+
+def test_repetition_makes_what_was_written_less_probable() -> None:
+    scores = torch.tensor([[2.0, -2.0, 1.0]])
+    found = RepetitionPenalty(2.0)(scores, torch.tensor([[0, 1, 0]]))
+    assert found.tolist() == [[1.0, -4.0, 1.0]]
+
+
+def test_temperature_scales() -> None:
+    found = Temperature(0.5)(SCORES, NOTHING).softmax(dim=1)
+    torch.testing.assert_close(found, ODDS.square() / ODDS.square().sum())
+
+
+@given(st.integers(0, 2**31), st.floats(0.01, 1.0), st.integers(1, 9))
+def test_every_chain_leaves_something_and_the_best(seed: int, p: float, k: int) -> None:
+    torch.manual_seed(seed)
+    scores = 5 * torch.randn(3, 9)
+    config = Sample.Config(top_k=k, top_p=p, min_p=p, temperature=p)
+    for step in chain(config):
+        best = scores.argmax(dim=1)
+        scores = step(scores, torch.empty(3, 0, dtype=torch.long))
+        assert torch.equal(scores.argmax(dim=1), best)
+    assert bool((scores.softmax(dim=1).sum(dim=1) - 1).abs().max() < 1e-5)
+
+
+def test_tokens_come_as_often_as_they_are_probable() -> None:
+    first = [ids[0] if ids else END for ids in draw(4000, max_extra=1)]
+    counts = torch.bincount(torch.tensor(first), minlength=4) / 4000
+    torch.testing.assert_close(counts, ODDS[0], atol=0.03, rtol=0)
+
+
+def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
+    assert draw(20, seed=1) == draw(20, seed=1)
+    assert draw(20, seed=1) != draw(20, seed=2)
+
+
+def test_neighbours_do_not_matter() -> None:
+    """A source's draws are those of its number, alone, permuted or among others."""
+    together = draw(12)
+    for row in range(12):
+        assert draw(1, [row]) == [together[row]]
+    mixed = [7, 2, 11]
+    assert draw(3, mixed) == [together[row] for row in mixed]
+
+
+def test_top_k_of_one_is_greedy() -> None:
+    assert draw(5, top_k=1) == [[0] * 6] * 5
+
+
+def test_the_log_probability_is_the_models_own() -> None:
+    search = Sample.Config.parse({"max_ratio": 0.0, "max_extra": 3, "temperature": 0.3}).build()
+    (found,) = search(Fixed(SCORES[0]), [0], 0, END)[0]
+    ids = [*found.ids, END] if found.ended else found.ids
+    assert found.log_probability == pytest.approx(float(SCORES[0, ids].sum()), abs=1e-5)

@@ -20,6 +20,7 @@ from foveate.export.huggingface_rules import ExchangeError
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.position import Rotary
 from foveate.spec import Tokens
 
 transformers = pytest.importorskip("transformers", reason="parity needs transformers (extra: dev)")
@@ -103,9 +104,14 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "MarianConfig",
         SIDES | {"scale_embedding": True, "activation_function": "swish"},
     ),
+    "pegasus": (
+        "PegasusForConditionalGeneration",
+        "PegasusConfig",
+        SIDES | {"activation_function": "relu"},
+    ),
 }
 HEADS = {"bert", "bert masked", "roberta"}  # of which something is left out
-PAIRS = {"t5", "t5 gated", "bart", "bart scaled", "marian"}
+PAIRS = {"t5", "t5 gated", "bart", "bart scaled", "marian", "pegasus"}
 
 
 def quietly(make: Callable[[], Any]) -> Any:
@@ -265,17 +271,39 @@ def ours(**fields: Any) -> EncoderDecoder:
     sizes = {"hidden_size": 16, "num_heads": 4, "num_layers": 1, "ffn_size": 20}
     encoder = TransformerEncoder.Config(**sizes | fields)
     config = EncoderDecoder.Config(
-        encoder=encoder, decoder=TransformerDecoder.Config(**sizes | fields)
+        encoder=encoder, decoder=TransformerDecoder.Config(**sizes | fields), tie="all"
     )
     model: EncoderDecoder = config.build(Tokens(VOCABULARY), Tokens(VOCABULARY))
     return model
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(("order", "name"), [("post", "marian"), ("pre", "pegasus")])
+def test_our_translation_models_become_theirs(order: str, name: str, tmp_path: Path) -> None:
+    """Waves in turns are written in halves, and all weights in that order."""
+    model = ours(norm_order=order).eval()
+    for parameter in model.parameters():
+        parameter.add_(0.2 * torch.randn_like(parameter))
+    before = outputs_of_ours(model)
+    places = [*range(0, 16, 2), *range(1, 16, 2)]
+    wanted = [before[0][:, places], before[1]]  # of hidden states and of logits
+    to_huggingface(model, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == name
+    other = quietly(lambda: transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path))
+    for ours_before, there in zip(wanted, outputs_of_theirs(other.eval()), strict=True):
+        assert float((ours_before - there).abs().max()) < 1e-4
+    for again, first in zip(outputs_of_ours(from_huggingface(tmp_path)), wanted, strict=True):
+        assert float((again - first).abs().max()) < 1e-4
+    assert all(map(torch.equal, outputs_of_ours(model), before)), "the model itself is as it was"
+
+
 def test_what_has_no_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExchangeError, match=r"bart has no place for .*encoder\.norm_order = 'pre'"):
         to_huggingface(ours(), tmp_path, "bart")
-    with pytest.raises(ExchangeError, match=r"gpt2 is a LanguageModel.*marian has no place for"):
-        to_huggingface(ours(), tmp_path)
+    turned = ours(position=Rotary.Config())
+    wanted = r"gpt2 is a LanguageModel.*pegasus has no place for decoder\.position\.kind = 'rope'"
+    with pytest.raises(ExchangeError, match=wanted):
+        to_huggingface(turned, tmp_path)
     with pytest.raises(ExchangeError, match="'rwkv' is no architecture that we have: gpt2, llama"):
         to_huggingface(ours(), tmp_path, "rwkv")
     assert not list(tmp_path.iterdir())

@@ -22,16 +22,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from foveate.config import Config
 from foveate.data.vocabulary import BOS, EOS, PAD
 from foveate.export.huggingface_decoders import GPT2, LLAMA
 from foveate.export.huggingface_encoders import BERT, ROBERTA
-from foveate.export.huggingface_pairs import BART, MARIAN, T5
+from foveate.export.huggingface_halves import in_halves, wave_table
+from foveate.export.huggingface_pairs import BART, MARIAN, PEGASUS, T5
 from foveate.export.huggingface_rules import ExchangeError, Family, Form, Settings, Tensors
 from foveate.spec import Tokens
 from foveate.train.checkpoint import write_tensors
 from foveate.train.files import NEW, write_atomically
 
-FAMILIES = {f.name: f for f in (GPT2, LLAMA, BERT, ROBERTA, T5, BART, MARIAN)}
+FAMILIES = {f.name: f for f in (GPT2, LLAMA, BERT, ROBERTA, T5, BART, MARIAN, PEGASUS)}
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SPECIALS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
 START = {"decoder_start_token_id": BOS, "forced_eos_token_id": None, "is_encoder_decoder": True}
@@ -41,9 +43,10 @@ AGAIN = "write it again with save_pretrained of transformers"
 def from_huggingface(folder: str | Path) -> nn.Module:
     """Our model of a folder, ready for use, with its weights in fp32.
 
-    GPT-2 and Llama give a `LanguageModel`, BERT and RoBERTa a `TransformerEncoder`, T5, BART and
-    Marian an `EncoderDecoder`. Heads that we have no place for are left out with a warning that
-    names them. Raises `ExchangeError` for files that are missing, of another family, or do not fit.
+    GPT-2 and Llama give a `LanguageModel`, BERT and RoBERTa a `TransformerEncoder`, T5, BART,
+    Marian and Pegasus an `EncoderDecoder`. Heads that we have no place for are left out with a
+    warning that names them. Raises `ExchangeError` for files that are missing, of another family,
+    or do not fit.
     """
     folder = Path(folder)
     settings = _read_settings(folder / CONFIG)
@@ -68,26 +71,31 @@ def to_huggingface(
 ) -> Path:
     """Write a model of ours so that `transformers` loads it and computes the same.
 
+    The translation models of this library become a Marian (norm after) or a Pegasus (norm before).
+
     ``architecture`` is a ``model_type`` such as "bart"; where it is None, the first that has a
     place for all that the model has. ``settings`` are further entries of config.json; without them
     the special tokens are those of our vocabularies. Raises `ExchangeError` that names what has no
     place.
     """
     folder = Path(folder)
-    family, written = _fitting(model, architecture)
-    table = dict(model.named_parameters())[f"{family.rules[0].ours}.weight"]
+    config, weights = in_halves(model)
+    family, written = _fitting(config, architecture)
+    table = weights[f"{family.rules[0].ours}.weight"]
     specials = SPECIALS | (START if family.inputs == 2 else {})
     written = family.finish(written | {"vocab_size": len(table)})
     written = {"model_type": family.name, "architectures": [family.architecture]} | written
     written = written | {"dtype": "float32", "torch_dtype": "float32"}
     written = {**specials, **written, **(settings or {})}
     tensors: dict[str, Tensor] = {}
-    for name, parameter in model.named_parameters():
+    for name, weight in weights.items():
         theirs, form = family.their_name(name, written)
-        value = form.write(parameter.detach().float(), tensors.get(theirs), written)
+        value = form.write(weight.float(), tensors.get(theirs), written)
         tensors[theirs] = value.contiguous()
     for theirs in family.optional:
         tensors.setdefault(theirs, torch.zeros(1, len(table)))
+    for theirs in family.waves:
+        tensors[theirs] = wave_table(written["max_position_embeddings"], table.shape[1])
     folder.mkdir(parents=True, exist_ok=True)
     write_tensors(tensors, folder / (NEW + WEIGHTS))
     os.replace(folder / (NEW + WEIGHTS), folder / WEIGHTS)
@@ -218,12 +226,11 @@ def _account(family: Family, left: Tensors, tensors: Tensors, path: Path) -> Non
 # ------------------------------------------------------------------------------ writing
 
 
-def _fitting(model: nn.Module, architecture: str | None) -> tuple[Family, Settings]:
-    """The family that has a place for the whole model, and what its config.json says."""
+def _fitting(config: Config, architecture: str | None) -> tuple[Family, Settings]:
+    """The family that has a place for the whole config, and what its config.json says."""
     chosen = list(FAMILIES.values())
     if architecture is not None:
         chosen = [_family(architecture, Path("to_huggingface"))]
-    config: Any = getattr(model, "config", None)
     reasons = []
     for family in chosen:
         if not isinstance(config, type(family.config)):
@@ -233,4 +240,6 @@ def _fitting(model: nn.Module, architecture: str | None) -> tuple[Family, Settin
             return family, family.write_config(config)
         except ExchangeError as error:
             reasons.append(str(error))
-    raise ExchangeError(f"a {type(model).__name__} that no architecture fits: {'; '.join(reasons)}")
+    raise ExchangeError(
+        f"a {type(config).__qualname__} that no architecture fits: {'; '.join(reasons)}"
+    )

@@ -1,7 +1,8 @@
-"""Encoder–decoder families: T5, BART and Marian."""
+"""Encoder–decoder families: T5, BART, Marian and Pegasus."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -267,4 +268,25 @@ MARIAN = Family(
     computed=("embed_positions.weight",),
     optional=("final_logits_bias",),
     finish=_marian_finish,
+)
+
+# Marian with the norm before each sub-layer, and so one more at the end of each side.
+PEGASUS = replace(
+    MARIAN,
+    name="pegasus",
+    architecture="PegasusForConditionalGeneration",
+    config=EncoderDecoder.Config(
+        encoder=TransformerEncoder.Config(**_marian_parts() | {"norm_order": "pre"}),
+        decoder=TransformerDecoder.Config(**_marian_parts() | {"norm_order": "pre"}),
+        output_bias=True,
+    ),
+    keys=(Key("vocab_size", 50265, ()), Key("max_position_embeddings", 1024, ()), *_KEYS),
+    waves=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
+    only={},
+    rules=(
+        *_SIDES,
+        Rule("encoder.norm.norm", "model.encoder.layer_norm"),
+        Rule("decoder.norm.norm", "model.decoder.layer_norm"),
+    ),
+    finish=dict,
 )

@@ -165,13 +165,17 @@ def unchanged(settings: Settings, tensors: Tensors) -> Settings:
 class Family:
     """One ``model_type``: what its models are in our terms.
 
-    ``config`` is ours with the kinds that all of them share, ``inputs`` the number of vocabularies
-    that it is built with, ``rules_of`` the rules that depend on settings, ``only`` the keys of
-    which we have one value alone, ``prefix`` what stands before names when a head is part of the
-    model. ``copies`` are names under which a tied
-    table may be stored once more, ``heads`` beginnings of names of parts that we have no place for,
-    ``computed`` ends of names of what is no weight, ``optional`` names that stand for zeros where
-    they are absent. ``complete`` says what config.json leaves open, ``finish`` what it also wants.
+    ``config``     ours, with the kinds that all of them share
+    ``inputs``     the number of vocabularies that it is built with
+    ``rules_of``   rules that depend on settings
+    ``only``       keys of which we have one value alone
+    ``prefix``     what stands before names where a head is part of the model
+    ``copies``     names under which a tied table may be stored once more
+    ``heads``      beginnings of names of parts that we have no place for
+    ``computed``   ends of names of what is no weight
+    ``optional``   names that stand for zeros where they are absent
+    ``waves``      tables of sines and cosines that are written though nobody learned them
+    ``complete``   says what config.json leaves open; ``finish`` what it wants besides
     """
 
     name: str
@@ -187,6 +191,7 @@ class Family:
     heads: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    waves: tuple[str, ...] = ()
     complete: Callable[[Settings, Tensors], Settings] = unchanged
     finish: Callable[[Settings], Settings] = dict
 

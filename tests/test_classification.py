@@ -348,6 +348,9 @@ def test_a_run_classifies(run: Run) -> None:
     found = run.classify(["a clever joy", ""])
     assert [one.label for one in found] == ["good", ""]
     assert run.evaluate(split="valid").figures["accuracy"] > 50
+    assert found[0].record().axes("pooling.attention")[0] == ["good"]
+    with pytest.raises(IndexError, match="no label"):
+        found[1].record()
     with pytest.raises(TypeError, match="list of lines"):
         run.classify("a joy")
     with pytest.raises(ConfigError, match="cannot translate"):

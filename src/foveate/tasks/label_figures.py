@@ -19,6 +19,7 @@ from torch import Tensor
 
 from foveate.data.catalogue import DataError
 from foveate.data.vocabulary import replace_file
+from foveate.look.record import AttentionRecord
 from foveate.models.classifier import Classifier
 from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Table
 from foveate.tasks.objective import CrossEntropy
@@ -44,6 +45,16 @@ class Classification:
 
     def __str__(self) -> str:
         return self.label
+
+    def record(self) -> AttentionRecord:
+        """What the model attended to as it read the text, by layer and head.
+
+        Raises ``IndexError`` where there is no label to explain.
+        """
+        if not self.probabilities or self.run is None:
+            raise IndexError("an empty line has no label to explain")
+        record: AttentionRecord = self.run.explain(self.text, self.label)
+        return record
 
 
 # ------------------------------------------------------------------------------ names

@@ -177,6 +177,23 @@ def test_every_parameter_of_a_captioner_receives_a_gradient(config: Any) -> None
 
 
 @pytest.mark.parametrize("name", [*CLASSIFIERS, *CAPTIONERS])
+def test_half_precision_trains(name: str) -> None:
+    model = classifier(CLASSIFIERS[name]) if name in CLASSIFIERS else captioner(CAPTIONERS[name])
+    inputs = (pixels(),) if name in CLASSIFIERS else (pixels(), words())
+    with torch.autocast("cpu", torch.bfloat16), choices(model) as made:
+        scores = model(*inputs)
+    drawn = sum((choice.log_probability.sum() for choice in made), torch.zeros(()))
+    (scores.float().square().mean() + drawn).backward()
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    assert all(bool(grad.isfinite().all()) for grad in grads)
+    with torch.no_grad():
+        exact = model(*inputs)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded = model(*inputs)
+    assert float((rounded.float() - exact).abs().mean()) < 0.1 * float(exact.std())
+
+
+@pytest.mark.parametrize("name", [*CLASSIFIERS, *CAPTIONERS])
 def test_config_of_a_picture_model_to_toml_to_config(name: str) -> None:
     config = (CLASSIFIERS | CAPTIONERS)[name]
     assert Model.Config.parse(tomllib.loads(config.toml())) == config

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -39,18 +40,19 @@ def watched(model: nn.Module, block: str) -> Iterator[dict[str, list[Tensor]]]:
 
         return see
 
-    parts = [
-        (name, module, module.tap)
+    parts = {
+        name: cast(Attention, module)
         for name, module in model.named_modules()
-        if isinstance(module, Attention) and name.endswith(block)
-    ]
-    for name, module, before in parts:
-        module.tap = tap(name, before)
+        if name.endswith(block) and hasattr(module, "tap")
+    }
+    taps = {name: attention.tap for name, attention in parts.items()}
+    for name, attention in parts.items():
+        attention.tap = tap(name, taps[name])
     try:
         yield seen
     finally:
-        for _, module, before in parts:
-            module.tap = before
+        for name, attention in parts.items():
+            attention.tap = taps[name]
 
 
 def doubly_stochastic(

@@ -71,11 +71,13 @@ class ImageClassification(PictureTask[PictureBatch]):
         self.measure_pixels()
         self.save_pixels(folder)
         self.labels = Labels(tuple(sorted({text for (text,) in self._texts("train")})))
-        (folder / LABELS).write_text(json.dumps(self.labels.names), encoding="utf-8")
+        text = json.dumps({"labels": self.labels.names}, ensure_ascii=False, indent=1)
+        (folder / LABELS).write_text(text, encoding="utf-8")
 
     def restore(self, folder: Path) -> None:
         self.restore_pixels(folder)
-        self.labels = Labels(tuple(json.loads((folder / LABELS).read_text(encoding="utf-8"))))
+        found = json.loads((folder / LABELS).read_text(encoding="utf-8"))
+        self.labels = Labels(tuple(found["labels"]))
 
     def _texts(self, split: str) -> list[list[str]]:
         album = self.album(split)

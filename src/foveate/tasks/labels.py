@@ -16,6 +16,25 @@ Text = tuple[str, Sequence[Span]]  # a text and the characters of each of its pi
 END, START, UNKNOWN = "</s>", "<s>", "<unk>"
 
 
+def caption_record(
+    maps: Mapping[str, NDArray[np.float32]], name: str, places: Sequence[str], caption: Text
+) -> AttentionRecord:
+    """Maps (H, T, S) of a picture's captioner: the encoder's between ``places`` of the picture,
+    the decoder's from the words produced to places, or to the words read.
+    """
+    written, before = _axis(caption, after=[END]), _axis(caption, before=[START])
+    seen = Grouping([[i] for i in range(len(places))], [None] * len(places)), list(places)
+    words: dict[str, NDArray[np.float32]] = {}
+    rows: dict[str, list[str]] = {}
+    columns: dict[str, list[str]] = {}
+    for block, weights in maps.items():
+        row = seen if block.startswith("encoder") else written
+        column = before if row is written and block.endswith("self_attention") else seen
+        words[block] = np.stack([to_words(w, row[0].pieces, column[0].pieces) for w in weights])
+        rows[block], columns[block] = row[1], column[1]
+    return AttentionRecord(words, rows, columns, title=f"{name} → {caption[0]}")
+
+
 def attention_record(
     maps: Mapping[str, NDArray[np.float32]], source: Text, target: Text
 ) -> AttentionRecord:
@@ -56,25 +75,6 @@ def encoder_record(
         rows[name] = labels if own else [produced]
     columns = dict.fromkeys(maps, labels)
     return AttentionRecord(words, rows, columns, title=f"{source[0]} → {produced}")
-
-
-def caption_record(
-    maps: Mapping[str, NDArray[np.float32]], name: str, places: Sequence[str], caption: Text
-) -> AttentionRecord:
-    """Maps (H, T, S) of a picture's captioner: the encoder's between ``places`` of the picture,
-    the decoder's from the words produced to places, or to the words read.
-    """
-    written, before = _axis(caption, after=[END]), _axis(caption, before=[START])
-    seen = Grouping([[i] for i in range(len(places))], [None] * len(places)), list(places)
-    words: dict[str, NDArray[np.float32]] = {}
-    rows: dict[str, list[str]] = {}
-    columns: dict[str, list[str]] = {}
-    for block, weights in maps.items():
-        row = seen if block.startswith("encoder") else written
-        column = before if row is written and block.endswith("self_attention") else seen
-        words[block] = np.stack([to_words(w, row[0].pieces, column[0].pieces) for w in weights])
-        rows[block], columns[block] = row[1], column[1]
-    return AttentionRecord(words, rows, columns, title=f"{name} → {caption[0]}")
 
 
 def _axis(

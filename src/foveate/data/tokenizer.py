@@ -35,11 +35,11 @@ __all__ = [
     "PAD",
     "SPECIALS",
     "UNK",
-    "Blank",
     "Byte",
     "Character",
     "Encoded",
     "Span",
+    "Symbol",
     "Tokenizer",
     "Unigram",
     "Word",
@@ -162,14 +162,14 @@ class Word(Listed):
         return surface
 
 
-class Blank(Listed):
-    """Words exactly as blanks divide them, for text that was cut into tokens before.
+class Symbol(Listed):
+    """What stands between blanks: text that was cut into words before, or phones ``HH AH0 L OW1``.
 
-    A ``<unk>`` of the text itself is the unknown word. Decoding sets one blank between words.
+    A ``<unk>`` of the text itself is the unknown one. Decoding puts one blank between them.
     """
 
-    class Config(Tokenizer.Config, kind="blank"):
-        """All words seen ``min_frequency`` times, or the ``vocab_size`` most frequent of them."""
+    class Config(Tokenizer.Config, kind="symbol"):
+        """All symbols seen ``min_frequency`` times, or the ``vocab_size`` most frequent of them."""
 
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
         min_frequency: int = Field(default=1, ge=1)

@@ -24,8 +24,8 @@ def attention_record(
     The encoder's rows and columns are the source's words and its end; the decoder's rows are the
     words produced and the end, and the columns of its self-attention the start and the words read.
     """
-    read = _axis(source, after=[END])
-    written, before = _axis(target, after=[END]), _axis(target, before=[START])
+    read = axis(source, after=[END])
+    written, before = axis(target, after=[END]), axis(target, before=[START])
     words: dict[str, NDArray[np.float32]] = {}
     rows: dict[str, list[str]] = {}
     columns: dict[str, list[str]] = {}
@@ -38,7 +38,7 @@ def attention_record(
     return AttentionRecord(words, rows, columns, title=f"{source[0]} → {target[0]}")
 
 
-def _axis(
+def axis(
     text: Text, before: Sequence[str] = (), after: Sequence[str] = ()
 ) -> tuple[Grouping, list[str]]:
     """The pieces of each word of a text, with special tokens around it, and the words' labels."""

@@ -16,7 +16,7 @@ import torch
 from foveate.config import ConfigError
 from foveate.data.plain import Text, read_text, read_text_split
 from foveate.data.text import DataError, TextData
-from foveate.data.tokenizer import EOS, Blank, Character, Tokenizer
+from foveate.data.tokenizer import EOS, Character, Symbol, Tokenizer
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentDecoder
 from foveate.models.transformer import TransformerDecoder
@@ -57,7 +57,7 @@ def folder() -> Path:
 def task(tokenizer: Tokenizer.Config | None = None, **fields: Any) -> Language:
     config = Language.Config(
         text=fields.pop("text", str(folder() / "{split}.txt")),
-        tokenizer=tokenizer or Blank.Config(),
+        tokenizer=tokenizer or Symbol.Config(),
         **({"block_length": 8} | fields),
     )
     made: Language = config.build(TextData())
@@ -142,7 +142,7 @@ def test_what_was_read_is_said() -> None:
     said = task(context=3).describe_data()
     assert said[0].startswith("train: 60 lines, ") and "0 % unknown" in said[0]
     assert said[-2].endswith("blocks of 8 tokens, each after 3 of context")
-    assert said[-1] == "vocabulary: 14 blank pieces"
+    assert said[-1] == "vocabulary: 14 symbol pieces"
 
 
 # ------------------------------------------------------------------------------ measures
@@ -217,7 +217,7 @@ def config(name: str, **fields: Any) -> RunConfig:
     steps = {"max_steps": 40, "batch_tokens": 64, "precision": "fp32"} | fields
     return RunConfig(
         task=Language.Config(
-            text=str(folder() / "{split}.txt"), tokenizer=Blank.Config(), block_length=16
+            text=str(folder() / "{split}.txt"), tokenizer=Symbol.Config(), block_length=16
         ),
         model=LanguageModel.Config(decoder=DECODERS[name]),
         objective=CrossEntropy.Config(label_smoothing=0.0),

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from foveate.config import ConfigError, kinds
-from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Blank, Tokenizer
+from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, Symbol, Tokenizer
 
 LINES = [
     "A man's dog runs in the snow.",
@@ -79,7 +79,7 @@ def test_a_batch_is_its_texts_and_ids_have_spans_in_order(kind: str, text: str) 
 def test_no_text_reaches_a_special_id(kind: str, text: str) -> None:
     tokenizer = trained(kind)
     ids = tokenizer.encode(text).ids
-    lowest = UNK if kind in ("word", "blank", "character", "symbol") else len(SPECIALS)
+    lowest = UNK if kind in ("word", "symbol", "character") else len(SPECIALS)
     assert all(lowest <= i < tokenizer.vocab_size and i not in (PAD, BOS, EOS) for i in ids)
 
 
@@ -261,7 +261,7 @@ def test_a_vocabulary_smaller_than_the_bytes_is_refused() -> None:
 
 
 def test_blanks_alone_divide_words_and_unknown_is_a_word_of_the_text() -> None:
-    tokenizer = Blank.Config().build()
+    tokenizer = Symbol.Config().build()
     tokenizer.train([" mr. <unk> 's n.v. ", "a <unk> a"])
     assert tokenizer.pieces == [*SPECIALS, "a", "'s", "mr.", "n.v."]
     encoded = tokenizer.encode(" mr. <unk> 's xyz")

@@ -35,7 +35,6 @@ __all__ = [
     "PAD",
     "SPECIALS",
     "UNK",
-    "Blank",
     "Byte",
     "Character",
     "Encoded",
@@ -137,30 +136,6 @@ class Character(Listed):
         return most_frequent(counts, None, self.config.min_frequency)
 
 
-class Symbol(Listed):
-    """What stands between blanks, such as phones: ``HH AH0 L OW1``; decoding puts one blank."""
-
-    class Config(Tokenizer.Config, kind="symbol"):
-        """A symbol seen fewer than ``min_frequency`` times is unknown."""
-
-        min_frequency: int = Field(default=1, ge=1)
-
-    config: Config
-
-    def _units(self, text: str) -> list[Span]:
-        return [found.span() for found in re.finditer(r"\S+", text)]
-
-    def _chosen(self, counts: Counter[str]) -> list[str]:
-        return most_frequent(counts, None, self.config.min_frequency)
-
-    def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
-        surface = super()._surface(ids, skip_special)
-        written = [n for n, symbol in enumerate(surface) if symbol]
-        for n in written[1:]:
-            surface[n] = b" " + surface[n]
-        return surface
-
-
 class Word(Listed):
     """Words between white space, punctuation and elided articles apart (`split_words`).
 
@@ -196,14 +171,14 @@ class Word(Listed):
         return surface
 
 
-class Blank(Listed):
-    """Words exactly as blanks divide them, for text that was cut into tokens before.
+class Symbol(Listed):
+    """What stands between blanks: text that was cut into words before, or phones ``HH AH0 L OW1``.
 
-    A ``<unk>`` of the text itself is the unknown word. Decoding sets one blank between words.
+    A ``<unk>`` of the text itself is the unknown one. Decoding puts one blank between them.
     """
 
-    class Config(Tokenizer.Config, kind="blank"):
-        """All words seen ``min_frequency`` times, or the ``vocab_size`` most frequent of them."""
+    class Config(Tokenizer.Config, kind="symbol"):
+        """All symbols seen ``min_frequency`` times, or the ``vocab_size`` most frequent of them."""
 
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
         min_frequency: int = Field(default=1, ge=1)

@@ -113,10 +113,11 @@ class LSTMCell(Cell):
 
         It makes one product of the weight gradients of all steps. In bf16 it is slower.
         """
+        kind = self.weight_hh.dtype
         with torch.autocast(x.device.type, enabled=False):
             outputs, last, cell = torch.lstm(
-                x.float(),
-                [part.float()[None] for part in hidden],
+                x.to(kind),
+                [part.to(kind)[None] for part in hidden],
                 [self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh],
                 has_biases=True,
                 num_layers=1,

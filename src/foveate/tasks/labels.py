@@ -22,7 +22,7 @@ def caption_record(
     """Maps (H, T, S) of a picture's captioner: the encoder's between ``places`` of the picture,
     the decoder's from the words produced to places, or to the words read.
     """
-    written, before = _axis(caption, after=[END]), _axis(caption, before=[START])
+    written, before = axis(caption, after=[END]), axis(caption, before=[START])
     seen = Grouping([[i] for i in range(len(places))], [None] * len(places)), list(places)
     words: dict[str, NDArray[np.float32]] = {}
     rows: dict[str, list[str]] = {}
@@ -43,8 +43,8 @@ def attention_record(
     The encoder's rows and columns are the source's words and its end; the decoder's rows are the
     words produced and the end, and the columns of its self-attention the start and the words read.
     """
-    read = _axis(source, after=[END])
-    written, before = _axis(target, after=[END]), _axis(target, before=[START])
+    read = axis(source, after=[END])
+    written, before = axis(target, after=[END]), axis(target, before=[START])
     words: dict[str, NDArray[np.float32]] = {}
     rows: dict[str, list[str]] = {}
     columns: dict[str, list[str]] = {}
@@ -65,7 +65,7 @@ def encoder_record(
     The rows of an encoder's maps are words of the text; another map (a pooling) has the one row of
     what it produced.
     """
-    grouping, labels = _axis(source, before=[START], after=[END])
+    grouping, labels = axis(source, before=[START], after=[END])
     words: dict[str, NDArray[np.float32]] = {}
     rows: dict[str, list[str]] = {}
     for name, weights in maps.items():
@@ -77,7 +77,7 @@ def encoder_record(
     return AttentionRecord(words, rows, columns, title=f"{source[0]} → {produced}")
 
 
-def _axis(
+def axis(
     text: Text, before: Sequence[str] = (), after: Sequence[str] = ()
 ) -> tuple[Grouping, list[str]]:
     """The pieces of each word of a text, with special tokens around it, and the words' labels."""

@@ -1,0 +1,102 @@
+"""Source and target in one sequence: what is joined, what is predicted, and that it learns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from foveate.config import ConfigError
+from foveate.data.text import TextData
+from foveate.data.tokenizer import BOS, EOS, Word
+from foveate.decode.beam import Beam
+from foveate.decode.greedy import Greedy
+from foveate.decode.sample import Sample
+from foveate.models.language_model import LanguageModel
+from foveate.models.transformer import TransformerDecoder
+from foveate.tasks.base import Task
+from foveate.tasks.joined import JoinedTranslation, join
+from foveate.tasks.objective import CrossEntropy
+
+PAIRS = {
+    "the small dog runs": "le petit chien court",
+    "a woman drinks": "une femme boit",
+    "the red house is old": "la maison rouge est vieille",
+    "yes": "oui bien sûr",
+}
+DECODER = TransformerDecoder.Config(
+    hidden_size=32, num_heads=2, num_layers=2, ffn_size=32, dropout=0.0
+)
+
+
+@pytest.fixture(scope="module")
+def learnt() -> tuple[JoinedTranslation, Any]:
+    """A model that has learnt the pairs by heart."""
+    folder = Path(mkdtemp())
+    text = "".join(f"{source}\t{target}\n" for source, target in PAIRS.items())
+    for split in ("train", "valid"):
+        (folder / f"{split}.tsv").write_text(text, encoding="utf-8")
+    config = JoinedTranslation.Config(
+        source=str(folder / "{split}.tsv"), tokenizer=Word.Config(min_frequency=1)
+    )
+    task: JoinedTranslation = config.build(TextData())
+    task.prepare(folder, 1)
+    torch.manual_seed(0)
+    model: Any = task.build(LanguageModel.Config(decoder=DECODER))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    objective = CrossEntropy.Config(label_smoothing=0.0).build()
+    for _ in range(60):
+        loss = task.loss(model, task.batch("train", range(len(PAIRS))), objective)
+        (loss.total / loss.count).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return task, model.eval()
+
+
+def test_a_pair_is_one_sequence_of_which_the_target_counts() -> None:
+    batch = join([[5, 6], [7]], [[8], [9, 10]])
+    assert batch.read.tolist() == [[BOS, 5, 6, EOS, 8], [BOS, 7, EOS, 9, 10]]
+    wanted = batch.wanted.flatten()[batch.real].tolist()
+    assert wanted == [8, EOS, 9, 10, EOS]
+    longer = join([[5, 6], [7]], [[8], []])
+    assert longer.wanted.flatten()[longer.real].tolist() == [8, EOS, EOS]
+
+
+def test_what_it_has_read_it_says_again(learnt: tuple[JoinedTranslation, Any]) -> None:
+    task, model = learnt
+    for search in (Greedy.Config(), Beam.Config(beam_size=3), Sample.Config(top_k=1)):
+        answers = task.answer(model, [*PAIRS, ""], search.build(), batch_tokens=16)
+        assert [answer.texts[0] for answer in answers[:-1]] == list(PAIRS.values())
+        assert answers[-1].texts == []
+    measures = task.measure(model, "valid", Greedy.Config().build())
+    assert measures.figures["loss"] < 0.2 and measures.figures["bleu"] > 90
+
+
+def test_forced_scores_are_the_searchs(learnt: tuple[JoinedTranslation, Any]) -> None:
+    task, model = learnt
+    answers = task.answer(model, list(PAIRS), Greedy.Config().build())
+    sources = task.source_tokenizer.encode_ids(list(PAIRS))
+    pairs = [(s, a.found[0].ids) for s, a in zip(sources, answers, strict=True)]
+    for log_p, answer in zip(task.force(model, pairs), answers, strict=True):
+        assert len(log_p) == len(answer.found[0].ids) + 1
+        assert sum(log_p) == pytest.approx(answer.found[0].log_probability, abs=0.02)
+
+
+def test_rows_are_what_comes_next(learnt: tuple[JoinedTranslation, Any]) -> None:
+    task, model = learnt
+    record = task.explain(model, "a woman drinks")
+    name = next(iter(record.maps))
+    rows, columns = record.axes(name)
+    words = ["a", "woman", "drinks", "</s>", "une", "femme", "boit"]
+    assert (rows, columns) == ([*words, "</s>"], ["<s>", *words])
+    np.testing.assert_allclose(record.drawn(name).sum(axis=2), 1, atol=1e-5)
+    assert not np.triu(record.drawn(name)[0], 1).any()
+
+
+def test_two_vocabularies_are_refused() -> None:
+    with pytest.raises(ConfigError, match="leave joint = true"):
+        Task.Config.parse({"kind": "joined_translation", "source": "a.tsv", "joint": False})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foveate import __version__
+from foveate import __version__, cli_align
 from foveate.cli_data import data
 from foveate.errors import one_line_errors
 
@@ -33,6 +33,7 @@ app = typer.Typer(
 look = typer.Typer(help="Draw what a model does.", no_args_is_help=True)
 app.add_typer(look, name="look")
 app.add_typer(data, name="data")
+cli_align.add(app)
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]

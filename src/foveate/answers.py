@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from foveate.align.extract import Links, links
 from foveate.decode.steps import Hypothesis
 from foveate.look.heatmap import AttentionView, attention
 from foveate.look.record import AttentionRecord
@@ -47,23 +46,17 @@ class Translation:
         return attention(self.record())
 
     def alignment(self, i: int = 0) -> list[tuple[int, int]]:
-        """Word links (source, target), counted from 0: each target word's most attended one."""
-        if not self.found:
+        """Word links (source, target), counted from 0: each target word's most attended one.
+
+        By the head that the run has saved (``foveate align RUN … --save``), else by the last
+        layer, mean of the heads; none where the model has no attention to the source.
+        """
+        if not self.found or self.run is None:
             return []
-        record = self.record(i)
-        return sorted(aligned(record))
+        return sorted(self.run.links(self.source, self.found[i].ids))
 
     def _repr_mimebundle_(self, **kwargs: object) -> object:
         return self.attention._repr_mimebundle_(**kwargs)
-
-
-def aligned(record: AttentionRecord) -> Links:
-    """Links by the last cross-attention, mean of the heads, without the ends of the sentences."""
-    names = record.names("cross_attention")
-    if not names:
-        return set()
-    rows, columns = record.axes(names[-1])
-    return links(record.select(), 0.0, [len(rows) - 1], [len(columns) - 1])
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foveate import __version__, cli_labels, cli_vision
+from foveate import __version__, cli_align, cli_labels, cli_vision
 from foveate.cli_data import data
 from foveate.cli_forecast import add as add_forecast
 from foveate.cli_language import add as add_language
@@ -39,6 +39,7 @@ cli_labels.add(app)
 add_language(app)
 add_forecast(app, look)
 cli_vision.add(app, look)
+cli_align.add(app)
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]

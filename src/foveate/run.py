@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from foveate.align.extract import Links
+from foveate.align.heads import Head
 from foveate.answers import PairScore, Translation
 from foveate.config import Config, ConfigError, read
 from foveate.data.text import TextData
@@ -220,6 +222,12 @@ class Run:
         """The rows after the end of a CSV, or of the run's own series."""
         ahead: Forecast = self.can("forecast")(self.model, source)
         return ahead
+
+    def links(self, source: str, target: Any) -> Links:
+        """Word links of a pair by the head of the run's choice; ``target`` is text or ids."""
+        head = Head.load(self.path)
+        maps = self.can("word_maps", "align")(self.model, [(source, target)], rows=head.rows)
+        return next((head.links(found) for found in maps if found), set())
 
     def explain(self, source: Any, target: Any = None) -> AttentionRecord:
         """What each layer and head attended to while the target (or the answer) was produced.

@@ -160,7 +160,7 @@ class Training:
             self.flat,
             np.concatenate([posterior.ravel() for posterior in posteriors]),
             minlength=len(self.lexicon.keys),
-        )
+        ).astype(np.float64, copy=False)
         extra = model.config.cognates * self.alike if model.config.cognates else None
         self.lexicon.learn(counts, model.config.concentration, extra)
         model.learn({lengths(e.posterior): e.moves for e in found})

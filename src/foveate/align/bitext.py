@@ -123,7 +123,7 @@ class Lexicon:
         added to α of each entry (N,).
         """
         counts = counts + (0.0 if extra is None else extra)
-        totals: Floats = np.bincount(self.source, counts)
+        totals = np.bincount(self.source, counts)
         if concentration:
             upper = np.exp(digamma(counts + concentration))
             lower = np.exp(digamma(totals + concentration * (self.width - 1)))

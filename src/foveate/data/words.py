@@ -35,6 +35,9 @@ def split_blanks(text: str) -> list[tuple[int, int]]:
     return [found.span() for found in _UNBROKEN.finditer(text)]
 
 
+CUTS = {"text": split_words, "blanks": split_blanks}  # what counts as a word, by its name
+
+
 def words(text: str) -> list[str]:
     """The words of a text as strings: ``"L'homme dort." → ["L'", "homme", "dort", "."]``."""
     return [text[start:end] for start, end in split_words(text)]

@@ -25,7 +25,7 @@ from foveate.align.extract import Links, read_pharaoh, write_pharaoh
 from foveate.data.text import DataError, at
 from foveate.data.tokenizer import Encoded
 from foveate.data.vocabulary import replace_file
-from foveate.data.words import split_blanks, split_words
+from foveate.data.words import CUTS
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.attention import Attention
 from foveate.tasks.base import Loss
@@ -35,7 +35,6 @@ from foveate.tasks.translation import Translation
 from foveate.tasks.word_maps import pieces_of
 
 FILE = "guide.align"  # the links of the training pairs, in the run
-CUTS = {"text": split_words, "blanks": split_blanks}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,185 @@
+"""The verbs of word alignment: files in, Pharaoh links out.
+
+Does not live here: the command line (`foveate.cli_align`), aligners and measures (`foveate.align`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+from foveate.align.aer import Gold, judge, read_gold
+from foveate.align.aligner import Aligner
+from foveate.align.bitext import Pair
+from foveate.align.extract import Links, read_pharaoh, write_pharaoh
+from foveate.align.heads import Choice, Head, Rows, choose
+from foveate.align.symmetrize import METHODS, symmetrize
+from foveate.config import ConfigError, kinds
+from foveate.data.download import find
+from foveate.data.text import TextData, read_pairs
+from foveate.data.vocabulary import replace_file
+from foveate.data.words import CUTS
+from foveate.kinds import load_kinds
+from foveate.verbs import as_text
+
+Found = tuple[list[Links], list[str]]  # the links of each pair, and what there is to say
+
+
+@dataclass(frozen=True)
+class Files:
+    """Two line-aligned files and what counts as a word in them."""
+
+    source: Path
+    target: Path
+    words: Literal["text", "blanks"] = "text"
+
+    def texts(self) -> list[tuple[str, str]]:
+        """The pairs of lines. Raises ``DataError`` where a line has no partner."""
+        return _texts(self.source, self.target)
+
+    def cut(self, texts: Sequence[tuple[str, str]]) -> list[Pair]:
+        """The words of both sides of each pair."""
+        spans = CUTS[self.words]
+        return [([s[a:b] for a, b in spans(s)], [t[a:b] for a, b in spans(t)]) for s, t in texts]
+
+
+@dataclass(frozen=True)
+class By:
+    """How the head of a run is chosen: named, by gold, by other links, or as the run has saved."""
+
+    layer: int | None = None
+    head: int | None = None
+    gold: Path | None = None
+    agree_with: Path | None = None
+    rows: Rows = "produced"
+
+    def reference(self) -> list[Gold] | None:
+        """What heads are compared with, if anything. Raises ``ConfigError`` where two ways are."""
+        named = self.layer is not None or self.head is not None
+        if sum((named, self.gold is not None, self.agree_with is not None)) > 1:
+            raise ConfigError("choose the head by one of --layer/--head, --gold and --agree-with")
+        if self.gold is not None:
+            return read_gold(find(self.gold))
+        if self.agree_with is not None:
+            return [Gold(links, links) for links in read_links(self.agree_with)]
+        return None
+
+
+def is_aligner(name: str) -> bool:
+    """Whether a name is that of a statistical aligner, and no folder's."""
+    load_kinds()
+    return name in kinds("aligner")["aligner"] and not Path(name, "config.toml").exists()
+
+
+def refuse(why: str, **options: Any) -> None:
+    """Raise ``ConfigError`` for the first option that is given though it means nothing here."""
+    for name, value in options.items():
+        if value:
+            raise ConfigError(f"--{name.replace('_', '-')}: {why}; leave it out")
+
+
+def by_aligner(
+    name: str, files: Files, train_on: Sequence[Path], method: str | None = None
+) -> Found:
+    """Train an aligner of a kind on the files, and on more, and link the words of the files."""
+    tree: dict[str, Any] = {"kind": name}
+    if method is not None:
+        known(method)
+        tree = {"kind": "symmetrised", "aligner": tree, "method": method}
+    aligner = Aligner.Config.parse(tree).build()
+    pairs = files.cut(files.texts())
+    more = files.cut(_texts(*train_on)) if train_on else []
+    history = aligner.train(pairs + more)
+    said = f"{name}: {len(pairs) + len(more):,} pairs, {len(history)} iterations"
+    return aligner.align(pairs), [said + (f", log p {history[-1]:,.0f}" if history else "")]
+
+
+def by_run(folder: Path, checkpoint: str, files: Files, by: By, save: bool = False) -> Found:
+    """The links of a head of a run, which is chosen first; ``save`` keeps it for the run."""
+    from foveate.run import load
+
+    run, texts = load(folder, checkpoint), files.texts()
+    word_maps = run.can("word_maps", "align")
+    reference, said = by.reference(), list[str]()
+    layer = -1 if by.layer is None else by.layer
+    head = Head.load(folder) if by == By() else Head(layer, by.head, by.rows)
+
+    def maps() -> Any:
+        return word_maps(run.model, texts, rows=head.rows, cut=CUTS[files.words])
+
+    if reference is not None:
+        if len(reference) != len(texts):
+            raise ConfigError(f"{len(reference)} lines of links for {len(texts)} pairs")
+        best = choose(maps(), reference, head.rows)[0]
+        head, said = best.head, [_described(best)]
+    if save:
+        head.save(folder, said[0] if said else "named")
+        said.append(f"saved: {folder} aligns with layer {head.layer}, head {head.head}")
+    return [head.links(m) for m in maps()], said
+
+
+def evaluation(links: Path, gold: Path, reference_format: str, as_json: bool) -> str:
+    """Precision, recall and error rate of a file of links against a file of gold ones."""
+    if reference_format not in ("gold", "pharaoh"):
+        raise ConfigError(f"--reference-format {reference_format}: write gold or pharaoh")
+    found = read_links(links)
+    true = (
+        read_gold(find(gold))
+        if reference_format == "gold"
+        else [Gold(each, each) for each in read_links(gold)]
+    )
+    counts = judge(found, true)
+    figures = {"precision": counts.precision, "recall": counts.recall, "aer": counts.aer}
+    if as_json:
+        return as_text({"pairs": len(found), "links": counts.found, "figures": figures})
+    rows = [f"{name:<10} {100 * value:6.2f} %" for name, value in figures.items()]
+    return "\n".join([f"{len(found):,} pairs, {counts.found:,} links", *rows])
+
+
+def joined(forward: Path, backward: Path, method: str) -> list[Links]:
+    """The links of two directions as one; those of ``backward`` are (target, source)."""
+    known(method)
+    both = read_links(forward), read_links(backward)
+    if len(both[0]) != len(both[1]):
+        raise ConfigError(f"{forward} has {len(both[0])} lines, {backward} {len(both[1])}")
+    return [
+        symmetrize(there, {(s, t) for t, s in back}, method)  # type: ignore[arg-type]
+        for there, back in zip(*both, strict=True)
+    ]
+
+
+def known(method: str) -> None:
+    """Raise ``ConfigError`` for a way of joining that is none."""
+    if method not in METHODS:
+        raise ConfigError(f"no method {method!r}; there are: {', '.join(METHODS)}")
+
+
+def read_links(path: Path) -> list[Links]:
+    """The links of a Pharaoh file, a line for a pair. Raises ``ValueError`` naming the line."""
+    lines = find(path).read_text(encoding="utf-8").splitlines()
+    return [read_pharaoh(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+
+
+def write_links(found: Sequence[Links], out: Path | None, stream: TextIO) -> None:
+    """Write a line of links for each pair, to a file that appears whole or to a stream."""
+    text = "".join(write_pharaoh(links) + "\n" for links in found)
+    if out is None:
+        stream.write(text)
+    else:
+        replace_file(out, text)
+
+
+def _described(best: Choice) -> str:
+    return (
+        f"layer {best.head.layer}, head {best.head.head}, rows {best.head.rows}: precision "
+        f"{best.precision:.3f}, recall {best.recall:.3f}, error rate {best.aer:.3f}"
+    )
+
+
+def _texts(source: Path, target: Path | None = None, *more: Path) -> list[tuple[str, str]]:
+    if more:
+        raise ConfigError("--train-on names one TSV, or a source and a target file")
+    corpus = read_pairs(source, target, TextData())
+    return list(zip(corpus.sources, corpus.targets, strict=True))

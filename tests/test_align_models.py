@@ -1,0 +1,169 @@
+"""Statistical aligners against hands and brute force: IBM 1 and 2, the diagonal, HMM, both ways."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foveate.align.aer import Gold, aer
+from foveate.align.aligner import Aligner, Training
+from foveate.align.bitext import NULL, Pair, digamma
+from foveate.align.both import Agreement, Symmetrized, agreed
+from foveate.align.hmm import HMM
+from foveate.align.ibm import Diagonal, Model1, Model2
+from foveate.config import kinds
+from foveate.data.synthetic import pairs
+from foveate.data.words import words
+from foveate.kinds import load_kinds
+
+load_kinds()
+KINDS = {name: config for name, config in kinds("aligner")["aligner"].items()}
+WORD = [Model1, Model2, Diagonal, HMM]
+TOY: list[Pair] = [(["das", "Haus"], ["the", "house"]), (["Haus"], ["house"])]
+BOOKS: list[Pair] = [
+    (["das", "Haus"], ["the", "house"]),
+    (["das", "Buch"], ["the", "book"]),
+    (["ein", "Buch"], ["a", "book"]),
+]
+SYNTHETIC = pairs("train", 300)
+CORPUS: list[Pair] = [(words(pair.source), words(pair.target)) for pair in SYNTHETIC]
+GOLD = [Gold(set(pair.alignment), set(pair.alignment)) for pair in SYNTHETIC]
+
+
+def table(model: Any, target: str, source: str | None) -> float:
+    """t(target | source), NULL for none."""
+    e = NULL if source is None else model.numbers.source[source]
+    key = e * model.lexicon.width + model.numbers.target[target]
+    return float(model.lexicon.probability[list(model.lexicon.keys).index(key)])
+
+
+def test_model_1_by_hand() -> None:
+    # uniform: t = 1/2. Pair 1 gives each source word 1/3 of each target word, pair 2 1/2 of
+    # "house" to Haus and NULL; so c(house | Haus) = 1/3 + 1/2 and c(the | Haus) = 1/3
+    model = Model1(Model1.Config(iterations=1, lowercase=False))
+    assert model.train(TOY) == pytest.approx([np.log(1 / 8)])
+    assert table(model, "house", "Haus") == pytest.approx(5 / 7)
+    assert table(model, "the", "Haus") == pytest.approx(2 / 7)
+    assert table(model, "the", "das") == pytest.approx(1 / 2)
+    assert table(model, "the", None) == pytest.approx(2 / 7)
+    # then "the" of pair 1 comes from das with (1/2) / (2/7 + 1/2 + 2/7)
+    group = model.numbers.groups(TOY[:1])[0]
+    assert model.posterior(group)[0, 0] == pytest.approx([4 / 15, 7 / 15, 4 / 15])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_toy_of_the_house_and_the_book(name: str) -> None:
+    aligner: Aligner = KINDS[name]().build()
+    aligner.train(BOOKS)
+    assert aligner.align(BOOKS) == [{(0, 0), (1, 1)}] * 3
+    unseen: list[Pair] = [(["das", "Boot"], ["the", "boat"]), ([], ["a"]), (["ein"], [])]
+    found = aligner.align(unseen)
+    assert (0, 0) in found[0]
+    assert found[1:] == [set(), set()]
+    with pytest.raises(ValueError, match="no pair has words on both sides"):
+        KINDS[name]().build().train([([], ["a"])])
+
+
+@pytest.mark.parametrize("kind", WORD)
+def test_the_likelihood_never_falls(kind: Any) -> None:
+    model = kind(kind.Config(iterations=8, concentration=0.0))
+    history = model.train(CORPUS)
+    assert len(history) == 8
+    assert history[-1] > history[0]
+    assert all(
+        after >= before - 1e-6 * abs(before)
+        for before, after in zip(history, history[1:], strict=False)
+    )
+
+
+@pytest.mark.parametrize("kind", WORD)
+def test_expectations_against_every_alignment(kind: Any) -> None:
+    """Likelihood, posteriors and the best alignment, by going through all 4³ of them."""
+    model = kind(kind.Config(iterations=2))
+    model.train(CORPUS[:50])
+    emissions = np.random.default_rng(1).uniform(0.1, 1, (1, 3, 4))
+    scores = {a: probability(model, emissions[0], a) for a in product(range(4), repeat=3)}
+    found = model.expect(emissions)
+    total = sum(scores.values())
+    assert found.log_likelihood == pytest.approx(np.log(total))
+    for j, i in product(range(3), range(4)):
+        wanted = sum(p for a, p in scores.items() if a[j] == i) / total
+        assert found.posterior[0, j, i] == pytest.approx(wanted)
+    assert tuple(model.best(emissions)[0]) == max(scores, key=scores.__getitem__)
+
+
+def probability(model: Any, emissions: Any, alignment: tuple[int, ...]) -> float:
+    """p(f, a | e) as the equation says it."""
+    result, place = 1.0, 0
+    for j, i in enumerate(alignment):
+        if not isinstance(model, HMM):
+            moved = model.prior((3, 3))[j, i]
+        elif i == 0:
+            moved = model.config.null_probability
+        else:
+            moved, place = model.transitions(3)[place, i], i
+        result *= moved * emissions[j, i]
+    return result
+
+
+def test_priors_are_distributions() -> None:
+    for kind in (Model1, Model2, Diagonal):
+        model: Any = kind(kind.Config())
+        model.train(CORPUS[:50])
+        assert model.prior((4, 6)).sum(axis=1) == pytest.approx(np.ones(6))
+    hmm = HMM(HMM.Config())
+    hmm.train(CORPUS[:50])
+    assert hmm.transitions(5).sum(axis=1) == pytest.approx(np.full(6, 0.8))
+
+
+def test_later_models_align_better() -> None:
+    """On the embedded corpus, whose links are known."""
+    rates = {}
+    for kind in (Model1, Model2, HMM):
+        model = kind(kind.Config())
+        model.train(CORPUS)
+        rates[kind] = aer(model.align(CORPUS), GOLD)
+    joined = Symmetrized(Symmetrized.Config())
+    joined.train(CORPUS)
+    agreeing = Agreement(Agreement.Config())
+    agreeing.train(CORPUS)
+    assert rates[HMM] < rates[Model1]
+    assert aer(joined.align(CORPUS), GOLD) < rates[HMM]
+    assert aer(agreeing.align(CORPUS), GOLD) < rates[HMM]
+
+
+def test_agreement_multiplies_posteriors_and_leaves_null() -> None:
+    there = np.arange(6.0).reshape(1, 2, 3)  # T = 2, S = 2
+    back = np.arange(10, 16.0).reshape(1, 2, 3)
+    both = agreed(there, back)
+    assert both[0, 0].tolist() == [0, 1 * 11, 2 * 14]
+    assert both[0, 1].tolist() == [3, 4 * 12, 5 * 15]
+    assert there[0, 0, 1] == 1
+
+
+def test_a_prior_takes_from_rare_words_and_gives_to_cognates() -> None:
+    assert digamma(np.array([1.0, 0.5])) == pytest.approx([-0.5772156649, -1.9635100260])
+    corpus = Training([(["nation"], ["nationale"]), (["dog"], ["chien"])])
+    alike = dict(zip(corpus.lexicon.keys.tolist(), corpus.alike.tolist(), strict=True))
+    nation = corpus.numbers.source["nation"] * corpus.numbers.width
+    assert alike[nation + corpus.numbers.target["nationale"]]
+    assert sum(alike.values()) == 1
+    rare: list[Pair] = [(["the", "minister", "said"], ["le", "ministre", "dit"])]
+    model = Model1(Model1.Config(concentration=0.01, cognates=1.0))
+    model.train(rare)
+    assert (1, 1) in model.align(rare)[0]
+    assert table(model, "ministre", "minister") > table(model, "ministre", "said")
+
+
+def test_case_is_folded_unless_it_is_not() -> None:
+    capitals: list[Pair] = [(["DAS"], ["THE"])]
+    folded = Model1(Model1.Config())
+    folded.train(BOOKS)
+    assert folded.align(capitals) == [{(0, 0)}]
+    assert "das" in folded.numbers.source
+    kept = Model1(Model1.Config(lowercase=False))
+    kept.train([(["Das"], ["The"])])
+    assert "Das" in kept.numbers.source

@@ -54,6 +54,11 @@ class Tokenizer(Configurable, ABC):
         """Number of ids, the four special ones among them."""
         return len(self.pieces)
 
+    @property
+    def noisy(self) -> bool:
+        """Whether training sees another split of a text in each epoch (`encode_noisy`)."""
+        return False
+
     @abstractmethod
     def train(self, lines: Iterable[str]) -> None:
         """Learn the pieces from text; the same lines give the same pieces."""
@@ -69,6 +74,10 @@ class Tokenizer(Configurable, ABC):
     def encode_ids(self, texts: Iterable[str]) -> list[list[int]]:
         """The ids alone, the quick road for training data."""
         return self._encode_ids(self._ready(texts))
+
+    def encode_noisy(self, texts: Sequence[str], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Another split of each text for another seed, by the kinds that are ``noisy``."""
+        return self.encode_ids(texts)
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """The text of some ids; bytes that are no UTF-8 become U+FFFD."""

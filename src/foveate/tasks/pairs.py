@@ -116,8 +116,17 @@ class PairTask(Task[TextBatch]):
         return (lengths_of(sources, targets) + 1).astype(np.int32)
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
-        _, sources, targets = self._tokens(split)
-        return collate([sources[i] for i in indices], [targets[i] for i in indices])
+        corpus, sources, targets = self._tokens(split)
+        sides = [[sources[i] for i in indices], [targets[i] for i in indices]]
+        texts = corpus.sources, corpus.targets
+        for side, tokenizer in enumerate(self._both() if split == "train" else ()):
+            if tokenizer.noisy:
+                drawn = tokenizer.encode_noisy(
+                    [texts[side][i] for i in indices], [(noise, side, i) for i in indices]
+                )
+                both = zip(drawn, sides[side], strict=True)
+                sides[side] = [d if len(d) <= self.data.max_length else ids for d, ids in both]
+        return collate(*sides)
 
     def describe_data(self) -> list[str]:
         """The report on the data in short: what is there, what is odd, what is dropped and why."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -22,6 +24,7 @@ class Decoder(Configurable, nn.Module):
         """Which decoder."""
 
     output_size: int
+    parallel: ClassVar[bool] = True  # whether the places of a sequence are read all at once
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__()

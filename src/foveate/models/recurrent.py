@@ -89,6 +89,7 @@ class RecurrentDecoder(Decoder):
         dropout: float = Field(0.1, ge=0, lt=1)
         attention: RecurrentAttention | None = None
 
+    parallel = False
     config: Config
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:

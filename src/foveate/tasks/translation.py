@@ -58,7 +58,8 @@ class Translation(PairTask):
     def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
         memory = model.encode(batch.source, batch.keys)
-        hidden = model.decode(batch.read, memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
+        read = objective.teacher_forcing.read(model, batch.read, memory, objective.step)
+        hidden = model.decode(read, memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
         wanted = batch.wanted.flatten()
         if batch.real is not None:
             hidden, wanted = hidden[batch.real], wanted[batch.real]

@@ -19,7 +19,7 @@ LAYERS = [
     {"decode", "look"},
     {"tasks", "align"},
     {"train"},
-    {"kinds"},
+    {"kinds", "start"},
     {"run", "answers"},
     {"training"},
     {"serve", "export", "bench", "verbs", "doctor", "errors", "quickstart"},

@@ -20,6 +20,7 @@ from foveate.decode.steps import Search
 from foveate.kinds import load_kinds
 from foveate.look.record import AttentionRecord
 from foveate.models.encoder_decoder import Model
+from foveate.start import Start
 from foveate.tasks.base import Evaluation, Task
 from foveate.tasks.objective import CrossEntropy, Objective
 from foveate.train import checkpoint
@@ -36,6 +37,7 @@ class RunConfig(Config):
     task: Task.Config
     data: TextData = TextData()
     model: Model.Config
+    start: Start | None = None  # weights of another run to begin with
     objective: Objective.Config = CrossEntropy.Config()
     train: TrainConfig = TrainConfig()
     decode: Search.Config = Beam.Config()

@@ -14,6 +14,7 @@ from foveate.config import ConfigError, read
 from foveate.data.plan import Plan
 from foveate.decode.greedy import Greedy
 from foveate.run import Run, RunConfig, device, load, read_run
+from foveate.start import copy_parts
 from foveate.train import checkpoint, files
 from foveate.train.average import average as average_weights
 from foveate.train.fit import fit
@@ -36,9 +37,13 @@ def train(
         path = Path(folder) if folder is not None else Path("runs") / Path(config).stem
     task = _prepared(resolved, path)
     torch.manual_seed(resolved.seed)
+    model = task.build(resolved.model).to(device())
+    if resolved.start is not None and not checkpoint.steps(path):
+        given = load(resolved.start.run, resolved.start.checkpoint).model.state_dict()
+        print(copy_parts(resolved.start, given, model), file=sys.stderr)
     job = Job(
         task=task,
-        model=task.build(resolved.model).to(device()),
+        model=model,
         objective=resolved.objective.build(),
         search=Greedy.Config().build(),
         seed=resolved.seed,
@@ -68,6 +73,9 @@ def _prepared(config: RunConfig, path: Path) -> Any:
     parts = path.with_name(f".{path.name}.new")
     shutil.rmtree(parts, ignore_errors=True)
     parts.mkdir(parents=True)
+    if config.start is not None:
+        read_run(Path(config.start.run))
+        task.inherit(Path(config.start.run))
     task.prepare(parts, config.seed)
     (parts / "config.toml").write_text(config.toml(), encoding="utf-8")
     path.mkdir(parents=True, exist_ok=True)

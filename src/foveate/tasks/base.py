@@ -89,6 +89,13 @@ class Task(Configurable, ABC, Generic[Batch]):
     def restore(self, folder: Path) -> None:
         """Read tokenizers and the like from a run, without touching the training data."""
 
+    def inherit(self, run: Path) -> None:
+        """Take the tokenizers of another run; `prepare` then writes these and trains none.
+
+        Raises ``ValueError`` where the task cannot, or the run has none that fit.
+        """
+        raise ValueError(f"the task {self.config.kind} cannot start from another run: {run}")
+
     @abstractmethod
     def lengths(self, split: str) -> NDArray[np.int32]:
         """Number of tokens of each side of each example of a split: (N, sides)."""

@@ -59,6 +59,13 @@ class PairTask(Task[TextBatch]):
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
+        if self.tokenizers is None:
+            self.tokenizers = self._train()
+        source, target = self.tokenizers
+        source.save(folder / "source.tokenizer.json")
+        target.save(folder / "target.tokenizer.json")
+
+    def _train(self) -> tuple[Tokenizer, Tokenizer]:
         corpus = self.corpus("train")
         sides = [corpus.sources, corpus.targets]
         source = self.config.tokenizer.build()
@@ -67,9 +74,10 @@ class PairTask(Task[TextBatch]):
         if not self.config.joint:
             target = (self.config.target_tokenizer or self.config.tokenizer).build()
             target.train(sides[1])
-        source.save(folder / "source.tokenizer.json")
-        target.save(folder / "target.tokenizer.json")
-        self.tokenizers = source, target
+        return source, target
+
+    def inherit(self, run: Path) -> None:
+        self.restore(run)
 
     def restore(self, folder: Path) -> None:
         source = Tokenizer.load(folder / "source.tokenizer.json")

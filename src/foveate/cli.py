@@ -16,6 +16,7 @@ import typer
 
 from foveate import __version__
 from foveate.cli_data import data
+from foveate.cli_methods import add as add_methods
 from foveate.errors import one_line_errors
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ app = typer.Typer(
 look = typer.Typer(help="Draw what a model does.", no_args_is_help=True)
 app.add_typer(look, name="look")
 app.add_typer(data, name="data")
+add_methods(app)
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]

@@ -68,6 +68,7 @@ def translate(
     scores: Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")] = False,
     alignments: Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")] = None,
     attention: Annotated[Path | None, typer.Option(help="one HTML file of the maps")] = None,
+    to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None,
     batch_tokens: BatchTokens = None,
     length_penalty: LengthPenalty = None,
     checkpoint: Checkpoint = "best",
@@ -76,7 +77,7 @@ def translate(
     """Translate stdin to stdout, a line for a line."""
     from foveate import verbs
 
-    search = _search(beam_size, length_penalty, batch_tokens)
+    search = _search(beam_size, length_penalty, batch_tokens) | {"to": to}
     wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention)
     loaded = _load(run, checkpoint, threads)
     _hint("Type a sentence a line; Ctrl-D ends.")

@@ -143,8 +143,9 @@ class BPE(Subword):
         return self.config.dropout > 0
 
     def encode_noisy(self, texts: Sequence[str], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
-        pairs = zip(self._ready(texts), seeds, strict=True)
-        return [self._drawn(text, uniform(seed)) for text, seed in pairs]
+        split = [self._untagged(text) for text in self._ready(texts)]
+        pairs = zip(split, seeds, strict=True)
+        return [tag + self._drawn(text, uniform(seed)) for (tag, text), seed in pairs]
 
     def _drawn(self, text: str, chance: Iterator[float]) -> list[int]:
         """Ids of a text; its chunks are cut once and remembered, for epochs come again."""

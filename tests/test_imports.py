@@ -23,7 +23,7 @@ LAYERS = [
     {"kinds", "start"},
     {"run", "answers"},
     {"training"},
-    {"serve", "export", "bench", "doctor", "errors", "quickstart"},
+    {"serve", "export", "bench", "distill", "doctor", "errors", "quickstart"},
     {"verbs"},
     {"cli"},
     {"__init__", "__main__"},

@@ -18,6 +18,7 @@ from foveate import __version__, cli_align, cli_labels, cli_vision
 from foveate.cli_data import data
 from foveate.cli_forecast import add as add_forecast
 from foveate.cli_language import add as add_language
+from foveate.cli_methods import add as add_methods
 from foveate.errors import one_line_errors
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ add_language(app)
 add_forecast(app, look)
 cli_vision.add(app, look)
 cli_align.add(app)
+add_methods(app)
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
@@ -73,6 +75,7 @@ def translate(
     scores: Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")] = False,
     alignments: Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")] = None,
     attention: Annotated[Path | None, typer.Option(help="one HTML file of the maps")] = None,
+    to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None,
     batch_tokens: BatchTokens = None,
     length_penalty: LengthPenalty = None,
     checkpoint: Checkpoint = "best",
@@ -81,7 +84,7 @@ def translate(
     """Translate stdin to stdout, a line for a line."""
     from foveate import verbs
 
-    search = _search(beam_size, length_penalty, batch_tokens)
+    search = _search(beam_size, length_penalty, batch_tokens) | {"to": to}
     wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention)
     loaded = _load(run, checkpoint, threads)
     _hint("Type a sentence a line; Ctrl-D ends.")

@@ -69,15 +69,18 @@ class Run:
         length_penalty: float | None = None,
         batch_tokens: int | None = None,
         progress: Callable[[int], None] | None = None,
+        to: str | None = None,
     ) -> list[Translation]:
         """Translate each line; as many answers as lines, in their order; empty lines stay empty.
 
         ``beam_size`` 1 is greedy; ``batch_tokens`` bounds source tokens × beams of a batch, padding
         included. Lines longer than ``data.max_length`` tokens are cut, and say so in ``cut``.
+        ``to`` names the language, where the run knows several.
         """
         if isinstance(lines, str):
             raise TypeError("translate takes a list of lines; write translate([text])")
         answer = self.can("answer", "translate")
+        lines = self.can("addressed", "translate")(lines, to)
         search = self.search(beam_size, length_penalty, num_hypotheses)
         answers = answer(self.model, lines, search, batch_tokens or 8192, progress)
         return [

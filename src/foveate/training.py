@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from foveate.config import ConfigError, read
-from foveate.data.plan import Plan
 from foveate.decode.greedy import Greedy
 from foveate.run import Run, RunConfig, device, load, read_run
 from foveate.start import copy_parts
@@ -48,7 +47,7 @@ def train(
         search=Greedy.Config().build(),
         seed=resolved.seed,
         toml=resolved.toml(),
-        plan=Plan,
+        plan=task.plan,
     )
     outcome = fit(job, resolved.train, path)
     if outcome.exit_code:

@@ -10,13 +10,14 @@ import json
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import tokenizers as rust
 from pydantic import Field
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
+from foveate.data.bpe_dropout import merges_of, split, uniform
 from foveate.data.vocabulary import SILENT, SPECIALS, UNK, Encoded, Tokenizer, valid
 
 # What a piece may not straddle: a word with the space before it, an elided article (l', qu'),
@@ -106,9 +107,13 @@ class BPE(Subword):
     """Byte pair encoding (Sennrich et al., 2016): again and again the most frequent pair is one."""
 
     class Config(Subword.Config, kind="bpe"):
-        """A pair seen fewer than ``min_frequency`` times is not merged."""
+        """A pair seen fewer than ``min_frequency`` times is not merged.
+
+        In training a merge is passed over with probability ``dropout`` (Provilkov et al., 2020).
+        """
 
         min_frequency: int = Field(default=2, ge=1)
+        dropout: float = Field(default=0.0, ge=0, lt=1)
 
     config: Config
 
@@ -125,6 +130,33 @@ class BPE(Subword):
         vocabulary = {piece: i for i, piece in enumerate(SPECIALS)}
         vocabulary |= {piece: i + len(SPECIALS) for piece, i in learnt["vocab"].items()}
         return models.BPE(vocab=vocabulary, merges=[(a, b) for a, b in learnt["merges"]])
+
+    def _use(self, wrapped: rust.Tokenizer) -> None:
+        super()._use(wrapped)
+        learnt = json.loads(wrapped.to_str())["model"]
+        self._letters = {letter: learnt["vocab"][letter] for letter in byte_letters()}
+        self._merges = merges_of(learnt["vocab"], learnt["merges"])
+        self._chunks: dict[str, list[list[int]]] = {}
+
+    @property
+    def noisy(self) -> bool:
+        return self.config.dropout > 0
+
+    def encode_noisy(self, texts: Sequence[str], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
+        split = [self._untagged(text) for text in self._ready(texts)]
+        pairs = zip(split, seeds, strict=True)
+        return [tag + self._drawn(text, uniform(seed)) for (tag, text), seed in pairs]
+
+    def _drawn(self, text: str, chance: Iterator[float]) -> list[int]:
+        """Ids of a text; its chunks are cut once and remembered, for epochs come again."""
+        if text not in self._chunks:
+            cut = self._rust.pre_tokenizer.pre_tokenize_str(
+                self._rust.normalizer.normalize_str(text)
+            )
+            self._chunks[text] = [[self._letters[letter] for letter in chunk] for chunk, _ in cut]
+        dropout = self.config.dropout
+        parts = (split(chunk, self._merges, dropout, chance) for chunk in self._chunks[text])
+        return list(chain.from_iterable(parts))
 
 
 class Unigram(Subword):

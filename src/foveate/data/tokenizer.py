@@ -102,7 +102,7 @@ class Listed(Tokenizer):
         return [[known(form(text[a:b]), UNK) for a, b in self._units(text)] for text in texts]
 
     def _vocabulary(self) -> Any:
-        return self.pieces[len(SPECIALS) :]
+        return self.pieces[len(SPECIALS) : len(self.pieces) - len(self.tags)]
 
     def _restore(self, vocabulary: Any) -> None:
         self.pieces = [*SPECIALS, *vocabulary]

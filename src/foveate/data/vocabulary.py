@@ -48,11 +48,17 @@ class Tokenizer(Configurable, ABC):
         self.config = config
         self.pieces: list[str] = []
         self._bytes: list[bytes] = []  # what each piece adds to a text, in UTF-8
+        self.tags: dict[str, int] = {}  # marks that a text may begin with, and their ids
 
     @property
     def vocab_size(self) -> int:
         """Number of ids, the four special ones among them."""
         return len(self.pieces)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether training sees another split of a text in each epoch (`encode_noisy`)."""
+        return False
 
     @abstractmethod
     def train(self, lines: Iterable[str]) -> None:
@@ -64,11 +70,40 @@ class Tokenizer(Configurable, ABC):
 
     def encode_batch(self, texts: Iterable[str]) -> list[Encoded]:
         """`encode` each text; raise ValueError for a lone surrogate, which UTF-8 cannot hold."""
-        return self._encode(self._ready(texts))
+        ready = self._ready(texts)
+        found = self._encode([self._untagged(text)[1] for text in ready])
+        return [self._behind_tag(*both) for both in zip(ready, found, strict=True)]
 
     def encode_ids(self, texts: Iterable[str]) -> list[list[int]]:
         """The ids alone, the quick road for training data."""
-        return self._encode_ids(self._ready(texts))
+        split = [self._untagged(text) for text in self._ready(texts)]
+        found = self._encode_ids([text for _, text in split])
+        return (
+            [tag + ids for (tag, _), ids in zip(split, found, strict=True)] if self.tags else found
+        )
+
+    def encode_noisy(self, texts: Sequence[str], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Another split of each text for another seed, by the kinds that are ``noisy``."""
+        return self.encode_ids(texts)
+
+    def add_tags(self, names: Sequence[str]) -> None:
+        """Give marks such as ``<2fr>`` ids after all others; only at its start a text has one."""
+        self.tags = {name: len(self.pieces) + n for n, name in enumerate(names)}
+        self.pieces = [*self.pieces, *names]
+        self._bytes = [*self._bytes, *map(str.encode, names)]
+
+    def _untagged(self, text: str) -> tuple[list[int], str]:
+        """The id of the tag at the start of a text, if there is one, and the text behind it."""
+        tag = next((tag for tag in self.tags if text.startswith(tag)), None)
+        return ([], text) if tag is None else ([self.tags[tag]], text[len(tag) :].removeprefix(" "))
+
+    def _behind_tag(self, text: str, encoded: Encoded) -> Encoded:
+        ids, rest = self._untagged(text)
+        if not ids:
+            return encoded
+        moved = len(text) - len(rest)
+        spans = [(start + moved, end + moved) for start, end in encoded.offsets]
+        return Encoded(ids + encoded.ids, [(0, len(self.pieces[ids[0]])), *spans])
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """The text of some ids; bytes that are no UTF-8 become U+FFFD."""
@@ -90,6 +125,8 @@ class Tokenizer(Configurable, ABC):
     def save(self, path: str | Path) -> None:
         """Write everything that `load` needs as JSON; the file appears whole or not at all."""
         tree = {"config": self.config.tree(), "vocabulary": self._vocabulary()}
+        if self.tags:
+            tree["tags"] = list(self.tags)
         replace_file(Path(path), json.dumps(tree, ensure_ascii=False))
 
     @staticmethod
@@ -100,6 +137,7 @@ class Tokenizer(Configurable, ABC):
             tree = json.loads(text)
             tokenizer: Tokenizer = Tokenizer.Config.parse(tree["config"]).build()
             tokenizer._restore(tree["vocabulary"])
+            tokenizer.add_tags(tree.get("tags", []))
         except Exception as error:  # the Rust library raises bare Exceptions
             message = f"{path}: no tokenizer that can be read ({error!r}); train it again"
             raise ValueError(message) from error

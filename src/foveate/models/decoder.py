@@ -26,6 +26,7 @@ class Decoder(Configurable, nn.Module):
     reads_memory: ClassVar[bool] = True  # False: a language model's alone, it looks at no source
     output_size: int
     constant_memory: ClassVar[bool] = False  # whether its state stays as large however much it read
+    parallel: ClassVar[bool] = True  # whether the places of a sequence are read all at once
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__()

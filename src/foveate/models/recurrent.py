@@ -94,6 +94,7 @@ class RecurrentDecoder(Decoder):
         attention: RecurrentAttention | None = None
         readout: Literal["mixed", "state"] = "mixed"
 
+    parallel = False
     config: Config
     constant_memory = True
 

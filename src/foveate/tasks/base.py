@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.data.plan import Plan
 
 Batch = TypeVar("Batch")
 CUT = "longer than the model allows, cut"  # what is noted of such an input
@@ -125,6 +126,10 @@ class Task(Configurable, ABC, Generic[Batch]):
     @abstractmethod
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> Batch:
         """The examples of the given indices as tensors; ``noise`` seeds what is random in them."""
+
+    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Any:
+        """Which examples stand together in which batch of which epoch (`foveate.data.plan`)."""
+        return Plan(lengths, batch_tokens, seed)
 
     def describe_data(self) -> list[str]:
         """Lines that say what was read, dropped and why, for the start of training."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from foveate.config import BaseConfig, Configurable
 from foveate.nn.cross_entropy import linear_cross_entropy
 from foveate.tasks.base import Loss
+from foveate.tasks.teacher_forcing import Always, TeacherForcing
 
 
 class Objective(Configurable):
@@ -20,17 +21,27 @@ class Objective(Configurable):
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.step = 0
+
+    def advance(self, step: int) -> None:
+        """Say which step of training comes next, from 1, for what changes in its course."""
+        self.step = step
 
 
 class CrossEntropy(Objective):
     """NLL = −Σ_t log p(y_t | y_<t), with the labels y_ls = (1 − α) y_hot + α/V (Szegedy, 2016)."""
 
     class Config(Objective.Config, kind="cross_entropy"):
-        """``label_smoothing`` is α."""
+        """``label_smoothing`` is α; ``teacher_forcing`` says what a decoder reads meanwhile."""
 
         label_smoothing: float = Field(0.1, ge=0, lt=1)
+        teacher_forcing: TeacherForcing.Config = Always.Config()
 
     config: Config
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.teacher_forcing: TeacherForcing = config.teacher_forcing.build()
 
     def __call__(
         self,

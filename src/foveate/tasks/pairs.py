@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pydantic
 from numpy.typing import NDArray
 
+from foveate.data.mixture import Mixture
 from foveate.data.report import report
 from foveate.data.text import Corpus, DataError, TextData, keep, read_pairs, read_split, to_measure
 from foveate.data.tokenizer import BPE, Tokenizer
 from foveate.tasks.base import Task
+from foveate.tasks.corpora import Part, bare, join, tagged
 from foveate.tasks.metrics import LOWER_IS_BETTER, known_metrics
 from foveate.tasks.text_batch import Ids, TextBatch, collate, lengths_of
 
@@ -28,12 +30,14 @@ class PairTask(Task[TextBatch]):
         ``source`` and ``target`` name line-aligned files with ``{split}`` for train, valid, test;
         without ``target``, ``source`` is one TSV or JSONL file that holds both sides, or a file of
         ``data.format``. ``target_tokenizer`` is that of the target where it is of another kind.
+        ``corpora`` in place of ``source`` are several such pairs, each with a weight and a tag.
         """
 
-        source: str
+        source: str | None = None
         target: str | None = None
         tokenizer: Tokenizer.Config = BPE.Config()
         target_tokenizer: Tokenizer.Config | None = None
+        corpora: tuple[Part, ...] = ()
         joint: bool = True  # one vocabulary for both sides, which a model may then tie
         metrics: tuple[str, ...] = ("bleu", "chrf", "ter", "exact_match")
 
@@ -41,7 +45,15 @@ class PairTask(Task[TextBatch]):
         def _one_or_two(self) -> Self:
             if self.joint and self.target_tokenizer is not None:
                 raise ValueError("a target_tokenizer needs joint = false: two vocabularies")
+            if (self.source is None) == (not self.corpora):
+                raise ValueError("needs either source or corpora: where the pairs lie")
             return self
+
+        def parts(self) -> tuple[Part, ...]:
+            """The corpora, also where there is one."""
+            if self.source is None:
+                return self.corpora
+            return (Part(source=self.source, target=self.target),)
 
         @pydantic.field_validator("metrics")
         @classmethod
@@ -66,14 +78,16 @@ class PairTask(Task[TextBatch]):
         target.save(folder / "target.tokenizer.json")
 
     def _train(self) -> tuple[Tokenizer, Tokenizer]:
+        tags = list(dict.fromkeys(part.tag for part in self.config.parts() if part.tag))
         corpus = self.corpus("train")
-        sides = [corpus.sources, corpus.targets]
+        sides = [[bare(text, tags) for text in corpus.sources], corpus.targets]
         source = self.config.tokenizer.build()
         source.train(sides[0] + sides[1] if self.config.joint else sides[0])
         target = source
         if not self.config.joint:
             target = (self.config.target_tokenizer or self.config.tokenizer).build()
             target.train(sides[1])
+        source.add_tags(tags)
         return source, target
 
     def inherit(self, run: Path) -> None:
@@ -103,8 +117,11 @@ class PairTask(Task[TextBatch]):
     def corpus(self, split: str) -> Corpus:
         """The pairs of a split as text, without those that the config drops."""
         if split not in self._read:
-            source, target = self.config.source, self.config.target
-            self._read[split] = read_split(source, target, split, self.data)
+            parts = self.config.parts()
+            corpora = [read_split(part.source, part.target, split, self.data) for part in parts]
+            self._read[split] = join(corpora, [part.tag for part in parts])
+            if split == "train":
+                self._part = np.repeat(np.arange(len(parts)), list(map(len, corpora)))
         return self._read[split]
 
     def _tokens(self, split: str) -> tuple[Corpus, list[Ids], list[Ids]]:
@@ -115,6 +132,7 @@ class PairTask(Task[TextBatch]):
             if split == "train":
                 kept, dropped = keep(lengths_of(sources, targets), self.data)
                 corpus = corpus.take([int(i) for i in kept], dropped)
+                self._part = self._part[kept]
                 sources, targets = [sources[i] for i in kept], [targets[i] for i in kept]
             self._corpora[split] = corpus, sources, targets
         return self._corpora[split]
@@ -124,8 +142,41 @@ class PairTask(Task[TextBatch]):
         return (lengths_of(sources, targets) + 1).astype(np.int32)
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
-        _, sources, targets = self._tokens(split)
-        return collate([sources[i] for i in indices], [targets[i] for i in indices])
+        corpus, sources, targets = self._tokens(split)
+        sides = [[sources[i] for i in indices], [targets[i] for i in indices]]
+        texts = corpus.sources, corpus.targets
+        for side, tokenizer in enumerate(self._both() if split == "train" else ()):
+            if tokenizer.noisy:
+                drawn = tokenizer.encode_noisy(
+                    [texts[side][i] for i in indices], [(noise, side, i) for i in indices]
+                )
+                both = zip(drawn, sides[side], strict=True)
+                sides[side] = [d if len(d) <= self.data.max_length else ids for d, ids in both]
+        return collate(*sides)
+
+    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Any:
+        parts = self.config.parts()
+        if len(parts) == 1:
+            return super().plan(lengths, batch_tokens, seed)
+        sizes = np.bincount(self._part, minlength=len(parts)).tolist()
+        weights = [p.weight or size for p, size in zip(parts, sizes, strict=True)]
+        return Mixture(lengths, batch_tokens, seed, self._part, weights)
+
+    def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
+        """Lines behind the tag that asks for a language, such as "fr" for ``<2fr>``.
+
+        Raises ``ValueError`` where the run has no such tag, or needs one and a line has none.
+        """
+        tags = self.source_tokenizer.tags
+        known = ", ".join(tag[2:-1] for tag in tags) or "none, this run has one pair of languages"
+        if to is not None:
+            if f"<2{to}>" not in tags:
+                raise ValueError(f"no language {to!r} to translate to; there are: {known}")
+            return [tagged(line, f"<2{to}>") for line in lines]
+        plain = (line for line in lines if line.strip() and not line.startswith(tuple(tags)))
+        if tags and next(plain, None) is not None:
+            raise ValueError(f"this run translates to several languages; name one (to): {known}")
+        return list(lines)
 
     def describe_data(self) -> list[str]:
         """The report on the data in short: what is there, what is odd, what is dropped and why."""
@@ -138,9 +189,9 @@ class PairTask(Task[TextBatch]):
         def count(tokenizer: Tokenizer) -> Callable[[Sequence[str]], list[int]]:
             return lambda texts: [len(ids) for ids in tokenizer.encode_ids(texts)]
 
-        sizes = " and ".join(f"{side.vocab_size:,}" for side in dict.fromkeys((source, target)))
+        sizes = [f"{t.vocab_size:,} {t.config.kind}" for t in dict.fromkeys((source, target))]
         found = report(corpora, self.data, (count(source), count(target)))
-        return [*found.lines(), f"vocabulary: {sizes} {self.config.tokenizer.kind} pieces"]
+        return [*found.lines(), f"vocabulary: {' and '.join(sizes)} pieces"]
 
     def better(self, name: str) -> int:
         return -1 if name in LOWER_IS_BETTER else super().better(name)

@@ -60,7 +60,8 @@ class Translation(PairTask):
     def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
         memory = model.encode(batch.source, batch.keys)
-        hidden = model.decode(batch.read, memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
+        read = objective.teacher_forcing.read(model, batch.read, memory, objective.step)
+        hidden = model.decode(read, memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
         wanted = batch.wanted.flatten()
         if batch.real is not None:
             hidden, wanted = hidden[batch.real], wanted[batch.real]
@@ -102,6 +103,11 @@ class Translation(PairTask):
         answers = self.answer(model, examples.sources, search, batch_tokens)
         outputs = [answer.texts[0] if answer.texts else "" for answer in answers]
         figures, signatures = figures_of(outputs, examples.references, self.config.metrics)
+        for tag in self.source_tokenizer.tags:
+            chosen = [i for i, text in enumerate(examples.sources) if text.startswith(tag)]
+            right = [examples.references[i] for i in chosen]
+            part, _ = figures_of([outputs[i] for i in chosen], right, self.config.metrics)
+            figures |= {f"{name} {tag}": value for name, value in part.items()}
         cut = [line for line, answer in zip(examples.lines, answers, strict=True) if answer.cut]
         return Evaluation(figures, signatures, outputs, {CUT: cut} if cut else {})
 
@@ -119,7 +125,7 @@ class Translation(PairTask):
         are cut, and their answers say by how many.
         """
         limit = self.data.max_length
-        encoded = self.source_tokenizer.encode_ids(lines)
+        encoded = self.source_tokenizer.encode_ids(self.addressed(lines))
         ids = [i if line.strip() else [] for i, line in zip(encoded, lines, strict=True)]
         budget = max(1, batch_tokens // getattr(search.config, "beam_size", 1))
         found = self.search(model, [i[:limit] for i in ids], search, budget, progress)
@@ -193,7 +199,7 @@ class Translation(PairTask):
         if target is None:
             found = self.answer(model, [source], search or Greedy.Config().build())[0].found
             target = found[0].ids if found else []
-        tokens = self.source_tokenizer.encode_ids([source])[0]
+        tokens = self.source_tokenizer.encode_ids(self.addressed([source]))[0]
         output = (
             self.target_tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
         )

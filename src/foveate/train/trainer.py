@@ -158,6 +158,8 @@ class Trainer:
         number, optimizer = self.state.step + 1, self.tools.optimizer
         seed = mix(self.state.seed, "step", number)
         torch.manual_seed(seed)
+        if self.job.objective is not None:
+            self.job.objective.advance(number)
         losses = [self.backward(batch) for batch in batches]
         count = sum(loss.count for loss in losses)
         if count == 0:

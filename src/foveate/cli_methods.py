@@ -1,0 +1,42 @@
+"""The verbs of training methods: ``foveate distill``.
+
+Does not live here: what they do (`foveate.distill`).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def add(app: typer.Typer) -> None:
+    """Register the verbs."""
+    app.command("distill")(distill)
+
+
+def distill(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="the teacher")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="train, valid and test .jsonl go there")],
+    beam_size: Annotated[int | None, typer.Option(min=1, help="default: the run's own")] = None,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="of a batch")] = None,
+    checkpoint: Annotated[str, typer.Option(help="best, last, average or a step")] = "best",
+    threads: Annotated[int | None, typer.Option(min=1, help="processor threads")] = None,
+) -> None:
+    """Write a teacher's outputs as data for a student."""
+    import torch
+
+    from foveate.distill import distill as write
+    from foveate.run import load
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    search: dict[str, Any] = {"beam_size": beam_size, "batch_tokens": batch_tokens}
+
+    def progress(done: int, of: int) -> None:
+        print(f"{done:,} of {of:,} lines", file=sys.stderr)
+
+    for line in write(load(run, checkpoint), out, search, progress):
+        typer.echo(line)

@@ -1,0 +1,124 @@
+"""What decoders read in training: every kind of choice with every model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from conftest import defaults, each, ids, real
+from foveate.data.plan import Plan
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
+from foveate.tasks.objective import CrossEntropy, Objective
+from foveate.tasks.teacher_forcing import (
+    LinearDecay,
+    Own,
+    SamplingSchedule,
+    Scheduled,
+    TeacherForcing,
+    second_pass,
+    step_by_step,
+)
+from foveate.train.fit import fit
+from foveate.train.trainer import Job
+from train_toy import ToyCopy, ToyModel, toy_config
+
+KEYS = real(5, 3, 4)
+GOLD, SOURCE = ids(3, 6), ids(3, 5, seed=2)
+GOLD[:, 0] = 2
+
+
+def gradients(model: EncoderDecoder, forcing: TeacherForcing.Config) -> list[Tensor]:
+    """Loss and gradients of a step with dropout, which draws from the generator."""
+    objective = CrossEntropy.Config(teacher_forcing=forcing).build()
+    objective.advance(5)
+    torch.manual_seed(3)
+    memory = model.encode(SOURCE, KEYS)
+    read = objective.teacher_forcing.read(model, GOLD, memory, objective.step)
+    hidden = torch.nn.functional.dropout(model.decode(read, memory)).flatten(0, 1)
+    loss = objective(hidden, model.output.weight, GOLD.flatten())
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    return [loss.total, *torch.autograd.grad(loss.total, parameters, allow_unused=True)]
+
+
+def test_epsilon_one_is_teacher_forcing_bit_for_bit(model: EncoderDecoder) -> None:
+    plain = CrossEntropy.Config().teacher_forcing
+    certain = Scheduled.Config(schedule=LinearDecay.Config(slope=0.0))
+    for one, other in zip(gradients(model, plain), gradients(model, certain), strict=True):
+        assert one is other is None or torch.equal(one, other)
+
+
+def test_every_choice_starts_right_and_keeps_the_shape(model: EncoderDecoder) -> None:
+    memory = model.encode(SOURCE, KEYS)
+    for config in defaults("teacher_forcing").values():
+        read = config.build().read(model, GOLD, memory, 10**6)
+        assert read.shape == GOLD.shape and read.dtype == GOLD.dtype
+        assert torch.equal(read[:, 0], GOLD[:, 0])
+
+
+def test_kept_tokens_are_the_true_ones_and_others_the_model_s_own(model: EncoderDecoder) -> None:
+    memory = model.encode(SOURCE, KEYS)
+    keep = torch.rand(GOLD.shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    keep[:, 0] = True
+    mixed = step_by_step(model, GOLD, memory, keep, "greedy")
+    said = model.logits(model.decode(mixed, memory)).argmax(-1)
+    wanted = torch.cat((GOLD[:, :1], torch.where(keep[:, 1:], GOLD[:, 1:], said[:, :-1])), dim=1)
+    assert torch.equal(mixed, wanted)
+    both = second_pass(model, GOLD, memory, keep, "greedy")
+    said = model.logits(model.decode(GOLD, memory)).argmax(-1)
+    wanted = torch.cat((GOLD[:, :1], torch.where(keep[:, 1:], GOLD[:, 1:], said[:, :-1])), dim=1)
+    assert torch.equal(both, wanted)
+
+
+def test_own_generations_are_greedy_decoding(model: EncoderDecoder) -> None:
+    memory = model.encode(SOURCE, KEYS)
+    read = Own.Config().build().read(model, GOLD, memory, 1)
+    steps, last = DecoderSteps(model, memory), GOLD[:, 0]
+    for t in range(1, GOLD.shape[1]):
+        last = steps.step(last).argmax(-1)
+        assert torch.equal(read[:, t], last)
+
+
+@each("sampling_schedule")
+def test_schedules_fall_from_about_one(config: SamplingSchedule.Config) -> None:
+    schedule = config.build()
+    values = [schedule.epsilon(step) for step in (0, 1, 10, 1000, 10_000, 10**7)]
+    assert values[0] == pytest.approx(1, abs=0.01)
+    assert values == sorted(values, reverse=True) and values[-1] >= 0
+    assert values[-1] < 0.6
+
+
+def test_the_share_of_true_tokens_is_epsilon() -> None:
+    from conftest import MODELS, build
+
+    model = build(MODELS["recurrent"])
+    gold = torch.full((400, 20), 29)  # a token that this model does not say
+    memory = model.encode(ids(400, 3))
+    half = LinearDecay.Config(start=0.3, floor=0.0, slope=0.0)
+    torch.manual_seed(0)
+    read = Scheduled.Config(schedule=half, choose="sample").build().read(model, gold, memory, 1)
+    share = float((read[:, 1:] == 29).float().mean())
+    assert 0.3 <= share < 0.36
+
+
+class Recorder(Objective):
+    """Notes the steps that it is told of."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def advance(self, step: int) -> None:
+        self.steps.append(step)
+
+
+def test_the_objective_knows_the_step_also_after_a_stop(tmp_path: Path) -> None:
+    told = []
+    for steps in (5, 9):
+        torch.manual_seed(11)
+        recorder, task = Recorder(), ToyCopy(ToyCopy.Config())
+        job = Job(task, ToyModel(), recorder, None, 3, "seed = 3\n", Plan)
+        fit(job, toy_config(max_steps=steps, accumulate=2), tmp_path)
+        told.append(recorder.steps)
+    assert told == [[1, 2, 3, 4, 5], [6, 7, 8, 9]]

@@ -1,0 +1,103 @@
+"""Several corpora in one task: tags are pieces of their own, and say what to translate to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foveate.config import ConfigError, parse_tree
+from foveate.data.text import TextData
+from foveate.data.tokenizer import Tokenizer
+from foveate.run import RunConfig
+from foveate.tasks.translation import Translation
+from foveate.training import train
+from test_tokenizer import KINDS, LINES, trained
+
+PAIRS = {"fr": [("a dog", "un chien"), ("the cat", "le chat")], "de": [("a dog", "ein Hund")]}
+TAGS = ["<2fr>", "<2de>"]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> dict[str, Any]:
+    corpora = []
+    for language, pairs in PAIRS.items():
+        for split in ("train", "valid", "test"):
+            rows = "".join(f"{s}\t{t}\n" for s, t in pairs)
+            (tmp_path / f"{split}.{language}.tsv").write_text(rows, encoding="utf-8")
+        source = str(tmp_path / f"{{split}}.{language}.tsv")
+        corpora.append({"source": source, "tag": f"<2{language}>"})
+    return {"kind": "translation", "corpora": corpora, "tokenizer": "character"}
+
+
+def task(tree: dict[str, Any], folder: Path) -> Translation:
+    built: Translation = Translation.Config.parse(tree).build(TextData())
+    built.prepare(folder, seed=1)
+    return built
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tag_is_one_piece_at_the_start_and_text_elsewhere(kind: str, tmp_path: Path) -> None:
+    trained(kind).save(tmp_path / "plain")
+    tokenizer = Tokenizer.load(tmp_path / "plain")
+    plain, inside = (tokenizer.encode(text) for text in (LINES[0], f"x {TAGS[0]}"))
+    tokenizer.add_tags(TAGS)
+    tokenizer.save(tmp_path / "tagged")
+    for one in (tokenizer, Tokenizer.load(tmp_path / "tagged")):
+        assert one.pieces[-2:] == TAGS
+        found = one.encode(f"<2de> {LINES[0]}")
+        assert found.ids == [one.vocab_size - 1, *plain.ids]
+        assert one.encode_ids([f"<2de> {LINES[0]}"])[0] == found.ids
+        assert found.offsets[0] == (0, 5)
+        assert found.offsets[1:] == [(a + 6, b + 6) for a, b in plain.offsets]
+        assert one.encode(f"x {TAGS[0]}") == inside
+        assert one.decode(found.ids).startswith("<2de>")
+
+
+def test_corpora_are_joined_behind_their_tags(tree: dict[str, Any], tmp_path: Path) -> None:
+    built = task(tree, tmp_path)
+    corpus = built.corpus("train")
+    assert corpus.sources == ["<2fr> a dog", "<2fr> the cat", "<2de> a dog"]
+    assert corpus.targets == ["un chien", "le chat", "ein Hund"]
+    assert not {"<", ">", "2"} & set(built.source_tokenizer.pieces)
+    batch = built.batch("train", [0, 2])
+    assert batch.source[:, 0].tolist() == [built.source_tokenizer.tags[tag] for tag in TAGS]
+    tree["corpora"][1]["weight"] = 4.0
+    tree["corpora"][0]["weight"] = 2.0
+    weighted = task(tree, tmp_path)
+    plan = weighted.plan(weighted.lengths("train"), 100, 1)
+    assert sorted(np.concatenate(plan.epoch(0)).tolist()) in ([0, 2, 2], [1, 2, 2])
+
+
+def test_a_run_translates_to_the_language_that_is_asked_for(
+    tree: dict[str, Any], tmp_path: Path
+) -> None:
+    part = {"kind": "recurrent", "embedding_size": 32, "hidden_size": 32, "dropout": 0.0}
+    config = {
+        "task": tree,
+        "model": {"kind": "encoder_decoder", "encoder": part, "decoder": part},
+        "objective": {"label_smoothing": 0.0},
+        "train": {
+            "max_steps": 120,
+            "precision": "fp32",
+            "optimizer": {"kind": "adam", "lr": 0.02},
+            "schedule": "constant",
+        },
+    }
+    run = train(parse_tree(RunConfig, config), folder=tmp_path / "run")
+    said = {to: [str(t) for t in run.translate(["a dog", ""], to=to)] for to in PAIRS}
+    assert said == {"fr": ["un chien", ""], "de": ["ein Hund", ""]}
+    assert str(run.translate(["<2de> a dog"])[0]) == "ein Hund"
+    with pytest.raises(ValueError, match=r"name one .*fr, de"):
+        run.translate(["a dog"])
+    with pytest.raises(ValueError, match=r"no language 'es'.*fr, de"):
+        run.translate(["a dog"], to="es")
+    assert run.evaluate().figures["exact_match <2de>"] == 100
+
+
+def test_either_a_source_or_corpora() -> None:
+    for tree in ({"kind": "translation"}, {"kind": "translation", "source": "a", "corpora": ["b"]}):
+        with pytest.raises((ConfigError, ValueError)):
+            Translation.Config.parse(tree)

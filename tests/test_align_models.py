@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -73,10 +73,7 @@ def test_the_likelihood_never_falls(kind: Any) -> None:
     history = model.train(CORPUS)
     assert len(history) == 8
     assert history[-1] > history[0]
-    assert all(
-        after >= before - 1e-6 * abs(before)
-        for before, after in zip(history, history[1:], strict=False)
-    )
+    assert all(after >= before - 1e-6 * abs(before) for before, after in pairwise(history))
 
 
 @pytest.mark.parametrize("kind", WORD)

@@ -56,6 +56,41 @@ def test_a_score_of_ones_own_is_in_every_model(
     assert "my_distance" not in kinds("score")["score"]
 
 
+def test_a_position_of_ones_own_is_in_every_transformer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from foveate.config import _FAMILIES, parse_tree
+    from foveate.models.encoder_decoder import EncoderDecoder
+    from foveate.run import RunConfig
+    from foveate.spec import Tokens
+    from foveate.tree import load_tree
+
+    (tmp_path / "my_positions.py").write_text(blocks("add-a-position.md", "python")[0])
+    config = tmp_path / "config.toml"
+    config.write_text(
+        blocks("add-a-position.md", "toml")[0]
+        + 'hidden_size = 16\n[model]\nkind = "encoder_decoder"\n'
+        + 'encoder = { kind = "transformer", hidden_size = 16 }\n'
+        + '[task]\nkind = "translation"\nsource = "a.tsv"\n'
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        parsed = parse_tree(RunConfig, load_tree(config), config)
+        assert isinstance(parsed.model, EncoderDecoder.Config)
+        model = parsed.model.build(Tokens(20), Tokens(20)).eval()
+        target = torch.arange(2, 12)[None]
+        assert model(torch.tensor([[4, 5, 3]]), target).shape == (1, 10, 20)
+        bias = model.decoder.position.bias(torch.arange(6), torch.arange(6))
+        assert bias.shape == (1, 6, 6)
+        assert float(bias[0, 0, 3]) == 0.0
+        assert float(bias[0, 0, 4]) == -2.0
+    finally:
+        _FAMILIES["position"].pop("my_wall", None)
+        sys.modules.pop("my_positions", None)
+
+
 def test_every_python_block_of_the_readme_compiles() -> None:
     text = (DOCS.parent / "README.md").read_text(encoding="utf-8")
     found = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

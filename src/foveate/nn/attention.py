@@ -252,6 +252,7 @@ class Attention(BaseAttention):
             if seen is None or view.mask.blind(view.query_at, key_at) is None:
                 bias = self._bias(queries, view, key_at)
                 if bias is not None:
+                    bias = bias.to(queries.dtype)
                     hidden = view.mask.additive(view.query_at, key_at, bias.dtype, bias.device)
                     seen = bias[None] if hidden is None else bias + hidden
                 return F.scaled_dot_product_attention(

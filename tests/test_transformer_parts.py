@@ -59,7 +59,7 @@ def test_heads_of_another_size_are_projected_back() -> None:
     assert attention.output.weight.shape == (16, 24)
     assert attention(torch.randn(2, 3, 16)).shape == (2, 3, 16)
     assert Attention.Config(num_heads=3, head_size=4).build(16).query.weight.shape == (12, 16)
-    with pytest.raises(ValueError, match=r'head_size = 6 is not 16 / 4.*add "query" and "key"'):
+    with pytest.raises(ValueError, match=r'the query has size 16 and its heads 24: add "query"'):
         Attention.Config(num_heads=4, head_size=6, project=("key", "value")).build(16)
 
 

@@ -301,9 +301,11 @@ def test_what_has_no_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExchangeError, match=r"bart has no place for .*encoder\.norm_order = 'pre'"):
         to_huggingface(ours(), tmp_path, "bart")
     turned = ours(position=Rotary.Config())
-    wanted = r"gpt2 is a LanguageModel.*pegasus has no place for decoder\.position\.kind = 'rope'"
+    wanted = r"no architecture fits .*; pegasus has no place for decoder\.position\.kind = 'rope'"
     with pytest.raises(ExchangeError, match=wanted):
         to_huggingface(turned, tmp_path)
+    with pytest.raises(ExchangeError, match=r"fits EncoderDecoder\.Config; none is of this kind"):
+        to_huggingface(ours(), tmp_path, "gpt2")
     with pytest.raises(ExchangeError, match="'rwkv' is no architecture that we have: gpt2, llama"):
         to_huggingface(ours(), tmp_path, "rwkv")
     assert not list(tmp_path.iterdir())

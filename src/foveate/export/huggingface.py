@@ -234,12 +234,10 @@ def _fitting(config: Config, architecture: str | None) -> tuple[Family, Settings
     reasons = []
     for family in chosen:
         if not isinstance(config, type(family.config)):
-            reasons.append(f"{family.name} is a {type(family.config).__qualname__}")
             continue
         try:
             return family, family.write_config(config)
         except ExchangeError as error:
             reasons.append(str(error))
-    raise ExchangeError(
-        f"a {type(config).__qualname__} that no architecture fits: {'; '.join(reasons)}"
-    )
+    nearest = min(reasons, key=len, default="none is of this kind")
+    raise ExchangeError(f"no architecture fits {type(config).__qualname__}; {nearest}")

@@ -83,25 +83,20 @@ class BaseAttention(Configurable, nn.Module):
     def __init__(self, config: Config, hidden_size: int, memory_size: int | None = None) -> None:
         """``hidden_size`` D of queries and output, ``memory_size`` of keys and values (D if None).
 
-        Raises ``ValueError`` where the heads do not divide D, the sizes of a query and a key
-        that are not projected differ, or K is not D/H without the projections that make it so.
+        Raises ``ValueError`` where the heads do not divide D, or the sizes of a query and a key
+        that are not projected differ.
         """
         super().__init__()
         self.config = config
         memory_size = memory_size or hidden_size
         self.num_heads, self.key_heads = config.num_heads, config.key_heads or config.num_heads
-        divided = config.head_size is not None or hidden_size % self.num_heads == 0
-        if not divided or self.num_heads % self.key_heads:
+        uneven = config.head_size is None and hidden_size % self.num_heads
+        if uneven or self.num_heads % self.key_heads:
             raise ValueError(
                 f"num_heads = {self.num_heads} must divide the hidden size {hidden_size}, and "
                 f"key_heads = {self.key_heads} must divide num_heads"
             )
         size = config.head_size or hidden_size // self.num_heads  # K
-        if size * self.num_heads != hidden_size and not {"query", "key"} <= {*config.project}:
-            raise ValueError(
-                f"head_size = {size} is not {hidden_size} / {self.num_heads}: only a projection "
-                'can make it so; add "query" and "key" to attention.project'
-            )
         shared = size * self.key_heads
         self._prepare(size)
         self.query = self._part("query", hidden_size, size * self.num_heads)
@@ -125,10 +120,10 @@ class BaseAttention(Configurable, nn.Module):
             if linear.bias is not None:
                 nn.init.zeros_(linear.bias)
             return linear
-        if name == "key" and reads and size != wanted:
+        if name in ("query", "key") and reads and size != wanted:
             raise ValueError(
-                f"the keys have size {size} and the queries {wanted}: "
-                'add "key" to attention.project, or make the sizes equal'
+                f"the {name} has size {size} and its heads {wanted}: "
+                f'add "{name}" to attention.project, or make the sizes equal'
             )
         if name == "value" and size % self.key_heads:
             raise ValueError(

@@ -60,7 +60,15 @@ def defaults(family: str) -> dict[str, Any]:
         name: shrink(config())
         for name, config in members
         if not any(field.is_required() for field in config.model_fields.values())
+        and reads_tokens(config())
     }
+
+
+def reads_tokens(config: Config) -> bool:
+    """Whether nothing in a config reads anything but ids; pictures have laws of their own."""
+    parts = [getattr(config, name) for name in type(config).model_fields]
+    own = getattr(config.owner, "reads", Tokens) is Tokens
+    return own and all(reads_tokens(part) for part in parts if isinstance(part, Config))
 
 
 def each(family: str) -> pytest.MarkDecorator:

@@ -146,10 +146,11 @@ class Recurrence(nn.Module):
         """Outputs at every step and the last hidden state; ``keys`` is true at real steps."""
         projected = self.cell.project(x)
         hidden = hidden or self.cell.start(projected)
+        rows = projected.unbind(1)  # at once: indexing step by step costs T² in the backward pass
         steps = range(x.shape[1])
         outputs = []
         for t in reversed(steps) if backwards else steps:
-            after = self.cell(projected[:, t], hidden)
+            after = self.cell(rows[t], hidden)
             if keys is not None:
                 real = keys[:, t, None]
                 after = tuple(

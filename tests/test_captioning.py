@@ -12,7 +12,8 @@ from torch import Tensor
 
 from foveate.data.image import Album, Files
 from foveate.data.text import TextData
-from foveate.data.tokenizer import Word
+from foveate.data.tokenizer import UNK, Word
+from foveate.decode.beam import Beam
 from foveate.decode.greedy import Greedy
 from foveate.models.convolutional import ConvolutionalEncoder
 from foveate.models.encoder_decoder import EncoderDecoder
@@ -174,6 +175,18 @@ def test_captions_of_files_and_numbers(task: Captioning, model: Any, tmp_path: P
     assert answers[0].caption == answers[1].caption, "the same square"
     with pytest.raises(ValueError, match="picture 9: the test data has 0 to 2"):
         task.caption(model, [9], search)
+
+
+def test_unknown_words_are_not_said(task: Captioning) -> None:
+    torch.manual_seed(0)
+    model: Any = task.build(config().model_copy(update={"tie": "none"})).eval()
+    for search in (Greedy.Config().build(), Beam.Config(beam_size=3).build()):
+        with torch.no_grad():
+            model.output.weight.zero_()
+        (answer,) = task.caption(model, [0], search)  # all words are equally good
+        assert UNK not in answer.ids
+        assert answer.ids, "something is said"
+        assert np.isfinite(answer.score)
 
 
 def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:

@@ -217,7 +217,7 @@ class Captioning(PictureTask[CaptionBatch]):
         self, model: EncoderDecoder, pixels: Tensor, names: Sequence[str], search: Search
     ) -> list[CaptionAnswer]:
         memory = model.encode(pixels.to(model.output.weight.device))
-        found = search(DecoderSteps(model, memory), [0] * len(names), BOS, EOS)
+        found = search(KnownWords(model, memory), [0] * len(names), BOS, EOS)
         best = [h[0] if h else Hypothesis([], 0.0, 0.0) for h in found]
         return [
             CaptionAnswer(name, self.tokenizer.decode(h.ids), h.score, h.ids)
@@ -250,6 +250,15 @@ class Captioning(PictureTask[CaptionBatch]):
             place_labels(model.encoder),
             (self.tokenizer.decode(ids), self.tokenizer.spans(ids)),
         )
+
+
+class KnownWords(DecoderSteps):
+    """Steps of a captioner that never says ``<unk>``: the next best word says more."""
+
+    def step(self, ids: Tensor) -> Tensor:
+        logits = super().step(ids)
+        logits[:, UNK] = -torch.inf
+        return logits
 
 
 def caption_batch(pixels: Tensor, captions: Sequence[Ids]) -> CaptionBatch:

@@ -20,7 +20,7 @@ from foveate.data.words import words
 from foveate.kinds import load_kinds
 
 load_kinds()
-KINDS = {name: config for name, config in kinds("aligner")["aligner"].items()}
+KINDS: dict[str, Any] = dict(kinds("aligner")["aligner"])
 WORD = [Model1, Model2, Diagonal, HMM]
 TOY: list[Pair] = [(["das", "Haus"], ["the", "house"]), (["Haus"], ["house"])]
 BOOKS: list[Pair] = [
@@ -28,7 +28,7 @@ BOOKS: list[Pair] = [
     (["das", "Buch"], ["the", "book"]),
     (["ein", "Buch"], ["a", "book"]),
 ]
-SYNTHETIC = pairs("train", 300)
+SYNTHETIC = pairs("train", 150)
 CORPUS: list[Pair] = [(words(pair.source), words(pair.target)) for pair in SYNTHETIC]
 GOLD = [Gold(set(pair.alignment), set(pair.alignment)) for pair in SYNTHETIC]
 

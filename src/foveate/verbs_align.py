@@ -100,6 +100,9 @@ def by_run(folder: Path, checkpoint: str, files: Files, by: By, save: bool = Fal
     """The links of a head of a run, which is chosen first; ``save`` keeps it for the run."""
     from foveate.run import load
 
+    if not folder.is_dir():
+        names = ", ".join(sorted(kinds("aligner")["aligner"]))
+        raise ConfigError(f"{folder} is neither the folder of a run nor one of: {names}")
     run, texts = load(folder, checkpoint), files.texts()
     word_maps = run.can("word_maps", "align")
     reference, said = by.reference(), list[str]()

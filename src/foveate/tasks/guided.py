@@ -73,9 +73,9 @@ class GuidedTranslation(Translation):
 
     def prepare(self, folder: Path, seed: int) -> None:
         super().prepare(folder, seed)
-        lines = "".join(write_pharaoh(links) + "\n" for links in self._made())
-        replace_file(folder / FILE, lines)
-        self.restore(folder)
+        made = self._made()
+        replace_file(folder / FILE, "".join(write_pharaoh(links) + "\n" for links in made))
+        self._guides = dict(zip(self.corpus("train").lines, made, strict=True))
 
     def restore(self, folder: Path) -> None:
         super().restore(folder)
@@ -165,7 +165,7 @@ def piece_links(
             )
         for t in target[j]:
             partners.setdefault(t, set()).update(source[i])
-    return {(t, s): 1 / len(found) for t, found in partners.items() for s in sorted(found)}
+    return {(t, s): 1 / len(partners[t]) for t in sorted(partners) for s in sorted(partners[t])}
 
 
 def guided_attention(model: nn.Module, config: GuidedTranslation.Config) -> Attention:

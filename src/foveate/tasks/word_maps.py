@@ -51,8 +51,10 @@ def word_maps(
 
 
 def pieces_of(text: Encoded, words: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """The pieces of each word of a text."""
-    return group_pieces(text.offsets, words).pieces if words else []
+    """The pieces of each word of a text; a first piece without characters goes to the first."""
+    if not words:
+        return []
+    return group_pieces([(a, b) if b else (0, 1) for a, b in text.offsets], words).pieces
 
 
 def _encoded(tokenizer: Tokenizer, target: str | Ids) -> tuple[str, Encoded]:

@@ -1,0 +1,193 @@
+"""``foveate align`` on files of our own, with aligners, a small run, and gold links."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foveate import cli
+from foveate.align.aer import Gold
+from foveate.align.extract import read_pharaoh
+from foveate.align.heads import Head, choose
+from foveate.run import load
+
+CONFIG = """
+[task]
+kind = "translation"
+source = "{folder}/{{split}}.en"
+target = "{folder}/{{split}}.fr"
+tokenizer = {{ kind = "bpe", vocab_size = 290 }}
+
+[model]
+kind = "encoder_decoder"
+encoder = {{ kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 1, ffn_size = 16 }}
+decoder = {{ kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 2, ffn_size = 16 }}
+
+[train]
+max_steps = 1
+batch_tokens = 256
+precision = "fp32"
+"""
+ENGLISH = ["the house", "the book", "a book", "the old house runs"]
+FRENCH = ["la maison", "le livre", "un livre", "la vieille maison court"]
+GOLD = ["1-1 2-2", "1-1 2-2", "1-1 2p2", "1-1 2-2 3-3 4-4"]
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["foveate", *map(str, arguments)])
+        with pytest.raises(SystemExit) as done:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(done.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sides, gold links, and a run that has hardly been trained."""
+    folder = tmp_path_factory.mktemp("align")
+    for name, lines in (("train.en", ENGLISH), ("train.fr", FRENCH), ("gold.txt", GOLD)):
+        (folder / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    for name in ("en", "fr"):
+        (folder / f"valid.{name}").write_bytes((folder / f"train.{name}").read_bytes())
+    (folder / "small.toml").write_text(CONFIG.format(folder=folder), encoding="utf-8")
+    from foveate.training import train
+
+    train(folder / "small.toml", folder=folder / "run")
+    return folder
+
+
+def sides(folder: Path) -> tuple[Path, Path]:
+    return folder / "train.en", folder / "train.fr"
+
+
+def test_an_aligner_learns_from_the_files_themselves(folder: Path, call: Call) -> None:
+    code, out, err = call("align", "hmm", *sides(folder), "--symmetrize", "intersection")
+    assert code == 0, err
+    assert out.splitlines()[1] == "0-0 1-1"
+    assert len(out.splitlines()) == 4
+    assert "hmm: 4 pairs, 5 iterations" in err
+    more = folder / "more.tsv"
+    more.write_text("a house\tune maison\n", encoding="utf-8")
+    code, out, err = call("align", "ibm1", *sides(folder), "--train-on", more)
+    assert (code, len(out.splitlines())) == (0, 4)
+    assert "ibm1: 5 pairs" in err
+
+
+def test_links_are_judged(folder: Path, call: Call) -> None:
+    links = folder / "links"
+    links.write_text("0-0 1-1\n0-0\n0-0 1-1\n0-1\n", encoding="utf-8")
+    # 6 links, 5 of them possible, 4 of them sure, 9 sure in all
+    code, out, err = call("align", "evaluate", links, folder / "gold.txt", "--json")
+    assert code == 0, err
+    figures = json.loads(out)["figures"]
+    assert figures["precision"] == pytest.approx(5 / 6)
+    assert figures["recall"] == pytest.approx(4 / 9)
+    assert figures["aer"] == pytest.approx(1 - 9 / 15)
+    code, out, err = call("align", "evaluate", links, links, "--reference-format", "pharaoh")
+    assert (code, "aer          0.00 %" in out) == (0, True)
+    code, out, err = call("align", "evaluate", links, links)
+    assert code == 2
+    assert "counts from 0" in err
+
+
+def test_directions_are_joined(folder: Path, call: Call) -> None:
+    forward, backward, out = (folder / name for name in ("f", "b", "o"))
+    forward.write_text("0-0 1-2\n", encoding="utf-8")
+    backward.write_text("0-0 2-1 3-3\n", encoding="utf-8")  # target-source
+    arguments = forward, backward, "--method", "intersection", "--out", out
+    assert call("align", "symmetrize", *arguments)[0] == 0
+    assert out.read_text() == "0-0 1-2\n"
+    code, _, err = call("align", "symmetrize", forward, backward, "--method", "magic")
+    assert code == 2
+    assert "no method 'magic'; there are: intersection, union, grow-diag" in err
+
+
+def test_a_run_links_words_by_the_head_that_is_asked_for(folder: Path, call: Call) -> None:
+    run = folder / "run"
+    answers = set()
+    for choice in ([], ["--layer", 0, "--head", 1], ["--layer", 1, "--after-reading"]):
+        code, out, err = call("align", run, *sides(folder), *choice)
+        assert code == 0, err
+        assert len(out.splitlines()) == 4
+        for line, english, french in zip(out.splitlines(), ENGLISH, FRENCH, strict=True):
+            for s, t in read_pharaoh(line):
+                assert s < len(english.split())
+                assert t < len(french.split())
+        answers.add(out)
+    assert len(answers) > 1
+    code, _, err = call("align", run, *sides(folder), "--layer", 7)
+    assert code == 2
+    assert "layer 7 of the run's cross-attention: there are 2 layers" in err
+    assert "there are 2" in call("align", run, *sides(folder), "--head", 7)[2]
+
+
+def test_the_best_head_is_chosen_and_kept(folder: Path, call: Call) -> None:
+    run = folder / "run"
+    code, _, err = call("align", run, *sides(folder), "--gold", folder / "gold.txt", "--save")
+    assert code == 0, err
+    assert "error rate" in err
+    saved = json.loads((run / "aligned_head.json").read_text("utf-8"))
+    head = Head.load(run)
+    assert (head.layer, head.head) == (saved["layer"], saved["head"])
+    loaded = load(run)
+    pairs = list(zip(ENGLISH, FRENCH, strict=True))
+    (maps, *_) = loaded.task.word_maps(loaded.model, pairs)
+    assert loaded.links(*pairs[0]) == head.links(maps)  # `translate --alignments` reads the same
+    code, plain, _ = call("align", run, *sides(folder))
+    assert plain.splitlines()[0] == " ".join(f"{s}-{t}" for s, t in sorted(head.links(maps)))
+    (run / "aligned_head.json").unlink()
+    (folder / "ibm").write_text("0-0 1-1\n" * 4, encoding="utf-8")
+    assert call("align", run, *sides(folder), "--agree-with", folder / "ibm")[0] == 0
+
+
+def test_what_is_wrong_is_said(folder: Path, call: Call) -> None:
+    run, gold = folder / "run", folder / "gold.txt"
+    for arguments, message in (
+        (("nobody", *sides(folder)), "neither the folder of a run nor one of: agreement, diagonal"),
+        (("ibm1", *sides(folder), "--layer", 1), "--layer: ibm1 is no run"),
+        ((run, *sides(folder), "--symmetrize", "union"), "--symmetrize: a run is trained"),
+        ((run, *sides(folder), "--layer", 1, "--gold", gold), "choose the head by one of"),
+        ((run, *sides(folder), "--agree-with", folder / "one"), "1 lines of links for 4 pairs"),
+    ):
+        (folder / "one").write_text("0-0\n", encoding="utf-8")
+        code, _, err = call("align", *arguments)
+        assert (code, message in err) == (2, True), err
+
+
+def test_words_of_a_text_cut_by_others(folder: Path) -> None:
+    """A word is a column whatever its pieces; after reading its row is one later."""
+    run = load(folder / "run")
+    pair = [("the house .", "la maison .")]
+    from foveate.data.words import split_blanks
+
+    choices: dict[str, Any] = {"cut": split_blanks}
+    produced = next(run.task.word_maps(run.model, pair, **choices))
+    read = next(run.task.word_maps(run.model, pair, rows="read", **choices))
+    record = run.explain(*pair[0])
+    for name, maps in produced.items():
+        assert maps.shape == read[name].shape == (2, 3, 4)
+        assert maps.sum(axis=2) == pytest.approx(np.ones((2, 3)), abs=1e-5)
+        np.testing.assert_allclose(maps, record.maps[name][:, :3], atol=1e-5)
+        assert not np.allclose(maps, read[name])
+
+
+def test_a_head_is_chosen_by_its_error_rate() -> None:
+    straight, crossed = np.eye(2, 3, dtype=np.float32), np.eye(2, 3, dtype=np.float32)[::-1]
+    maps = {"a": np.stack([crossed, crossed]), "b": np.stack([crossed, straight])}
+    gold = [Gold({(0, 0), (1, 1)}, {(0, 0), (1, 1)})]
+    best, *others = choose([maps], gold, "read")
+    assert best.head == Head(1, 1, "read")
+    assert (best.aer, others[0].aer) == (0, 1)
+    with pytest.raises(ValueError, match="no attention to the source"):
+        choose([{}], gold)

@@ -16,6 +16,7 @@ from foveate.decode.beam import Beam
 from foveate.decode.greedy import Greedy
 from foveate.decode.sample import Sample
 from foveate.models.language_model import LanguageSteps
+from foveate.run import Run
 from foveate.verbs import Part, look_attention
 from foveate.verbs_language import RULE, generate, prompts
 from test_language import DECODERS, each_decoder, model_of, task, trained
@@ -211,3 +212,13 @@ def test_the_verb_draws_the_only_attention_there_is() -> None:
     assert "cat" in text and "⏎" in text
     with pytest.raises(ConfigError, match="this model has no attention"):
         look_attention(trained("lstm").explain("the cat"), Part(), [])
+
+
+def test_a_run_that_says_so_draws_its_answers() -> None:
+    run = trained("lstm")
+    drawing = run.config.model_copy(update={"decode": Sample.Config(temperature=0.5)})
+    other = Run(run.path, drawing, run.task, run.model, run.checkpoint)
+    assert isinstance(other.search(None, None), Sample)
+    assert isinstance(other.search(3, None), Beam)
+    cold = other.generate(["the"], max_length=30, seed=1)[0]
+    assert cold == run.generate(["the"], max_length=30, seed=1, temperature=0.5)[0]

@@ -266,6 +266,8 @@ def test_a_text_of_ones_own_is_evaluated(tmp_path: Path) -> None:
 def test_a_language_model_does_not_translate() -> None:
     with pytest.raises(ConfigError, match="run of the task language: it cannot translate"):
         trained("lstm").translate(["a"])
+    with pytest.raises(ConfigError, match="run of the task language: it cannot score"):
+        trained("lstm").score([("a", "b")])
 
 
 def test_text_may_end_without_an_end() -> None:

@@ -148,6 +148,9 @@ class Run:
     ) -> Search:
         """The run's own search, with the given choices instead of its own."""
         config = self.config.decode
+        if isinstance(config, Sample.Config) and beam_size is None and num_hypotheses == 1:
+            drawn: Search = config.build()
+            return drawn
         own = config if isinstance(config, Beam.Config) else Beam.Config(beam_size=1)
         changes: dict[str, Any] = {"beam_size": max(beam_size or own.beam_size, num_hypotheses)}
         if length_penalty is not None:
@@ -157,6 +160,7 @@ class Run:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
         """Log p(target | source) of given pairs, and of each target token, the end included."""
+        force = self.can("force", "score")
         sources = self.task.source_tokenizer.encode_ids([s for s, _ in pairs])
         targets = self.task.target_tokenizer.encode_ids([t for _, t in pairs])
         pieces = self.task.target_tokenizer
@@ -164,7 +168,7 @@ class Run:
             PairScore(sum(log_p), [*(pieces.decode([i]) for i in ids), "</s>"], log_p)
             for ids, log_p in zip(
                 targets,
-                self.task.force(self.model, list(zip(sources, targets, strict=True))),
+                force(self.model, list(zip(sources, targets, strict=True))),
                 strict=True,
             )
         ]

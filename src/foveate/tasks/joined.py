@@ -24,12 +24,11 @@ from foveate.decode.greedy import Greedy
 from foveate.decode.steps import Hypothesis, Search
 from foveate.look.capture import capture
 from foveate.look.record import AttentionRecord
-from foveate.look.words import to_words
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageSteps
 from foveate.spec import Tokens
 from foveate.tasks.base import Loss
-from foveate.tasks.labels import END, START, axis
+from foveate.tasks.labels import joined_record
 from foveate.tasks.text_batch import Ids
 from foveate.tasks.translation import Translation
 
@@ -147,16 +146,5 @@ class JoinedTranslation(Translation):
         batch = join([read.ids], [output]).to(model.output.weight.device)
         with capture(model) as maps:
             model.decode(batch.read)
-        sides = [axis((source, read.offsets), after=[END]), axis((text, pieces.spans(output)))]
-        groups, labels = list(sides[0][0].pieces), list(sides[0][1])
-        begun = len(read.ids) + 1
-        groups += [[begun + piece for piece in group] for group in sides[1][0].pieces]
-        labels += sides[1][1]
-        rows = [*groups, [begun + len(output)]]
-        columns = [[0], *([1 + piece for piece in group] for group in groups)]
-        words = {
-            name: np.stack([to_words(w, rows, columns) for w in weights[0].cpu().numpy()])
-            for name, weights in maps.items()
-        }
-        title = f"{source} → {text}"
-        return AttentionRecord(words, {"": [*labels, END]}, {"": [START, *labels]}, title)
+        seen = {name: weights[0].cpu().numpy() for name, weights in maps.items()}
+        return joined_record(seen, (source, read.offsets), (text, pieces.spans(output)))

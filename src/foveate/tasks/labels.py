@@ -22,7 +22,7 @@ def caption_record(
     """Maps (H, T, S) of a picture's captioner: the encoder's between ``places`` of the picture,
     the decoder's from the words produced to places, or to the words read.
     """
-    written, before = axis(caption, after=[END]), axis(caption, before=[START])
+    written, before = _axis(caption, after=[END]), _axis(caption, before=[START])
     seen = Grouping([[i] for i in range(len(places))], [None] * len(places)), list(places)
     words: dict[str, NDArray[np.float32]] = {}
     rows: dict[str, list[str]] = {}
@@ -43,8 +43,8 @@ def attention_record(
     The encoder's rows and columns are the source's words and its end; the decoder's rows are the
     words produced and the end, and the columns of its self-attention the start and the words read.
     """
-    read = axis(source, after=[END])
-    written, before = axis(target, after=[END]), axis(target, before=[START])
+    read = _axis(source, after=[END])
+    written, before = _axis(target, after=[END]), _axis(target, before=[START])
     words: dict[str, NDArray[np.float32]] = {}
     rows: dict[str, list[str]] = {}
     columns: dict[str, list[str]] = {}
@@ -65,7 +65,7 @@ def encoder_record(
     The rows of an encoder's maps are words of the text; another map (a pooling) has the one row of
     what it produced.
     """
-    grouping, labels = axis(source, before=[START], after=[END])
+    grouping, labels = _axis(source, before=[START], after=[END])
     words: dict[str, NDArray[np.float32]] = {}
     rows: dict[str, list[str]] = {}
     for name, weights in maps.items():
@@ -77,7 +77,7 @@ def encoder_record(
     return AttentionRecord(words, rows, columns, title=f"{source[0]} → {produced}")
 
 
-def axis(
+def _axis(
     text: Text, before: Sequence[str] = (), after: Sequence[str] = ()
 ) -> tuple[Grouping, list[str]]:
     """The pieces of each word of a text, with special tokens around it, and the words' labels."""
@@ -94,3 +94,21 @@ def _words(line: str, spans: Sequence[Span]) -> list[Span]:
     unknown = {(b - len(UNKNOWN), b) for a, b in spans if line[a:b].lstrip() == UNKNOWN}
     whole = [w for w in split_words(line) if not any(a <= w[0] and w[1] <= b for a, b in unknown)]
     return sorted([*whole, *unknown])
+
+
+def joined_record(
+    maps: Mapping[str, NDArray[np.float32]], source: Text, target: Text
+) -> AttentionRecord:
+    """Maps (H, T, T) of what reads ``<s> source </s> target`` in one sequence, as maps over words.
+
+    Rows are what comes next, to the target's end; columns what was read before it.
+    """
+    first, second = _axis(source, after=[END]), _axis(target)
+    begun = len(source[1]) + 1  # the pieces of the source and its end
+    pieces = [*first[0].pieces, *([begun + piece for piece in g] for g in second[0].pieces)]
+    labels = [*first[1], *second[1]]
+    rows = [*pieces, [begun + len(target[1])]]
+    columns = [[0], *([1 + piece for piece in group] for group in pieces)]
+    words = {n: np.stack([to_words(w, rows, columns) for w in m]) for n, m in maps.items()}
+    title = f"{source[0]} → {target[0]}"
+    return AttentionRecord(words, {"": [*labels, END]}, {"": [START, *labels]}, title)

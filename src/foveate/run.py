@@ -102,7 +102,8 @@ class Run:
     ) -> Search:
         """The run's own search, with the given choices instead of its own."""
         config = self.config.decode
-        own = config if isinstance(config, Beam.Config) else Beam.Config(beam_size=1)
+        shared = {name: getattr(config, name) for name in Search.Config.model_fields}
+        own = config if isinstance(config, Beam.Config) else Beam.Config(beam_size=1, **shared)
         changes: dict[str, Any] = {"beam_size": max(beam_size or own.beam_size, num_hypotheses)}
         if length_penalty is not None:
             changes["length_penalty"] = length_penalty

@@ -151,7 +151,8 @@ class Run:
         if isinstance(config, Sample.Config) and beam_size is None and num_hypotheses == 1:
             drawn: Search = config.build()
             return drawn
-        own = config if isinstance(config, Beam.Config) else Beam.Config(beam_size=1)
+        shared = {name: getattr(config, name) for name in Search.Config.model_fields}
+        own = config if isinstance(config, Beam.Config) else Beam.Config(beam_size=1, **shared)
         changes: dict[str, Any] = {"beam_size": max(beam_size or own.beam_size, num_hypotheses)}
         if length_penalty is not None:
             changes["length_penalty"] = length_penalty

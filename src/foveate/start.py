@@ -11,14 +11,15 @@ config says about it, and the copying. Does not live here: loading the run (`fov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from foveate.config import Config, ConfigError
 
+Pieces = Mapping[str, Sequence[str]]  # parts of a model, and the tokens of their tables by ids
 State = Mapping[str, Tensor]  # the state of a model, each tensor under all its names
 
 
@@ -26,13 +27,59 @@ class Start(Config):
     """From which run a new one begins; ``parts`` are dotted names in the model, none means all.
 
     ``vocabulary`` says whose tokens the new run reads: "same", those of the run that it starts
-    from.
+    from; "extend", those and new ones of its own data; "replace", those of its own data alone.
+    Tokens that both runs have keep their vectors, others begin as they would without it.
     """
 
     run: str
     checkpoint: str = "best"  # or last, average, a step
     parts: tuple[str, ...] = ()
     vocabulary: Literal["same", "extend", "replace"] = "same"
+
+
+def check_size(start: Start, there: Any, here: Any) -> None:
+    """Raise ``ConfigError`` where a task's config asks for a vocabulary of another size by name."""
+    old, new = (getattr(task, "tokenizer", None) for task in (there, here))
+    asked = "vocab_size" in getattr(new, "model_fields_set", ())
+    sizes = [getattr(tokenizer, "vocab_size", None) for tokenizer in (old, new)]
+    if asked and sizes[0] != sizes[1]:
+        raise ConfigError(
+            f"{start.run} has vocab_size = {sizes[0]}, and {sizes[1]} is asked for here: leave it "
+            'out to read the same tokens, or set start.vocabulary = "extend" or "replace"',
+            ("task", "tokenizer", "vocab_size"),
+        )
+
+
+def begin(start: Start, given: Any, task: Any, model: nn.Module) -> str:
+    """Copy from the run ``given`` into the model of a task; a sentence that says what was taken."""
+    state = cast(dict[str, Tensor], given.model.state_dict())
+    if start.vocabulary == "same":
+        return copy_parts(start, state, model)
+    theirs, ours = given.task.pieces(), task.pieces()
+    same = start.model_copy(update={"vocabulary": "same"})
+    said = copy_parts(same, by_pieces(state, model.state_dict(), theirs, ours), model)
+    known = {part: len(set(theirs[part]) & set(ours[part])) for part in theirs}
+    taken = ", ".join(f"{part} {n:,} of {len(ours[part]):,}" for part, n in known.items())
+    return f"{said}; tokens known from there: {taken}"
+
+
+def by_pieces(given: State, own: State, theirs: Pieces, ours: Pieces) -> State:
+    """A given state whose tables have the rows of this model's tokens, in their order.
+
+    ``theirs`` and ``ours`` are the tokens of each part by their ids. A row is that of the same
+    token there; for a token that is not there it is the row that this model has now.
+    """
+    found = dict(given)
+    for part in theirs:
+        known = {piece: row for row, piece in enumerate(theirs[part])}
+        rows = [(row, known[piece]) for row, piece in enumerate(ours[part]) if piece in known]
+        here, there = torch.tensor(rows, dtype=torch.long).reshape(-1, 2).unbind(1)
+        for name in _of(given, (part,)) & own.keys():
+            is_table = part == "output" or name.endswith("embedding.weight")
+            if is_table and given[name].shape[0] == len(theirs[part]):
+                found[name] = own[name].clone()
+                found[name][here] = given[name][there]
+    return found
 
 
 def copy_parts(start: Start, given: State, model: nn.Module) -> str:
@@ -87,6 +134,7 @@ def _unlike(start: Start, name: str, given: Tensor, own: Tensor) -> str:
     if given.shape[1:] == own.shape[1:] and ("embedding" in name or name.startswith("output")):
         return (
             f"{shapes}: {len(given):,} tokens or labels there, {len(own):,} here; read the same "
-            "tokens (the tokenizer of that run), or leave the part out of start.parts"
+            "tokens (the tokenizer of that run), leave the part out of start.parts, or for tokens "
+            'keep the vectors of those that both have: start.vocabulary = "extend" or "replace"'
         )
     return f"{shapes}; give the part the sizes that {start.run}/config.toml has"

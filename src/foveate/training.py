@@ -13,7 +13,7 @@ import torch
 from foveate.config import ConfigError, read
 from foveate.decode.greedy import Greedy
 from foveate.run import Run, RunConfig, device, load, read_run
-from foveate.start import copy_parts
+from foveate.start import begin, check_size
 from foveate.train import checkpoint, files
 from foveate.train.average import average as average_weights
 from foveate.train.fit import fit
@@ -38,8 +38,8 @@ def train(
     torch.manual_seed(resolved.seed)
     model = task.build(resolved.model).to(device())
     if resolved.start is not None and not checkpoint.steps(path):
-        given = load(resolved.start.run, resolved.start.checkpoint).model.state_dict()
-        print(copy_parts(resolved.start, given, model), file=sys.stderr)
+        given = load(resolved.start.run, resolved.start.checkpoint)
+        print(begin(resolved.start, given, task, model), file=sys.stderr)
     job = Job(
         task=task,
         model=model,
@@ -72,9 +72,7 @@ def _prepared(config: RunConfig, path: Path) -> Any:
     parts = path.with_name(f".{path.name}.new")
     shutil.rmtree(parts, ignore_errors=True)
     parts.mkdir(parents=True)
-    if config.start is not None:
-        read_run(Path(config.start.run))
-        task.inherit(Path(config.start.run))
+    _take_over(config, task)
     task.prepare(parts, config.seed)
     (parts / "config.toml").write_text(config.toml(), encoding="utf-8")
     path.mkdir(parents=True, exist_ok=True)
@@ -84,6 +82,20 @@ def _prepared(config: RunConfig, path: Path) -> Any:
     for line in task.describe_data():
         print(line, file=sys.stderr)
     return task
+
+
+def _take_over(config: RunConfig, task: Any) -> None:
+    """Give the task the tokens that ``start.vocabulary`` says; `prepare` learns what is missing."""
+    start = config.start
+    if start is None:
+        return
+    there = read_run(Path(start.run))
+    if start.vocabulary == "same":
+        check_size(start, there.task, config.task)
+    if start.vocabulary != "replace":
+        task.inherit(Path(start.run))
+    if start.vocabulary == "extend":
+        task.extend()
 
 
 def average(path: str | Path, last: int | None = None) -> str:

@@ -131,6 +131,27 @@ class BPE(Subword):
         vocabulary |= {piece: i + len(SPECIALS) for piece, i in learnt["vocab"].items()}
         return models.BPE(vocab=vocabulary, merges=[(a, b) for a, b in learnt["merges"]])
 
+    def extend(self, lines: Iterable[str], config: Tokenizer.Config) -> None:
+        """Learn merges of new text as well, and put those of new pieces after the old ones."""
+        self.add_tags([])
+        room = getattr(config, "vocab_size", 0) - self.vocab_size
+        if not isinstance(config, BPE.Config) or room <= 0:
+            raise ValueError(
+                f"the vocabulary has {self.vocab_size:,} {self.config.kind} pieces already: set "
+                'task.tokenizer = { kind = "bpe", vocab_size = … } to more, or '
+                'start.vocabulary = "same" or "replace"'
+            )
+        further = BPE(config)
+        further.train(lines)
+        old, new = (json.loads(one._rust.to_str())["model"] for one in (self, further))
+        pieces, merges = dict(old["vocab"]), [(a, b) for a, b in old["merges"]]
+        for a, b in new["merges"]:
+            if len(pieces) < config.vocab_size and a + b not in pieces and {a, b} <= pieces.keys():
+                pieces[a + b] = len(pieces)
+                merges.append((a, b))
+        self.config = config
+        self._use(self._wrap(models.BPE(vocab=pieces, merges=merges)))
+
     def _use(self, wrapped: rust.Tokenizer) -> None:
         super()._use(wrapped)
         learnt = json.loads(wrapped.to_str())["model"]

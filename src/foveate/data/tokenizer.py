@@ -60,6 +60,10 @@ class Byte(Tokenizer):
     def train(self, lines: Iterable[str]) -> None:
         """Do nothing: the pieces are given."""
 
+    def extend(self, lines: Iterable[str], config: Tokenizer.Config) -> None:
+        """Do nothing but to take off tags: all bytes are there."""
+        self.add_tags([])
+
     def _encode(self, texts: list[str]) -> list[Encoded]:
         return [Encoded(ids, self.spans(ids)) for ids in self._encode_ids(texts)]
 
@@ -92,6 +96,13 @@ class Listed(Tokenizer):
         for line in valid(lines):
             counts.update(self._form(line[start:end]) for start, end in self._units(line))
         self._restore(self._chosen(counts))
+
+    def extend(self, lines: Iterable[str], config: Tokenizer.Config) -> None:
+        self.add_tags([])
+        further: Tokenizer = config.build()
+        further.train(lines)
+        new = [piece for piece in further.pieces[len(SPECIALS) :] if piece not in self._ids]
+        self._restore(self._vocabulary() + new)
 
     def _encode(self, texts: list[str]) -> list[Encoded]:
         spans = [self._units(text) for text in texts]

@@ -88,9 +88,20 @@ class Tokenizer(Configurable, ABC):
 
     def add_tags(self, names: Sequence[str]) -> None:
         """Give marks such as ``<2fr>`` ids after all others; only at its start a text has one."""
-        self.tags = {name: len(self.pieces) + n for n, name in enumerate(names)}
-        self.pieces = [*self.pieces, *names]
-        self._bytes = [*self._bytes, *map(str.encode, names)]
+        size = len(self.pieces) - len(self.tags)
+        self.tags = {name: size + n for n, name in enumerate(names)}
+        self.pieces = [*self.pieces[:size], *names]
+        self._bytes = [*self._bytes[:size], *map(str.encode, names)]
+
+    def extend(self, lines: Iterable[str], config: Config) -> None:
+        """Learn further pieces from text, as a tokenizer of ``config`` would; ids there stay.
+
+        Tags are taken off. Raises ``ValueError`` where the kind cannot, or there is no room.
+        """
+        raise ValueError(
+            f"a vocabulary of the kind {self.config.kind} cannot be extended; learn a new one: "
+            'start.vocabulary = "replace"'
+        )
 
     def _untagged(self, text: str) -> tuple[list[int], str]:
         """The id of the tag at the start of a text, if there is one, and the text behind it."""

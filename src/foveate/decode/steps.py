@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
+from foveate.decode.rules import Rule
 
 
 class Steps(Protocol):
@@ -40,10 +41,14 @@ class Search(Configurable):
     """How an output is chosen among all outputs."""
 
     class Config(BaseConfig, family="search"):
-        """Length limits: at most ``max_ratio`` · source length + ``max_extra`` tokens."""
+        """Length limits: at most ``max_ratio`` · source length + ``max_extra`` tokens.
+
+        ``rules`` forbid tokens, such as those that would repeat what is there.
+        """
 
         max_ratio: float = Field(2.0, ge=0)
         max_extra: int = Field(20, ge=1)
+        rules: tuple[Rule.Config, ...] = ()
 
     def __init__(self, config: Config) -> None:
         self.config = config

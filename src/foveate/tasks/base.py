@@ -119,6 +119,18 @@ class Task(Configurable, ABC, Generic[Batch]):
         """
         raise ValueError(f"the task {self.config.kind} cannot start from another run: {run}")
 
+    def extend(self) -> None:
+        """Add tokens of the training data to the tokenizers that were inherited.
+
+        Raises ``ValueError`` where the task or its tokenizers cannot.
+        """
+        raise ValueError(f"the task {self.config.kind} cannot extend a vocabulary; take the same")
+
+    def pieces(self) -> dict[str, list[str]]:
+        """The tokens of each part of the model that has a table of them, by their ids."""
+        kind = self.config.kind
+        raise ValueError(f"the task {kind} cannot start with another vocabulary; take the same")
+
     @abstractmethod
     def lengths(self, split: str) -> NDArray[np.int32]:
         """Number of tokens of each side of each example of a split: (N, sides)."""

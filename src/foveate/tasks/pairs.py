@@ -55,6 +55,10 @@ class PairTask(Task[TextBatch]):
                 return self.corpora
             return (Part(source=self.source, target=self.target),)
 
+        def tags(self) -> list[str]:
+            """The tags of the corpora, each once."""
+            return list(dict.fromkeys(part.tag for part in self.parts() if part.tag))
+
         @pydantic.field_validator("metrics")
         @classmethod
         def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -78,7 +82,7 @@ class PairTask(Task[TextBatch]):
         target.save(folder / "target.tokenizer.json")
 
     def _train(self) -> tuple[Tokenizer, Tokenizer]:
-        tags = list(dict.fromkeys(part.tag for part in self.config.parts() if part.tag))
+        tags = self.config.tags()
         corpus = self.corpus("train")
         sides = [[bare(text, tags) for text in corpus.sources], corpus.targets]
         source = self.config.tokenizer.build()
@@ -92,6 +96,20 @@ class PairTask(Task[TextBatch]):
 
     def inherit(self, run: Path) -> None:
         self.restore(run)
+
+    def extend(self) -> None:
+        corpus = self.corpus("train")
+        tags = list(self.source_tokenizer.tags)
+        sides = [[bare(text, tags) for text in corpus.sources], corpus.targets]
+        source, target = self._both()
+        source.extend(sides[0] + sides[1] if self.config.joint else sides[0], self.config.tokenizer)
+        if not self.config.joint:
+            target.extend(sides[1], self.config.target_tokenizer or self.config.tokenizer)
+        source.add_tags(list(dict.fromkeys([*tags, *self.config.tags()])))
+
+    def pieces(self) -> dict[str, list[str]]:
+        source, target = self._both()
+        return {"encoder": source.pieces, "decoder": target.pieces, "output": target.pieces}
 
     def restore(self, folder: Path) -> None:
         source = Tokenizer.load(folder / "source.tokenizer.json")

@@ -68,6 +68,7 @@ class GuidedTranslation(Translation):
         words: Literal["text", "blanks"] = "text"
 
     config: Config
+    _guides: dict[int, Links]
 
     # ---- data
 
@@ -80,7 +81,7 @@ class GuidedTranslation(Translation):
     def restore(self, folder: Path) -> None:
         super().restore(folder)
         self._file = folder / FILE
-        self._guides: dict[int, Links] = {}
+        self._guides = {}
 
     def _made(self) -> list[Links]:
         """The links of each pair of the training corpus: from the file, or by the aligner."""

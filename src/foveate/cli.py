@@ -36,12 +36,6 @@ app = typer.Typer(
 look = typer.Typer(help="Draw what a model does.", no_args_is_help=True)
 app.add_typer(look, name="look")
 app.add_typer(data, name="data")
-cli_labels.add(app)
-add_language(app)
-add_forecast(app, look)
-cli_vision.add(app, look)
-cli_align.add(app)
-add_methods(app)
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
@@ -151,6 +145,15 @@ def look_attention(
     record = _load(run, checkpoint, None).explain(text, target)
     for line in verbs.look_attention(record, verbs.Part(block, layer, head), out or []):
         typer.echo(line)
+
+
+# the verbs of other tasks, each in a file of its own
+cli_labels.add(app)
+add_language(app)
+add_forecast(app, look)
+cli_vision.add(app, look)
+cli_align.add(app)
+add_methods(app)
 
 
 # ------------------------------------------------------------------------------ runs

@@ -58,7 +58,7 @@ class HorizonView(View):
     def figure(self) -> Figure:
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(7.0, 4.0), layout="constrained")
+        figure = Figure(figsize=(8.5, 4.0), layout="constrained")
         self.plot(figure.add_subplot())
         return figure
 
@@ -72,6 +72,6 @@ class HorizonView(View):
             ax.plot(np.arange(1, len(curve) + 1), curve, label=name, **style)
         ax.set(xlabel="steps ahead", ylabel="mean squared error, scaled", title=self.title)
         ax.set_ylim(bottom=0)
-        ax.legend(frameon=False)
+        ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))  # beside the lines
         ax.spines[["top", "right"]].set_visible(False)
         return ax

@@ -152,9 +152,9 @@ class RecurrentDecoder(Decoder):
         hidden = state.swap(self, lambda: self._start(embedded, memory))
         projected, mask = cast(Cell, self.cells[0]).project(embedded), Mask(memory.keys)
         tops, contexts = [], []
-        for t in range(embedded.shape[1]):
+        for entered in projected.unbind(dim=1):  # one backward of all steps, not one of each
             context = self._look(self._top(hidden), memory, mask, state)
-            hidden = self._step(projected[:, t] + self.feed(context), hidden)
+            hidden = self._step(entered + self.feed(context), hidden)
             tops.append(self._top(hidden))
             contexts.append(context)
         state.put(self, hidden)
@@ -173,10 +173,10 @@ class RecurrentDecoder(Decoder):
         hidden: Hidden = tuple(parts)
         projected, mask = cast(Cell, self.cells[0]).project(embedded), Mask(memory.keys)
         outputs = []
-        for t in range(embedded.shape[1]):
-            hidden = self._step(projected[:, t] + self.feed(fed), hidden)
+        for entered, word in zip(projected.unbind(dim=1), embedded.unbind(dim=1), strict=True):
+            hidden = self._step(entered + self.feed(fed), hidden)
             context = self._look(self._top(hidden), memory, mask, state)
-            fed = self._read(self._top(hidden), context, embedded[:, t])
+            fed = self._read(self._top(hidden), context, word)
             outputs.append(fed)
         state.put(self, (*hidden, fed))
         return torch.stack(outputs, dim=1)

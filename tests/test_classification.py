@@ -317,7 +317,7 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def tuned(masked: Run, name: str, steps: int, lr: float) -> Run:
     """A classifier whose encoder begins as that of the masked language model."""
     task = TextClassification.Config(
-        source=masked.config.task.tree()["source"], tokenizer=BPE.Config(vocab_size=300)
+        source=masked.config.task.tree()["source"], tokenizer=BPE.Config()
     )
     start = Start(run=str(masked.path), parts=("encoder",))
     tables: dict[str, Any] = {"task": task, "model": MODELS["transformer"], "start": start}

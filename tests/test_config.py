@@ -259,7 +259,7 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
 
 def configs(config: type[Config]) -> st.SearchStrategy[Config]:
     """Configs of a class, or of any kind of a family."""
-    if config.family is not None and config.kind is None:
+    if config.family is not None and config not in kinds()[config.family].values():
         return st.sampled_from(sorted(kinds()[config.family])).flatmap(
             lambda kind: configs(kinds()[config.family or ""][kind])
         )
@@ -274,6 +274,8 @@ def configs(config: type[Config]) -> st.SearchStrategy[Config]:
             return config(**chosen)
         except pydantic.ValidationError:
             required = {k: v for k, v in chosen.items() if config.model_fields[k].is_required()}
+            if "source" in config.model_fields:
+                required.setdefault("source", "a.tsv")  # or several corpora: one of the two
             try:
                 return config(**required)
             except pydantic.ValidationError:

@@ -61,11 +61,12 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def read_from_both_sides(encoder: Encoder) -> Any:
-    """The encoder with its last value first: from left to right the first has read only itself."""
+    """The encoder with first and last values added: alone, one has read itself and nothing more."""
     forward = encoder.forward
 
     def read(inputs: Tensor, keys: Tensor | None = None) -> Memory:
-        return Memory(forward(inputs, keys).values.flip(1))
+        values = forward(inputs, keys).values
+        return Memory(values + values.flip(1))
 
     return read
 

@@ -23,7 +23,8 @@ PLAIN = shrink(RecurrentDecoder.Config(num_layers=2, embedding_size=16, readout=
 
 
 def _models() -> dict[str, LanguageModel.Config]:
-    decoders: dict[str, Any] = dict(defaults("decoder"))
+    known = defaults("decoder").items()
+    decoders: dict[str, Any] = {n: c for n, c in known if not c.owner.needs_memory}
     for name, cell in defaults("cell").items():
         size = {"cell": cell, "embedding_size": PLAIN.hidden_size}
         decoders[f"{name}, plain"] = PLAIN.model_copy(update=size)

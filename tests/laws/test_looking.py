@@ -28,7 +28,7 @@ CAN = [
     (score, position, position in ABSOLUTE)  # reverse where a place is known, else copy
     for score in SCORES
     for position in POSITIONS
-    if position != "none"
+    if position not in ("none", "t5_causal")  # which takes all later places for one
 ]
 
 

@@ -25,6 +25,7 @@ class Decoder(Configurable, nn.Module):
 
     reads_memory: ClassVar[bool] = True  # False: a language model's alone, it looks at no source
     output_size: int
+    needs_memory: ClassVar[bool] = False  # True: it looks at a source, and is no language model
     constant_memory: ClassVar[bool] = False  # whether its state stays as large however much it read
     parallel: ClassVar[bool] = True  # whether the places of a sequence are read all at once
 

@@ -118,6 +118,7 @@ class MambaDecoder(Decoder):
         cross_attention: Attention.Config = Attention.Config()
 
     config: Config
+    constant_memory = True
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)

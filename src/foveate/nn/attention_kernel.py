@@ -17,6 +17,7 @@ from torch import Tensor
 from foveate.nn.attention import BaseAttention, View
 from foveate.nn.fold import fold, unfold
 from foveate.nn.mask import take
+from foveate.nn.single import single
 
 CHUNK = 64  # causal queries that are answered together, their own keys by an explicit product
 
@@ -44,7 +45,7 @@ class KernelAttention(BaseAttention):
     ) -> Float[Tensor, "M H N V"]:
         self._refuse(view, memory is None, queries.device)
         with _exact(queries):
-            phi = self.of_queries(queries.float())
+            phi = self.of_queries(single(queries))
         total = self._own(phi, source, view) if memory is None else self._foreign(phi, memory, view)
         mixed, sums = total[..., :-1], total[..., -1:]
         mixed = mixed / sums.masked_fill(sums == 0, 1)  # a query that sees nothing gets zeros
@@ -84,7 +85,7 @@ class KernelAttention(BaseAttention):
     ) -> tuple[Float[Tensor, "M H S R"], Float[Tensor, "M H S V"]]:
         """φ(k), 0 where masked, and [v; 1], so that one sum is numerator and denominator."""
         keys, values = self._project(x, view.position, at)
-        keys, values = self._shared(keys).float(), self._shared(values).float()
+        keys, values = single(self._shared(keys)), single(self._shared(values))
         with _exact(keys):
             keys = self.of_keys(keys)
         if view.mask.keys is not None:

@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.nn.single import single
 
 
 class Normalizer(Configurable, nn.Module):
@@ -125,7 +126,7 @@ def _below_top(scores: Tensor) -> Tensor:
     Sparsemax gives nothing to a score 1 below the highest, entmax-1.5 to one 2 below it: −∞ may
     stand as −4, which keeps sums finite.
     """
-    scores = scores.detach().float()
+    scores = single(scores.detach())
     return (scores - scores.amax(dim=-1, keepdim=True)).clamp(min=-4)
 
 

@@ -17,6 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.nn.single import single
 from foveate.nn.state import State
 
 Scanned = tuple[Tensor, Tensor]  # h at every step (B, T, E, N), and after the last (B, E, N)
@@ -132,7 +133,7 @@ class SelectiveStateSpace(Configurable, nn.Module):
         """An empty window (B, W − 1, E) and h_0 = 0 (B, E, N)."""
         batch, _, channels = inner.shape
         window = inner.new_zeros(batch, self.config.window - 1, channels)
-        h = inner.new_zeros(batch, channels, self.config.state_size, dtype=torch.float32)
+        h = single(inner.new_zeros(batch, channels, self.config.state_size))
         return window, h
 
     def _convolve(self, inner: Tensor, window: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,13 +150,13 @@ class SelectiveStateSpace(Configurable, nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Outputs (B, T, E) and the last h, in single precision whatever the rest is in."""
         rank, into, out = self.select(u).split(self.sizes, dim=-1)
-        delta = F.softplus(self.step(rank).float())[..., None]  # (B, T, E, 1)
+        delta = F.softplus(single(self.step(rank)))[..., None]  # (B, T, E, 1)
         if keys is not None:
             delta = delta * keys[:, :, None, None]
-        u = u.float()
+        u = single(u)
         log_decay = delta * -self.log_a.exp()  # Δ A
-        change = delta * u[..., None] * into.float()[:, :, None]  # Δ B u
+        change = delta * u[..., None] * single(into)[:, :, None]  # Δ B u
         scan = scan_sequential if u.shape[1] == 1 else scan_chunked
         states, h = scan(log_decay, change, start)
-        y = (states @ out.float()[..., None]).squeeze(-1)  # (B, T, E, N) · (B, T, N) -> (B, T, E)
+        y = (states @ single(out)[..., None]).squeeze(-1)  # (B, T, E, N) · (B, T, N) -> (B, T, E)
         return y + self.skip * u, h

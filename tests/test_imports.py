@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 
 # From the bottom up; a module may import what stands on a lower line, or its own package.
 LAYERS = [
-    {"tree"},
+    {"tree", "atomic"},
     {"config", "spec"},
     {"nn", "data"},
     {"models"},

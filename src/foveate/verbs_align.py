@@ -16,10 +16,10 @@ from foveate.align.bitext import Pair
 from foveate.align.extract import Links, read_pharaoh, write_pharaoh
 from foveate.align.heads import Choice, Head, Rows, choose
 from foveate.align.symmetrize import METHODS, symmetrize
+from foveate.atomic import replace_file
 from foveate.config import ConfigError, kinds
 from foveate.data.download import find
 from foveate.data.text import TextData, read_pairs
-from foveate.data.vocabulary import replace_file
 from foveate.data.words import CUTS
 from foveate.kinds import load_kinds
 from foveate.verbs import as_text

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from foveate.atomic import replace_file
 from foveate.look.horizon import HorizonView
-from foveate.look.view import replace_file
 from foveate.tasks.forecast_output import ForecastEvaluation
 
 if TYPE_CHECKING:

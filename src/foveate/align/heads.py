@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from foveate.align.aer import Gold, rank_heads
 from foveate.align.extract import Links, links
-from foveate.data.vocabulary import replace_file
+from foveate.atomic import replace_file
 
 FILE = "aligned_head.json"
 Rows = Literal["produced", "read"]

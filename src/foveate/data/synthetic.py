@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from foveate.atomic import replace_file
 from foveate.data import surface
 from foveate.data.lexicon import lexicon
 from foveate.data.sentences import Sentences
-from foveate.data.vocabulary import replace_file
 
 SPLITS = ("train", "valid", "test")
 MIN_WORDS, MAX_WORDS = 3, 25

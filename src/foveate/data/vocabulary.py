@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import codecs
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from foveate.atomic import replace_file
 from foveate.config import BaseConfig, Configurable
 
 UNK, PAD, BOS, EOS = range(4)
@@ -191,16 +191,3 @@ def valid(texts: Iterable[str]) -> Iterator[str]:
                 "character; decode the input with errors='replace'"
             ) from None
         yield text
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a text file that appears whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with part.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)

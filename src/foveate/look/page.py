@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from foveate.atomic import replace_file
 from foveate.look import colors
 from foveate.look.record import AttentionRecord
-from foveate.look.view import replace_file
 from foveate.look.words import visible
 
 MOST_SENTENCES = 200

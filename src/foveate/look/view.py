@@ -1,6 +1,6 @@
 """What every picture can do: show itself in a notebook, and be saved by the ending of a name.
 
-Lives here: `View`, and replacing a file whole. What is drawn is said by its subclasses.
+Lives here: `View`. What is drawn is said by its subclasses.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import base64
 import html
 import io
 import json
-import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -19,28 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foveate.atomic import replace_file
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NOTEBOOK_LIMIT = 2_000_000  # bytes of HTML in an output cell; above, the notebook gets the PNG
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that at every moment the old one or the new one is there, whole.
-
-    Raises ``FileNotFoundError`` naming the folder where it does not exist.
-    """
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist; make it first")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 class View(ABC):

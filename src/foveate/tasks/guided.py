@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from foveate.align.aligner import Aligner
 from foveate.align.both import Agreement
 from foveate.align.extract import Links, read_pharaoh, write_pharaoh
+from foveate.atomic import replace_file
 from foveate.data.text import DataError, at
 from foveate.data.tokenizer import Encoded
-from foveate.data.vocabulary import replace_file
 from foveate.data.words import CUTS
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.attention import Attention

@@ -17,8 +17,8 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from foveate.atomic import replace_file
 from foveate.data.catalogue import DataError
-from foveate.data.vocabulary import replace_file
 from foveate.look.record import AttentionRecord
 from foveate.models.classifier import Classifier
 from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Table

@@ -1,0 +1,24 @@
+"""Replacing a file whole: at every moment the old one or the new one is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write a file, text as UTF-8, so that it appears whole or not at all.
+
+    Raises ``FileNotFoundError`` naming the folder where it does not exist.
+    """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist; make it first")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(content.encode("utf-8") if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

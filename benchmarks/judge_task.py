@@ -53,7 +53,7 @@ def main() -> None:
         }
     result = {
         "what": f"{run.config.task.kind}, {run.config.model.kind}",
-        "command": f"python benchmarks/judge_task.py {name} {path}",
+        "command": f"python benchmarks/judge_task.py {name} runs/{Path(path).name}",
         "machine": describe(),
         **found,
         "signatures": evaluation.signatures,

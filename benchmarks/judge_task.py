@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import foveate

@@ -34,6 +34,7 @@ def train(
     else:
         resolved = read(RunConfig, config, overrides)
         path = Path(folder) if folder is not None else Path("runs") / Path(config).stem
+    _heeded(resolved)
     task = _prepared(resolved, path)
     torch.manual_seed(resolved.seed)
     model = task.build(resolved.model).to(device())
@@ -53,6 +54,21 @@ def train(
     if outcome.exit_code:
         raise SystemExit(outcome.exit_code)
     return load(path)
+
+
+def _heeded(config: RunConfig) -> None:
+    """Raise ``ConfigError`` where the task would pass over what the objective asks for."""
+    forcing = getattr(config.objective, "teacher_forcing", None)
+    if (
+        forcing is not None
+        and forcing.kind != "always"
+        and not getattr(config.task.owner, "own_tokens", False)
+    ):
+        raise ConfigError(
+            f"the task {config.task.kind} always reads the true tokens in training; leave out "
+            f"teacher_forcing = {forcing.kind!r}",
+            ("objective", "teacher_forcing"),
+        )
 
 
 def _prepared(config: RunConfig, path: Path) -> Any:

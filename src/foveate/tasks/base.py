@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +95,7 @@ class Task(Configurable, ABC, Generic[Batch]):
         """Which problem, and where its data lies."""
 
     config: Config
+    own_tokens: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
 
     def __init__(self, config: Config, data: Any) -> None:
         """``data``: how text, images or series are read (a config of ``foveate.data``)."""

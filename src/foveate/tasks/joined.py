@@ -75,6 +75,7 @@ class JoinedTranslation(Translation):
             return joint
 
     config: Config
+    own_tokens = False
 
     def lengths(self, split: str) -> NDArray[np.int32]:
         sides = super().lengths(split)  # each with its end

@@ -50,6 +50,7 @@ class Translation(PairTask):
         """Where the pairs lie and how they become tokens."""
 
     config: Config
+    own_tokens = True
 
     # ---- model
 

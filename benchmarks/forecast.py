@@ -12,7 +12,7 @@ import sys
 import time
 
 import foveate
-from foveate.train.journal import read
+from cost import training
 from machine import describe, write
 
 
@@ -22,9 +22,6 @@ def main() -> None:
     started = time.perf_counter()
     evaluation = run.evaluate()
     seconds = time.perf_counter() - started
-    log = read(run.path)
-    steps = [line for line in log if line["event"] == "train"]
-    start = next(line for line in log if line["event"] == "start")
     task = run.config.task
     result = {
         "what": f"{run.config.model.kind}, {task.series.path}, {task.look_back} to {task.horizon}",
@@ -36,14 +33,7 @@ def main() -> None:
             curve: [round(value, 4) for value in values]
             for curve, values in evaluation.curves.items()
         },
-        "training": {
-            "minutes": round(steps[-1]["seconds"] / 60, 1),
-            "steps": steps[-1]["step"],
-            "epochs": steps[-1]["epoch"],
-            "parameters": start["parameters"],
-            "precision": start["precision"],
-            "threads": start["threads"],
-        },
+        "training": training(run),
         "weights": run.checkpoint,
         "config": run.config.differences(),
     }

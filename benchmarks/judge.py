@@ -13,8 +13,8 @@ import time
 from typing import Any
 
 import foveate
+from cost import training
 from foveate.tasks.metrics import figures_of
-from foveate.train.journal import read
 from machine import describe, write
 
 LENGTHS = (10, 15, 20, 1000)  # words of the source, upper ends of the bins
@@ -49,27 +49,13 @@ def main() -> None:
             "sentences_per_second": round(len(sources) / seconds, 1),
         }
     outputs = evaluation.outputs
-    log = read(run.path)
-    steps = [line for line in log if line["event"] == "train"]
-    start = next(line for line in log if line["event"] == "start")
     result = {
         "what": f"{run.config.model.kind}, {run.config.task.tree()['target']}",
         "machine": describe(),
         "test": searches,
         "signature": evaluation.signatures["bleu"],
         "by_source_words": by_length(sources, references, outputs),
-        "training": {
-            "minutes": round(steps[-1]["seconds"] / 60, 1),
-            "steps": steps[-1]["step"],
-            "epochs": steps[-1]["epoch"],
-            "parameters": start["parameters"],
-            "precision": start["precision"],
-            "threads": start["threads"],
-            "target_tokens": steps[-1]["target_tokens"],
-            "target_tokens_per_second": round(
-                sorted(line["tokens_per_second"] for line in steps)[len(steps) // 2]
-            ),
-        },
+        "training": training(run),
         "weights": run.checkpoint,
         "config": run.config.differences(),
     }

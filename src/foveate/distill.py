@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from foveate.atomic import replace_file
 from foveate.config import ConfigError
 from foveate.data.text import DataError
 from foveate.run import Run
@@ -65,9 +66,7 @@ def _true(run: Run, out: Path, split: str) -> str:
         pairs = list(zip(*run.pairs(split), strict=True))
     except DataError:
         return f"no {split} data: the run has none"
-    part = out / f"{split}.jsonl.part"
-    part.write_text("".join(map(_line, pairs)), encoding="utf-8", newline="\n")
-    part.replace(out / f"{split}.jsonl")
+    replace_file(out / f"{split}.jsonl", "".join(map(_line, pairs)))
     return f"{len(pairs):,} true pairs in {out / f'{split}.jsonl'}"
 
 

@@ -28,7 +28,7 @@ class Beam(Search):
     config: Config
 
     @torch.no_grad()
-    def __call__(
+    def find(
         self,
         steps: Steps,
         lengths: Sequence[int],

@@ -22,7 +22,7 @@ class SingleSearch(Search, ABC):
         """The next token of each output; ``rows`` are the numbers of their sources."""
 
     @torch.no_grad()
-    def __call__(
+    def find(
         self,
         steps: Steps,
         lengths: Sequence[int],

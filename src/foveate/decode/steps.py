@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
-from foveate.decode.rules import Rule
+from foveate.decode.rules import Rule, ruled
 
 
 class Steps(Protocol):
@@ -70,6 +70,17 @@ class Search(Configurable):
         ``rows`` number the sources for searches that draw (0, 1, … if None): a source's numbers
         then do not depend on the batch that it stands in.
         """
+        return self.find(ruled(steps, self.config.rules, end), lengths, start, end, rows)
+
+    def find(
+        self,
+        steps: Steps,
+        lengths: Sequence[int],
+        start: int,
+        end: int,
+        rows: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The same, of steps that keep the rules already: what a kind of search says."""
         raise NotImplementedError
 
 

@@ -5,7 +5,6 @@ loss = −log p(label | picture); figures: accuracy in percent, and the mean los
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +27,11 @@ from foveate.models.glimpse import Glimpse
 from foveate.nn.choice import choices
 from foveate.spec import Labels
 from foveate.tasks.base import Evaluation, Loss, Measures, Sample
+from foveate.tasks.label_figures import label_names, load_labels, numbers_of, save_labels
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.objective_reinforce import add_choices
 from foveate.tasks.pictures import PictureTask, Source, place_labels
 
-LABELS = "labels.json"
 ROWS = 250  # pictures that are judged together
 
 
@@ -70,14 +69,12 @@ class ImageClassification(PictureTask[PictureBatch]):
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels()
         self.save_pixels(folder)
-        self.labels = Labels(tuple(sorted({text for (text,) in self._texts("train")})))
-        text = json.dumps({"labels": self.labels.names}, ensure_ascii=False, indent=1)
-        (folder / LABELS).write_text(text, encoding="utf-8")
+        self.labels = Labels(label_names(text for (text,) in self._texts("train")))
+        save_labels(self.labels.names, folder)
 
     def restore(self, folder: Path) -> None:
         self.restore_pixels(folder)
-        found = json.loads((folder / LABELS).read_text(encoding="utf-8"))
-        self.labels = Labels(tuple(found["labels"]))
+        self.labels = Labels(load_labels(folder))
 
     def _texts(self, split: str) -> list[list[str]]:
         album = self.album(split)
@@ -95,14 +92,9 @@ class ImageClassification(PictureTask[PictureBatch]):
         return PictureBatch(self.pixels(split, indices, noise), self._numbers(album, indices))
 
     def _numbers(self, album: Album, indices: Sequence[int]) -> Tensor:
-        known = {name: number for number, name in enumerate(self.labels.names)}
-        strange = next((i for i in indices if album.texts[i][0] not in known), None)
-        if strange is not None:
-            raise DataError(
-                f"{album.names[strange]} has the label {album.texts[strange][0]!r}, which training "
-                f"did not show; it knows {', '.join(known)}"
-            )
-        return torch.tensor([known[album.texts[i][0]] for i in indices])
+        labels = [album.texts[i][0] for i in indices]
+        names = self.labels.names
+        return torch.tensor(numbers_of(labels, names, lambda n: album.names[indices[n]]))
 
     def describe_data(self) -> list[str]:
         return [*self.describe_pixels(), f"labels: {', '.join(self.labels.names)}"]

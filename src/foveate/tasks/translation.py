@@ -19,7 +19,6 @@ from foveate.data.text import Corpus
 from foveate.data.tokenizer import BOS, EOS
 from foveate.decode.forced import token_log_probabilities
 from foveate.decode.greedy import Greedy
-from foveate.decode.rules import ruled
 from foveate.decode.steps import Hypothesis, Search
 from foveate.look.capture import capture
 from foveate.look.record import AttentionRecord
@@ -166,8 +165,7 @@ class Translation(PairTask):
             ids, keys = source_batch([sources[i] for i in indices])
             memory = model.encode(ids.to(device), None if keys is None else keys.to(device))
             sizes = [len(sources[i]) for i in indices]
-            steps = ruled(DecoderSteps(model, memory), search.config.rules, EOS)
-            yield indices, search(steps, sizes, BOS, EOS, indices)
+            yield indices, search(DecoderSteps(model, memory), sizes, BOS, EOS, indices)
 
     @torch.inference_mode()
     def force(self, model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:

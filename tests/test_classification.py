@@ -32,7 +32,7 @@ from foveate.train.config import SaveConfig, TrainConfig, ValidationConfig
 from foveate.train.optim import AdamWConfig
 from foveate.train.schedule import Constant
 from foveate.training import train
-from foveate.verbs_labels import classify, form
+from foveate.verbs.labels import classify, form
 
 GOOD = ["a warm and clever film", "we loved it", "what a joy", "clever , warm , loved by all"]
 BAD = ["a dull and lifeless film", "we hated it", "what a bore", "dull , long , hated by all"]

@@ -18,7 +18,7 @@ from foveate.decode.sample import Sample
 from foveate.models.language_model import LanguageSteps
 from foveate.run import Run
 from foveate.verbs import Part, look_attention
-from foveate.verbs_language import RULE, generate, prompts
+from foveate.verbs.language import RULE, generate, prompts
 from test_language import DECODERS, each_decoder, model_of, task, trained
 
 SHORT = {"max_ratio": 0.0, "max_extra": 12}

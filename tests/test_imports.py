@@ -57,13 +57,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 
 def part_of(path: Path) -> str:
-    """``nn`` for nn/score.py, ``config`` for config.py, ``cli`` for cli.py and cli_data.py."""
-    return _group(path.relative_to(SOURCE).parts[0].removesuffix(".py"))
-
-
-def _group(part: str) -> str:
-    """The verbs and the command line are some files each: ``verbs_language`` is of ``verbs``."""
-    return part.split("_")[0] if part.startswith(("verbs_", "cli_")) else part
+    """``nn`` for nn/score.py, ``config`` for config.py."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
 def imports(path: Path) -> list[tuple[int, str]]:
@@ -83,7 +78,7 @@ def imports(path: Path) -> list[tuple[int, str]]:
 
 def wrong_direction(part: str, imported: str) -> str | None:
     """Why ``part`` may not import ``foveate.imported``, or nothing."""
-    other = _group(imported.split(".")[1]) if "." in imported else "__init__"
+    other = imported.split(".")[1] if "." in imported else "__init__"
     other = other if other in LEVEL else "__init__"
     if part == other or (part, other) in EXCEPTIONS or part in LAYERS[-1]:
         return None

@@ -11,7 +11,7 @@ from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.run import Run, load
 from foveate.training import train
-from foveate.verbs_vision import classify_images, pictures_of
+from foveate.verbs.vision import classify_images, pictures_of
 from pictures import write_bars, write_squares
 
 TRAIN = """

@@ -1,6 +1,6 @@
 """The verbs of pictures: captions, labels, and what was looked at.
 
-Does not live here: the command line (`foveate.cli_vision`), what a run can do (`foveate.run`).
+Does not live here: the command line (`foveate.cli.vision`), what a run can do (`foveate.run`).
 """
 
 from __future__ import annotations

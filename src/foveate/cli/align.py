@@ -1,6 +1,6 @@
 """The verbs of word alignment: ``foveate align MODEL SOURCE TARGET | evaluate | symmetrize``.
 
-Does not live here: what they do (`foveate.verbs_align`).
+Does not live here: what they do (`foveate.verbs.align`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def align_files(
     checkpoint: Annotated[str, typer.Option(help="best, last, average or a step")] = "best",
 ) -> None:
     """Links 0-0 1-2 of each pair, by a run's attention or an aligner trained on the files."""
-    from foveate import verbs_align as verbs
+    from foveate.verbs import align as verbs
 
     words = verbs.Files(source, target, "blanks" if pretokenised else "text")
     if verbs.is_aligner(model):
@@ -88,7 +88,7 @@ def evaluate_links(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Precision, recall and alignment error rate."""
-    from foveate import verbs_align as verbs
+    from foveate.verbs import align as verbs
 
     typer.echo(verbs.evaluation(links, gold, reference_format, as_json))
 
@@ -101,6 +101,6 @@ def join_links(
     out: Out = None,
 ) -> None:
     """Join the links of two directions."""
-    from foveate import verbs_align as verbs
+    from foveate.verbs import align as verbs
 
     verbs.write_links(verbs.joined(forward, backward, method), out, sys.stdout)

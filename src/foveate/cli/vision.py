@@ -25,10 +25,10 @@ def caption(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Describe pictures, a line for each."""
-    from foveate import verbs_vision
     from foveate.run import load
+    from foveate.verbs import vision as verbs
 
-    for line in verbs_vision.caption(load(run, checkpoint), images, beam_size, scores):
+    for line in verbs.caption(load(run, checkpoint), images, beam_size, scores):
         typer.echo(line)
 
 
@@ -43,10 +43,10 @@ def look_picture(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Draw where the model looked, over the picture."""
-    from foveate import verbs_vision
     from foveate.run import load
+    from foveate.verbs import vision as verbs
 
-    for line in verbs_vision.look_picture(load(run, checkpoint), image, target, head, out or []):
+    for line in verbs.look_picture(load(run, checkpoint), image, target, head, out or []):
         typer.echo(line)
 
 

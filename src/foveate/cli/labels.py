@@ -1,6 +1,6 @@
 """The verbs of labels: ``foveate classify``.
 
-Does not live here: what they do (`foveate.verbs_labels`).
+Does not live here: what they do (`foveate.verbs.labels`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ def classify(
     threads: Annotated[int | None, typer.Option(min=1, help="processor threads")] = None,
 ) -> None:
     """Label each line of stdin: LABEL TAB probability."""
-    from foveate import verbs_labels
     from foveate.run import load
+    from foveate.verbs import labels as verbs
 
     if threads is not None:
         import torch
 
         torch.set_num_threads(threads)
-    form = verbs_labels.form(scores, as_json)
+    form = verbs.form(scores, as_json)
     loaded = load(run, checkpoint)
     if sys.stdin.isatty():
         typer.echo("Type a text a line; Ctrl-D ends.", err=True)
-    tally = verbs_labels.classify(loaded, sys.stdin.buffer, sys.stdout, form, batch_tokens)
+    tally = verbs.classify(loaded, sys.stdin.buffer, sys.stdout, form, batch_tokens)
     for sentence in tally.report():
         typer.echo(sentence, err=True)

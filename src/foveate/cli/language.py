@@ -42,8 +42,8 @@ def generate(
     """Go on with a text, by a language model."""
     import torch
 
-    from foveate import verbs_language
     from foveate.run import load
+    from foveate.verbs import language as verbs
 
     if threads is not None:
         torch.set_num_threads(threads)
@@ -61,7 +61,7 @@ def generate(
     stdin = None if prompt is not None or sys.stdin.isatty() else sys.stdin.buffer
     loaded = load(run, checkpoint)
     damaged: list[int] = []
-    starts = verbs_language.prompts(prompt, stdin, damaged)
-    verbs_language.generate(loaded, starts, sys.stdout, lengths | given, as_json)
+    starts = verbs.prompts(prompt, stdin, damaged)
+    verbs.generate(loaded, starts, sys.stdout, lengths | given, as_json)
     if damaged:
         typer.echo(f"not UTF-8, the bytes read as U+FFFD: lines {damaged[:10]}", err=True)

@@ -25,10 +25,10 @@ def forecast(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """The rows after the end of a series, as CSV."""
-    from foveate import verbs_forecast
     from foveate.run import load
+    from foveate.verbs import forecast as verbs
 
-    typer.echo(verbs_forecast.forecast(load(run, checkpoint), source, out))
+    typer.echo(verbs.forecast(load(run, checkpoint), source, out))
 
 
 def look_horizon(
@@ -40,9 +40,9 @@ def look_horizon(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Draw how a forecast errs at each step ahead."""
-    from foveate import verbs_forecast
     from foveate.run import load
+    from foveate.verbs import forecast as verbs
 
     loaded = [load(path, checkpoint) for path in runs]
-    for line in verbs_forecast.look_horizon(loaded, split, out or []):
+    for line in verbs.look_horizon(loaded, split, out or []):
         typer.echo(line)

@@ -1,6 +1,6 @@
 """The command line: a verb for a function, its arguments and nothing else.
 
-Does not live here: what the verbs do (`foveate.verbs`), the verbs of data (`foveate.cli_data`).
+Does not live here: what the verbs do (`foveate.verbs`), the verbs of data (`foveate.cli.data`).
 Nothing heavy is imported before a verb needs it, so ``foveate --help`` answers at once.
 """
 
@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foveate import __version__, cli_align, cli_labels, cli_vision
-from foveate.cli_data import data
-from foveate.cli_forecast import add as add_forecast
-from foveate.cli_language import add as add_language
-from foveate.cli_methods import add as add_methods
+from foveate import __version__
+from foveate.cli import align, forecast, labels, language, methods, vision
+from foveate.cli.data import data
 from foveate.errors import one_line_errors
 
 if TYPE_CHECKING:
@@ -148,12 +146,12 @@ def look_attention(
 
 
 # the verbs of other tasks, each in a file of its own
-cli_labels.add(app)
-add_language(app)
-add_forecast(app, look)
-cli_vision.add(app, look)
-cli_align.add(app)
-add_methods(app)
+labels.add(app)
+language.add(app)
+forecast.add(app, look)
+vision.add(app, look)
+align.add(app)
+methods.add(app)
 
 
 # ------------------------------------------------------------------------------ runs

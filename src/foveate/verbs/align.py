@@ -1,6 +1,6 @@
 """The verbs of word alignment: files in, Pharaoh links out.
 
-Does not live here: the command line (`foveate.cli_align`), aligners and measures (`foveate.align`).
+Does not live here: the command line (`foveate.cli.align`), aligners and measures (`foveate.align`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Labels for the lines of a stream.
 
-Does not live here: the command line (`foveate.cli_labels`), and what a run can do (`foveate.run`).
+Does not live here: the command line (`foveate.cli.labels`), and what a run can do (`foveate.run`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ JOBS   ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help quickstart test lint format wheel bench looking kill lock clean
+.PHONY: help quickstart test lint format wheel bench looking configs kill lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -45,6 +45,9 @@ bench: $(STAMPS)/foveate  ## speed of training and decoding on this machine, as 
 
 looking: $(STAMPS)/dev  ## where every score with every position looks, in whole models (an hour)
 	$(BIN)/python benchmarks/looking.py
+
+configs: $(STAMPS)/foveate  ## two steps of every shipped config on the real data (half an hour)
+	$(BIN)/python benchmarks/configs.py
 
 kill: $(STAMPS)/foveate  ## kill a run 20 times at random moments; the weights must not notice
 	$(BIN)/python benchmarks/kill.py

@@ -35,6 +35,7 @@ def train(
         resolved = read(RunConfig, config, overrides)
         path = Path(folder) if folder is not None else Path("runs") / Path(config).stem
     _heeded(resolved)
+    resolved.train.check()  # before minutes go into preparing the data
     task = _prepared(resolved, path)
     torch.manual_seed(resolved.seed)
     model = task.build(resolved.model).to(device())

@@ -65,7 +65,7 @@ class TrainConfig(Config):
     ema: MovingMean.Config | None = None
 
     def check(self) -> None:
-        """Raise `ConfigError` where nothing ends the training."""
+        """Raise `ConfigError` where nothing ends the training, or its schedule does not fit it."""
         limits = (self.max_steps, self.max_epochs, self.max_minutes)
         patience = self.validation.patience if self.validation.every else None
         if all(limit is None for limit in (*limits, patience)):
@@ -74,3 +74,4 @@ class TrainConfig(Config):
                 "validation.patience",
                 ("train", "max_steps"),
             )
+        self.schedule.build(self.optimizer.lr, self.max_steps)

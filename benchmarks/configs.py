@@ -1,0 +1,64 @@
+"""Every shipped config sets up, trains two steps and validates: python benchmarks/configs.py [PART…]
+
+Reads the real data (FOVEATE_DATA). PART picks the configs whose path holds one of the words. A
+config that starts from another run gets that run, trained as briefly. What fails is shown at the
+end, with the last line that it said.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from machine import describe, write
+
+ROOT = Path(__file__).parent.parent
+CONFIGS = ROOT / "configs"
+BRIEF = ["train.max_steps=2", "train.validation.every=2", "train.save.every=2"]
+BRIEF += ['train.schedule={kind="constant"}']  # warm-up would be longer than two steps
+
+
+def main() -> None:
+    parts = sys.argv[1:] or [""]
+    chosen = [p for p in sorted(CONFIGS.rglob("*.toml")) if any(part in str(p) for part in parts)]
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for path in chosen:
+            name = str(path.relative_to(CONFIGS))
+            found[name] = train(path, Path(folder))
+            print(f"{name}: {found[name]['seconds']} s, {found[name]['said']}", flush=True)
+    failed = [name for name, result in found.items() if result["exit_code"]]
+    if not sys.argv[1:]:
+        print(write("configs", {"machine": describe(), "configs": found}))
+    sys.exit(f"{len(failed)} of {len(found)} failed: {', '.join(failed)}" if failed else 0)
+
+
+def train(path: Path, folder: Path) -> dict[str, Any]:
+    """Two steps of a config in a run of its own under ``folder``."""
+    run = folder / path.stem
+    changes = list(BRIEF)
+    start = tomllib.loads(path.read_text(encoding="utf-8")).get("start")
+    if start is not None:
+        name = Path(start["run"]).name
+        (first,) = CONFIGS.rglob(f"{name}.toml")
+        if not (folder / name).exists():
+            train(first, folder)
+        changes.append(f'start.run="{folder / name}"')
+    started = time.perf_counter()
+    command = [sys.executable, "-m", "foveate", "train", str(path), "--run", str(run), *changes]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    lines = (done.stderr if done.returncode else done.stdout + done.stderr).strip().splitlines()
+    return {
+        "exit_code": done.returncode,
+        "seconds": round(time.perf_counter() - started, 1),
+        "said": lines[-1].replace(str(folder), "runs") if lines else "",
+    }
+
+
+if __name__ == "__main__":
+    main()

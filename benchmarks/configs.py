@@ -1,4 +1,4 @@
-"""Every shipped config sets up, trains two steps and validates: python benchmarks/configs.py [PART…]
+"""Every config sets up, trains two steps and validates: python benchmarks/configs.py [PART…]
 
 Reads the real data (FOVEATE_DATA). PART picks the configs whose path holds one of the words. A
 config that starts from another run gets that run, trained as briefly. What fails is shown at the

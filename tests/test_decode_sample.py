@@ -115,3 +115,20 @@ def test_the_log_probability_is_the_models_own() -> None:
     (found,) = search(Fixed(SCORES[0]), [0], 0, END)[0]
     ids = [*found.ids, END] if found.ended else found.ids
     assert found.log_probability == pytest.approx(float(SCORES[0, ids].sum()), abs=1e-5)
+
+
+def test_several_draws_of_a_source_are_draws_of_their_own() -> None:
+    """The first is the one draw there was; the others are as good, and neighbours do not matter."""
+    limits = {"max_ratio": 0.0, "max_extra": 6}
+    search = Sample.Config.parse(limits | {"num_samples": 5}).build()
+    together = search(Fixed(SCORES[0]), [0, 0, 0], 0, END)
+    for row, (found, first) in enumerate(zip(together, draw(3), strict=True)):
+        assert len(found) == 5
+        assert first in [h.ids for h in found]
+        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+        assert search(Fixed(SCORES[0]), [0], 0, END, [row]) == [found]
+    many = Sample.Config.parse({"max_ratio": 0.0, "max_extra": 1, "num_samples": 4000}).build()
+    (found,) = many(Fixed(SCORES[0]), [0], 0, END)
+    drawn = torch.tensor([h.ids[0] if h.ids else END for h in found])
+    torch.testing.assert_close(torch.bincount(drawn) / 4000, ODDS[0], atol=0.03, rtol=0)
+    assert many.posterior(found) == [1 / 4000] * 4000

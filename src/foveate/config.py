@@ -163,7 +163,10 @@ def _parse_field(field: FieldInfo, value: Any, where: Where) -> Any:
     if config is None or isinstance(value, Config) or value is None:
         return tuple(value) if isinstance(value, list) else value
     if isinstance(value, list | tuple):
-        return tuple(config.parse(v, (*where, str(i))) for i, v in enumerate(value))
+        return tuple(
+            v if isinstance(v, Config) else config.parse(v, (*where, str(i)))
+            for i, v in enumerate(value)
+        )
     if not isinstance(value, dict | str) or (isinstance(value, str) and config.family is None):
         raise ConfigError(f"needs a table, not {value!r}", where)
     if typing.get_origin(annotation) is dict:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -15,90 +14,28 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from foveate.decode.beam import Beam
+from foveate.decode.diverse_beam import DiverseBeam
 from foveate.decode.forced import token_log_probabilities
 from foveate.decode.greedy import Greedy
+from foveate.decode.sample import Sample
 from foveate.decode.steps import Hypothesis, Search
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from laws.conftest import KEYS as TWO
 from laws.conftest import MODELS, build, defaults, each, ids
-
-START, A, B, C, END = 9, 0, 1, 2, 3
-Prefix = tuple[int, ...]
-Table = Callable[[Prefix], Sequence[float]]
-
-
-class Tables:
-    """A batch of sources, each with a table p(next | written): `Steps` with nothing learnt."""
-
-    def __init__(self, tables: Sequence[Table]) -> None:
-        self.sources = list(tables)
-        self.written: list[Prefix] = [()] * len(tables)
-        self.begun = False
-
-    def step(self, ids: Tensor) -> Tensor:
-        assert len(ids) == len(self.written), "a row for each hypothesis"
-        if self.begun:
-            rows = zip(self.written, ids.tolist(), strict=True)
-            self.written = [(*prefix, token) for prefix, token in rows]
-        else:
-            assert set(ids.tolist()) == {START}
-        self.begun = True
-        each = len(ids) // len(self.sources)
-        found = [self.sources[i // each](prefix) for i, prefix in enumerate(self.written)]
-        return torch.tensor(found).log() + 0.7  # logits may stand anywhere
-
-    def reorder(self, rows: Tensor) -> None:
-        self.written = [self.written[row] for row in rows.tolist()]
-
-    def select(self, sources: Tensor) -> None:
-        self.sources = [self.sources[source] for source in sources.tolist()]
-
-
-def random_table(seed: int, vocabulary: int = 4, ending: float = 1.0) -> Table:
-    """A table of chance; ``ending`` makes ends more probable, or less."""
-
-    def table(prefix: Prefix) -> Sequence[float]:
-        generator = torch.Generator().manual_seed(hash((seed, prefix)) % 2**31)
-        probabilities: list[float] = torch.rand(vocabulary, generator=generator).add(0.01).tolist()
-        probabilities[END] *= ending
-        return [p / sum(probabilities) for p in probabilities]
-
-    return table
-
-
-def log_p(table: Table, output: Prefix) -> float:
-    return sum(math.log(table(output[:t])[token]) for t, token in enumerate(output))
-
-
-def everything(table: Table, limit: int) -> list[tuple[float, Prefix, bool]]:
-    """Every output of at most ``limit`` tokens, its end included: log p, ids, whether it ended."""
-    found = []
-    for length in range(limit):
-        for prefix in itertools.product((A, B, C), repeat=length):
-            found.append((log_p(table, (*prefix, END)), prefix, True))
-    for prefix in itertools.product((A, B, C), repeat=limit):
-        found.append((log_p(table, prefix), prefix, False))
-    return found
-
-
-def search(config: Search.Config, tables: Sequence[Table], lengths: Sequence[int] | None = None):  # type: ignore[no-untyped-def]
-    found: list[list[Hypothesis]] = config.build()(
-        Tables(tables), lengths or [1] * len(tables), START, END
-    )
-    return found
-
-
-def alike(left: Sequence[Hypothesis], right: Sequence[Hypothesis]) -> None:
-    assert [h.ids for h in left] == [h.ids for h in right]
-    assert [h.ended for h in left] == [h.ended for h in right]
-    for one, other in zip(left, right, strict=True):
-        assert math.isclose(one.log_probability, other.log_probability, abs_tol=1e-4)
-        assert math.isclose(one.score, other.score, abs_tol=1e-4)
-
-
-def limit(extra: int, ratio: float = 0.0) -> dict[str, Any]:
-    return {"max_ratio": ratio, "max_extra": extra}
-
+from laws.tables import (
+    END,
+    A,
+    B,
+    C,
+    Prefix,
+    Table,
+    alike,
+    everything,
+    limit,
+    log_p,
+    random_table,
+    search,
+)
 
 # ------------------------------------------------------------------------------ the toy proof
 
@@ -202,10 +139,12 @@ def test_no_source_notices_its_neighbours(
     for config in (
         Greedy.Config(**limit(2, 1.0)),
         Beam.Config(beam_size=width, **limit(2, 1.0)),
+        DiverseBeam.Config(beam_size=2 * width, groups=2, **limit(2, 1.0)),
+        Sample.Config(num_samples=width, **limit(2, 1.0)),
     ):
         together = search(config, tables, lengths)
         for table, length, found in zip(tables, lengths, together, strict=True):
-            (alone,) = search(config, [table], [length])
+            (alone,) = search(config, [table], [length], [tables.index(table)])
             alike(found, alone)
 
 
@@ -306,6 +245,7 @@ def test_no_sources_no_outputs(config: Search.Config) -> None:
 SEARCHES = defaults("search") | {
     "beam of 1": Beam.Config(beam_size=1),
     "wide beam": Beam.Config(beam_size=12),
+    "pairs of beams": DiverseBeam.Config(beam_size=6, groups=3),
 }
 SOURCE, KEYS = ids(2, 5), TWO
 LENGTHS = (5, 3)

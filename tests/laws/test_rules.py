@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from conftest import MODELS, build, defaults, ids
-from foveate.decode.rules import MinLength, NoRepeat, Rule, ruled
+from foveate.decode.rules import MinLength, NoRepeat, Rule
 from foveate.decode.steps import Hypothesis, Search
 from foveate.models.encoder_decoder import DecoderSteps
 
@@ -19,8 +19,9 @@ def found(search: Search.Config, name: str, *rules: Rule.Config) -> list[list[Hy
     model = build(MODELS[name])
     with torch.no_grad():
         model.output.weight[END] += 0.2  # ends are likely enough to come soon
-        steps = ruled(DecoderSteps(model, model.encode(ids(3, 6))), rules, END)
-        return search.build()(steps, [6, 6, 6], 2, END)
+        steps = DecoderSteps(model, model.encode(ids(3, 6)))
+        made: Search = search.like(search, rules=rules).build()
+        return made(steps, [6, 6, 6], 2, END)
 
 
 def grams(hypothesis: Hypothesis, n: int) -> list[tuple[int, ...]]:
@@ -66,6 +67,8 @@ def test_where_nothing_is_allowed_the_output_ends() -> None:
     model = build(MODELS["recurrent"], vocabulary=5)
     with torch.no_grad():
         rules = NoRepeat.Config(size=1), MinLength.Config(length=20)
-        steps = ruled(DecoderSteps(model, model.encode(ids(1, 3, vocabulary=5))), rules, END)
-        ((best, *_),) = SEARCHES["greedy"].build()(steps, [50], 2, END)
+        steps = DecoderSteps(model, model.encode(ids(1, 3, vocabulary=5)))
+        ((best, *_),) = (
+            SEARCHES["greedy"].like(SEARCHES["greedy"], rules=rules).build()(steps, [50], 2, END)
+        )
     assert best.ended and sorted(best.ids) == [0, 1, 2, 4]

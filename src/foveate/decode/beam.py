@@ -10,14 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.decode.steps import Hypothesis, Search, Steps, device_of
+from foveate.decode.constrained import Constrained, Next
+from foveate.decode.steps import Hypothesis, Search
+
+Extensions = tuple[Tensor, Tensor, Tensor]  # log p, token and parent, best first
 
 
 class Beam(Search):
-    """The best of k outputs found by keeping the k best beginnings at every step."""
+    """The best of k outputs found by keeping the k best beginnings at every step.
+
+    The k stand in ``groups`` of n each, here in one; what extends a group is said by `extend`.
+    """
 
     class Config(Search.Config, kind="beam"):
         """``length_penalty`` is α: 0 compares log-probabilities, 1 nearly their means."""
@@ -25,81 +32,139 @@ class Beam(Search):
         beam_size: int = Field(5, ge=1)
         length_penalty: float = Field(0.6, ge=0)
 
+        def giving(self, count: int) -> Search.Config:
+            return self.like(self, beam_size=max(count, self.beam_size))
+
     config: Config
+    groups = 1
+
+    @property
+    def width(self) -> int:
+        return self.config.beam_size
 
     @torch.no_grad()
     def find(
         self,
-        steps: Steps,
-        lengths: Sequence[int],
+        steps: Constrained,
+        limits: Sequence[int],
         start: int,
         end: int,
-        rows: Sequence[int] | None = None,
+        rows: Sequence[int],
     ) -> list[list[Hypothesis]]:
-        width, device = self.config.beam_size, device_of(steps)
-        found: list[list[Hypothesis]] = [[] for _ in lengths]
-        limits = torch.tensor(self.limits(lengths), device=device)
-        alive = torch.arange(len(lengths), device=device)  # (M,) sources still being decoded
-        total = torch.zeros(len(lengths), 1, device=device)  # (M, n) log p of each beginning
-        written = torch.empty(len(lengths), 1, 0, dtype=torch.long, device=device)  # (M, n, t)
-        ids = torch.full((len(lengths),), start, device=device)  # (M·n,)
+        groups, size, device = self.groups, self.width // self.groups, steps.device
+        found: list[list[list[Hypothesis]]] = [[[] for _ in range(groups)] for _ in limits]
+        limit = torch.tensor(limits, device=device)
+        alive = torch.arange(len(limits), device=device)  # (M,) sources still being decoded
+        place = alive[:, None, None].expand(-1, groups, 1)  # (M, G, n) row of each beginning
+        total = torch.zeros(place.shape, device=device)  # (M, G, n) log p of each beginning
+        written = torch.empty(*place.shape, 0, dtype=torch.long, device=device)  # (M, G, n, t)
+        ids = torch.full((len(limits),), start, device=device)  # (M,), later (M·G·n,)
         while len(alive):
-            log_p, token, parent = _extend(total, steps.step(ids), width)  # (M, up to 2k) each
-            written = written.gather(1, parent[..., None].expand(-1, -1, written.shape[2]))
-            written = torch.cat((written, token[..., None]), dim=2)
-            last = written.shape[2] >= limits[alive]  # (M,)
-            ended = token == end
-            self._collect(found, alive, log_p[:, :width], written[:, :width], ended[:, :width])
-            live = log_p.masked_fill(ended, -torch.inf)
-            total, chosen = live.topk(min(width, live.shape[1]), dim=1)  # (M, n)
-            written = written.gather(1, chosen[..., None].expand(-1, -1, written.shape[2]))
-            none = torch.zeros_like(total, dtype=torch.bool)
-            self._collect(found, alive[last], total[last], written[last], none[last], cut=True)
+            log_p, token, parent = self.extend(total, steps.step(ids), place, end)
+            written = torch.cat((_of(written, parent), token[..., None]), dim=-1)
+            last = written.shape[-1] >= limit[alive]  # (M,)
+            ended = token == end  # (M, G, up to 2n)
+            self._collect(found, alive, (log_p, written), ended & _first(ended, size))
+            chosen = unfinished(ended, size)
+            total = log_p.masked_fill(ended, -torch.inf).gather(-1, chosen)
+            written, parent = _of(written, chosen), parent.gather(-1, chosen)
+            cut = last[:, None, None].expand(total.shape)
+            self._collect(found, alive, (total, written), cut, cut=True)
 
-            full = torch.tensor([len(found[s]) >= width for s in alive.tolist()], device=device)
-            over = full | last | total[:, 0].isneginf()
-            parent = parent.gather(1, chosen)
-            before = len(ids) // len(alive)
-            kept = parent + torch.arange(len(alive), device=device)[:, None] * before
-            keep = (~over).nonzero().flatten()
+            full = [[len(group) >= size for group in found[s]] for s in alive.tolist()]
+            total = total.masked_fill(torch.tensor(full, device=device)[..., None], -torch.inf)
+            keep = (~last & total.isfinite().any(dim=2).any(dim=1)).nonzero().flatten()
+            kept = place.gather(-1, parent)[keep]
+            steps.reorder(kept.flatten())
             if len(keep) < len(alive):
-                alive, total, written, kept = alive[keep], total[keep], written[keep], kept[keep]
-                steps.reorder(kept.flatten())
+                alive, total, written = alive[keep], total[keep], written[keep]
                 steps.select(keep)
-            else:
-                steps.reorder(kept.flatten())
-            ids = written[:, :, -1].flatten()
-        return [sorted(h, key=lambda one: -one.score)[:width] for h in found]
+            place = torch.arange(kept.numel(), device=device).view(kept.shape)
+            ids = written[..., -1].flatten()
+        return [_distinct(groups, size) for groups in found]
+
+    def extend(
+        self,
+        total: Float[Tensor, "M G n"],
+        following: Next,
+        place: Int[Tensor, "M G n"],
+        end: int,
+    ) -> Extensions:
+        """The 2n best extensions of each group: log p, token, parent in the group, (M, G, ≤ 2n).
+
+        A beginning gives at most one extension that ends, so n of the 2n go on. ``place`` are the
+        rows of ``following`` where the beginnings stand.
+        """
+        log_p, token, parent = best(total[:, 0], following, self.width)
+        return log_p[:, None], token[:, None], parent[:, None]
 
     def _collect(
         self,
-        found: list[list[Hypothesis]],
+        found: list[list[list[Hypothesis]]],
         alive: Tensor,
-        log_p: Tensor,
-        written: Tensor,
-        ended: Tensor,
+        outputs: tuple[Tensor, Tensor],
+        wanted: Bool[Tensor, "M G n"],
         cut: bool = False,
     ) -> None:
-        """Put outputs that have ended, or all where the length limit cuts them, among the found."""
-        wanted = (ended | cut) & log_p.isfinite()
-        for row, rank in wanted.nonzero().tolist():
-            ids, log_probability = written[row, rank].tolist(), float(log_p[row, rank])
+        """Put outputs (log p, ids) that have ended, or are cut at their limit, among the found."""
+        log_p, written = outputs
+        for row, group, rank in (wanted & log_p.isfinite()).nonzero().tolist():
+            ids, log_probability = (
+                written[row, group, rank].tolist(),
+                float(log_p[row, group, rank]),
+            )
             score = log_probability / self.penalty(len(ids))
-            ids = ids if cut else ids[:-1]
-            found[int(alive[row])].append(Hypothesis(ids, log_probability, score, not cut))
+            one = Hypothesis(ids if cut else ids[:-1], log_probability, score, not cut)
+            found[int(alive[row])][group].append(one)
 
     def penalty(self, length: int) -> float:
         """lp(y) for an output of this many tokens, its end included."""
         return float(((5 + length) / 6) ** self.config.length_penalty)
 
 
-def _extend(total: Tensor, logits: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The 2k best extensions of each source's beginnings: log p, token, parent, (M, ≤ 2k) each.
+def best(
+    total: Float[Tensor, "M n"],
+    following: Next,
+    size: int,
+    less: Float[Tensor, "M V"] | None = None,
+) -> Extensions:
+    """The 2k best extensions of some beginnings: log p, token, parent, (M, ≤ 2k) each.
 
     A beginning gives at most k live extensions and one that ends, so k + 1 of each suffice.
+    ``less`` is taken off log p of every token for the order of the extensions, not of the log p
+    that comes back.
     """
-    best, token = logits.topk(min(width + 1, logits.shape[1]), dim=1)  # (M·n, c)
-    best = best - logits.logsumexp(dim=1, keepdim=True)
-    log_p = (total.flatten()[:, None] + best).view(len(total), -1)  # (M, n·c)
-    log_p, index = log_p.topk(min(2 * width, log_p.shape[1]), dim=1)
-    return log_p, token.view(len(total), -1).gather(1, index), index // best.shape[1]
+    logits, log_z = following.logits, following.log_z
+    if less is not None:
+        logits = logits - less.repeat_interleave(total.shape[1], dim=0)
+    value, token = logits.topk(min(size + 1, logits.shape[1]), dim=1)  # (M·n, c)
+    log_p = (total.flatten()[:, None] + (value - log_z)).view(len(total), -1)  # (M, n·c)
+    log_p, index = log_p.topk(min(2 * size, log_p.shape[1]), dim=1)
+    parent = index // value.shape[1]
+    token = token.view(len(total), -1).gather(1, index)
+    return log_p if less is None else log_p + less.gather(1, token), token, parent
+
+
+def unfinished(ended: Bool[Tensor, "*B c"], size: int) -> Int[Tensor, "*B n"]:
+    """Which n extensions go on: the first that have not ended, then ended ones."""
+    return ended.long().argsort(dim=-1, stable=True)[..., :size]
+
+
+def _first(ended: Tensor, size: int) -> Tensor:
+    """True at the n best extensions: only among these does an output end."""
+    return torch.arange(ended.shape[-1], device=ended.device) < size
+
+
+def _of(written: Tensor, which: Tensor) -> Tensor:
+    """(M, G, n, t), (M, G, m) -> (M, G, m, t): beginnings by their places in a group."""
+    return written.gather(2, which[..., None].expand(*which.shape, written.shape[-1]))
+
+
+def _distinct(groups: Sequence[Sequence[Hypothesis]], size: int) -> list[Hypothesis]:
+    """The n best of each group in one list, best first, each output once."""
+    ranked = [sorted(group, key=lambda one: -one.score)[:size] for group in groups]
+    ordered = sorted((one for group in ranked for one in group), key=lambda one: -one.score)
+    found: dict[tuple[int, ...], Hypothesis] = {}
+    for one in ordered:
+        found.setdefault((*one.ids, one.ended), one)
+    return list(found.values())

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from foveate.decode.single import SingleSearch
+from foveate.decode.beam import Beam
+from foveate.decode.single import Draw, SingleSearch
 from foveate.decode.steps import Search
 
 
@@ -15,9 +16,12 @@ class Greedy(SingleSearch):
     """The most probable token at every step; sources that have ended leave the batch."""
 
     class Config(Search.Config, kind="greedy"):
-        pass
+        """There is nothing to choose; of several outputs a beam says which are the best."""
+
+        def giving(self, count: int) -> Search.Config:
+            return self if count == 1 else Beam.Config.like(self, beam_size=count)
 
     def choose(
-        self, logits: Float[Tensor, "M V"], written: Int[Tensor, "M t"], rows: Sequence[int]
-    ) -> Int[Tensor, "M"]:
+        self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
+    ) -> Int[Tensor, "N"]:
         return logits.argmax(dim=1)

@@ -1,7 +1,7 @@
 """Sampling: y_t ~ p(y | y_<t, x), after filters; the same seed draws the same texts.
 
-Every source has random numbers of its own, a function of (seed, its number, step): what stands
-beside it in a batch does not matter.
+Every output has random numbers of its own, a function of (seed, number of its source, step, which
+of the source's outputs it is): what stands beside it in a batch does not matter.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.decode.filters import Filter, MinP, RepetitionPenalty, Temperature, TopK, TopP
-from foveate.decode.single import SingleSearch
-from foveate.decode.steps import Search
+from foveate.decode.single import Draw, SingleSearch
+from foveate.decode.steps import Hypothesis, Search
 
 
 class Sample(SingleSearch):
@@ -26,7 +26,10 @@ class Sample(SingleSearch):
     """
 
     class Config(Search.Config, kind="sample"):
-        """``top_k``, ``top_p``, ``min_p``: what is cut off; absent, nothing is."""
+        """``top_k``, ``top_p``, ``min_p``: what is cut off; absent, nothing is.
+
+        ``num_samples`` outputs of each source are drawn, the most probable first among them.
+        """
 
         temperature: float = Field(1.0, gt=0)
         top_k: int | None = Field(None, gt=0)
@@ -34,6 +37,10 @@ class Sample(SingleSearch):
         min_p: float | None = Field(None, ge=0, le=1)
         repetition_penalty: float = Field(1.0, gt=0)
         seed: int = Field(0, ge=0)
+        num_samples: int = Field(1, ge=1)
+
+        def giving(self, count: int) -> Sample.Config:
+            return self.like(self, num_samples=max(count, self.num_samples))
 
     config: Config
 
@@ -41,19 +48,28 @@ class Sample(SingleSearch):
         super().__init__(config)
         self.filters = chain(config)
 
+    @property
+    def width(self) -> int:
+        return self.config.num_samples
+
+    def posterior(self, found: Sequence[Hypothesis]) -> list[float]:
+        """1 / N for each of N draws: an output counts as often as it was drawn."""
+        return [1 / len(found) for _ in found]
+
     def choose(
-        self, logits: Float[Tensor, "M V"], written: Int[Tensor, "M t"], rows: Sequence[int]
-    ) -> Int[Tensor, "M"]:
+        self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
+    ) -> Int[Tensor, "N"]:
         scores = logits.float()
         for step in self.filters:
             scores = step(scores, written)
-        below = scores.double().softmax(dim=1).cumsum(dim=1)  # (M, V) mass up to each token
-        drawn = torch.tensor([self._uniform(row, written.shape[1]) for row in rows])
+        below = scores.double().softmax(dim=1).cumsum(dim=1)  # (N, V) mass up to each token
+        drawn = torch.tensor([self._uniform(draw, written.shape[1]) for draw in draws])
         drawn = drawn.to(below)[:, None] * below[:, -1:]
         return torch.searchsorted(below, drawn, right=True).squeeze(1).clamp(max=below.shape[1] - 1)
 
-    def _uniform(self, row: int, step: int) -> float:
-        return float(np.random.default_rng((self.config.seed, row, step)).random())
+    def _uniform(self, draw: Draw, step: int) -> float:
+        row, which = draw
+        return float(np.random.default_rng((self.config.seed, row, step, which)).random())
 
 
 def chain(config: Sample.Config) -> list[Filter]:

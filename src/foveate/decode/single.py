@@ -1,4 +1,4 @@
-"""Searches that keep one output for each source: a token at a time, then it is settled."""
+"""Searches whose outputs do not compete: a token at a time of each, then it is settled."""
 
 from __future__ import annotations
 
@@ -9,51 +9,63 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from foveate.decode.steps import Hypothesis, Search, Steps, device_of
+from foveate.decode.constrained import Constrained
+from foveate.decode.steps import Hypothesis, Search
+
+Draw = tuple[int, int]  # the number of a source, and which of its outputs
 
 
 class SingleSearch(Search, ABC):
-    """One output a source; sources that have ended leave the batch."""
+    """``width`` outputs a source, side by side; sources that have ended leave the batch."""
 
     @abstractmethod
     def choose(
-        self, logits: Float[Tensor, "M V"], written: Int[Tensor, "M t"], rows: Sequence[int]
-    ) -> Int[Tensor, "M"]:
-        """The next token of each output; ``rows`` are the numbers of their sources."""
+        self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
+    ) -> Int[Tensor, "N"]:
+        """The next token of each output; ``draws`` says which outputs they are."""
 
     @torch.no_grad()
     def find(
         self,
-        steps: Steps,
-        lengths: Sequence[int],
+        steps: Constrained,
+        limits: Sequence[int],
         start: int,
         end: int,
-        rows: Sequence[int] | None = None,
+        rows: Sequence[int],
     ) -> list[list[Hypothesis]]:
-        device = device_of(steps)
-        numbers = list(range(len(lengths)) if rows is None else rows)
-        found: list[list[Hypothesis]] = [[] for _ in lengths]
-        limits = torch.tensor(self.limits(lengths), device=device)
-        alive = torch.arange(len(lengths), device=device)  # (M,) sources still being decoded
-        total = torch.zeros(len(lengths), device=device)  # (M,) log p so far
-        written = torch.empty(len(lengths), 0, dtype=torch.long, device=device)  # (M, t)
-        ids = torch.full((len(lengths),), start, device=device)
+        width, device = self.width, steps.device
+        found: list[list[Hypothesis]] = [[] for _ in limits]
+        limit = torch.tensor(limits, device=device)
+        alive = torch.arange(len(limits), device=device)  # (M,) sources still being decoded
+        owner = alive.repeat_interleave(width)  # (N,) the source of each output, N = M · width
+        total = torch.zeros(len(owner), device=device)  # (N,) log p so far
+        done = torch.zeros(len(owner), dtype=torch.bool, device=device)
+        written = torch.empty(len(owner), 0, dtype=torch.long, device=device)  # (N, t)
+        ids = torch.full((len(limits),), start, device=device)
         while len(alive):
-            logits = steps.step(ids)
-            ids = self.choose(logits, written, [numbers[i] for i in alive.tolist()])
-            picked = logits.gather(1, ids[:, None]).squeeze(1)
-            total = total + picked - logits.logsumexp(dim=1)
+            following = steps.step(ids)
+            if len(ids) < len(owner):  # one beginning a source, from which its outputs part
+                following = following.of(owner)
+                steps.reorder(owner)
+            draws = [(rows[i], n % width) for n, i in enumerate(owner.tolist())]
+            ids = self.choose(following.logits, written, draws)
+            picked = following.logits.gather(1, ids[:, None]) - following.log_z
+            total = total + picked.squeeze(1)
             written = torch.cat((written, ids[:, None]), dim=1)
             ended = ids == end
-            done = ended | (written.shape[1] >= limits[alive])
-            for row in done.nonzero().flatten().tolist():
+            last = written.shape[1] >= limit[owner]
+            for row in ((ended | last) & ~done).nonzero().flatten().tolist():
                 whole, log_p = bool(ended[row]), float(total[row])
                 output = written[row].tolist()
                 output = output[:-1] if whole else output
-                found[int(alive[row])] = [Hypothesis(output, log_p, log_p, whole)]
-            if done.any():
-                keep = (~done).nonzero().flatten()
-                steps.reorder(keep)
+                found[int(owner[row])].append(Hypothesis(output, log_p, log_p, whole))
+            done = done | ended | last
+            over = done.view(-1, width).all(dim=1)
+            if over.any():
+                keep = (~over).nonzero().flatten()
+                kept = (keep[:, None] * width + torch.arange(width, device=device)).flatten()
+                steps.reorder(kept)
                 steps.select(keep)
-                alive, ids, total, written = alive[keep], ids[keep], total[keep], written[keep]
-        return found
+                alive, owner, ids, done = alive[keep], owner[kept], ids[kept], done[kept]
+                total, written = total[kept], written[kept]
+        return [sorted(outputs, key=lambda one: -one.score) for outputs in found]

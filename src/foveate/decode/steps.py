@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
-from foveate.decode.rules import Rule, ruled
+from foveate.decode.constrained import Constrained
+from foveate.decode.rules import Rule
+from foveate.tree import merge
 
 
 class Steps(Protocol):
@@ -50,8 +53,36 @@ class Search(Configurable):
         max_extra: int = Field(20, ge=1)
         rules: tuple[Rule.Config, ...] = ()
 
+        @classmethod
+        def like(cls, other: Search.Config, **changes: Any) -> Self:
+            """A config of this kind, with another's values where both have a field, and changes."""
+            shared = {k: v for k, v in other.tree().items() if k in cls.model_fields}
+            return cls.parse(merge(shared, changes), ("decode",))
+
+        def giving(self, count: int) -> Search.Config:
+            """The same kind of search, made wide enough for so many outputs of each source.
+
+            A kind that has only one output to give says which other kind gives more.
+            """
+            return self
+
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.prefixes: Sequence[Sequence[int]] = ()
+
+    @property
+    def width(self) -> int:
+        """How many hypotheses of a source are followed side by side."""
+        return 1
+
+    def after(self, prefixes: Sequence[Sequence[int]]) -> Self:
+        """The same search for outputs that begin so: source number i with the ids of prefix i.
+
+        Scores stay log p of the whole output, its beginning included.
+        """
+        begun = copy.copy(self)
+        begun.prefixes = prefixes
+        return begun
 
     def limits(self, lengths: Sequence[int]) -> list[int]:
         """The longest output allowed for each source: by its own length, not by the batch's."""
@@ -67,24 +98,50 @@ class Search(Configurable):
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, best first; ``start`` and ``end`` are ids.
 
-        ``rows`` number the sources for searches that draw (0, 1, … if None): a source's numbers
-        then do not depend on the batch that it stands in.
+        ``rows`` number the sources (0, 1, … if None), for searches that draw and for beginnings
+        that are given (`after`): neither then depends on the batch that a source stands in.
+        Whatever its limit, an output has room for ``max_extra`` tokens after a given beginning.
         """
-        return self.find(ruled(steps, self.config.rules, end), lengths, start, end, rows)
+        numbers = list(range(len(lengths)) if rows is None else rows)
+        prefixes = [self.prefixes[n] for n in numbers] if self.prefixes else []
+        limits = self.limits(lengths)
+        if prefixes:
+            least = [len(prefix) + self.config.max_extra for prefix in prefixes]
+            limits = [max(both) for both in zip(limits, least, strict=True)]
+        rules = [rule.build() for rule in self.config.rules]
+        return self.find(Constrained(steps, rules, prefixes, end), limits, start, end, numbers)
 
     def find(
         self,
-        steps: Steps,
-        lengths: Sequence[int],
+        steps: Constrained,
+        limits: Sequence[int],
         start: int,
         end: int,
-        rows: Sequence[int] | None = None,
+        rows: Sequence[int],
     ) -> list[list[Hypothesis]]:
-        """The same, of steps that keep the rules already: what a kind of search says."""
+        """The same with all constraints in the steps: what a kind of search says.
+
+        ``limits`` are the most tokens that an output of each source may have, its end included.
+        """
         raise NotImplementedError
 
+    def posterior(self, found: Sequence[Hypothesis]) -> list[float]:
+        """What the outputs of one source say of p(y | x): a weight for each, 1 in sum.
 
-def device_of(steps: Steps) -> torch.device:
+        w_i = p(y_i | x) / Σ_j p(y_j | x)              (Kumar & Byrne, 2004: of an n-best list)
+        """
+        log_p = torch.tensor([h.log_probability for h in found], dtype=torch.float64)
+        weights: list[float] = log_p.softmax(dim=0).tolist()
+        return weights
+
+    def decide(self, found: list[Hypothesis], text: Callable[[list[int]], str]) -> list[Hypothesis]:
+        """The outputs of one source as they are to be answered, best first, once ``text`` can read
+        them; whoever knows text calls it. Most searches have decided already.
+        """
+        return found
+
+
+def device_of(steps: Steps | Constrained) -> torch.device:
     """Where the steps compute; the processor if they do not say."""
     device: torch.device = getattr(steps, "device", torch.device("cpu"))
     return device

@@ -424,3 +424,45 @@ def test_examples_come_from_two_files_or_a_table(tmp_path: Path) -> None:
         task.read(tmp_path / "b.tsv")
     with pytest.raises(ValueError, match="2 sources but 1 references"):
         task.given(["one", "two"], ["un"])
+
+
+# ------------------------------------------------------------------------------ beginnings
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [BPE.Config(vocab_size=300), Unigram.Config(vocab_size=280), Character.Config(), Byte.Config()],
+    ids=lambda config: config.kind,
+)
+@MODELS
+def test_answers_begin_with_the_text_that_is_given(
+    tmp_path: Path, tokenizer: Tokenizer.Config, config: EncoderDecoder.Config
+) -> None:
+    task = make(write(tmp_path), tokenizer=tokenizer)
+    task.prepare(tmp_path, seed=0)
+    model = model_of(task, config)
+    lines = ["The small dog runs.", "", "Yes.", "Children play."]
+    prefixes = ["Le petit", "Rien", "", "Des enfants "]
+    search = Beam.Config(beam_size=3, max_ratio=0.0, max_extra=4).build()
+    begun = search.after(task.beginnings(prefixes, len(lines)))
+    for budget in (1, 4096):
+        answers = task.answer(model, lines, begun, budget)
+        assert answers[1].texts == []
+        for answer, prefix in zip(answers, prefixes, strict=True):
+            assert all(text.startswith(prefix.rstrip()) for text in answer.texts)
+    forced = task.force(
+        model, [(task.source_tokenizer.encode_ids([lines[0]])[0], h.ids) for h in answers[0].found]
+    )
+    for log_p, one in zip(forced, answers[0].found, strict=True):
+        wanted = sum(log_p) if one.ended else sum(log_p[:-1])
+        assert math.isclose(wanted, one.log_probability, abs_tol=1e-3)
+    assert answers[2].found == task.answer(model, lines, search)[2].found
+
+
+def test_beginnings_that_no_output_can_have_are_refused(task: Translation) -> None:
+    assert task.beginnings("Le petit", 2) == [task.beginnings(["Le petit"], 1)[0]] * 2
+    assert task.beginnings("", 1) == [[]]
+    with pytest.raises(ValueError, match="'Le zèbre' holds what is not in the target vocabulary"):
+        task.beginnings(["Le petit", "Le zèbre"], 2)
+    with pytest.raises(ValueError, match="1 prefixes for 3 lines"):
+        task.beginnings(["Le"], 3)

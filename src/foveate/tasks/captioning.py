@@ -218,6 +218,7 @@ class Captioning(PictureTask[CaptionBatch]):
     ) -> list[CaptionAnswer]:
         memory = model.encode(pixels.to(model.output.weight.device))
         found = search(KnownWords(model, memory), [0] * len(names), BOS, EOS)
+        found = [search.decide(h, self.tokenizer.decode) for h in found]
         best = [h[0] if h else Hypothesis([], 0.0, 0.0) for h in found]
         return [
             CaptionAnswer(name, self.tokenizer.decode(h.ids), h.score, h.ids)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageSteps
 from foveate.spec import Tokens
 from foveate.tasks.base import Loss
+from foveate.tasks.ensemble import steps_of
 from foveate.tasks.labels import joined_record
 from foveate.tasks.text_batch import Ids
 from foveate.tasks.translation import Translation
@@ -108,8 +110,8 @@ class JoinedTranslation(Translation):
             for start in range(0, len(rows) if length else 0, most):
                 some = rows[start : start + most]
                 prompts = torch.tensor([[*sources[i], EOS] for i in some], device=device)
-                steps = LanguageSteps(model, prompts, never=(PAD, BOS))
-                yield some, search(steps, [length] * len(some), BOS, EOS, some)
+                begin = partial(LanguageSteps, prompts=prompts, never=(PAD, BOS))
+                yield some, search(steps_of(model, begin), [length] * len(some), BOS, EOS, some)
 
     @torch.inference_mode()
     def force(self, model: Any, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from foveate.data.mixture import Mixture
 from foveate.data.report import report
 from foveate.data.text import Corpus, DataError, TextData, keep, read_pairs, read_split, to_measure
-from foveate.data.tokenizer import BPE, Tokenizer
+from foveate.data.tokenizer import BPE, UNK, Tokenizer
 from foveate.tasks.base import Task
 from foveate.tasks.corpora import Part, bare, join, tagged
 from foveate.tasks.metrics import LOWER_IS_BETTER, known_metrics
@@ -195,6 +195,21 @@ class PairTask(Task[TextBatch]):
         if tags and next(plain, None) is not None:
             raise ValueError(f"this run translates to several languages; name one (to): {known}")
         return list(lines)
+
+    def beginnings(self, prefix: str | Sequence[str], count: int) -> list[Ids]:
+        """The ids with which the outputs of ``count`` lines begin: one text for all, or for each.
+
+        White space at its end is left out: a word that follows brings its own. Raises
+        ``ValueError`` where there are not as many as lines, or one holds what no output can.
+        """
+        texts = [prefix] * count if isinstance(prefix, str) else list(prefix)
+        if len(texts) != count:
+            raise ValueError(f"{len(texts)} prefixes for {count} lines; give one for each, or one")
+        found = self.target_tokenizer.encode_ids([text.rstrip() for text in texts])
+        for text, ids in zip(texts, found, strict=True):
+            if UNK in ids:
+                raise ValueError(f"the prefix {text!r} holds what is not in the target vocabulary")
+        return found
 
     def describe_data(self) -> list[str]:
         """The report on the data in short: what is there, what is odd, what is dropped and why."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from foveate.data.plan import sorted_batches
 from foveate.data.text import Corpus
@@ -25,6 +26,7 @@ from foveate.look.record import AttentionRecord
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.spec import Tokens
 from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
+from foveate.tasks.ensemble import steps_of
 from foveate.tasks.labels import attention_record
 from foveate.tasks.metrics import SLOW, figures_of
 from foveate.tasks.objective import CrossEntropy
@@ -122,13 +124,13 @@ class Translation(PairTask):
     ) -> list[Answer]:
         """The outputs for each line, in their order; none for an empty line.
 
-        ``batch_tokens`` bounds source tokens × beams; lines longer than ``data.max_length`` tokens
-        are cut, and their answers say by how many.
+        ``batch_tokens`` bounds source tokens × hypotheses; lines longer than ``data.max_length``
+        tokens are cut, and their answers say by how many.
         """
         limit = self.data.max_length
         encoded = self.source_tokenizer.encode_ids(self.addressed(lines))
         ids = [i if line.strip() else [] for i, line in zip(encoded, lines, strict=True)]
-        budget = max(1, batch_tokens // getattr(search.config, "beam_size", 1))
+        budget = max(1, batch_tokens // search.width)
         found = self.search(model, [i[:limit] for i in ids], search, budget, progress)
         decode = self.target_tokenizer.decode
         return [
@@ -149,7 +151,7 @@ class Translation(PairTask):
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for indices, hypotheses in self._searched(model, sources, search, batch_tokens):
             for index, outputs in zip(indices, hypotheses, strict=True):
-                found[index] = outputs
+                found[index] = search.decide(outputs, self.target_tokenizer.decode)
             if progress is not None:
                 progress(len(indices))
         return found
@@ -163,9 +165,10 @@ class Translation(PairTask):
         for batch in sorted_batches(lengths, batch_tokens):
             indices = [int(filled[i]) for i in batch]
             ids, keys = source_batch([sources[i] for i in indices])
-            memory = model.encode(ids.to(device), None if keys is None else keys.to(device))
+            read = ids.to(device), None if keys is None else keys.to(device)
+            steps = steps_of(model, partial(_begun, source=read[0], keys=read[1]))
             sizes = [len(sources[i]) for i in indices]
-            yield indices, search(DecoderSteps(model, memory), sizes, BOS, EOS, indices)
+            yield indices, search(steps, sizes, BOS, EOS, indices)
 
     @torch.inference_mode()
     def force(self, model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
@@ -212,3 +215,7 @@ class Translation(PairTask):
             (source, self.source_tokenizer.encode(source).offsets),
             (self.target_tokenizer.decode(output), self.target_tokenizer.spans(output)),
         )
+
+
+def _begun(model: EncoderDecoder, source: Tensor, keys: Tensor | None) -> DecoderSteps:
+    return DecoderSteps(model, model.encode(source, keys))

@@ -28,6 +28,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from foveate.config import ConfigError
 from foveate.train import files
 from foveate.train.files import DamagedError, TrainError
 
@@ -189,6 +190,33 @@ def load(run: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimize
     load_weights(model, folder / (TRAINED if (folder / TRAINED).is_file() else WEIGHTS))
     _load_optimizer(model, optimizer, folder)
     return cast(Record, json.loads((folder / "state.json").read_text(encoding="utf-8")))
+
+
+def folder_of(run: Path, which: str) -> Path:
+    """The folder of the weights "best", "last", "average", or those of a step by its number.
+
+    Raises ``ConfigError`` that says which steps there are.
+    """
+    if which == "best":
+        folder = chosen(run)
+    elif which == "average":
+        folder = run / "averaged"
+    else:
+        if which != "last" and not which.isdecimal():
+            raise ConfigError(f"checkpoint {which!r}: write best, last, average or a step's number")
+        step = int(which) if which.isdecimal() else next(iter(reversed(steps(run))), 0)
+        folder = path_of(run, step)
+    if folder is None or not (folder / WEIGHTS).is_file():
+        have = ", ".join(map(str, steps(run))) or "none"
+        raise ConfigError(f"{run} has no checkpoint {which!r}; steps there: {have}")
+    return folder
+
+
+def place(path: Path) -> tuple[Path, Path | None]:
+    """The run of a path, and the folder of the weights where the path is one and not a run."""
+    if not (path / WEIGHTS).is_file():
+        return path, None
+    return (path.parent.parent if path.parent.name == "checkpoints" else path.parent), path
 
 
 def prune(run: Path, keep: Iterable[int]) -> None:

@@ -1,0 +1,100 @@
+"""Ensembles of trained models: in searches, in forced scores, and which models go together."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from foveate.data.tokenizer import Word
+from foveate.decode.beam import Beam
+from foveate.models.decoder import Decoder
+from foveate.models.language_model import LanguageModel
+from foveate.spec import Tokens
+from foveate.tasks.ensemble import Ensemble, check_pieces, steps_of, together
+from foveate.tasks.joined import JoinedTranslation
+from test_translation import RECURRENT, TRANSFORMER, VALID, make, model_of, write
+
+SEARCH = Beam.Config(beam_size=3, max_extra=3).build()
+SOURCES = [source for source, _ in VALID]
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Any:
+    made = make(write(tmp_path))
+    made.prepare(tmp_path, seed=0)
+    return made
+
+
+def test_a_model_with_itself_is_the_model(task: Any) -> None:
+    model = model_of(task, TRANSFORMER).double()
+    alone = task.answer(model, SOURCES, SEARCH)
+    twice = task.answer(Ensemble([model, model]), SOURCES, SEARCH)
+    assert [a.texts for a in alone] == [a.texts for a in twice]
+    for one, other in zip(alone, twice, strict=True):
+        wanted = [h.log_probability for h in one.found]
+        assert [h.log_probability for h in other.found] == pytest.approx(wanted, abs=1e-5)
+
+
+def test_families_decode_together_and_their_score_is_the_forced_one(task: Any) -> None:
+    """A Transformer and a recurrent network; p is the mean of theirs, token by token."""
+    models = [model_of(task, TRANSFORMER), model_of(task, RECURRENT)]
+    both = together([task, task], models, ["a", "b"])
+    ids = task.source_tokenizer.encode_ids(SOURCES)
+    for source, answer in zip(ids, task.answer(both, SOURCES, SEARCH), strict=True):
+        for one in answer.found:
+            (log_p,) = task.force(both, [(source, one.ids)])
+            each = [task.force(model, [(source, one.ids)])[0] for model in models]
+            mean = [math.log(sum(map(math.exp, p)) / 2) for p in zip(*each, strict=True)]
+            assert log_p == pytest.approx(mean, abs=1e-4)
+            wanted = sum(log_p) if one.ended else sum(log_p[:-1])
+            assert math.isclose(wanted, one.log_probability, abs_tol=1e-3)
+
+
+def test_joined_models_decode_together(tmp_path: Path) -> None:
+    write(tmp_path)
+    task = JoinedTranslation.Config(
+        source=str(tmp_path / "{split}.en"), target=str(tmp_path / "{split}.fr"),
+        tokenizer=Word.Config(min_frequency=1),
+    ).build(make(tmp_path).data)  # fmt: skip
+    task.prepare(tmp_path, seed=0)
+    decoder: Decoder.Config = TRANSFORMER.decoder
+    models = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        models.append(task.build(LanguageModel.Config(decoder=decoder)).eval())
+    both = Ensemble(models)
+    ids = task.source_tokenizer.encode_ids(SOURCES)
+    for source, answer in zip(ids, task.answer(both, SOURCES, SEARCH), strict=True):
+        for one in answer.found:
+            (log_p,) = task.force(both, [(source, one.ids)])
+            wanted = sum(log_p) if one.ended else sum(log_p[:-1])
+            assert wanted <= one.log_probability + 1e-3  # a search leaves out <pad> and <s>
+
+
+def test_what_does_not_go_together_is_refused(task: Any) -> None:
+    pair = model_of(task, RECURRENT)
+    language = LanguageModel.Config(decoder=TRANSFORMER.decoder).build(
+        Tokens(task.target_tokenizer.vocab_size)
+    )
+    with pytest.raises(ValueError, match="decode no text together"):
+        Ensemble([pair, language])
+    with pytest.raises(ValueError, match="look at a run by itself"):
+        task.explain(Ensemble([pair, pair]), SOURCES[0], "L'eau")
+
+
+def test_other_vocabularies_are_named_with_the_remedy() -> None:
+    own = {"encoder": ["a", "b"], "decoder": ["c", "d"]}
+    check_pieces(own, dict(own), ("x", "y"))
+    with pytest.raises(ValueError, match=r"2 and 3 tokens in the decoder; give them one vocab"):
+        check_pieces(own, own | {"decoder": ["c", "d", "e"]}, ("x", "y"))
+    with pytest.raises(ValueError, match=r"x and y cannot .* token 1 is 'b' and 'z'"):
+        check_pieces(own, own | {"encoder": ["a", "z"]}, ("x", "y"))
+
+
+def test_one_model_needs_no_ensemble(task: Any) -> None:
+    model = model_of(task, RECURRENT)
+    assert steps_of(model, lambda one: one) is model

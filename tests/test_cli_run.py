@@ -129,6 +129,79 @@ def test_n_best(folder: Path, call: Call) -> None:
     assert len({row[1] for row in rows}) == 3
 
 
+def test_translate_with_beginnings(folder: Path, call: Call, tmp_path: Path) -> None:
+    prefixes = tmp_path / "prefixes"
+    prefixes.write_text("un chat\n\nune\n\n")
+    arguments = ["translate", folder / "run", "--prefix-file", prefixes, "--scores"]
+    said = call(*arguments, text=b"the dog runs\na girl sings\n\n")
+    assert said.code == 0
+    (score, first), second, third = (line.split("\t") for line in said.out.splitlines())
+    assert first.startswith("un chat") and second[1] == "une fille chante" and third[1] == ""
+    assert "has 1 lines more than the input" in said.err
+    forced = call("score", folder / "run", text=f"the dog runs\t{first}\n".encode())
+    length = len(first.split()) + 1
+    assert float(score) * ((5 + length) / 6) ** 0.6 == pytest.approx(float(forced.out), abs=1e-3)
+    said = call(*arguments, text=b"a\n" * 5)
+    assert said.code == 2 and f"{prefixes} ends after line 4" in said.err
+    prefixes.write_text("un zèbre\n")
+    said = call(*arguments, text=b"the dog runs\n")
+    assert said.code == 2 and "'un zèbre'" in said.err
+
+
+@pytest.mark.parametrize(
+    "decode",
+    [
+        ["decode.kind=diverse_beam"],
+        ["decode=minimum_bayes_risk", "decode.candidates.num_samples=8"],
+        ["decode.kind=sample", "decode.temperature=0.1"],
+        ["decode=greedy", "decode.rules=[{kind='min_length', length=3}]"],
+    ],
+)
+def test_another_search_is_said_at_the_end(folder: Path, call: Call, decode: list[str]) -> None:
+    said = call("translate", folder / "run", *decode, text=b"the dog runs\n\na girl sings\n")
+    assert (said.out, said.code) == ("le chien court\n\nune fille chante\n", 0)
+    assert "100.00" in call("evaluate", folder / "run", *decode).out
+
+
+def test_only_decoding_can_be_said_anew(folder: Path, call: Call) -> None:
+    said = call("translate", folder / "run", "model.num_layers=2", text=b"a\n")
+    assert said.code == 2 and "a run stays as it was trained" in said.err
+    said = call("translate", folder / "run", "decode.beam_syze=2", text=b"a\n")
+    assert said.code == 2 and "did you mean 'beam_size'" in said.err
+
+
+def test_ensembles(folder: Path, call: Call, tmp_path: Path) -> None:
+    """A run and a checkpoint of it; twice the same is the same; other tokens are refused."""
+    early = folder / "run" / "checkpoints" / "step-00000030"
+    text = b"the dog runs\na girl sings\n"
+    said = call("translate", folder / "run", "--ensemble", early, "--scores", text=text)
+    assert said.code == 0 and said.out.count("\n") == 2
+    alone = call("translate", folder / "run", "--scores", text=text).out
+    twice = ["--ensemble", folder / "run", "--ensemble", folder / "run", "--scores"]
+    rows = [
+        [line.split("\t") for line in out.splitlines()]
+        for out in (call("translate", folder / "run", *twice, text=text).out, alone)
+    ]
+    for (one, same), (other, wanted) in zip(*rows, strict=True):
+        assert same == wanted and float(one) == pytest.approx(float(other), abs=1e-4)
+    pair = b"the dog runs\tle chien court\n"
+    both, first, second = (
+        float(call("score", *where, text=pair).out)
+        for where in ([folder / "run", "--ensemble", early], [folder / "run"], [early])
+    )
+    assert min(first, second) < both < max(first, second)
+    assert "chrf" in call("evaluate", folder / "run", "--ensemble", early).out
+    (tmp_path / "train.tsv").write_text("the dog runs\tle chien court\n")
+    (tmp_path / "valid.tsv").write_text("the dog runs\tle chien court\n")
+    (tmp_path / "other.toml").write_text(CONFIG.format(folder=tmp_path.as_posix()))
+    trained = call(
+        "train", tmp_path / "other.toml", "--run", tmp_path / "other", "train.max_steps=1"
+    )
+    assert trained.code == 0
+    said = call("translate", folder / "run", "--ensemble", tmp_path / "other", text=text)
+    assert said.code == 2 and "tokens in the encoder" in said.err and "one vocabulary" in said.err
+
+
 def test_evaluate(folder: Path, call: Call, tmp_path: Path) -> None:
     out = tmp_path / "out"
     own = call("evaluate", folder / "run", "--json", "--output", out)

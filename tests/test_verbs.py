@@ -37,6 +37,8 @@ class Shout:
 
     def translate(self, lines: Sequence[str], num_hypotheses: int = 1, **search: Any) -> list[Any]:
         self.asked.append(len(lines))
+        if "prefix" in search:
+            lines = [f"{p} {line}" for p, line in zip(search["prefix"], lines, strict=True)]
         return [self.answer(line, num_hypotheses) for line in lines]
 
     def answer(self, line: str, count: int) -> Any:
@@ -119,6 +121,26 @@ def test_what_is_cut_is_counted_and_named() -> None:
     assert sentence.startswith("12 lines longer than the model allows, cut: 1, 3, 5")
     assert sentence.endswith("19, …")
     assert Tally().report() == []
+
+
+def test_prefixes_keep_step_with_the_lines(tmp_path: Path) -> None:
+    path = tmp_path / "prefixes"
+    count = CHUNK + 2
+    path.write_bytes(b"".join(b"%d\r\n" % n for n in range(count + 3)))
+    out, tally = run(b"a\n" * count, Wanted(prefixes=path))
+    assert out == [f"{n} A" for n in range(count)]
+    assert tally.report() == [f"{path} has 3 lines more than the input; they were left"]
+    with pytest.raises(ConfigError, match=f"ends after line {count + 3}"):
+        run(b"a\n" * (count + 4), Wanted(prefixes=path))
+
+
+def test_prefixes_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "prefixes"
+    with pytest.raises(ConfigError, match="cannot read the prefixes"):
+        run(b"a\n", Wanted(prefixes=path))
+    path.write_bytes(b"x\n\xff\n")
+    with pytest.raises(ConfigError, match=r"prefixes:2 is not UTF-8"):
+        run(b"a\nb\n", Wanted(prefixes=path))
 
 
 def test_scores_stand_before_the_line() -> None:

@@ -19,6 +19,7 @@ from foveate.answers import PairScore, Translation
 from foveate.config import Config, ConfigError, read
 from foveate.data.text import TextData
 from foveate.decode.beam import Beam
+from foveate.decode.choose import another, with_beam
 from foveate.decode.sample import Sample
 from foveate.decode.steps import Search
 from foveate.kinds import load_kinds
@@ -27,6 +28,7 @@ from foveate.look.view import View
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
 from foveate.tasks.base import Evaluation, Task
+from foveate.tasks.ensemble import together
 from foveate.tasks.forecast_output import Forecast
 from foveate.tasks.generation import Generation
 from foveate.tasks.label_figures import Classification
@@ -70,18 +72,22 @@ class Run:
         batch_tokens: int | None = None,
         progress: Callable[[int], None] | None = None,
         to: str | None = None,
+        prefix: str | Sequence[str] | None = None,
     ) -> list[Translation]:
         """Translate each line; as many answers as lines, in their order; empty lines stay empty.
 
         ``beam_size`` 1 is greedy; ``batch_tokens`` bounds source tokens × beams of a batch, padding
         included. Lines longer than ``data.max_length`` tokens are cut, and say so in ``cut``.
-        ``to`` names the language, where the run knows several.
+        ``to`` names the language, where the run knows several. ``prefix`` is how the outputs begin:
+        one text for all, or one for each line ("" for none); scores count it like the rest.
         """
         if isinstance(lines, str):
             raise TypeError("translate takes a list of lines; write translate([text])")
         answer = self.can("answer", "translate")
         lines = self.can("addressed", "translate")(lines, to)
         search = self.search(beam_size, length_penalty, num_hypotheses)
+        if prefix is not None:
+            search = search.after(self.can("beginnings", "begin with a prefix")(prefix, len(lines)))
         answers = answer(self.model, lines, search, batch_tokens or 8192, progress)
         return [
             Translation(
@@ -146,18 +152,20 @@ class Run:
     def search(
         self, beam_size: int | None, length_penalty: float | None, num_hypotheses: int = 1
     ) -> Search:
-        """The run's own search, with the given choices instead of its own."""
-        config = self.config.decode
-        if isinstance(config, Sample.Config) and beam_size is None and num_hypotheses == 1:
-            drawn: Search = config.build()
-            return drawn
-        shared = {name: getattr(config, name) for name in Search.Config.model_fields}
-        own = config if isinstance(config, Beam.Config) else Beam.Config(beam_size=1, **shared)
-        changes: dict[str, Any] = {"beam_size": max(beam_size or own.beam_size, num_hypotheses)}
-        if length_penalty is not None:
-            changes["length_penalty"] = length_penalty
-        search: Search = own.model_copy(update=changes).build()
+        """The run's own search, or a beam of the given choices, wide enough for the hypotheses."""
+        config = with_beam(self.config.decode, beam_size, length_penalty)
+        search: Search = config.giving(num_hypotheses).build()
         return search
+
+    def decoding(self, kind: str | None = None, **fields: Any) -> Run:
+        """The same run with another search: other ``fields`` of its own, or another ``kind``.
+
+        ``foveate kinds search`` lists them. Limits, rules and what else both kinds know are kept.
+        """
+        config = self.config.model_copy(
+            update={"decode": another(self.config.decode, kind, fields)}
+        )
+        return Run(self.path, config, self.task, self.model, self.checkpoint)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
         """Log p(target | source) of given pairs, and of each target token, the end included."""
@@ -248,14 +256,26 @@ class Run:
         return record
 
 
-def load(path: str | Path, which: str = "best") -> Run:
+def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] = ()) -> Run:
     """Read a run; ``which`` is "best", "last", "average" or the number of a step.
 
-    Raises ``ConfigError`` that says what is missing where the folder is no run.
+    Runs of the ``ensemble`` decode with it: the next token has the mean of their p. ``path`` and
+    these may be folders of single checkpoints too, such as RUN/checkpoints/step-00001000.
+    Raises ``ConfigError`` that says what is missing where the folder is no run, or what differs
+    where runs have other vocabularies.
     """
-    path = Path(path)
+    runs = [_load(Path(each), which) for each in (path, *ensemble)]
+    if len(runs) > 1:
+        names = [f"{one.path}/{one.checkpoint}" for one in runs]
+        runs[0].model = together([one.task for one in runs], [one.model for one in runs], names)
+        runs[0].checkpoint = " + ".join(names)
+    return runs[0]
+
+
+def _load(path: Path, which: str) -> Run:
+    path, folder = checkpoint.place(path)
     config = read_run(path)
-    folder = _weights_folder(path, which)
+    folder = folder or checkpoint.folder_of(path, which)
     task = config.task.build(config.data)
     task.restore(path)
     model = task.build(config.model)
@@ -269,23 +289,6 @@ def read_run(path: Path) -> RunConfig:
     if not (path / "config.toml").is_file():
         raise ConfigError(f"{path} is no run: it has no config.toml; train one: foveate train")
     return read(RunConfig, path / "config.toml")
-
-
-def _weights_folder(path: Path, which: str) -> Path:
-    if which == "best":
-        folder = checkpoint.chosen(path)
-    elif which == "average":
-        folder = path / "averaged"
-    else:
-        steps = checkpoint.steps(path)
-        if which != "last" and not which.isdecimal():
-            raise ConfigError(f"checkpoint {which!r}: write best, last, average or a step's number")
-        step = int(which) if which.isdecimal() else next(iter(reversed(steps)), 0)
-        folder = checkpoint.path_of(path, step)
-    if folder is None or not (folder / checkpoint.WEIGHTS).is_file():
-        have = ", ".join(map(str, checkpoint.steps(path))) or "none"
-        raise ConfigError(f"{path} has no checkpoint {which!r}; steps there: {have}")
-    return folder
 
 
 def device() -> str:

@@ -41,6 +41,10 @@ Threads = Annotated[int | None, typer.Option(min=1, help="processor threads")]
 BeamSize = Annotated[int | None, typer.Option(min=1, help="default: the run's own")]
 LengthPenalty = Annotated[float | None, typer.Option(help="exponent of the length in scores")]
 BatchTokens = Annotated[int | None, typer.Option(min=1, help="source tokens of a batch")]
+Ensemble = Annotated[
+    list[Path] | None, typer.Option(metavar="RUN", help="decode with it too; may be repeated")
+]
+Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -62,12 +66,17 @@ def train(
 @app.command()
 def translate(
     run: RunPath,
+    overrides: Decode = None,
     beam_size: BeamSize = None,
     num_hypotheses: Annotated[int, typer.Option(min=1, help="more: n-best list")] = 1,
     scores: Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")] = False,
     alignments: Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")] = None,
     attention: Annotated[Path | None, typer.Option(help="one HTML file of the maps")] = None,
     to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None,
+    prefix_file: Annotated[
+        Path | None, typer.Option(help="how outputs begin, line by line")
+    ] = None,
+    ensemble: Ensemble = None,
     batch_tokens: BatchTokens = None,
     length_penalty: LengthPenalty = None,
     checkpoint: Checkpoint = "best",
@@ -77,8 +86,8 @@ def translate(
     from foveate import verbs
 
     search = _search(beam_size, length_penalty, batch_tokens) | {"to": to}
-    wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention)
-    loaded = _load(run, checkpoint, threads)
+    wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
+    loaded = _load(run, checkpoint, threads, ensemble, overrides)
     _hint("Type a sentence a line; Ctrl-D ends.")
     _say(verbs.translate(loaded, sys.stdin.buffer, sys.stdout, wanted, search).report())
 
@@ -86,6 +95,7 @@ def translate(
 @app.command()
 def evaluate(
     run: RunPath,
+    overrides: Decode = None,
     source: Annotated[Path | None, typer.Option("--data", help="inputs, or pairs")] = None,
     reference: Annotated[Path | None, typer.Option(help="references, line by line")] = None,
     split: Annotated[str, typer.Option(help="of the run's own data, without --data")] = "test",
@@ -93,6 +103,7 @@ def evaluate(
     length_penalty: LengthPenalty = None,
     batch_tokens: BatchTokens = None,
     output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None,
+    ensemble: Ensemble = None,
     checkpoint: Checkpoint = "best",
     threads: Threads = None,
     as_json: Json = False,
@@ -100,7 +111,7 @@ def evaluate(
     """All figures of the task on held-out data."""
     from foveate import verbs
 
-    loaded = _load(run, checkpoint, threads)
+    loaded = _load(run, checkpoint, threads, ensemble, overrides)
     search = _search(beam_size, length_penalty, batch_tokens)
     evaluation = verbs.evaluate(loaded, source, reference, split, search)
     if output is not None:
@@ -113,13 +124,14 @@ def evaluate(
 def score(
     run: RunPath,
     tokens: Annotated[bool, typer.Option("--tokens", help="also each token's")] = False,
+    ensemble: Ensemble = None,
     checkpoint: Checkpoint = "best",
     threads: Threads = None,
 ) -> None:
     """Log-probabilities of given pairs (TSV, stdin)."""
     from foveate import verbs
 
-    loaded = _load(run, checkpoint, threads)
+    loaded = _load(run, checkpoint, threads, ensemble)
     _hint("Type SOURCE TAB TARGET; Ctrl-D ends.")
     _say(verbs.score(loaded, sys.stdin.buffer, sys.stdout, tokens).report())
 
@@ -231,14 +243,21 @@ def options(
 # ------------------------------------------------------------------------------ what verbs share
 
 
-def _load(run: Path, checkpoint: str, threads: int | None) -> Run:
+def _load(
+    run: Path,
+    checkpoint: str,
+    threads: int | None,
+    ensemble: list[Path] | None = None,
+    overrides: list[str] | None = None,
+) -> Run:
     if threads is not None:
         import torch
 
         torch.set_num_threads(threads)
     from foveate.run import load
+    from foveate.verbs.decoding import decoding
 
-    return load(run, checkpoint)
+    return decoding(load(run, checkpoint, ensemble or ()), overrides or ())
 
 
 def _search(

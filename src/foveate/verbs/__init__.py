@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self, TextIO
 from foveate.config import ConfigError
 from foveate.data.text import read_lines
 from foveate.tasks.base import CUT
+from foveate.verbs.decoding import Prefixes
 
 if TYPE_CHECKING:
     from foveate.answers import Translation
@@ -31,12 +32,13 @@ DAMAGED = "not UTF-8, the bytes read as U+FFFD"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What `translate` writes beside the best hypothesis of each line."""
+    """What `translate` reads and writes beside the lines and their best hypotheses."""
 
     num_hypotheses: int = 1
     scores: bool = False
     alignments: Path | None = None
     attention: Path | None = None
+    prefixes: Path | None = None  # how each output begins, a line for a line of the input
 
 
 @dataclass
@@ -98,7 +100,10 @@ def translate(
     size = 1 if source.isatty() else CHUNK
     with _Beside(wanted, tally) as beside:
         for chunk in chunks(read_lines(source, damaged), size):
-            for answer in run.translate(chunk, num_hypotheses=wanted.num_hypotheses, **search):
+            begun = beside.begun(len(chunk))
+            for answer in run.translate(
+                chunk, num_hypotheses=wanted.num_hypotheses, **begun, **search
+            ):
                 target.writelines(_written(answer, number, wanted))
                 number += 1
                 beside.add(answer, number)
@@ -108,12 +113,13 @@ def translate(
 
 
 class _Beside:
-    """The alignment file and the page of maps that grow beside the translations."""
+    """The files that go along with the translations: beginnings, links, the page of maps."""
 
     def __init__(self, wanted: Wanted, tally: Tally) -> None:
         self.wanted, self.tally = wanted, tally
         self.records: list[AttentionRecord] = []
         self.links: TextIO | None = None
+        self.prefixes: Prefixes | None = None
 
     def __enter__(self) -> Self:
         page = self.wanted.attention
@@ -121,7 +127,13 @@ class _Beside:
             raise ConfigError(f"--attention {page}: the maps go into one .html file; end it so")
         if self.wanted.alignments is not None:
             self.links = self.wanted.alignments.open("w", encoding="utf-8", newline="\n")
+        if self.wanted.prefixes is not None:
+            self.prefixes = Prefixes(self.wanted.prefixes)
         return self
+
+    def begun(self, count: int) -> dict[str, Any]:
+        """How the outputs of the next lines begin, as `foveate.run.Run.translate` takes it."""
+        return {} if self.prefixes is None else {"prefix": self.prefixes.take(count)}
 
     def add(self, answer: Translation, number: int) -> None:
         """Take in the answer to one line (from 1): its links, its map, whether it was cut."""
@@ -139,6 +151,8 @@ class _Beside:
     def __exit__(self, *error: object) -> None:
         if self.links is not None:
             self.links.close()
+        if self.prefixes is not None:
+            self.tally.remarks += self.prefixes.close()
         if self.wanted.attention is not None and self.records:
             from foveate.look.page import save_html
 

@@ -3,8 +3,8 @@
 python -m torch.distributed.run --standalone --nproc-per-node 2 tests/ranks_toy.py SCENES.json
 
 The file lists scenes, played one after the other: ``folder`` and ``changes`` of a toy, or the
-``config`` and ``overrides`` of a real run; ``harm`` says what befalls which rank, in which attempt, at which
-call of the loss. What came out goes to ``FOLDER/outcome-RANK.json``.
+``config`` and ``overrides`` of a real run; ``harm`` says what befalls which rank, in which attempt,
+at which call of the loss. What came out goes to ``FOLDER/outcome-RANK.json``.
 """
 
 from __future__ import annotations

@@ -193,10 +193,10 @@ def test_a_hang_is_reported_and_a_killed_rank_costs_little(tmp_path: Path, playe
         {"how": "hang", "rank": 1, "attempt": 0, "number": 9},
         {"how": "kill", "rank": 1, "attempt": 1, "number": 6},
     ]
-    changes = SHORT | {"parallel": "ddp", "hang_minutes": 0.05}
+    changes = SHORT | {"parallel": "ddp", "hang_minutes": 0.15}
     done = torchrun(tmp_path, [{"folder": "run", "changes": changes, "harm": harm}], restarts=2)
     assert done.returncode == 0, done.stderr[-4000:]
-    assert "rank 1 hangs: step 7 for 3 s" in done.stderr and "time.sleep(600)" in done.stderr
+    assert "rank 1 hangs: step 7 for 9 s" in done.stderr and "time.sleep(600)" in done.stderr
     assert "rank 0: " in done.stderr
     starts = [line["step"] for line in read(tmp_path / "run") if line["event"] == "start"]
     assert starts == [0, 6, 9]

@@ -32,7 +32,7 @@ class Watchdog:
         self._heard: dict[int, str] = {}
         self._closed = threading.Event()
         self.what, self._since = "starting", time.monotonic()
-        self._limited = True
+        self._limited = False  # reading data and building a model have no bound
         self._threads = [
             threading.Thread(target=work, name=f"foveate-{name}", daemon=True)
             for name, work in (("watchdog", self._watch), ("pulse", self._pulse))

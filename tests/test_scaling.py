@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from conftest import ROOT
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +18,6 @@ def scaling() -> ModuleType:
     spec = importlib.util.spec_from_file_location("scaling", ROOT / "benchmarks" / "scaling.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    import sys
-
     sys.modules["scaling"] = module  # where dataclasses look for their module
     spec.loader.exec_module(module)
     return module

@@ -99,7 +99,7 @@ def start(host: str, config: Path, run: Path, log: Path) -> subprocess.Popen[byt
     command += ["--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "3"]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{HOSTS['a']}:29577"]
     command += ["--rdzv-id", "foveate", "--local-addr", HOSTS[host]]
-    command += ["-m", "foveate", "train", str(config), "--run", str(run)]
+    command += ["-m", "foveate", "--", "train", str(config), "--run", str(run)]
     env = os.environ | {"GLOO_SOCKET_IFNAME": "cable", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=env, stdout=log.open("wb"), stderr=subprocess.STDOUT)
 

@@ -24,6 +24,7 @@ from torch.nn.utils import get_total_norm
 from foveate.tasks.base import Loss
 from foveate.train.checkpoint import own_tensors
 from foveate.train.diagnose import why_not_finite
+from foveate.train.files import TrainError
 from foveate.train.job import Job
 from foveate.train.moving_mean import MovingMean
 from foveate.train.ranks import Ranks
@@ -128,7 +129,7 @@ class Replicas(Parallel):
         self.moved["all_reduced"] += self._marks
         return contextlib.nullcontext()
 
-    def _sum(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    def _sum(self, bucket: Any) -> torch.futures.Future[Tensor]:
         """Gradients ← their sums over ranks, where DDP by itself would take the mean."""
         buffer = bucket.buffer()
         self.moved["all_reduced"] += buffer.nbytes
@@ -154,8 +155,13 @@ class Shards(Parallel):
     name = "fsdp"
 
     def __init__(self, ranks: Ranks, job: Job) -> None:
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import FSDPModule, fully_shard
+        try:
+            from torch.distributed.device_mesh import init_device_mesh
+            from torch.distributed.fsdp import FSDPModule, fully_shard
+        except ImportError:
+            raise TrainError(
+                f'train.parallel = "fsdp" needs a newer PyTorch than {torch.__version__}'
+            ) from None
 
         super().__init__(ranks, job)
         self.moved = {"all_gathered": 0, "reduce_scattered": 0}
@@ -168,12 +174,14 @@ class Shards(Parallel):
         for layer in layers(job.model):
             fully_shard(layer, mesh=mesh)
         fully_shard(self._whole, mesh=mesh)
+        gather: Any = _Gather(self.moved)
+        scatter: Any = _Scatter(self.moved)
         for module in self._whole.modules():
             if isinstance(module, FSDPModule):
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)
-                module.set_custom_all_gather(_Gather(self.moved))
-                module.set_custom_reduce_scatter(_Scatter(self.moved))
+                module.set_custom_all_gather(gather)
+                module.set_custom_reduce_scatter(scatter)
 
     def loss(self, batch: Any) -> Loss:
         return Loss(*self._whole(batch))
@@ -222,10 +230,6 @@ def layers(model: nn.Module) -> list[nn.Module]:
     ]
 
 
-_ALL_GATHER = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # as they are called
-_SCATTER = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)  # in newer PyTorch
-
-
 class _Gather:
     """FSDP's all-gather, counting the bytes that it makes."""
 
@@ -239,7 +243,8 @@ class _Gather:
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False
     ) -> Any:
         self.moved["all_gathered"] += output_tensor.nbytes
-        return _ALL_GATHER(output_tensor, input_tensor, group=group, async_op=async_op)
+        gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # the newer name
+        return gather(output_tensor, input_tensor, group=group, async_op=async_op)
 
 
 class _Scatter(_Gather):
@@ -254,7 +259,8 @@ class _Scatter(_Gather):
         async_op: bool = False,
     ) -> Any:
         self.moved["reduce_scattered"] += input_tensor.nbytes
-        return _SCATTER(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
+        scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+        return scatter(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
 
 
 KINDS: dict[str, type[Parallel]] = {kind.name: kind for kind in (Parallel, Replicas, Shards)}

@@ -79,10 +79,10 @@ class Group(Ranks):
     def __init__(self, hang_minutes: float) -> None:
         """Meet the others, by the environment variables that torchrun sets."""
         seconds = 60 * hang_minutes
-        meeting: Any = dist.rendezvous  # a function, which hides the module of its name
-        store, self.rank, self.world = next(meeting("env://"))
+        network: Any = dist  # PyTorch declares not all that it says to be public
+        store, self.rank, self.world = next(network.rendezvous("env://"))
         session = _met(store, self.rank, self.world, seconds)
-        self._store = dist.PrefixStore(f"foveate/{session}", store)
+        self._store = network.PrefixStore(f"foveate/{session}", store)
         self._words, self._now = 0, "starting"
         self.watchdog = Watchdog(self.rank, self.world, seconds, self._store)
         gpu = torch.cuda.is_available()
@@ -90,7 +90,7 @@ class Group(Ranks):
             torch.cuda.set_device(_own_gpu())
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if gpu else "gloo",
-            store=dist.PrefixStore("collectives", self._store),
+            store=network.PrefixStore("collectives", self._store),
             rank=self.rank,
             world_size=self.world,
             timeout=timedelta(seconds=seconds + 60),  # the watchdog, who can say more, comes first
@@ -247,5 +247,7 @@ def ranks_of(config: TrainConfig) -> Iterator[Ranks]:
     try:
         with group.lost():
             yield group
-    finally:
-        group.close()
+    except BaseException:
+        group.watchdog.close()  # and no more: parting would wait for those who are lost
+        raise
+    group.close()

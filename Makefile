@@ -9,7 +9,7 @@ JOBS   ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help quickstart test lint format wheel bench looking configs kill lock clean
+.PHONY: help quickstart test lint format wheel bench looking configs kill hosts scaling lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -51,6 +51,12 @@ configs: $(STAMPS)/foveate  ## two steps of every shipped config on the real dat
 
 kill: $(STAMPS)/foveate  ## kill a run 20 times at random moments; the weights must not notice
 	$(BIN)/python benchmarks/kill.py
+
+hosts: $(STAMPS)/foveate  ## two hosts that train together lose their link (root, network namespaces)
+	$(BIN)/python benchmarks/hosts.py
+
+scaling: $(STAMPS)/foveate  ## the tables of docs/scaling.md from the numbers stated
+	$(BIN)/python benchmarks/scaling.py
 
 lock:  ## write both lock files anew from pyproject.toml (for maintainers)
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

@@ -71,12 +71,12 @@ def test_validation_measures_the_mean_and_gives_the_weights_back(
     measured = []
     plain = Trainer.measure
 
-    def spy(trainer: Trainer) -> object:
+    def spy(trainer: Trainer, model: torch.nn.Module) -> object:
         before = trainer.tools.mean
         assert before is not None
         own = trainer.job.model.state_dict()
         measured.append(all(torch.equal(own[n], t) for n, t in before.tensors.items()))
-        return plain(trainer)
+        return plain(trainer, model)
 
     monkeypatch.setattr(Trainer, "measure", spy)
     toy = Toy(tmp_path, config())  # type: ignore[arg-type]

@@ -25,7 +25,8 @@ from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
 from foveate.train.feed import PlanFactory
 from foveate.train.fit import Outcome, fit
-from foveate.train.trainer import Job
+from foveate.train.job import Job
+from foveate.train.ranks import Ranks
 
 VOCABULARY, PAD = 12, 0
 BEFORE = Callable[[str, int], None]  # called with "batch", "loss" or "measure", and its number
@@ -132,12 +133,12 @@ class Toy:
     seed: int = 3
     model: nn.Module = field(init=False)
 
-    def train(self, before: BEFORE | None = None) -> Outcome:
+    def train(self, before: BEFORE | None = None, ranks: Ranks | None = None) -> Outcome:
         torch.manual_seed(11)
         self.model = ToyModel(self.dropout)
         task = ToyCopy(ToyCopy.Config(), before or self.before)
         job = Job(task, self.model, None, None, self.seed, "seed = 3\n", self.plan)
-        return fit(job, self.config, self.folder)
+        return fit(job, self.config, self.folder, ranks)
 
 
 def toy_config(**changes: Any) -> TrainConfig:

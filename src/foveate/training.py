@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +17,9 @@ from foveate.run import Run, RunConfig, device, load, read_run
 from foveate.start import begin, check_size
 from foveate.train import checkpoint, files
 from foveate.train.average import average as average_weights
-from foveate.train.fit import fit
-from foveate.train.trainer import Job
+from foveate.train.fit import Outcome, fit
+from foveate.train.job import Job
+from foveate.train.ranks import Ranks, ranks_of
 
 
 def train(
@@ -36,25 +38,38 @@ def train(
         path = Path(folder) if folder is not None else Path("runs") / Path(config).stem
     _heeded(resolved)
     resolved.train.check()  # before minutes go into preparing the data
-    task = _prepared(resolved, path)
-    torch.manual_seed(resolved.seed)
-    model = task.build(resolved.model).to(device())
-    if resolved.start is not None and not checkpoint.steps(path):
-        given = load(resolved.start.run, resolved.start.checkpoint)
-        print(begin(resolved.start, given, task, model), file=sys.stderr)
-    job = Job(
-        task=task,
-        model=model,
-        objective=resolved.objective.build(),
-        search=Greedy.Config().build(),
-        seed=resolved.seed,
-        toml=resolved.toml(),
-        plan=task.plan,
-    )
-    outcome = fit(job, resolved.train, path)
+    with ranks_of(resolved.train) as ranks:
+        outcome = _fitted(resolved, path, ranks)
     if outcome.exit_code:
         raise SystemExit(outcome.exit_code)
     return load(path)
+
+
+def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
+    with ranks.leader_first("reading the data"):
+        if not ranks.leads and not (path / "config.toml").is_file():
+            raise ConfigError(
+                f"rank {ranks.rank} on {socket.gethostname()} does not see the run {path}, which "
+                "rank 0 has made: the folder must lie on a disk that all hosts share"
+            )
+        task = _prepared(config, path)
+    torch.manual_seed(config.seed)
+    model = task.build(config.model).to(device())
+    if config.start is not None and not checkpoint.steps(path):
+        given = load(config.start.run, config.start.checkpoint)
+        said = begin(config.start, given, task, model)
+        if ranks.leads:
+            print(said, file=sys.stderr)
+    job = Job(
+        task=task,
+        model=model,
+        objective=config.objective.build(),
+        search=Greedy.Config().build(),
+        seed=config.seed,
+        toml=config.toml(),
+        plan=task.plan,
+    )
+    return fit(job, config.train, path, ranks)
 
 
 def _heeded(config: RunConfig) -> None:

@@ -20,8 +20,9 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from safetensors import safe_open
@@ -31,6 +32,7 @@ from torch import Tensor, nn
 from foveate.config import ConfigError
 from foveate.train import files
 from foveate.train.files import DamagedError, TrainError
+from foveate.train.shards import assign, is_shard, whole
 
 WEIGHTS, OPTIMIZER, REST = "model.safetensors", "optimizer.safetensors", "optimizer.json"
 TRAINED = "trained.safetensors"
@@ -41,12 +43,16 @@ Record = dict[str, Any]  # a JSON object
 
 def _names(model: nn.Module) -> dict[str, str]:
     """Each name in the state of a model, and the first name of the same tensor."""
-    first: dict[tuple[object, ...], str] = {}
+    first: dict[object, str] = {}
     names = {}
-    for name, tensor in cast(dict[str, Tensor], model.state_dict()).items():
-        place = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape)
+    for name, tensor in cast(dict[str, Tensor], model.state_dict(keep_vars=True)).items():
+        place = id(tensor) if is_shard(tensor) else _place(tensor)
         names[name] = first.setdefault(place, name) if tensor.numel() else name
     return names
+
+
+def _place(tensor: Tensor) -> tuple[object, ...]:
+    return (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape)
 
 
 def own_names(model: nn.Module) -> list[str]:
@@ -54,10 +60,15 @@ def own_names(model: nn.Module) -> list[str]:
     return list(dict.fromkeys(_names(model).values()))
 
 
+def own_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """A model's tensors, a tied one once."""
+    state = cast(dict[str, Tensor], model.state_dict())
+    return {name: state[name] for name in own_names(model)}
+
+
 def save_weights(model: nn.Module, path: Path) -> None:
     """Write the weights of a model, tied ones once."""
-    state = cast(dict[str, Tensor], model.state_dict())
-    write_tensors({name: state[name] for name in _names(model).values()}, path)
+    write_tensors(own_tensors(model), path)
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path) -> None:
@@ -85,13 +96,16 @@ def load_weights(model: nn.Module, path: Path) -> None:
                     f"{path}: {name} is {tuple(saved.shape)} there and {tuple(tensor.shape)} in "
                     "the model: a size or the vocabulary has changed; use the config.toml beside it"
                 )
-            tensor.copy_(saved)
+            assign(tensor, saved)
 
 
 # ------------------------------------------------------------------------------ optimiser
 
 
-def _save_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
+def _optimizer_state(
+    model: nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[dict[str, Tensor], Record]:
+    """The tensors of an optimiser, named parameter:state, and what of its state is no tensor."""
     names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
     tensors: dict[str, Tensor] = {}
     rest: Record = {}
@@ -99,8 +113,7 @@ def _save_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: 
         for key, value in state.items():
             kind = tensors if isinstance(value, Tensor) else rest
             kind[f"{names[parameter]}:{key}"] = value
-    write_tensors(tensors, folder / OPTIMIZER)
-    (folder / REST).write_text(json.dumps(rest, indent=1), encoding="utf-8")
+    return tensors, rest
 
 
 def _load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
@@ -119,7 +132,8 @@ def _load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: 
         if isinstance(value, Tensor):  # into memory laid out as the parameter's is
             parameter = order[index[name]]
             like = parameter.detach() if value.shape == parameter.shape else value
-            value = torch.empty_like(like, dtype=value.dtype).copy_(value)
+            saved, value = value, torch.empty_like(like, dtype=value.dtype)
+            assign(value, saved)
         states.setdefault(index[name], {})[key] = value
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": states, "param_groups": groups})
@@ -139,26 +153,51 @@ def steps(run: Path) -> list[int]:
     return sorted(int(name[1]) for name in names if name)
 
 
-def save(
-    run: Path,
-    step: int,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    state: Record,
-    toml: str,
-    mean: dict[str, Tensor] | None = None,
-) -> Path:
-    """Write a checkpoint, whole or not at all; raise `TrainError` where the disk refuses.
+@dataclass(frozen=True)
+class Contents:
+    """The tensors of a checkpoint by file and name, and what of the optimiser is no tensor."""
 
-    With a moving ``mean`` of the weights it stands for the model, and the model's own go beside it.
-    """
+    tensors: dict[str, dict[str, Tensor]]
+    rest: Record
+
+    @classmethod
+    def of(
+        cls,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        mean: dict[str, Tensor] | None = None,
+        keep: bool = True,
+    ) -> Self:
+        """What training needs to go on; with a moving ``mean`` that stands for the model.
+
+        Shards are made whole one by one, for which every rank must call it; a rank that does not
+        ``keep`` them only helps.
+        """
+        state, rest = _optimizer_state(model, optimizer)
+        weights = {TRAINED if mean is not None else WEIGHTS: own_tensors(model)}
+        if mean is not None:
+            weights[WEIGHTS] = mean
+        files = weights | {OPTIMIZER: state}
+        return cls({file: _gathered(tensors, keep) for file, tensors in files.items()}, rest)
+
+
+def _gathered(tensors: dict[str, Tensor], keep: bool) -> dict[str, Tensor]:
+    found = {}
+    for name, tensor in tensors.items():
+        full = whole(tensor)
+        if keep:
+            found[name] = full.cpu() if is_shard(tensor) else full
+    return found
+
+
+def save(run: Path, step: int, contents: Contents, state: Record, toml: str) -> Path:
+    """Write a checkpoint, whole or not at all; raise `TrainError` where the disk refuses."""
     target = path_of(run, step)
     try:
         with files.sealed_folder(target) as folder:
-            save_weights(model, folder / (WEIGHTS if mean is None else TRAINED))
-            if mean is not None:
-                write_tensors(mean, folder / WEIGHTS)
-            _save_optimizer(model, optimizer, folder)
+            for file, tensors in contents.tensors.items():
+                write_tensors(tensors, folder / file)
+            (folder / REST).write_text(json.dumps(contents.rest, indent=1), encoding="utf-8")
             (folder / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
             (folder / "config.toml").write_text(toml, encoding="utf-8")
     except TrainError as error:

@@ -6,6 +6,8 @@ fields stand beside them.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from foveate.config import Config, ConfigError
@@ -42,9 +44,14 @@ class TrainConfig(Config):
     """How a model is trained. Training ends at the first of the limits that are set.
 
     ``batch_tokens`` is the size of a batch on each device, padding included; ``accumulate``
-    batches make one step. ``max_minutes`` is wall clock, earlier sessions of the run included.
-    ``average`` is the number of last checkpoints whose mean is tried at the end; ``ema`` keeps a
-    moving mean of the weights, which is what is validated, saved and used.
+    batches of each device make one step. ``max_minutes`` is wall clock, earlier sessions of the run
+    included. ``average`` is the number of last checkpoints whose mean is tried at the end; ``ema``
+    keeps a moving mean of the weights, which is what is validated, saved and used.
+
+    ``parallel`` is how several devices work together where ``torchrun`` starts as many ranks: each
+    holds the whole model ("ddp") or a part of it ("fsdp"); "auto" is the first where it fits. A
+    step then takes ``accumulate`` × ranks batches, and a run keeps that number on however many
+    ranks it goes on. A rank that takes ``hang_minutes`` over one step is reported and ended.
     """
 
     batch_tokens: int = Field(default=4096, gt=0)
@@ -63,6 +70,8 @@ class TrainConfig(Config):
     threads: int | None = Field(default=None, gt=0)
     average: int | None = Field(default=None, gt=1)
     ema: MovingMean.Config | None = None
+    parallel: Literal["auto", "none", "ddp", "fsdp"] = "auto"
+    hang_minutes: float = Field(default=10.0, gt=0)
 
     def check(self) -> None:
         """Raise `ConfigError` where nothing ends the training, or its schedule does not fit it."""

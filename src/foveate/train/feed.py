@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,10 +55,47 @@ class Portion:
     indices: list[Indices]  # one array for each batch
     epochs: list[int]  # the epoch of each batch
     after: tuple[int, int]  # epoch and batch to go on from
+    places: list[int]  # of each batch in the step
+    counted: list[bool]  # a batch that does not count only keeps a rank in step with the others
+
+    @classmethod
+    def of(cls, indices: list[Indices], epochs: list[int], after: tuple[int, int]) -> Self:
+        """A whole step."""
+        return cls(indices, epochs, after, list(range(len(indices))), [True] * len(indices))
+
+    def share(self, rank: int, world: int) -> Portion:
+        """The part of one rank of ``world``: every world-th batch.
+
+        All ranks get as many, for they wait for each other in each. Where batches do not suffice
+        the first one comes again, and does not count.
+        """
+        count = -(-len(self.indices) // world) * world
+        places = [p if p < len(self.indices) else 0 for p in range(rank, count, world)]
+        counted = [p < len(self.indices) for p in range(rank, count, world)]
+        indices, epochs = [self.indices[p] for p in places], [self.epochs[p] for p in places]
+        return Portion(indices, epochs, self.after, places, counted)
+
+    def turns(self, batches: list[Any], seed: int, step: int) -> list[Turn]:
+        """The batches of the portion with their noise, which is a function of (seed, step, place).
+
+        So it is the same whichever rank runs them.
+        """
+        seeds = [mix(seed, "step", step, *([place] if place else [])) for place in self.places]
+        last = [False] * (len(batches) - 1) + [True]
+        return [Turn(*turn) for turn in zip(batches, seeds, self.counted, last, strict=True)]
 
     def __str__(self) -> str:
         shown = [f"{batch[:8].tolist()}{'…' if len(batch) > 8 else ''}" for batch in self.indices]
         return f"epoch {self.epochs[0]}, training examples {' + '.join(shown)}"
+
+
+class Turn(NamedTuple):
+    """One batch as it is run: the seed of its noise, if it has one, and its part in the step."""
+
+    batch: Any
+    seed: int | None = None
+    counts: bool = True
+    last: bool = True  # of this rank's batches of the step
 
 
 def portions(
@@ -77,11 +114,12 @@ def portions(
             epochs.append(epoch)
             if len(indices) == accumulate:
                 ended = position + 1 == len(batches)
-                yield Portion(indices, epochs, (epoch + 1, 0) if ended else (epoch, position + 1))
+                after = (epoch + 1, 0) if ended else (epoch, position + 1)
+                yield Portion.of(indices, epochs, after)
                 indices, epochs = [], []
         epoch, first = epoch + 1, 0
     if indices:
-        yield Portion(indices, epochs, (epoch, 0))
+        yield Portion.of(indices, epochs, (epoch, 0))
 
 
 class Feed:

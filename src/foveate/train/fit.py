@@ -7,29 +7,31 @@ Lives here: what happens once in a session. Does not live here: what happens in 
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from foveate.train import checkpoint, files
-from foveate.train.average import average
 from foveate.train.checkpoint import WEIGHTS
 from foveate.train.config import TrainConfig
 from foveate.train.diagnose import is_out_of_memory
-from foveate.train.feed import Plan, fingerprint, mix
-from foveate.train.files import DamagedError, TrainError
-from foveate.train.journal import Journal
+from foveate.train.feed import Plan, Turn, fingerprint, mix
+from foveate.train.files import TrainError
+from foveate.train.finish import try_average
+from foveate.train.job import Job, Tools
+from foveate.train.journal import Journal, NoJournal
 from foveate.train.moving_mean import moving_mean
-from foveate.train.precision import Precision, resolve
+from foveate.train.parallel import parallel_of
+from foveate.train.precision import Name, Precision, resolve
 from foveate.train.progress import Display, clock
+from foveate.train.ranks import Ranks
 from foveate.train.signals import Interrupt
 from foveate.train.state import Best, State
-from foveate.train.trainer import Job, Tools, Trainer
+from foveate.train.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -48,30 +50,34 @@ class Outcome:
     exit_code: int = 0
 
 
-def fit(job: Job, config: TrainConfig, folder: Path) -> Outcome:
+def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None) -> Outcome:
     """Train ``job.model`` in the run ``folder``, or go on where a session before has stopped.
 
     On a CPU the weights after step n are bit-identical however often the run was stopped, if the
     model comes with the same first weights, as a seed makes it. At the end the model holds the
     weights that stand for the run. Raises `TrainError` that says what is safe and what to do.
+    With several ``ranks`` all of them call this, with the same job and a folder that all see.
     """
     config.check()
+    ranks = ranks or Ranks()
     folder.mkdir(parents=True, exist_ok=True)
     device = next(job.model.parameters()).device
     with contextlib.ExitStack() as stack:
         stack.enter_context(_settings(config, device))
+        parallel, how = parallel_of(config.parallel, ranks, job)
         plan = job.plan(job.task.lengths("train"), config.batch_tokens, job.seed)
         optimizer = config.optimizer.build(job.model)
-        state, said = resume(job, config, folder, plan, optimizer)
-        total = _total_steps(config, plan)
+        state, said = resume(job, config, folder, plan, optimizer, ranks)
+        total = _total_steps(config, plan, state.batches)
         limit = None if config.max_minutes is None else 60 * config.max_minutes
         tools = Tools(
+            parallel=parallel,
             optimizer=optimizer,
             schedule=config.schedule.build(config.optimizer.lr, config.max_steps),
-            precision=_precision(config, state, device),
+            precision=_precision(config, state, device, ranks),
             plan=plan,
-            journal=Journal(folder, state.step, config.tensorboard),
-            display=Display(total, limit, state.step, state.seconds),
+            journal=Journal(folder, state.step, config.tensorboard) if ranks.leads else NoJournal(),
+            display=Display(total, limit, state.step, state.seconds, silent=not ranks.leads),
             interrupt=Interrupt(),
             mean=moving_mean(config.ema, job.model, checkpoint.path_of(folder, state.step)),
         )
@@ -79,26 +85,38 @@ def fit(job: Job, config: TrainConfig, folder: Path) -> Outcome:
         stack.enter_context(tools.interrupt)
         stack.enter_context(tools.display)
         trainer = Trainer(job, config, folder, state, tools)
-        for line in (*said, tools.precision.why):
+        for line in (*said, *how, tools.precision.why):
             tools.display.say(line)
         _start(trainer)
         reason = trainer.run()
-        if config.average is not None and reason != "interrupted":
-            reason = _try_average(trainer, config.average, reason)
+        if (last := config.average) is not None and reason != "interrupted":
+            ended = reason
+            reason = ranks.lead("the mean", lambda: try_average(trainer, last, ended))
+            trainer.agree()
         return _end(trainer, reason)
 
 
 def resume(
-    job: Job, config: TrainConfig, folder: Path, plan: Plan, optimizer: torch.optim.Optimizer
+    job: Job,
+    config: TrainConfig,
+    folder: Path,
+    plan: Plan,
+    optimizer: torch.optim.Optimizer,
+    ranks: Ranks,
 ) -> tuple[State, list[str]]:
     """The state to begin with, from the newest sound checkpoint or new, and what to say of it.
 
     Raises `TrainError` where the data, the seed or ``batch_tokens`` are not those of the run.
     """
-    for place in (folder, folder / "checkpoints"):
-        files.clean(place)
-    step, said = checkpoint.newest_sound(folder)
+
+    def newest() -> tuple[int | None, list[str]]:
+        for place in (folder, folder / "checkpoints"):
+            files.clean(place)
+        return checkpoint.newest_sound(folder)
+
     order = fingerprint(plan)
+    ranks.same("order of the training examples", order)
+    step, said = ranks.lead("looking for checkpoints", newest)
     job.model.train()
     if step is None and said:
         raise TrainError(
@@ -106,7 +124,8 @@ def resume(
             f"{folder / 'checkpoints'} to train from the beginning"
         )
     if step is None:
-        return State(seed=job.seed, plan=order), said
+        state = State(seed=job.seed, plan=order)
+        return state, said + share_out(config, state, ranks)
     state = State.of(checkpoint.load(folder, step, job.model, optimizer))
     if (state.seed, state.plan) != (job.seed, order):
         raise TrainError(
@@ -120,23 +139,46 @@ def resume(
             f"the best is chosen by {config.save.best} from now on, not {state.best.figure}"
         )
         state.best, state.stale = None, 0
-    return state, said
+    return state, said + share_out(config, state, ranks)
 
 
-def _precision(config: TrainConfig, state: State, device: torch.device) -> Precision:
+def share_out(config: TrainConfig, state: State, ranks: Ranks) -> list[str]:
+    """Set how many batches make a step; what to say where some ranks get none.
+
+    A run keeps the number that it began with, and so its curve, on however many ranks it goes on;
+    a new ``train.accumulate`` sets it anew.
+    """
+    if state.accumulate != config.accumulate:
+        state.accumulate, state.batches = config.accumulate, config.accumulate * ranks.world
+    if state.batches % ranks.world == 0:
+        return []
+    return [
+        f"a step of this run has {state.batches} batches for {ranks.world} ranks, so that some "
+        "wait for others; ranks that divide it would not"
+    ]
+
+
+def _precision(config: TrainConfig, state: State, device: torch.device, ranks: Ranks) -> Precision:
     """What the config says; "auto" is decided once, for another choice would give other weights."""
     begun = config.precision == "auto" and state.precision != "auto"
-    precision = resolve(state.precision if begun else config.precision, device)
+    wanted = state.precision if begun else config.precision
+    name, why = ranks.lead("precision", lambda: _resolved(wanted, device))
+    precision = Precision(name, device.type, why)
     state.precision = precision.name
     why = f"precision {precision.name}, as this run began"
     return replace(precision, why=why) if begun else precision
 
 
-def _total_steps(config: TrainConfig, plan: Plan) -> int | None:
+def _resolved(name: Name, device: torch.device) -> tuple[Literal["fp32", "bf16"], str]:
+    found = resolve(name, device)
+    return found.name, found.why
+
+
+def _total_steps(config: TrainConfig, plan: Plan, batches: int) -> int | None:
     """Steps until max_steps or max_epochs, whichever is first; epochs are taken to be alike."""
     limits = [] if config.max_steps is None else [config.max_steps]
     if config.max_epochs is not None:
-        limits.append(-(-config.max_epochs * len(plan.epoch(0)) // config.accumulate))
+        limits.append(-(-config.max_epochs * len(plan.epoch(0)) // batches))
     return min(limits, default=None)
 
 
@@ -169,12 +211,19 @@ def _start(trainer: Trainer) -> None:
         threads=torch.get_num_threads(),
         torch=torch.__version__,
         parameters=sum(p.numel() for p in model.parameters()),
+        **({} if trainer.ranks.world == 1 else _company(trainer)),
     )
+    trainer.ranks.doing("the rehearsal")
     rehearse(trainer)
+    trainer.parallel.volume(1)
     if state.best is not None:
         trainer.point()  # it may have named a checkpoint that was found damaged
     if not checkpoint.steps(trainer.folder):
         trainer.save()  # first weights and precision are kept, and a full disk is met at once
+
+
+def _company(trainer: Trainer) -> dict[str, Any]:
+    return {"ranks": trainer.ranks.world, "parallel": trainer.parallel.name}
 
 
 def rehearse(trainer: Trainer) -> None:
@@ -193,7 +242,7 @@ def rehearse(trainer: Trainer) -> None:
     for i in sorted({int(np.argmax(tokens)), int(np.argmax(longest))}) if batches else []:
         noise = mix(job.seed, "noise", 0)
         try:
-            trainer.backward(job.task.batch("train", batches[i].tolist(), noise=noise))
+            trainer.backward(Turn(job.task.batch("train", batches[i].tolist(), noise=noise)))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -212,77 +261,8 @@ def rehearse(trainer: Trainer) -> None:
 # ------------------------------------------------------------------------------ the end
 
 
-def _try_average(trainer: Trainer, count: int, reason: str) -> str:
-    """Put the mean of the last checkpoints into ``averaged/`` and see whether it is better."""
-    display, folder = trainer.tools.display, trainer.folder
-    steps = _sound_steps(trainer)[-count:]
-    if len(steps) < 2:
-        display.say(f"nothing to average: {len(steps)} checkpoint of the last {count} is there")
-        return reason
-    record = _known_average(folder, steps)
-    if record is None:
-        try:
-            record = _average(trainer, steps)
-        except KeyboardInterrupt:
-            if trainer.tools.interrupt.received is None:
-                raise
-            return "interrupted"
-        trainer.tools.journal.write("average", trainer.state.step, **record)
-    best, value = trainer.state.best, record.get("value")
-    sign = trainer.job.task.better(trainer.config.save.best)
-    better = best is None or (value is not None and sign * value > sign * best.value)
-    if better:
-        checkpoint.point(folder, folder / "averaged", record)
-    display.say(
-        f"mean of the checkpoints of steps {', '.join(map(str, steps))}: "
-        + (f"{record['figure']} {value:.4g}" if value is not None else "not validated")
-        + ("" if best is None else f", the best single one {best.value:.4g} (step {best.step:,})")
-        + f"; {'the mean' if better else 'the single one'} is taken"
-    )
-    return reason
-
-
-def _sound_steps(trainer: Trainer) -> list[int]:
-    found = []
-    for step in trainer.regular():
-        try:
-            files.verify(checkpoint.path_of(trainer.folder, step))
-        except DamagedError as damage:
-            trainer.tools.display.say(f"left out of the mean: {damage}")
-            continue
-        found.append(step)
-    return found
-
-
-def _known_average(folder: Path, steps: list[int]) -> dict[str, Any] | None:
-    """What is known of the mean of these steps from an earlier session."""
-    try:
-        files.verify(folder / "averaged")
-        record = json.loads((folder / "averaged" / "state.json").read_text(encoding="utf-8"))
-    except (DamagedError, OSError, ValueError):
-        return None
-    return dict(record) if record.get("steps") == steps else None
-
-
-def _average(trainer: Trainer, steps: list[int]) -> dict[str, Any]:
-    """Write the mean, measure it where the run is validated; gives its ``state.json``."""
-    job, config = trainer.job, trainer.config
-    record: dict[str, Any] = {"steps": steps}
-    with files.sealed_folder(trainer.folder / "averaged") as target:
-        paths = [checkpoint.path_of(trainer.folder, step) for step in steps]
-        checkpoint.write_tensors(average(paths), target / WEIGHTS)
-        if config.validation.every is not None:
-            checkpoint.load_weights(job.model, target / WEIGHTS)
-            figures = trainer.measure().figures
-            name = config.save.best
-            record |= {"figure": name, "value": figures[name], "figures": figures}
-        (target / "config.toml").write_text(job.toml, encoding="utf-8")
-        (target / "state.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
-    return record
-
-
 def _end(trainer: Trainer, reason: str) -> Outcome:
-    state, interrupt, folder = trainer.state, trainer.tools.interrupt, trainer.folder
+    state, stop, folder = trainer.state, trainer.stop, trainer.folder
     say = trainer.tools.display.say
     weights = checkpoint.chosen(folder)
     if weights is None:
@@ -290,9 +270,9 @@ def _end(trainer: Trainer, reason: str) -> Outcome:
     checkpoint.load_weights(trainer.job.model, weights / WEIGHTS)
     trainer.job.model.eval()
     if reason == "interrupted":
-        name = interrupt.received.name if interrupt.received else ""
+        name = stop.name if stop else ""
         place = checkpoint.path_of(folder, state.step)
         say(f"stopped by {name} after step {state.step:,}; the same command goes on from {place}")
     else:
         say(f"trained {state.step:,} steps in {clock(state.seconds)}; {reason} ended it")
-    return Outcome(reason, state, state.best, weights, interrupt.exit_code)
+    return Outcome(reason, state, state.best, weights, 128 + stop if stop else 0)

@@ -53,6 +53,16 @@ class Journal:
             self._board.close()
 
 
+class NoJournal(Journal):
+    """What a rank that does not lead writes: nothing."""
+
+    def __init__(self) -> None: ...
+
+    def write(self, event: str, step: int, **values: Any) -> None: ...
+
+    def close(self) -> None: ...
+
+
 def read(run: Path) -> list[Line]:
     """The lines of a run; one that a kill has torn is left out."""
     return _sound(run / "log.jsonl")

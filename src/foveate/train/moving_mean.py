@@ -16,7 +16,8 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.train.checkpoint import WEIGHTS, own_names
+from foveate.train.checkpoint import WEIGHTS, own_tensors
+from foveate.train.shards import assign
 
 
 class MovingMean(Configurable):
@@ -39,11 +40,10 @@ class MovingMean(Configurable):
         if folder is not None:
             with safe_open(folder / WEIGHTS, framework="pt") as file:
                 for name, tensor in self.tensors.items():
-                    tensor.copy_(file.get_tensor(name))
+                    assign(tensor, file.get_tensor(name))
 
     def _present(self) -> dict[str, Tensor]:
-        state: dict[str, Tensor] = self.model.state_dict()
-        return {name: state[name] for name in own_names(self.model)}
+        return own_tensors(self.model)
 
     @torch.no_grad()
     def update(self, step: int) -> None:

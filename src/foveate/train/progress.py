@@ -37,7 +37,7 @@ class Display:
 
     ``total`` steps and ``budget`` seconds end the training, where they are set; ``step`` and
     ``seconds`` say how much of them earlier sessions have used. Where there is no terminal a
-    line appears every ``quiet`` seconds.
+    line appears every ``quiet`` seconds. A ``silent`` one, of a rank that does not lead, says none.
     """
 
     def __init__(
@@ -48,9 +48,12 @@ class Display:
         seconds: float = 0.0,
         quiet: float = 15.0,
         console: Console | None = None,
+        silent: bool = False,
     ) -> None:
         self.total, self.budget, self.quiet = total, budget, quiet
-        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = console or Console(
+            stderr=True, highlight=False, soft_wrap=True, quiet=silent
+        )
         self._start = (step, seconds)
         self._loss: float | None = None
         self._rate: float | None = None

@@ -29,6 +29,8 @@ class State:
     seed: int
     plan: str  # fingerprint of the order of the data
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # what "auto" became at the start
+    accumulate: int = 0  # what the config said of it when the next was set; 0 is: not yet
+    batches: int = 1  # of a step, on all ranks together
     step: int = 0
     epoch: int = 0  # place in the data: epoch, and batch within it
     position: int = 0

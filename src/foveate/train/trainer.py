@@ -7,60 +7,24 @@ averaging (`foveate.train.fit`), and any task: the trainer sees `foveate.tasks.b
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.utils import get_total_norm
 
-from foveate.tasks.base import Loss, Measures, Task
+from foveate.tasks.base import Loss, Measures
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
-from foveate.train.diagnose import peak_memory, why_not_finite
-from foveate.train.feed import Feed, Plan, PlanFactory, Portion, mix, portions
+from foveate.train.diagnose import peak_memory
+from foveate.train.feed import Feed, Portion, Turn, portions
 from foveate.train.files import TrainError
-from foveate.train.journal import Journal
-from foveate.train.moving_mean import MovingMean
-from foveate.train.precision import Precision
-from foveate.train.progress import Display
-from foveate.train.schedule import Schedule
-from foveate.train.signals import Interrupt
+from foveate.train.job import Job, Tools
 from foveate.train.state import Best, State, sums_of
 
-
-@dataclass(frozen=True)
-class Job:
-    """What is trained: a task with its data, a model, what is minimised, how outputs are found.
-
-    ``toml`` is the resolved config, kept in each checkpoint; ``plan`` makes the plan of batches
-    from lengths, ``batch_tokens`` and the seed.
-    """
-
-    task: Task[Any]
-    model: nn.Module
-    objective: Any
-    search: Any
-    seed: int
-    toml: str
-    plan: PlanFactory
-
-
-@dataclass
-class Tools:
-    """What the trainer works with, made by `foveate.train.fit`."""
-
-    optimizer: torch.optim.Optimizer
-    schedule: Schedule
-    precision: Precision
-    plan: Plan
-    journal: Journal
-    display: Display
-    interrupt: Interrupt
-    mean: MovingMean | None = None
+Figures = dict[str, float]
 
 
 class Trainer:
@@ -71,9 +35,16 @@ class Trainer:
     ) -> None:
         self.job, self.config, self.folder = job, config, folder
         self.state, self.tools = state, tools
+        self.parallel, self.ranks = tools.parallel, tools.parallel.ranks
         self.saved = state.step  # the step of the newest checkpoint
-        self._earlier, self._begun = state.seconds, time.monotonic()
-        self._last_save = self._begun
+        self.agree()
+        self._earlier, self._begun = state.seconds, self._now
+        self._last_save, self._last_log = self._now, state.step
+        self._measured = Measures({})  # of the last validation, on rank 0
+
+    def agree(self) -> None:
+        """What time it is, and whether a signal has come: for all ranks, until asked again."""
+        self._now, self.stop = self.ranks.agree(time.monotonic(), self.tools.interrupt.received)
 
     def run(self) -> str:
         """Train; gives the reason why it ended, with the last step validated and saved.
@@ -83,9 +54,11 @@ class Trainer:
         """
         state, config = self.state, self.config
         start = (state.epoch, state.position)
-        parts = portions(self.tools.plan, config.accumulate, start, config.max_epochs)
-        feed = Feed(self.job.task, parts, state.seed)
+        parts = portions(self.tools.plan, state.batches, start, config.max_epochs)
+        own = (portion.share(self.ranks.rank, self.ranks.world) for portion in parts)
+        feed = Feed(self.job.task, own, state.seed)
         try:
+            self.agree()
             self._settle()
             while (reason := self._ended()) is None:
                 if not self._advance(feed):
@@ -95,7 +68,8 @@ class Trainer:
         finally:
             feed.close()
         self._settle(last=True)
-        return "interrupted" if self._stopping else reason
+        self.agree()
+        return "interrupted" if self.stop else reason
 
     def _settle(self, last: bool = False) -> None:
         """Validate and save where that is due after a step, or after the last one."""
@@ -105,30 +79,26 @@ class Trainer:
 
     def _validation_due(self, last: bool) -> bool:
         every, step = self.config.validation.every, self.state.step
-        if every is None or step <= self.state.validated or self._stopping:
+        if every is None or step <= self.state.validated or self.stop:
             return False
         return last or step % every == 0
 
     def _save_due(self, last: bool) -> bool:
         config, step = self.config.save, self.state.step
-        waited = (time.monotonic() - self._last_save) / 60
+        waited = (self._now - self._last_save) / 60
         regular = config.every is not None and step % config.every == 0
         timed = config.every_minutes is not None and waited >= config.every_minutes
         return step > self.saved and (last or regular or timed)
 
-    @property
-    def _stopping(self) -> bool:
-        return self.tools.interrupt.received is not None
-
     def seconds(self) -> float:
         """Wall clock of the run, that of earlier sessions included."""
-        return self._earlier + time.monotonic() - self._begun
+        return self._earlier + self._now - self._begun
 
     def _ended(self) -> str | None:
         config, state = self.config, self.state
         limit, patience = config.max_minutes, config.validation.patience
         reasons = {
-            "interrupted": self._stopping,
+            "interrupted": self.stop is not None,
             "max_steps": config.max_steps is not None and state.step >= config.max_steps,
             "max_minutes": limit is not None and self.seconds() >= 60 * limit,
             "patience": patience is not None and state.stale >= patience,
@@ -144,7 +114,9 @@ class Trainer:
         if item is None:
             return False
         portion, batches = item
+        self.ranks.doing(f"step {self.state.step + 1}")
         sums, norm = self._step(portion, batches)
+        self.agree()
         state = self.state
         state.step += 1
         state.epoch, state.position = portion.after
@@ -154,23 +126,24 @@ class Trainer:
         return True
 
     def _step(self, portion: Portion, batches: list[Any]) -> tuple[dict[str, float], float]:
-        """One step along Σ ∇totals / Σ counts of the batches, clipped to the norm allowed."""
+        """One step along Σ ∇totals / Σ counts of the batches, clipped to the norm allowed.
+
+        The sums are over all batches of all ranks.
+        """
         number, optimizer = self.state.step + 1, self.tools.optimizer
-        seed = mix(self.state.seed, "step", number)
-        torch.manual_seed(seed)
         if self.job.objective is not None:
             self.job.objective.advance(number)
-        losses = [self.backward(batch) for batch in batches]
-        count = sum(loss.count for loss in losses)
+        turns = portion.turns(batches, self.state.seed, number)
+        own = sums_of([self.backward(turn) for turn in turns])
+        sums = self.ranks.sums(own)
+        count = int(sums["count"])
         if count == 0:
             raise TrainError(f"step {number} has no targets: {portion}")
-        grads = [p.grad for p in self.job.model.parameters() if p.grad is not None]
-        norm = get_total_norm(grads, foreach=True).item() / count
+        grads = self.parallel.gradients()
+        norm = self.parallel.norm(grads) / count
         rate = self.tools.schedule.rate(number)
-        sums = sums_of(losses)
         if not np.isfinite(norm + sums["loss"]):
-            torch.manual_seed(seed)
-            cause = why_not_finite(self.job.model, batches, self._forward, rate)
+            cause = self.parallel.why(turns, own["loss"], self._forward, rate)
             kept = f"the checkpoint of step {self.saved} is kept"
             raise TrainError(f"step {number}, {portion}: {cause}; {kept}")
         clip = self.config.clip_norm
@@ -184,14 +157,23 @@ class Trainer:
             self.tools.mean.update(number)
         return sums, norm
 
-    def _forward(self, batch: Any) -> Loss:
+    def _forward(self, turn: Turn) -> Loss:
+        """The loss of a batch, on which no other rank waits."""
+        if turn.seed is not None:
+            torch.manual_seed(turn.seed)
         with self.tools.precision.context():
-            return self.job.task.loss(self.job.model, batch, self.job.objective)
+            return self.job.task.loss(self.job.model, turn.batch, self.job.objective)
 
-    def backward(self, batch: Any) -> Loss:
+    def backward(self, turn: Turn) -> Loss:
         """Add the gradient of a batch's total; gives the loss without its graph."""
-        loss = self._forward(batch)
-        loss.total.backward()
+        if turn.seed is not None:
+            torch.manual_seed(turn.seed)
+        with self.parallel.gathering(turn.last):
+            with self.tools.precision.context():
+                loss = self.parallel.loss(turn.batch)
+            if not turn.counts:
+                loss = Loss(0 * loss.total, 0, {name: 0 * x for name, x in loss.logged.items()})
+            loss.total.backward()
         return Loss(loss.total.detach(), loss.count, loss.logged)
 
     def _record(self, sums: dict[str, float], norm: float) -> None:
@@ -204,6 +186,7 @@ class Trainer:
         if state.step % self.config.log_every:
             return
         window, state.window = state.window, {}
+        steps, self._last_log = state.step - self._last_log, state.step
         count, spent = window.pop("count"), window.pop("time")
         self.tools.journal.write(
             "train",
@@ -216,44 +199,52 @@ class Trainer:
             tokens_per_second=round(count / spent, 1),
             seconds=round(state.seconds, 3),
             memory_mib=peak_memory(next(self.job.model.parameters()).device),
+            **self.parallel.volume(steps),
         )
 
     # ---- validations and checkpoints
 
     def validate(self) -> bool:
         """Measure on the validation data; true where the deciding figure is the best so far."""
-        mean = self.tools.mean
-        try:
-            with nullcontext() if mean is None else mean.applied():
-                measures = self.measure()
-        except KeyboardInterrupt:
-            if self.tools.interrupt.received is None:
-                raise
+        with self.parallel.measured(self.tools.mean) as model:
+            figures = self.ranks.lead("validation", lambda: self._figures(model))
+        self.agree()
+        if figures is None:
             return False  # due again when the run goes on
         state, name = self.state, self.config.save.best
-        if name not in measures.figures:
-            known = ", ".join(sorted(measures.figures))
+        if name not in figures:
+            known = ", ".join(sorted(figures))
             raise TrainError(f"train.save.best = {name!r} is not measured by this task: {known}")
-        value, sign = measures.figures[name], self.job.task.better(name)
+        value, sign = figures[name], self.job.task.better(name)
         improved = bool(np.isfinite(value)) and (
             state.best is None or sign * value > sign * state.best.value
         )
         if improved:
             state.best = Best(name, value, state.step)
         state.stale = 0 if improved else state.stale + 1
-        state.validated, state.figures = state.step, measures.figures
+        state.validated, state.figures = state.step, figures
         state.seconds = self.seconds()
-        samples = [asdict(sample) for sample in measures.samples]
+        samples = [asdict(sample) for sample in self._measured.samples]
         self.tools.journal.write(
-            "valid", state.step, epoch=state.epoch, **measures.figures, best=improved,
+            "valid", state.step, epoch=state.epoch, **figures, best=improved,
             seconds=round(state.seconds, 3), samples=samples,
         )  # fmt: skip
-        self.tools.display.validated(state.step, measures, improved)
+        self.tools.display.validated(state.step, self._measured, improved)
         return improved
 
-    def measure(self) -> Measures:
-        """The figures of the present weights on the validation data; a signal breaks it off."""
-        job, model = self.job, self.job.model
+    def _figures(self, model: nn.Module) -> Figures | None:
+        """What a validation measures; nothing where a signal breaks it off."""
+        try:
+            self._measured = self.measure(model)
+        except KeyboardInterrupt:
+            if self.tools.interrupt.received is None:
+                raise
+            return None
+        return self._measured.figures
+
+    def measure(self, model: nn.Module) -> Measures:
+        """The figures of a model on the validation data; a signal breaks it off."""
+        job = self.job
         model.eval()
         try:
             with (
@@ -268,13 +259,17 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint, let ``best.json`` name the best, and remove those not to be kept."""
-        job, state = self.job, self.state
-        state.seconds = self.seconds()
+        self.state.seconds = self.seconds()
         mean = None if self.tools.mean is None else self.tools.mean.tensors
-        checkpoint.save(
-            self.folder, state.step, job.model, self.tools.optimizer, asdict(state), job.toml, mean
+        contents = checkpoint.Contents.of(
+            self.job.model, self.tools.optimizer, mean, keep=self.ranks.leads
         )
-        self.saved, self._last_save = state.step, time.monotonic()
+        self.ranks.lead("saving", lambda: self._write(contents))
+        self.saved, self._last_save = self.state.step, self._now
+
+    def _write(self, contents: checkpoint.Contents) -> None:
+        state = self.state
+        checkpoint.save(self.folder, state.step, contents, asdict(state), self.job.toml)
         self.point()
         keep = self.regular()[-max(self.config.save.keep, self.config.average or 0) :]
         checkpoint.prune(
@@ -283,7 +278,8 @@ class Trainer:
 
     def point(self) -> None:
         """Let ``best.json`` name the best checkpoint, if there is a best."""
-        if best := self.state.best:
+        best = self.state.best
+        if best and self.ranks.leads:
             checkpoint.point(self.folder, checkpoint.path_of(self.folder, best.step), asdict(best))
 
     def regular(self) -> list[int]:

@@ -1,0 +1,43 @@
+"""The page on scaling is what its program computes from the numbers that are stated."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def scaling() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("scaling", ROOT / "benchmarks" / "scaling.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["scaling"] = module  # where dataclasses look for their module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_no_figure_is_typed(scaling: ModuleType) -> None:
+    result = json.loads(scaling.RESULT.read_text(encoding="utf-8"))
+    again = json.loads(json.dumps(scaling.compute(result["plan_bytes_per_pair"])))
+    assert again == result
+    text = scaling.PAGE.read_text(encoding="utf-8")
+    assert scaling.page(text, result) == text
+
+
+def test_the_formulas(scaling: ModuleType) -> None:
+    base = scaling.MODELS[0]
+    assert base.parameters == pytest.approx(63e6, rel=0.01)  # Vaswani et al. (2017): 65 million
+    seconds, sent = scaling.replicas(scaling.MACHINE, base, 1)
+    alone = base.batch * base.flops / (base.utilisation * scaling.MACHINE.flops)
+    assert (seconds, sent) == (pytest.approx(alone), 0)
+    _, two = scaling.replicas(scaling.MACHINE, base, 2)
+    assert two == 4 * base.parameters  # a ring of two sends each half there and back
+    _, parts = scaling.shards(scaling.MACHINE, base, 2)
+    assert parts == 1.5 * two

@@ -219,7 +219,7 @@ def test_answers_come_in_order(
     model, lines = model_of(task, config), ["a joy", "", GOOD[3], "  ", "unseen words", "bore"]
     seen = list[int]()
     found = task.classify(model, lines, budget, seen.append)
-    assert [one.text for one in found] == lines
+    assert [one.source for one in found] == lines
     assert [one.label == "" for one in found] == [not line.strip() for line in lines]
     assert sum(seen) == 4
     for line, one in zip(lines, found, strict=True):

@@ -72,10 +72,26 @@ def test_figures_and_answers(task: ImageClassification) -> None:
     assert found.figures["accuracy"] == 50
     nll = [float(torch.tensor([0.0, 1.0]).log_softmax(0)[label]) for label in (0, 1)]
     assert found.figures["loss"] == pytest.approx(-sum(nll) / 2)
+    assert found.figures["f1_macro"] == pytest.approx(100 / 3)  # of "1": 2/3; of "0", never said: 0
     assert found.outputs == ["1"] * 24
+    assert found.tables["confusion"].cells == [[0, 12], [0, 12]]
+    assert task.measure(model, "test", None).figures == found.figures
+    assert len(task.evaluate(model, "test", None, batch_tokens=7).outputs) == 24
     (answer,) = task.classify_images(model, [3])
-    assert answer.label == "1"
+    assert (answer.source, answer.label) == (3, "1")
+    assert list(answer.probabilities) == ["1", "0"]  # the most probable first
     assert sum(answer.probabilities.values()) == pytest.approx(1)
+
+
+@torch.no_grad()
+def test_answers_are_in_order_whatever_the_batch(task: ImageClassification) -> None:
+    model: Any = task.build(VIT).eval()
+    together = task.classify_images(model, [5, 2, 9], rows=2)
+    assert [one.source for one in together] == [5, 2, 9]
+    for one in together:
+        (alone,) = task.classify_images(model, [one.source])
+        assert one.probabilities == pytest.approx(alone.probabilities, rel=1e-5)
+    assert task.classify_images(model, []) == []
 
 
 def test_a_label_that_training_did_not_show_is_named(

@@ -7,45 +7,53 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.export.huggingface import FAMILIES
-from foveate.models.presets_huggingface import BartBase, BertBase, RobertaBase, T5Small
-from foveate.spec import Tokens
+from foveate.export.huggingface_encoders import BERT, BERT_MASKED, ROBERTA
+from foveate.export.huggingface_pairs import BART, T5
+from foveate.export.huggingface_pictures import VIT_LABELS
+from foveate.models.masked_language_model import MaskedLanguageModel
+from foveate.models.presets_huggingface import BERT_NORM, BartBase, BertBase, RobertaBase, T5Small
+from foveate.models.presets_vision import ViTBase
 
 # preset, its family, where it differs from what config.json says where it says nothing
 BART_SIZES = {"d_model": 768}
 for _side in ("encoder", "decoder"):
     BART_SIZES |= {f"{_side}_layers": 6, f"{_side}_attention_heads": 12, f"{_side}_ffn_dim": 3072}
-ROBERTA = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
-PRESETS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "bert": (BertBase(), {}),
-    "roberta": (RobertaBase(), ROBERTA),
-    "t5": (T5Small(), {}),
-    "bart": (BartBase(), BART_SIZES),
+ROBERTA_SAID = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
+MASKED = MaskedLanguageModel.Config(encoder=BertBase(), norm=BERT_NORM)
+IMAGENET = {n: f"LABEL_{n}" for n in range(1000)}
+PRESETS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "bert": (BertBase(), BERT, {}),
+    "bert masked": (MASKED, BERT_MASKED, {}),
+    "roberta": (RobertaBase(), ROBERTA, ROBERTA_SAID),
+    "t5": (T5Small(), T5, {}),
+    "bart": (BartBase(), BART, BART_SIZES),
+    "vit": (ViTBase(), VIT_LABELS, {"id2label": IMAGENET, "layer_norm_eps": 1e-5}),
 }
 # of the published files, without the pooler of BERT and RoBERTa (D² + D) and the rows of places
 # that stand for nothing (2 in RoBERTa, 2 + 2 in BART); b of BART is no parameter there
 PUBLISHED = {
     "bert": 109_482_240 - 768 * 769,
+    "bert masked": 109_514_298,
     "roberta": 124_645_632 - 768 * 769 - 2 * 768,
     "t5": 60_506_624,
     "bart": 139_420_416 - 4 * 768 + 50_265,
+    "vit": 86_567_656,
 }
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_what_config_json_says(name: str) -> None:
-    preset, changes = PRESETS[name]
-    family = FAMILIES[name]
-    wanted = family.complete({key.theirs: key.default for key in family.keys} | changes, {})
-    for key, value in family.write_config(preset).items():
-        assert value == wanted.get(key, value), key
-    assert wanted["vocab_size"] > 30_000
+    preset, family, changes = PRESETS[name]
+    wanted = family.said(changes, {})
+    decided = {"id2label"}  # by what a model is built with, not by its config
+    for key, value in family.write_config(preset.plain()).items():
+        assert key in decided or value == wanted.get(key, value), key
+    assert wanted.get("vocab_size", 30_522) > 30_000
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_has_the_published_number_of_parameters(name: str) -> None:
-    family = FAMILIES[name]
-    vocabulary = Tokens(next(k.default for k in family.keys if k.theirs == "vocab_size"))
+    preset, family, changes = PRESETS[name]
     with torch.device("meta"):
-        model = PRESETS[name][0].build(*[vocabulary] * family.inputs)
+        model = preset.build(*family.ends.read(family.said(changes, {})))
     assert sum(parameter.numel() for parameter in model.parameters()) == PUBLISHED[name]

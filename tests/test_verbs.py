@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from foveate.config import ConfigError
 from foveate.look.record import AttentionRecord
+from foveate.tasks.base import Evaluation
 from foveate.verbs import (
     CHUNK,
     Part,
@@ -23,6 +24,7 @@ from foveate.verbs import (
     Wanted,
     chunks,
     evaluate,
+    evaluation_text,
     look_attention,
     score,
     translate,
@@ -186,6 +188,19 @@ def test_a_pair_without_tab_is_named() -> None:
 def test_a_reference_needs_its_source(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--data"):
         evaluate(cast(Any, None), None, tmp_path / "a.fr", "test", {})
+
+
+def test_small_figures_keep_four_digits() -> None:
+    figures = {"mse": 0.38451, "bleu": 31.5, "accuracy": 100.0, "loss": 0.00001234, "none": 0.0}
+    lines = evaluation_text(Evaluation(figures, {"bleu": "nrefs:1"}, ["a"]), False).splitlines()
+    assert lines == [
+        "1 examples",
+        "mse         0.3845",
+        "bleu       31.50       nrefs:1",
+        "accuracy  100.00",
+        "loss        1.234e-05",
+        "none        0.00",
+    ]
 
 
 def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:

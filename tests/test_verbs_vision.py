@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,11 @@ from typer.testing import CliRunner
 
 from foveate.cli import app
 from foveate.config import ConfigError
+from foveate.data.catalogue import DataError
 from foveate.run import Run, load
 from foveate.training import train
-from foveate.verbs.vision import classify_images, pictures_of
-from pictures import write_bars, write_squares
+from foveate.verbs.vision import pictures_of
+from pictures import png, write_bars, write_squares
 
 TRAIN = """
 [train]
@@ -100,11 +103,60 @@ def test_caption_and_look(captioner: Run, tmp_path: Path) -> None:
 def test_a_run_of_labels(labeller: Run) -> None:
     again = load(labeller.path)
     assert 0 <= again.evaluate(split="test").figures["accuracy"] <= 100
-    (line,) = classify_images(again, ["3"])
-    assert line.split("\t")[1] in ("0", "1")
+    (answer,) = again.classify_images([3])
+    assert answer.label in ("0", "1")
+    with pytest.raises(ValueError, match="has no attention over patches"):
+        answer.record()
     assert "glimpse      x      y" in again.view(3).text()
     with pytest.raises(ConfigError, match="cannot caption"):
         again.caption([0])
+
+
+def classify(run: Run, *words: object) -> list[str]:
+    call = CliRunner().invoke(app, ["classify", str(run.path), *map(str, words)])
+    assert call.exit_code == 0, call.output
+    return call.stdout.splitlines()
+
+
+def test_classify_pictures(labeller: Run, tmp_path: Path) -> None:
+    image = tmp_path / "a b.png"
+    image.write_bytes(png("red"))
+    lines = classify(labeller, 3, image, 3)
+    assert [line.split("\t")[0] for line in lines] == ["3", str(image), "3"]
+    assert lines[0] == lines[2] != lines[1]
+    _, label, p = lines[0].split("\t")
+    assert label in ("0", "1")
+    assert 0.5 <= float(p) <= 1
+    (line,) = classify(labeller, image, "--scores", "--batch-tokens", 1)
+    name, *pairs = line.split("\t")
+    assert name == str(image)
+    assert sorted(pairs[::2]) == ["0", "1"]
+    assert sum(map(float, pairs[1::2])) == pytest.approx(1, abs=1e-5)
+    first, second = (json.loads(line) for line in classify(labeller, 0, 1, "--json"))
+    assert (first["picture"], second["picture"]) == ("0", "1")
+    assert max(first["probabilities"], key=first["probabilities"].__getitem__) == first["label"]
+
+
+def test_a_bad_picture_is_named_before_a_line_is_written(labeller: Run, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(b"no picture")
+    for names, error, message in (
+        ([3, bad], DataError, r"bad\.png cannot be read as a picture"),
+        ([3, "missing.png"], ConfigError, r"missing\.png: no such file; give a JPEG or PNG"),
+        ([3, 24], ValueError, r"picture 24: the test data has 0 to 23"),
+        ([], ConfigError, r"run labels pictures: name some behind it"),
+        ([3, "--json", "--scores"], ConfigError, r"two forms of the output"),
+    ):
+        words = ["classify", str(labeller.path), *map(str, names)]
+        call = CliRunner().invoke(app, words, input="3\n")
+        assert isinstance(call.exception, error)
+        assert re.search(message, str(call.exception))
+        assert call.stdout == ""
+
+
+def test_a_run_of_other_things_takes_no_pictures(captioner: Run) -> None:
+    call = CliRunner().invoke(app, ["classify", str(captioner.path), "0"])
+    assert "captioning: it cannot classify pictures" in str(call.exception)
 
 
 def test_pictures_are_files_or_numbers(tmp_path: Path) -> None:

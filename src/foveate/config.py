@@ -98,6 +98,13 @@ class Config(pydantic.BaseModel):
                 tree[name] = "none"
         return tree
 
+    def plain(self) -> Config:
+        """The same without names of presets: every kind is that of the class that is built."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        own = {n: v.plain() if isinstance(v, Config) else v for n, v in fields.items()}
+        config: Config = getattr(self.owner, "Config", type(self))(**own)
+        return config
+
     def toml(self) -> str:
         """The config as a TOML document."""
         return toml(self.tree())

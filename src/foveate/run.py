@@ -219,9 +219,13 @@ class Run:
         search = self.search(beam_size, None)
         return list(self.can("caption")(self.model, pictures, search))
 
-    def classify_images(self, pictures: Sequence[Any]) -> list[Any]:
-        """The label of each picture, and the probability of every label."""
-        return list(self.can("classify_images", "classify pictures")(self.model, pictures))
+    def classify_images(
+        self, pictures: Sequence[Any], batch_size: int | None = None
+    ) -> list[Classification]:
+        """The label of each picture with p of every label: files, or numbers of the test data."""
+        classify = self.can("classify_images", "classify pictures")
+        found: list[Classification] = classify(self.model, pictures, batch_size or 250)
+        return [replace(one, run=self) for one in found]
 
     def view(self, picture: Any, target: Any = None, **part: Any) -> View:
         """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""

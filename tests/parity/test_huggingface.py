@@ -16,9 +16,11 @@ from torch import Tensor, nn
 
 from foveate.decode.greedy import Greedy
 from foveate.export.huggingface import FAMILIES, from_huggingface, to_huggingface
-from foveate.export.huggingface_rules import ExchangeError
+from foveate.export.huggingface_rules import ExchangeError, Family
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.language_model import LanguageModel
+from foveate.models.masked_language_model import MaskedLanguageModel
+from foveate.models.presets_huggingface import RobertaBase
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.position import Rotary
 from foveate.spec import Tokens
@@ -89,7 +91,10 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         | {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
     ),
     "bert": ("BertModel", "BertConfig", BERT),
-    "bert masked": ("BertForMaskedLM", "BertConfig", BERT | {"hidden_act": "gelu_new"}),
+    "bert masked": ("BertForMaskedLM", "BertConfig", BERT),
+    "bert masked tanh": ("BertForMaskedLM", "BertConfig", BERT | {"hidden_act": "gelu_new"}),
+    "bert joined": ("BertForPreTraining", "BertConfig", BERT),
+    "roberta masked": ("RobertaForMaskedLM", "RobertaConfig", BERT | {"hidden_act": "relu"}),
     "roberta": ("RobertaModel", "RobertaConfig", BERT | {"type_vocab_size": 1}),
     "t5": ("T5ForConditionalGeneration", "T5Config", T5),
     "t5 gated": ("T5ForConditionalGeneration", "T5Config", T5 | GATED | {"d_kv": 6}),
@@ -110,7 +115,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         SIDES | {"activation_function": "relu"},
     ),
 }
-HEADS = {"bert", "bert masked", "roberta"}  # of which something is left out
+HEADS = {"bert", "bert joined", "roberta"}  # of which something is left out
 PAIRS = {"t5", "t5 gated", "bart", "bart scaled", "marian", "pegasus"}
 
 
@@ -175,6 +180,8 @@ def outputs_of_ours(model: Any) -> list[Tensor]:
         segments[:, 7:] = model.config.stem.num_segments - 1
         joined = torch.stack((ids, segments), dim=-1)
         return [model(ids, keys).values[keys], model(joined, keys).values[keys]]
+    if isinstance(model, MaskedLanguageModel):
+        return [*outputs_of_ours(model.encoder), model(ids, keys)[keys]]
     if isinstance(model, LanguageModel):
         return [model(ids)[keys]]
     target = texts(2)[0]
@@ -185,8 +192,10 @@ def outputs_of_ours(model: Any) -> list[Tensor]:
 def outputs_of_theirs(model: Any) -> list[Tensor]:
     ids, keys = texts()
     inputs = {"input_ids": ids, "attention_mask": keys.long()}
-    if isinstance(model, transformers.BertForMaskedLM):
-        model = model.bert
+    if hasattr(model, "cls") or (hasattr(model, "lm_head") and hasattr(model, "roberta")):
+        output = model(**inputs)
+        scores = output.logits if "logits" in output else output.prediction_logits
+        return [*outputs_of_theirs(model.base_model), scores[keys]]
     if isinstance(model, transformers.GPT2Model):
         return [(model(**inputs).last_hidden_state @ model.wte.weight.T)[keys]]
     if hasattr(model.config, "type_vocab_size"):
@@ -209,10 +218,10 @@ def test_outputs_are_theirs_and_survive_the_way_back(name: str, tmp_path: Path) 
         assert float(there.std()) > 0.05
         assert float((ours - there).abs().max()) < 1e-4
 
-    architecture = name.split()[0]
-    to_huggingface(model, tmp_path / "back", architecture)
+    to_huggingface(model, tmp_path / "back", name.split()[0])
+    (architecture,) = json.loads((tmp_path / "back/config.json").read_text())["architectures"]
     again, report = quietly(
-        lambda: getattr(transformers, FAMILIES[architecture].architecture).from_pretrained(
+        lambda: getattr(transformers, architecture).from_pretrained(
             tmp_path / "back", output_loading_info=True
         )
     )
@@ -225,11 +234,10 @@ def test_outputs_are_theirs_and_survive_the_way_back(name: str, tmp_path: Path) 
     assert read("", tmp_path / "back").config == model.config
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_defaults_are_those_of_the_library(name: str) -> None:
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.architecture)
+def test_defaults_are_those_of_the_library(family: Family) -> None:
     """What an absent key means to us is what it means to them."""
-    family = FAMILIES[name]
-    config = quietly(lambda: transformers.AutoConfig.for_model(name))
+    config = quietly(lambda: transformers.AutoConfig.for_model(family.name))
     settings = family.complete({}, {})
     for key in family.keys:
         assert settings.get(key.theirs, key.default) == settings_of(config, key.theirs), key.theirs
@@ -240,6 +248,8 @@ def test_defaults_are_those_of_the_library(name: str) -> None:
 def settings_of(config: Any, key: str) -> Any:
     if key == "n_inner":
         return config.n_inner or 4 * config.n_embd
+    if key == "places":
+        return (config.image_size // config.patch_size) ** 2 + 1
     return config.rope_parameters["rope_theta"] if key == "rope_theta" else getattr(config, key)
 
 
@@ -309,6 +319,30 @@ def test_what_has_no_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExchangeError, match="'rwkv' is no architecture that we have: gpt2, llama"):
         to_huggingface(ours(), tmp_path, "rwkv")
     assert not list(tmp_path.iterdir())
+
+
+def masked(**fields: Any) -> MaskedLanguageModel:
+    sizes = {"hidden_size": 16, "num_heads": 4, "num_layers": 1, "ffn_size": 20}
+    config = MaskedLanguageModel.Config(encoder=RobertaBase(**sizes), **fields)
+    torch.manual_seed(0)
+    model: MaskedLanguageModel = config.build(Tokens(VOCABULARY)).eval()
+    return model
+
+
+@torch.no_grad()
+def test_a_preset_with_a_head_becomes_theirs(tmp_path: Path) -> None:
+    model = masked()
+    for architecture, name in ((None, "Bert"), ("roberta", "Roberta")):  # both have a place for it
+        to_huggingface(model, tmp_path, architecture)
+        other = quietly(lambda: transformers.AutoModelForMaskedLM.from_pretrained(tmp_path)).eval()
+        assert type(other).__name__ == f"{name}ForMaskedLM"
+        for here, there in zip(outputs_of_ours(model), outputs_of_theirs(other), strict=True):
+            assert float(there.std()) > 0.05
+            assert float((here - there).abs().max()) < 1e-4
+    with pytest.raises(ExchangeError, match=r"bert has no place for tie = 'none'"):
+        to_huggingface(masked(tie="none"), tmp_path, "bert")
+    with pytest.raises(ExchangeError, match=r"roberta has no place for activation = 'relu'"):
+        to_huggingface(masked(activation="relu"), tmp_path, "roberta")
 
 
 # ------------------------------------------------------------------------------ errors
@@ -398,6 +432,16 @@ def test_llama_refuses_a_rotation_that_we_do_not_have(tmp_path: Path) -> None:
     saved("llama", tmp_path)
     change(tmp_path, {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}})
     with pytest.raises(ExchangeError, match=r"config\.json: rope_type = 'yarn'"):
+        from_huggingface(tmp_path)
+
+
+def test_heads_of_hidden_words_that_differ_are_refused(tmp_path: Path) -> None:
+    saved("bert masked", tmp_path)
+    change(tmp_path, cls__predictions__decoder__bias=torch.zeros(VOCABULARY))
+    with pytest.raises(ExchangeError, match=r"decoder\.bias \(differs from cls\.predictions\.bias"):
+        from_huggingface(tmp_path)
+    change(tmp_path, {"tie_word_embeddings": False}, cls__predictions__decoder__bias=None)
+    with pytest.raises(ExchangeError, match=r"tie_word_embeddings = False is none of those"):
         from_huggingface(tmp_path)
 
 

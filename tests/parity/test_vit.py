@@ -1,104 +1,177 @@
-"""Our Vision Transformer against that of the `transformers` library, with the same weights."""
+"""Our Vision Transformer is that of the `transformers` library, read and written."""
 
 from __future__ import annotations
 
+import json
+import logging
+import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
-from foveate.models.classifier import Classifier, First
-from foveate.models.presets_vision import vit
+from foveate.export.huggingface import from_huggingface, to_huggingface
+from foveate.export.huggingface_rules import ExchangeError
+from foveate.models.classifier import Classifier, First, Mean
+from foveate.models.presets_vision import ViTTiny, vit
 from foveate.spec import Labels, Pixels
 
-pytest.importorskip("transformers", reason="parity needs the transformers library (extra: dev)")
+transformers = pytest.importorskip("transformers", reason="parity needs transformers (extra: dev)")
+logging.getLogger("transformers").setLevel(logging.ERROR)
 
-LAYERS, NAMES = 2, ("a", "b", "c", "d", "e")
+NAMES = ("cat", "dog", "a bird", "7", "none of these")
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "patch_size": 4,
+    "id2label": dict(enumerate(NAMES)),
+    "label2id": {name: n for n, name in enumerate(NAMES)},
+}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "labels": ("ViTForImageClassification", {"image_size": 12}),
+    "not square": ("ViTForImageClassification", {"image_size": (12, 16)}),
+    "grey, tanh": (
+        "ViTForImageClassification",
+        {"image_size": 12, "num_channels": 1, "hidden_act": "gelu_new", "layer_norm_eps": 0.01},
+    ),
+    "encoder": ("ViTModel", {"image_size": 12}),
+    "encoder of hidden patches": ("ViTForMaskedImageModeling", {"image_size": 12}),
+}
 
 
-def ours() -> Classifier:
-    encoder = vit(4, 13, (32, 4, LAYERS, 48))
-    config = Classifier.Config(encoder=encoder, pooling=First.Config(), dropout=0.0)
+def quietly(make: Callable[[], Any]) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the library says of itself
+        return make()
+
+
+def saved(name: str, folder: Path) -> Any:
+    """A model of theirs in which every tensor counts: none is at its 0 or 1 of the beginning."""
+    architecture, fields = CASES[name]
+
+    def make() -> Any:
+        config = transformers.ViTConfig(**SIZES | fields)
+        return getattr(transformers, architecture)(config).eval()
+
     torch.manual_seed(0)
-    model: Classifier = config.build(Pixels(3, 12, 16), Labels(NAMES)).eval()
-    with torch.no_grad():  # so that biases, norms and the class token count as well
+    model = quietly(make)
+    with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
+    quietly(lambda: model.save_pretrained(folder))
     return model
 
 
-def theirs(eps: float) -> Any:
-    from transformers import ViTConfig, ViTForImageClassification
-
-    config = ViTConfig(
-        hidden_size=32,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=4,
-        intermediate_size=48,
-        hidden_act="gelu",
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        layer_norm_eps=eps,
-        image_size=(12, 16),
-        patch_size=4,
-        num_channels=3,
-        num_labels=len(NAMES),
-    )
-    return ViTForImageClassification(config).eval()
+def pixels(name: str) -> Tensor:
+    size = CASES[name][1]["image_size"]
+    height, width = size if isinstance(size, tuple) else (size, size)
+    channels = CASES[name][1].get("num_channels", 3)
+    return torch.randn(4, channels, height, width, generator=torch.Generator().manual_seed(1))
 
 
-def test_vit_equals_transformers() -> None:
-    model = ours()
-    other = theirs(model.config.encoder.norm.eps)  # type: ignore[attr-defined]
-    weights = dict(model.state_dict())
-    weights["encoder.stem.class_token"] = weights["encoder.stem.class_token"].view(1, 1, -1)
-    table = weights["encoder.position.table.weight"]
-    weights["encoder.position.table.weight"] = table[None]
-    left = dict(weights)
-    state = other.state_dict()
-    for name, value in state.items():
-        state[name] = left.pop(NAMED.get(name) or layer_name(name))
-        assert state[name].shape == value.shape, name
-    assert not left, "every weight of ours has a place in theirs"
-    other.load_state_dict(state)
-    pixels = torch.randn(4, 3, 12, 16, generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        found, wanted = model(pixels), other(pixels).logits
-    assert float((found - wanted).abs().max()) < 1e-4
+@torch.no_grad()
+def outputs_of_ours(model: Any, seen: Tensor) -> Tensor:
+    found: Tensor = model(seen) if isinstance(model, Classifier) else model(seen).values
+    return found
+
+
+@torch.no_grad()
+def outputs_of_theirs(model: Any, seen: Tensor) -> Tensor:
+    if hasattr(model, "classifier"):
+        scores: Tensor = model(seen).logits
+        return scores
+    hidden: Tensor = model.base_model(seen).last_hidden_state
+    return hidden
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_are_theirs_and_survive_the_way_back(name: str, tmp_path: Path) -> None:
+    other = saved(name, tmp_path / "there")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model = from_huggingface(tmp_path / "there")
+    heads = [str(w.message) for w in said if "tensors of heads are left out" in str(w.message)]
+    assert len(heads) == (0 if isinstance(model, Classifier) else 1)
+    wanted = outputs_of_theirs(other, pixels(name))
     assert float(wanted.std()) > 0.1, "a comparison of zeros says nothing"
+    assert float((outputs_of_ours(model, pixels(name)) - wanted).abs().max()) < 1e-4
+
+    to_huggingface(model, tmp_path / "back")
+    (architecture,) = json.loads((tmp_path / "back/config.json").read_text())["architectures"]
+    again, report = quietly(
+        lambda: getattr(transformers, architecture).from_pretrained(
+            tmp_path / "back", output_loading_info=True
+        )
+    )
+    assert not report["unexpected_keys"]
+    assert not [key for key in report["missing_keys"] if "pooler" not in key]
+    assert torch.equal(outputs_of_theirs(again.eval(), pixels(name)), wanted)
+    assert from_huggingface(tmp_path / "back").config == model.config
+    if isinstance(model, Classifier):
+        assert model.labels == Labels(NAMES)
+        assert tuple(again.config.id2label.values()) == NAMES
+        assert again.config.label2id["a bird"] == 2
 
 
-NAMED = {
-    "vit.embeddings.cls_token": "encoder.stem.class_token",
-    "vit.embeddings.position_embeddings": "encoder.position.table.weight",
-    "vit.embeddings.patch_embeddings.projection.weight": "encoder.stem.patches.weight",
-    "vit.embeddings.patch_embeddings.projection.bias": "encoder.stem.patches.bias",
-    "vit.layernorm.weight": "encoder.norm.norm.weight",
-    "vit.layernorm.bias": "encoder.norm.norm.bias",
-    "classifier.weight": "output.weight",
-    "classifier.bias": "output.bias",
-}
-PARTS = {  # theirs, in the names of several versions of the library
-    "attention.attention.query": "self_attention.query",
-    "attention.attention.key": "self_attention.key",
-    "attention.attention.value": "self_attention.value",
-    "attention.output.dense": "self_attention.output",
-    "attention.q_proj": "self_attention.query",
-    "attention.k_proj": "self_attention.key",
-    "attention.v_proj": "self_attention.value",
-    "attention.o_proj": "self_attention.output",
-    "mlp.fc1": "feed_forward.inner",
-    "mlp.fc2": "feed_forward.outer",
-    "intermediate.dense": "feed_forward.inner",
-    "output.dense": "feed_forward.outer",
-    "layernorm_before": "blocks.0.norm.norm",
-    "layernorm_after": "blocks.1.norm.norm",
-}
+@torch.no_grad()
+def test_our_preset_becomes_theirs(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model: Classifier = ViTTiny().build(Pixels(1, 28, 28), Labels(NAMES)).eval()
+    to_huggingface(model, tmp_path)
+    other = quietly(lambda: transformers.AutoModelForImageClassification.from_pretrained(tmp_path))
+    seen = torch.randn(2, 1, 28, 28)
+    assert float((model(seen) - other.eval()(seen).logits).abs().max()) < 1e-4
 
 
-def layer_name(name: str) -> str:
-    """Our name of a weight of one of their layers."""
-    parts = name.split(".")
-    number = next(part for part in parts if part.isdecimal())
-    inner = ".".join(parts[parts.index(number) + 1 : -1])
-    return f"encoder.layers.{number}.{PARTS[inner]}.{parts[-1]}"
+def test_what_has_no_place_is_named(tmp_path: Path) -> None:
+    longer = Classifier.Config(encoder=vit(4, 50, (8, 2, 1, 12)), pooling=First.Config())
+    small = Pixels(1, 12, 16), Labels(NAMES)
+    with pytest.raises(
+        ExchangeError, match=r"max_length = 50: a picture of \[12, 16\] has 13 places"
+    ):
+        to_huggingface(longer.build(*small), tmp_path)
+    mean = longer.model_copy(update={"pooling": Mean.Config()})
+    with pytest.raises(ExchangeError, match=r"vit has no place for pooling\.kind = 'mean'"):
+        to_huggingface(mean.build(*small), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
+    saved("labels", tmp_path)
+    path = tmp_path / "config.json"
+    before = json.loads(path.read_text())
+    for settings, message in (
+        ({"patch_size": [4, 2]}, r"config\.json: patch_size = \[4, 2\]: we have square patches"),
+        ({"patch_size": 5}, r"config\.json: patches of 5×5 do not fill a picture of 12×12"),
+        ({"qkv_bias": False}, r"qkv_bias = False: of vit we have only qkv_bias = True"),
+        ({"id2label": {"0": "a"}}, r"classifier\.weight is \(5, 32\).* asks for \(1, 32\)"),
+    ):
+        path.write_text(json.dumps(before | settings))
+        with pytest.raises(ExchangeError, match=message):
+            from_huggingface(tmp_path)
+    path.write_text(json.dumps(before))
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["vit.adapter.weight"] = torch.zeros(2)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(
+        ExchangeError, match=r"vit\.adapter\.weight; save the plain ViTForImageClass"
+    ):
+        from_huggingface(tmp_path)
+
+
+def test_labels_without_names_are_numbered(tmp_path: Path) -> None:
+    saved("labels", tmp_path)
+    path = tmp_path / "config.json"
+    settings = json.loads(path.read_text())
+    for key in ("id2label", "label2id"):
+        del settings[key]
+    path.write_text(json.dumps(settings | {"num_labels": 5}))
+    model = from_huggingface(tmp_path)
+    assert isinstance(model, Classifier)
+    assert model.labels.names[3] == "LABEL_3"

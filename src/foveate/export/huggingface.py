@@ -4,7 +4,7 @@
     to_huggingface(model, "folder")                      # AutoModel.from_pretrained("folder")
 
 Lives here: the files, and weights by the tables of the families. Does not live here: the families
-(`huggingface_decoders`, `huggingface_encoders`, `huggingface_pairs`), what their tables mean
+(`huggingface_decoders`, `_encoders`, `_pairs`, `_pictures`), what their tables mean
 (`huggingface_rules`), their tokenizers. Needs no `transformers`, and no network.
 """
 
@@ -23,40 +23,50 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from foveate.config import Config
-from foveate.data.vocabulary import BOS, EOS, PAD
 from foveate.export.huggingface_decoders import GPT2, LLAMA
-from foveate.export.huggingface_encoders import BERT, ROBERTA
+from foveate.export.huggingface_encoders import BERT, BERT_MASKED, ROBERTA, ROBERTA_MASKED
+from foveate.export.huggingface_ends import Settings
 from foveate.export.huggingface_halves import in_halves, wave_table
 from foveate.export.huggingface_pairs import BART, MARIAN, PEGASUS, T5
-from foveate.export.huggingface_rules import ExchangeError, Family, Form, Settings, Tensors
-from foveate.spec import Tokens
+from foveate.export.huggingface_pictures import VIT, VIT_LABELS
+from foveate.export.huggingface_rules import ExchangeError, Family, Form, Tensors
 from foveate.train.checkpoint import write_tensors
 from foveate.train.files import NEW, write_atomically
 
-FAMILIES = {f.name: f for f in (GPT2, LLAMA, BERT, ROBERTA, T5, BART, MARIAN, PEGASUS)}
+FAMILIES = (  # of one model_type those with a head come first
+    GPT2,
+    LLAMA,
+    BERT_MASKED,
+    BERT,
+    ROBERTA_MASKED,
+    ROBERTA,
+    T5,
+    BART,
+    MARIAN,
+    PEGASUS,
+    VIT_LABELS,
+    VIT,
+)
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-SPECIALS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
-START = {"decoder_start_token_id": BOS, "forced_eos_token_id": None, "is_encoder_decoder": True}
 AGAIN = "write it again with save_pretrained of transformers"
 
 
 def from_huggingface(folder: str | Path) -> nn.Module:
     """Our model of a folder, ready for use, with its weights in fp32.
 
-    GPT-2 and Llama give a `LanguageModel`, BERT and RoBERTa a `TransformerEncoder`, T5, BART,
-    Marian and Pegasus an `EncoderDecoder`. Heads that we have no place for are left out with a
-    warning that names them. Raises `ExchangeError` for files that are missing, of another family,
-    or do not fit.
+    GPT-2 and Llama give a `LanguageModel`; T5, BART, Marian and Pegasus an `EncoderDecoder`; BERT
+    and RoBERTa a `MaskedLanguageModel`, ViT a `Classifier`, or where the folder has no such head a
+    `TransformerEncoder`. Other heads are left out with a warning that names them. Raises
+    `ExchangeError` for files that are missing, of another family, or do not fit.
     """
     folder = Path(folder)
     settings = _read_settings(folder / CONFIG)
-    family = _family(str(settings.get("model_type")), folder / CONFIG)
+    families = _families(str(settings.get("model_type")), folder / CONFIG)
     tensors = {_modern(name): tensor for name, tensor in _read_tensors(folder).items()}
+    family = next(f for f in families if f.head is None or f.head in tensors)
     try:
-        settings = family.complete(settings, tensors)
-        config = family.read_config(settings)
-        vocabulary = Tokens(next(k for k in family.keys if k.theirs == "vocab_size").read(settings))
-        model: nn.Module = config.build(*[vocabulary] * family.inputs)
+        settings = family.said(settings, tensors)
+        model: nn.Module = family.read_config(settings).build(*family.ends.read(settings))
     except ValueError as error:
         raise ExchangeError(f"{folder / CONFIG}: {error}") from None
     _fill(model, family, settings, tensors, folder / WEIGHTS)
@@ -75,27 +85,24 @@ def to_huggingface(
 
     ``architecture`` is a ``model_type`` such as "bart"; where it is None, the first that has a
     place for all that the model has. ``settings`` are further entries of config.json; without them
-    the special tokens are those of our vocabularies. Raises `ExchangeError` that names what has no
-    place.
+    the special tokens are those of our vocabularies, and the labels those of the model. Raises
+    `ExchangeError` that names what has no place.
     """
     folder = Path(folder)
     config, weights = in_halves(model)
-    family, written = _fitting(config, architecture)
-    table = weights[f"{family.rules[0].ours}.weight"]
-    specials = SPECIALS | (START if family.inputs == 2 else {})
-    written = family.finish(written | {"vocab_size": len(table)})
+    family, written = _fitting(config.plain(), architecture)
+    written = family.finish(written | family.ends.write(model))
     written = {"model_type": family.name, "architectures": [family.architecture]} | written
-    written = written | {"dtype": "float32", "torch_dtype": "float32"}
-    written = {**specials, **written, **(settings or {})}
+    written = {**written, "dtype": "float32", "torch_dtype": "float32", **(settings or {})}
     tensors: dict[str, Tensor] = {}
     for name, weight in weights.items():
         theirs, form = family.their_name(name, written)
         value = form.write(weight.float(), tensors.get(theirs), written)
         tensors[theirs] = value.contiguous()
     for theirs in family.optional:
-        tensors.setdefault(theirs, torch.zeros(1, len(table)))
+        tensors.setdefault(theirs, torch.zeros(1, written["vocab_size"]))
     for theirs in family.waves:
-        tensors[theirs] = wave_table(written["max_position_embeddings"], table.shape[1])
+        tensors[theirs] = wave_table(written["max_position_embeddings"], written["d_model"])
     folder.mkdir(parents=True, exist_ok=True)
     write_tensors(tensors, folder / (NEW + WEIGHTS))
     os.replace(folder / (NEW + WEIGHTS), folder / WEIGHTS)
@@ -120,12 +127,15 @@ def _read_settings(path: Path) -> Settings:
     return cast(Settings, settings)
 
 
-def _family(name: str, path: Path) -> Family:
-    if name not in FAMILIES:
+def _families(name: str, path: Path) -> list[Family]:
+    """Those of a ``model_type``."""
+    found = [family for family in FAMILIES if family.name == name]
+    if not found:
+        have = ", ".join(dict.fromkeys(family.name for family in FAMILIES))
         raise ExchangeError(
-            f"{path}: model_type = {name!r} is no architecture that we have: {', '.join(FAMILIES)}"
+            f"{path}: model_type = {name!r} is no architecture that we have: {have}"
         )
-    return FAMILIES[name]
+    return found
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -197,15 +207,14 @@ def _fitted(
 
 def _account(family: Family, left: Tensors, tensors: Tensors, path: Path) -> None:
     """Say which tensors are not used, and refuse those that might change what is computed."""
-    table = _stored(f"{family.rules[0].theirs}.weight", family.prefix, tensors)
     heads, unknown = [], []
     for name, tensor in left.items():
         if name.endswith(family.computed or ("\n",)):
             continue
-        if name in family.copies and table is not None:
-            same = torch.equal(tensor, tensors[table])
-            if not same:
-                unknown.append(f"{name} (differs from {table}, to which {CONFIG} ties it)")
+        first = _stored(family.copies.get(name, "\n"), family.prefix, tensors)
+        if first is not None:
+            if not torch.equal(tensor, tensors[first]):
+                unknown.append(f"{name} (differs from {first}, to which {CONFIG} ties it)")
         elif name.startswith(family.heads or ("\n",)):
             heads.append(name)
         else:
@@ -228,9 +237,9 @@ def _account(family: Family, left: Tensors, tensors: Tensors, path: Path) -> Non
 
 def _fitting(config: Config, architecture: str | None) -> tuple[Family, Settings]:
     """The family that has a place for the whole config, and what its config.json says."""
-    chosen = list(FAMILIES.values())
+    chosen = list(FAMILIES)
     if architecture is not None:
-        chosen = [_family(architecture, Path("to_huggingface"))]
+        chosen = _families(architecture, Path("to_huggingface"))
     reasons = []
     for family in chosen:
         if not isinstance(config, type(family.config)):

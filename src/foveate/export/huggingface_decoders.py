@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from foveate.export.huggingface_ends import Settings, Words
 from foveate.export.huggingface_rules import (
     ExchangeError,
     Family,
     Key,
     Rule,
-    Settings,
     Tensors,
     Third,
     Transposed,
@@ -40,7 +40,7 @@ def _inner_size(settings: Settings, tensors: Tensors) -> Settings:
 GPT2 = Family(
     name="gpt2",
     architecture="GPT2LMHeadModel",
-    inputs=1,
+    ends=Words(1),
     config=LanguageModel.Config(
         decoder=TransformerDecoder.Config(
             stem=TokenStem.Config(), position=Learned.Config(), feed_forward=GELUTanh.Config()
@@ -86,7 +86,7 @@ GPT2 = Family(
             },
         ),
     ),
-    copies=("lm_head.weight",),
+    copies={"lm_head.weight": "transformer.wte.weight"},
     computed=(".attn.bias", ".attn.masked_bias"),  # the causal mask
     complete=_inner_size,
 )
@@ -114,7 +114,7 @@ def _rope_table(settings: Settings) -> Settings:
 LLAMA = Family(
     name="llama",
     architecture="LlamaForCausalLM",
-    inputs=1,
+    ends=Words(1),
     config=LanguageModel.Config(
         decoder=TransformerDecoder.Config(
             dropout=0.0,
@@ -162,7 +162,7 @@ LLAMA = Family(
             },
         ),
     ),
-    copies=("lm_head.weight",),
+    copies={"lm_head.weight": "model.embed_tokens.weight"},
     computed=(".rotary_emb.inv_freq",),
     complete=_rope_and_heads,
     finish=_rope_table,

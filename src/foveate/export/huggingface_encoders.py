@@ -1,11 +1,16 @@
-"""Encoder-only families: BERT and RoBERTa. What is read is the encoder; its heads are left out."""
+"""Encoder-only families: BERT and RoBERTa, alone or with the head that guesses hidden words.
+
+Other heads are left out.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from foveate.export.huggingface_decoders import ACTIVATIONS
-from foveate.export.huggingface_rules import AfterTwo, Family, Key, Rule, layers
+from foveate.export.huggingface_ends import Words
+from foveate.export.huggingface_rules import AfterTwo, Family, Key, Rule, headed, layers
+from foveate.models.masked_language_model import MaskedLanguageModel
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.feed_forward import GELU
 from foveate.nn.norm import LayerNorm
@@ -46,17 +51,20 @@ RULES = (
 TABLE = "position.table", "embeddings.position_embeddings"
 PLACES = Key("max_position_embeddings", 512, ("position.max_length",))
 
+BERT_ENCODER = TransformerEncoder.Config(
+    norm_order="post",
+    stem=SegmentStem.Config(),
+    position=Learned.Config(),
+    embedding_norm=LayerNorm.Config(),
+    feed_forward=GELU.Config(),
+)
+ROBERTA_ENCODER = BERT_ENCODER.model_copy(update={"stem": SegmentStem.Config(num_segments=1)})
+
 BERT = Family(
     name="bert",
     architecture="BertModel",
-    inputs=1,
-    config=TransformerEncoder.Config(
-        norm_order="post",
-        stem=SegmentStem.Config(),
-        position=Learned.Config(),
-        embedding_norm=LayerNorm.Config(),
-        feed_forward=GELU.Config(),
-    ),
+    ends=Words(1),
+    config=BERT_ENCODER,
     keys=(*KEYS, PLACES),
     only={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
     prefix="bert.",
@@ -70,7 +78,7 @@ ROBERTA = replace(
     BERT,
     name="roberta",
     architecture="RobertaModel",
-    config=BERT.config.model_copy(update={"stem": SegmentStem.Config(num_segments=1)}),
+    config=ROBERTA_ENCODER,
     keys=(
         *(replace(key, default=50265) if key.theirs == "vocab_size" else key for key in KEYS),
         replace(PLACES, shift=2),
@@ -79,4 +87,47 @@ ROBERTA = replace(
     prefix="roberta.",
     rules=(*RULES, Rule(*TABLE, AfterTwo())),
     heads=("roberta.pooler.", "pooler.", "lm_head.", "classifier.", "qa_outputs."),
+)
+
+# ------------------------------------------------------------------------------ hidden words
+
+TIED = Key("tie_word_embeddings", True, ("tie",), {True: "source"})
+
+BERT_MASKED = headed(
+    BERT,
+    keys=(TIED,),
+    rules=(
+        Rule("transform", "cls.predictions.transform.dense"),
+        Rule("norm.norm", "cls.predictions.transform.LayerNorm"),
+        Rule("output.bias", "cls.predictions.bias"),
+    ),
+    also={"layer_norm_eps": ("norm.eps",), "hidden_act": ("activation",)},
+    architecture="BertForMaskedLM",
+    config=MaskedLanguageModel.Config(encoder=BERT_ENCODER),
+    head="cls.predictions.transform.dense.weight",
+    heads=("bert.pooler.", "cls.seq_relationship."),
+    copies={
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+)
+
+# RoBERTa's head is the same, but has GELU whatever the encoder has.
+ROBERTA_MASKED = headed(
+    ROBERTA,
+    keys=(TIED,),
+    rules=(
+        Rule("transform", "lm_head.dense"),
+        Rule("norm.norm", "lm_head.layer_norm"),
+        Rule("output.bias", "lm_head.bias"),
+    ),
+    also={"layer_norm_eps": ("norm.eps",)},
+    architecture="RobertaForMaskedLM",
+    config=MaskedLanguageModel.Config(encoder=ROBERTA_ENCODER),
+    head="lm_head.dense.weight",
+    heads=("roberta.pooler.",),
+    copies={
+        "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
 )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from foveate.export.huggingface_decoders import ACTIVATIONS
+from foveate.export.huggingface_ends import Settings, Words
 from foveate.export.huggingface_rules import (
     AfterTwo,
     Family,
@@ -16,7 +17,6 @@ from foveate.export.huggingface_rules import (
     Key,
     Row,
     Rule,
-    Settings,
     Tensors,
     layers,
 )
@@ -96,7 +96,7 @@ _BIAS = "block.0.layer.0.SelfAttention.relative_attention_bias"
 T5 = Family(
     name="t5",
     architecture="T5ForConditionalGeneration",
-    inputs=2,
+    ends=Words(2),
     config=EncoderDecoder.Config(
         encoder=TransformerEncoder.Config(position=T5Bias.Config(), **T5_PARTS),
         decoder=TransformerDecoder.Config(position=T5CausalBias.Config(), **T5_PARTS),
@@ -154,7 +154,10 @@ T5 = Family(
         ),
     ),
     rules_of=_t5_feed_forward,
-    copies=("lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
+    copies=dict.fromkeys(
+        ("lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
+        "shared.weight",
+    ),
     computed=("layer.1.EncDecAttention.relative_attention_bias.weight",),  # never read
     complete=_t5_complete,
     finish=_t5_finish,
@@ -199,11 +202,11 @@ _KEYS = (
     Key("activation_dropout", 0.0, both("feed_forward.dropout")),
     Key("tie_word_embeddings", True, ("tie",), {True: "all"}),
 )
-_COPIES = (
-    "lm_head.weight",
-    "model.encoder.embed_tokens.weight",
-    "model.decoder.embed_tokens.weight",
-)
+_COPIES = {
+    "lm_head.weight": "model.shared.weight",
+    "model.encoder.embed_tokens.weight": "model.shared.weight",
+    "model.decoder.embed_tokens.weight": "model.shared.weight",
+}
 
 
 def _bart_parts() -> dict[str, Any]:
@@ -219,7 +222,7 @@ def _bart_parts() -> dict[str, Any]:
 BART = Family(
     name="bart",
     architecture="BartForConditionalGeneration",
-    inputs=2,
+    ends=Words(2),
     config=EncoderDecoder.Config(
         encoder=TransformerEncoder.Config(**_bart_parts()),
         decoder=TransformerDecoder.Config(**_bart_parts()),
@@ -254,7 +257,7 @@ def _marian_parts() -> dict[str, Any]:
 MARIAN = Family(
     name="marian",
     architecture="MarianMTModel",
-    inputs=2,
+    ends=Words(2),
     config=EncoderDecoder.Config(
         encoder=TransformerEncoder.Config(**_marian_parts()),
         decoder=TransformerDecoder.Config(**_marian_parts()),

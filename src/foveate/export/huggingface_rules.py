@@ -2,23 +2,24 @@
 
 Lives here: `Family` with its `Key`s (config.json ↔ our config) and `Rule`s (their tensors ↔ ours),
 and how tables are read in both directions. Does not live here: the families themselves
-(`huggingface_decoders`, `huggingface_encoders`, `huggingface_pairs`) and the files (`huggingface`).
+(`huggingface_decoders`, `_encoders`, `_pairs`, `_pictures`), what their models are built with
+(`huggingface_ends`) and the files (`huggingface`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from foveate.config import Config
+from foveate.export.huggingface_ends import Ends, Settings
 from foveate.tree import Tree
 
-Settings = dict[str, Any]  # what config.json says
 Tensors = Mapping[str, Tensor]
 FREE = ("dropout", "output_bias")  # acts in training alone; is zero where there is none
 
@@ -163,14 +164,15 @@ def unchanged(settings: Settings, tensors: Tensors) -> Settings:
 
 @dataclass(frozen=True)
 class Family:
-    """One ``model_type``: what its models are in our terms.
+    """One kind of model of a ``model_type``: what it is in our terms.
 
     ``config``     ours, with the kinds that all of them share
-    ``inputs``     the number of vocabularies that it is built with
+    ``ends``       what it is built with besides: vocabularies, or pictures and labels
+    ``head``       a tensor that only this one of several of its ``model_type`` has
     ``rules_of``   rules that depend on settings
     ``only``       keys of which we have one value alone
     ``prefix``     what stands before names where a head is part of the model
-    ``copies``     names under which a tied table may be stored once more
+    ``copies``     names under which a tied tensor may be stored once more, and its first name
     ``heads``      beginnings of names of parts that we have no place for
     ``computed``   ends of names of what is no weight
     ``optional``   names that stand for zeros where they are absent
@@ -181,19 +183,25 @@ class Family:
     name: str
     architecture: str
     config: Config
-    inputs: int
+    ends: Ends
     keys: tuple[Key, ...]
     rules: tuple[Rule, ...]
     rules_of: Callable[[Settings], tuple[Rule, ...]] = no_rules
     only: Mapping[str, Any] = field(default_factory=dict)
+    head: str | None = None
     prefix: str = ""
-    copies: tuple[str, ...] = ()
+    copies: Mapping[str, str] = field(default_factory=dict)
     heads: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     waves: tuple[str, ...] = ()
     complete: Callable[[Settings, Tensors], Settings] = unchanged
     finish: Callable[[Settings], Settings] = dict
+
+    def said(self, settings: Settings, tensors: Tensors) -> Settings:
+        """Settings in which everything is said."""
+        defaults = {key.theirs: key.default for key in self.keys}
+        return defaults | self.complete(settings, tensors)
 
     def read_config(self, settings: Settings) -> Config:
         """Our config. Raises `ExchangeError` for a setting that we cannot follow."""
@@ -232,6 +240,26 @@ class Family:
             if (theirs := rule.match(name)) is not None:
                 return theirs, rule.form
         raise ExchangeError(f"{self.name} has no place for the tensor {name}")
+
+
+def headed(
+    encoder: Family,
+    keys: tuple[Key, ...],
+    rules: tuple[Rule, ...],
+    also: Mapping[str, tuple[str, ...]],
+    **changes: Any,
+) -> Family:
+    """The family of an encoder with a head: ours holds it as ``encoder``, theirs by its prefix.
+
+    ``keys`` and ``rules`` are those of the head; ``also`` names fields of it that keys of the
+    encoder decide as well.
+    """
+    inner = (
+        replace(key, ours=(*(f"encoder.{o}" for o in key.ours), *also.get(key.theirs, ())))
+        for key in encoder.keys
+    )
+    own = (Rule(f"encoder.{r.ours}", encoder.prefix + r.theirs, r.form) for r in encoder.rules)
+    return replace(encoder, keys=(*inner, *keys), rules=(*own, *rules), **changes)
 
 
 def look_up(tree: Tree, path: str) -> Any:

@@ -51,22 +51,26 @@ class PathView(View):
     def figure(self) -> Figure:
         from matplotlib.figure import Figure
         from matplotlib.patches import Rectangle
+        from matplotlib.patheffects import withStroke
 
         _, height, width = self.pixels.shape
-        figure = Figure(figsize=(2 * SIDE, SIDE + 0.5), layout="constrained")
+        figure = Figure(figsize=(2 * SIDE, SIDE + 0.3), layout="constrained")
         plain, drawn = figure.subplots(1, 2)
         for ax in (plain, drawn):
             show_pixels(ax, self.pixels)
             ax.set_axis_off()
-        drawn.plot(*self.places.T, color="#999999", linewidth=1)
-        shades = colors.table()[np.linspace(90, 255, len(self.places)).astype(int)] / 255
+        edge = [withStroke(linewidth=2.6, foreground="black")]  # seen on bright pictures too
+        drawn.plot(*self.places.T, color="#cccccc", linewidth=1, path_effects=edge)
+        shades = colors.table()[np.linspace(110, 255, len(self.places)).astype(int)] / 255
         sharp = self.sides[0]
         for t, ((x, y), shade) in enumerate(zip(self.places, shades, strict=True), start=1):
             corner = (float(x) - sharp / 2, float(y) - sharp / 2)
-            drawn.add_patch(Rectangle(corner, sharp, sharp, fill=False, edgecolor=shade))
+            frame = Rectangle(corner, sharp, sharp, fill=False, edgecolor=shade, linewidth=1.2)
+            drawn.add_patch(frame).set_path_effects(edge)
             drawn.annotate(
-                str(t), (float(x), float(y)), color="black", size=FONT_SIZE, ha="center",
-                va="center", bbox={"boxstyle": "circle,pad=0.15", "facecolor": shade, "lw": 0},
+                str(t), (float(x), float(y)), size=FONT_SIZE - 1, ha="center", va="center",
+                color="black" if shade.mean() > 0.5 else "white",
+                bbox={"boxstyle": "circle,pad=0.15", "facecolor": shade, "edgecolor": "black"},
             )  # fmt: skip
         drawn.set(xlim=(0, width), ylim=(height, 0))
         widths = ", ".join(map(str, self.sides))

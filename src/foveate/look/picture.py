@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.look import colors
 from foveate.look.heatmap import FONT_SIZE, AttentionView, attention
+from foveate.look.overlay import OVERLAYS, enlarged, tinted
 from foveate.look.record import AttentionRecord, block_of
 from foveate.look.view import View, picture_bytes
 from foveate.look.words import visible
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SIDE = 1.7  # inches of one panel
 ACROSS = 6  # panels in a row
+QUIET = "#555555"  # the colour of notes
 MOST_NAMED = 4  # cells that a text names for each panel
 _PLACE = re.compile(r"(\d+),(\d+)")
 
@@ -110,8 +111,8 @@ class PictureView(View):
         from matplotlib.figure import Figure
 
         count = len(self.panels) + 1
-        across = min(count, ACROSS)
-        down = -(-count // across)
+        down = -(-count // ACROSS)
+        across = -(-count // down)  # rows as even as they can be
         size = (SIDE * across + 0.9, (SIDE + 0.35) * down + 0.5)
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(down, across, squeeze=False).flatten()
@@ -127,29 +128,36 @@ class PictureView(View):
         self._legend(figure, list(axes[:count]))
         title = textwrap.fill(visible(self.matrix.record.title), 18 * across)
         figure.suptitle(title, size=FONT_SIZE + 1, parse_math=False)
-        figure.supxlabel(self.caption, size=FONT_SIZE, color="#555555")
+        figure.supxlabel(self.caption, size=FONT_SIZE, color=QUIET)
         return figure
 
     def _paint(self, ax: Axes, panel: Panel) -> None:
-        """The picture in grey, and over it each cell in the colour of its weight."""
+        """The picture in grey, tinted by the weight of each cell; below, how much that is."""
         _, height, width = self.pixels.shape
-        show_pixels(ax, self.pixels.mean(axis=0, keepdims=True).astype(np.uint8))
-        grid = self.grid(panel.weights)
-        levels = colors.scale(self.scale).levels(grid.reshape(1, -1)).reshape(grid.shape)
-        paint = np.concatenate([colors.table()[colors.indices(levels)] / 255, levels[..., None]], 2)
-        paint[..., 3] = 0.15 + 0.7 * paint[..., 3]  # what has no weight leaves the picture seen
-        ax.imshow(paint, extent=(0, width, height, 0), interpolation="nearest")
+        cells = self.grid(panel.weights)
+        opacity = OVERLAYS[self.scale].opacity(cells)
+        _show(ax, tinted(self.pixels.mean(axis=0) / 255, enlarged(opacity, height, width)))
+        most = f"most {cells.max():.0%}"
+        ax.text(0, height * 1.03, most, size=FONT_SIZE - 1.5, va="top", color=QUIET)
         note = self.elsewhere(panel.weights).strip()
-        ax.text(0, height * 1.02, note, size=FONT_SIZE - 2, va="top", color="#555555")
+        ax.text(width, height * 1.03, note, size=FONT_SIZE - 1.5, va="top", ha="right", color=QUIET)
 
     def _legend(self, figure: Figure, axes: list[Axes]) -> None:
+        """The tint from no weight to most, over black, grey and white."""
         from matplotlib.cm import ScalarMappable
 
-        how = colors.scale(self.scale)
-        bar = figure.colorbar(ScalarMappable(cmap="cividis"), ax=axes, shrink=0.8, aspect=24)
-        bar.set_ticks(list(how.marks), labels=list(how.marks.values()), size=FONT_SIZE - 2)
-        bar.set_label(how.caption.replace("row", "panel"), size=FONT_SIZE - 2)
-        bar.outline.set_visible(False)
+        bar = figure.colorbar(ScalarMappable(), ax=axes, shrink=0.7, aspect=14, pad=0.02).ax
+        levels, greys = np.meshgrid(np.linspace(1, 0, 256), [0, 0.5, 1], indexing="ij")
+        bar.clear()
+        shown = tinted(greys, levels)
+        bar.imshow(shown, extent=(0, 1, 0, 1), aspect="auto", interpolation="nearest")
+        bar.set_xticks([])
+        marks = {level: f"{level:.0%}" for level in (0, 0.25, 0.5, 0.75, 1)}
+        bar.set_yticks(list(marks), labels=list(marks.values()), size=FONT_SIZE - 1.5)
+        bar.yaxis.set(ticks_position="right", label_position="right")
+        bar.set_ylabel(OVERLAYS[self.scale].caption, size=FONT_SIZE - 1.5)
+        for spine in bar.spines.values():
+            spine.set_visible(False)
 
 
 def over_picture(
@@ -203,12 +211,15 @@ def _cells(labels: Sequence[str]) -> dict[int, tuple[int, int]]:
 
 def show_pixels(ax: Axes, pixels: NDArray[np.uint8]) -> None:
     """Fill axes with a picture (C, H, W), each pixel a field; grey where it has one channel."""
-    channels, height, width = pixels.shape
-    shown = pixels[0] if channels == 1 else pixels.transpose(1, 2, 0)
+    colours = np.broadcast_to(pixels, (3, *pixels.shape[1:]))
+    _show(ax, colours.transpose(1, 2, 0) / 255)
+
+
+def _show(ax: Axes, colours: NDArray[np.float64]) -> None:
+    """Fill axes with pixels (H, W, 3) of colours from 0 to 1."""
+    height, width, _ = colours.shape
     sharp = "nearest" if max(height, width) <= 64 else "antialiased"
-    ax.imshow(
-        shown, cmap="gray", vmin=0, vmax=255, extent=(0, width, height, 0), interpolation=sharp
-    )
+    ax.imshow(colours, extent=(0, width, height, 0), interpolation=sharp)
 
 
 def page_of(view: View, title: str) -> str:
@@ -218,7 +229,7 @@ def page_of(view: View, title: str) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title>'
         "<style>:root{color-scheme:light dark}body{font:16px system-ui;margin:2rem}"
-        "img{max-width:100%;background:#fff}</style>"
+        "img{max-width:100%;background:#fff;border-radius:6px}</style>"
         f'<h1 style="font-size:1.2rem">{name}</h1>'
         f'<img alt="{html.escape(view.text(width=100, color=False))}" '
         f'src="data:image/png;base64,{drawn}"></html>'

@@ -117,7 +117,7 @@ class Classifier(Model):
 
     def __init__(self, config: Config, source: Input, labels: Labels) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.labels = config, labels
         self.encoder: Encoder = config.encoder.build(source)
         size = self.encoder.output_size
         self.pooling: Pooling = config.pooling.build(size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal
 
 import torch.nn.functional as F
@@ -14,16 +16,24 @@ from foveate.models.transformer import TransformerEncoder
 from foveate.nn.norm import LayerNorm, Norm
 from foveate.spec import Tokens
 
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
 
 class MaskedLanguageModel(Model):
-    """p(x_i | x with i hidden) = softmax(W · norm(gelu(T h_i)) + b), h = encode(x)
+    """p(x_i | x with i hidden) = softmax(W · norm(f(T h_i)) + b), h = encode(x), f = gelu
     (Devlin et al., 2019).
     """
 
     class Config(Model.Config, kind="masked_language_model"):
-        """``tie`` "source" makes one table of the encoder's embedding and of W."""
+        """``activation`` is f; ``tie`` "source" makes W the table of the encoder's embeddings."""
 
         encoder: Encoder.Config = TransformerEncoder.Config()
+        activation: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
         norm: Norm.Config = LayerNorm.Config()
         tie: Literal["none", "source"] = "source"
 
@@ -36,6 +46,7 @@ class MaskedLanguageModel(Model):
         table = self.encoder.embedding
         size = self.encoder.output_size if table is None else table.embedding_dim
         self.transform = nn.Linear(self.encoder.output_size, size)
+        self.activate = ACTIVATIONS[config.activation]
         self.norm: Norm = config.norm.build(size)
         self.output = nn.Linear(size, source.vocab_size)
         nn.init.normal_(self.output.weight, std=size**-0.5)
@@ -50,7 +61,7 @@ class MaskedLanguageModel(Model):
 
     def features(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B E"]:
         """The vectors that W is compared with, from those that the encoder leaves."""
-        transformed: Tensor = self.norm(F.gelu(self.transform(hidden)))
+        transformed: Tensor = self.norm(self.activate(self.transform(hidden)))
         return transformed
 
     def forward(

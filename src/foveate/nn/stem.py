@@ -27,7 +27,7 @@ class Stem(Configurable, nn.Module):
 
     def __init__(self, config: Config, source: Input, size: int) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.source = config, source
         if not isinstance(source, self.reads):
             fitting = f"{self.reads.__name__.lower()}, not {type(source).__name__.lower()}"
             raise ValueError(f"the stem {config.kind!r} reads {fitting}; choose another stem")

@@ -1,14 +1,14 @@
 """Pictures to labels: the only file that knows both pictures and classifiers.
 
-loss = −log p(label | picture); figures: accuracy in percent, and the mean loss
+loss = −log p(label | picture); figures and answers are those of `foveate.tasks.label_figures`
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,13 +26,24 @@ from foveate.models.encoder_decoder import Model
 from foveate.models.glimpse import Glimpse
 from foveate.nn.choice import choices
 from foveate.spec import Labels
-from foveate.tasks.base import Evaluation, Loss, Measures, Sample
-from foveate.tasks.label_figures import label_names, load_labels, numbers_of, save_labels
+from foveate.tasks.base import Evaluation, Loss, Measures
+from foveate.tasks.label_figures import (
+    Classification,
+    LogP,
+    evaluation_of_labels,
+    label_names,
+    load_labels,
+    measures_of_labels,
+    numbers_of,
+    probabilities_of,
+    save_labels,
+)
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.objective_reinforce import add_choices
 from foveate.tasks.pictures import PictureTask, Source, place_labels
 
 ROWS = 250  # pictures that are judged together
+One = TypeVar("One")
 
 
 @dataclass(frozen=True)
@@ -45,14 +56,6 @@ class PictureBatch:
     def to(self, device: torch.device) -> PictureBatch:
         """The same on a device."""
         return PictureBatch(self.pixels.to(device), self.labels.to(device))
-
-
-@dataclass(frozen=True)
-class LabelAnswer:
-    """The most probable label of a picture, and the probability of each label."""
-
-    label: str
-    probabilities: dict[str, float]
 
 
 class ImageClassification(PictureTask[PictureBatch]):
@@ -114,28 +117,27 @@ class ImageClassification(PictureTask[PictureBatch]):
         logged = found.logged | {"accuracy": 100 * right.sum()}
         return add_choices(Loss(found.total, found.count, logged), made, right, objective)
 
-    @torch.inference_mode()
     def measure(self, model: Any, split: str, search: Any, samples: int = 3) -> Measures:
-        album = self.album(split)
-        plain = CrossEntropy.Config(label_smoothing=0.0).build()
-        total, outputs = 0.0, []
-        for rows, scores in self._scores(model, split):
-            wanted = self._numbers(album, rows).to(scores.device)
-            total += float(_cross_entropy(scores, wanted, plain).total)
-            outputs += [self.labels.names[best] for best in scores.argmax(dim=1).tolist()]
-        wanted_names = [text for (text,) in album.texts]
-        shown = range(0, len(album), max(1, len(album) // max(1, samples)))[:samples]
-        return Measures(
-            {"loss": total / max(1, len(album)), "accuracy": _accuracy(outputs, wanted_names)},
-            [Sample(album.names[i], wanted_names[i], outputs[i]) for i in shown],
+        log_p, wanted = self._judged(model, split, ROWS)
+        return measures_of_labels(
+            log_p, wanted, self.labels.names, self.album(split).names, samples
         )
 
-    def _scores(self, model: Any, split: str) -> Iterator[tuple[range, Tensor]]:
+    def _judged(self, model: Any, split: str, rows: int) -> tuple[LogP, list[int]]:
+        """Log p of every label for each picture of a split (N, C), and the right ones (N,)."""
+        every = range(len(self.album(split)))
+        log_p = self.predict(model, (self.pixels(split, part) for part in _parts(every, rows)))
+        return log_p, self._numbers(self.album(split), every).tolist()
+
+    @torch.inference_mode()
+    def predict(self, model: Any, batches: Iterable[Tensor]) -> LogP:
+        """Log p of every label for each picture of all batches (B, C, H, W), (N, C)."""
         device = next(model.parameters()).device
-        count = len(self.album(split))
-        for start in range(0, count, ROWS):
-            rows = range(start, min(start + ROWS, count))
-            yield rows, model(self.pixels(split, rows).to(device)).float()
+        found = [np.zeros((0, len(self.labels.names)), np.float32)]
+        for pixels in batches:
+            scores = model(pixels.to(device)).float().log_softmax(dim=1)
+            found.append(scores.cpu().numpy())
+        return np.concatenate(found)
 
     # ---- answers
 
@@ -146,20 +148,18 @@ class ImageClassification(PictureTask[PictureBatch]):
     def evaluate(
         self, model: Any, examples: str, search: Any, batch_tokens: int = 8192
     ) -> Evaluation:
-        """Accuracy in percent and mean loss on a split; the outputs are labels."""
-        found = self.measure(model, examples, search, samples=len(self.album(examples)))
-        return Evaluation(found.figures, {}, [sample.output for sample in found.samples])
+        """Accuracy and macro F1 in percent, mean loss and confusion matrix of a split."""
+        log_p, wanted = self._judged(model, examples, min(ROWS, batch_tokens))
+        return evaluation_of_labels(log_p, wanted, self.labels.names)
 
-    @torch.inference_mode()
-    def classify_images(self, model: Any, sources: Sequence[Source]) -> list[LabelAnswer]:
-        """The label of each picture."""
-        device = next(model.parameters()).device
-        answers = []
-        for source in sources:
-            scores = model(self.tensor([self.shown(source)[0]]).to(device)).float()
-            chances = dict(zip(self.labels.names, scores[0].softmax(0).tolist(), strict=True))
-            answers.append(LabelAnswer(max(chances, key=chances.__getitem__), chances))
-        return answers
+    def classify_images(
+        self, model: Any, sources: Sequence[Source], rows: int = ROWS
+    ) -> list[Classification]:
+        """The label of each picture, ``rows`` of them at a time, in their order."""
+        shown = [self.shown(source)[0] for source in sources]  # all are read before one is judged
+        log_p = self.predict(model, (self.tensor(part) for part in _parts(shown, rows)))
+        found = [probabilities_of(row, self.labels.names) for row in log_p]
+        return [Classification(s, next(iter(p)), p) for s, p in zip(sources, found, strict=True)]
 
     @torch.inference_mode()
     def explain(
@@ -208,6 +208,6 @@ def _cross_entropy(scores: Tensor, labels: Tensor, objective: CrossEntropy) -> L
     return objective(scores, torch.eye(scores.shape[1], device=scores.device), labels)
 
 
-def _accuracy(outputs: Sequence[str], wanted: Sequence[str]) -> float:
-    """Share of right outputs in percent."""
-    return 100 * float(np.mean([o == w for o, w in zip(outputs, wanted, strict=True)]))
+def _parts(many: Sequence[One], size: int) -> Iterator[Sequence[One]]:
+    """A sequence in pieces of at most ``size``."""
+    return (many[start : start + size] for start in range(0, len(many), size))

@@ -1,7 +1,7 @@
 """What all tasks with one label for an example share: label names, loss, figures, answers.
 
 Lives here: from labels in files to numbers and back, from scores of labels to figures. Does not
-live here: what is labelled (`foveate.tasks.classification` for texts).
+live here: what is labelled (`foveate.tasks.classification`, `foveate.tasks.image_classification`).
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ LogP = NDArray[np.float32]  # (N, C) log p(label | example)
 class Classification:
     """The answer to one example: the most probable label, and p of every label by its name.
 
-    An empty line has the label "" and no probabilities; ``cut`` counts tokens that were left out
-    because the line was longer than the run allows.
+    ``source`` is what was labelled: a line of text, or a picture by its file or number. An empty
+    line has the label "" and no probabilities; ``cut`` counts tokens that were left out because
+    the line was longer than the run allows.
     """
 
-    text: str
+    source: Any
     label: str
     probabilities: dict[str, float]
     cut: int = 0
@@ -47,13 +48,13 @@ class Classification:
         return self.label
 
     def record(self) -> AttentionRecord:
-        """What the model attended to as it read the text, by layer and head.
+        """What the model attended to as it read the source, by layer and head.
 
         Raises ``IndexError`` where there is no label to explain.
         """
         if not self.probabilities or self.run is None:
             raise IndexError("an empty line has no label to explain")
-        record: AttentionRecord = self.run.explain(self.text, self.label)
+        record: AttentionRecord = self.run.explain(self.source, self.label)
         return record
 
 

@@ -221,11 +221,21 @@ def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
         }
         return as_text(tree)
     lines = [f"{count:,} examples"]
-    for name, value in evaluation.figures.items():
-        lines.append(f"{name:<14} {value:8.2f}  {evaluation.signatures.get(name, '')}".rstrip())
+    width = max((len(name) for name in evaluation.figures), default=0)
+    values = _figures(list(evaluation.figures.values()))
+    for name, value in zip(evaluation.figures, values, strict=True):
+        lines.append(f"{name:<{width}}  {value}  {evaluation.signatures.get(name, '')}".rstrip())
     for table in evaluation.tables.values():
         lines += ["", *table.lines()]
     return "\n".join(lines)
+
+
+def _figures(values: Sequence[float]) -> list[str]:
+    """Two decimals from 10 on (31.50), four digits below (0.3845); point under point."""
+    texts = [f"{v:#.4g}" if 0 < abs(v) < 10 else f"{v:.2f}" for v in values]
+    before = max((len(text.partition(".")[0]) for text in texts), default=0)
+    placed = [" " * (before - len(text.partition(".")[0])) + text for text in texts]
+    return [f"{text:<{max(map(len, placed))}}" for text in placed]
 
 
 def noted(evaluation: Evaluation) -> Tally:

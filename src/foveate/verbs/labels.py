@@ -1,4 +1,4 @@
-"""Labels for the lines of a stream.
+"""Labels for the lines of a stream, and for pictures.
 
 Does not live here: the command line (`foveate.cli.labels`), and what a run can do (`foveate.run`).
 """
@@ -6,20 +6,26 @@ Does not live here: the command line (`foveate.cli.labels`), and what a run can 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TextIO
 
 from foveate.config import ConfigError
 from foveate.data.text import read_lines
 from foveate.tasks.base import CUT
 from foveate.verbs import CHUNK, DAMAGED, Tally, chunks, one_line
+from foveate.verbs.vision import pictures_of
 
 if TYPE_CHECKING:
     from foveate.run import Run
     from foveate.tasks.label_figures import Classification
 
 EMPTY = "empty, no label"
-Form = Callable[["Classification"], str]  # an answer as a line of output
+
+
+class Form(Protocol):
+    """An answer as a line of output, after the name of the picture where it is one."""
+
+    def __call__(self, answer: Classification, picture: str | None = None) -> str: ...
 
 
 def form(scores: bool, as_json: bool) -> Form:
@@ -32,7 +38,15 @@ def form(scores: bool, as_json: bool) -> Form:
 def classify(
     run: Run, source: BinaryIO, target: TextIO, form: Form, batch_tokens: int | None = None
 ) -> Tally:
-    """Label a stream, a line for a line and in order, in bounded memory."""
+    """Label a stream, a line for a line and in order, in bounded memory.
+
+    Raises `ConfigError` for a run that labels pictures.
+    """
+    if hasattr(run.task, "classify_images"):
+        raise ConfigError(
+            f"{run.path} labels pictures: name some behind it, JPEG or PNG, or numbers of test "
+            "pictures"
+        )
     tally, number, damaged = Tally(), 0, list[int]()
     size = 1 if source.isatty() else CHUNK
     for chunk in chunks(read_lines(source, damaged), size):
@@ -48,14 +62,33 @@ def classify(
     return tally
 
 
-def _best(answer: Classification) -> str:
+def classify_pictures(
+    run: Run, names: Sequence[str], target: TextIO, form: Form, batch_size: int | None = None
+) -> None:
+    """Label pictures, a line for each and in order.
+
+    All are read before a line is written: the first that is none is named and refused. Raises
+    ``DataError``, and `ConfigError` also for a run that labels no pictures.
+    """
+    run.can("classify_images", "classify pictures; give it lines of text on stdin")
+    answers = run.classify_images(pictures_of(names), batch_size)
+    for name, answer in zip(names, answers, strict=True):
+        target.write(form(answer, name) + "\n")
+    target.flush()
+
+
+def _best(answer: Classification, picture: str | None = None) -> str:
     """``LABEL TAB p``; an empty line for an empty one."""
-    return "\t".join(_pairs(answer)[:2])
+    return "\t".join([*_named(picture), *_pairs(answer)[:2]])
 
 
-def _all(answer: Classification) -> str:
+def _all(answer: Classification, picture: str | None = None) -> str:
     """``LABEL TAB p TAB LABEL TAB p …``, the most probable first."""
-    return "\t".join(_pairs(answer))
+    return "\t".join([*_named(picture), *_pairs(answer)])
+
+
+def _named(picture: str | None) -> list[str]:
+    return [] if picture is None else [one_line(picture)]
 
 
 def _pairs(answer: Classification) -> list[str]:
@@ -64,6 +97,7 @@ def _pairs(answer: Classification) -> list[str]:
     ]
 
 
-def _json(answer: Classification) -> str:
-    tree = {"text": answer.text, "label": answer.label or None}
-    return json.dumps(tree | {"probabilities": answer.probabilities}, ensure_ascii=False)
+def _json(answer: Classification, picture: str | None = None) -> str:
+    asked = {"text": answer.source} if picture is None else {"picture": picture}
+    found = {"label": answer.label or None, "probabilities": answer.probabilities}
+    return json.dumps(asked | found, ensure_ascii=False)

@@ -1,6 +1,7 @@
-"""The verbs of pictures: captions, labels, and what was looked at.
+"""The verbs of pictures: captions, and what was looked at.
 
-Does not live here: the command line (`foveate.cli.vision`), what a run can do (`foveate.run`).
+Does not live here: labels (`foveate.verbs.labels`), the command line (`foveate.cli.vision`), what a
+run can do (`foveate.run`).
 """
 
 from __future__ import annotations
@@ -36,12 +37,6 @@ def caption(
     for answer in run.caption(pictures_of(names), beam_size):
         line = f"{answer.name}\t{answer.caption}"
         yield f"{answer.score:.4f}\t{line}" if scores else line
-
-
-def classify_images(run: Run, names: Sequence[str]) -> Iterator[str]:
-    """A line for each picture: its name TAB its label TAB the probability of that."""
-    for name, answer in zip(names, run.classify_images(pictures_of(names)), strict=True):
-        yield f"{name}\t{answer.label}\t{answer.probabilities[answer.label]:.4f}"
 
 
 def look_picture(

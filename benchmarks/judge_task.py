@@ -1,6 +1,6 @@
-"""Figures of a trained run of any task on its test data, as JSON in docs/results.
+"""Figures of a trained run of any task on held-out data, as JSON in docs/results.
 
-    python benchmarks/judge_task.py NAME RUN
+    python benchmarks/judge_task.py NAME RUN [SPLIT…]          valid and test by default
 
 What `foveate evaluate` says, with tables; examples/s; what the training cost; how it was run.
 """
@@ -18,10 +18,10 @@ from machine import describe, write
 
 
 def main() -> None:
-    name, path = sys.argv[1:3]
+    name, path, *splits = sys.argv[1:]
     run = foveate.load(path)
     found = {}
-    for split in ("valid", "test"):
+    for split in splits or ("valid", "test"):
         started = time.perf_counter()
         evaluation = run.evaluate(split=split)
         seconds = time.perf_counter() - started
@@ -33,7 +33,9 @@ def main() -> None:
         }
     result = {
         "what": f"{run.config.task.kind}, {run.config.model.kind}",
-        "command": f"python benchmarks/judge_task.py {name} runs/{Path(path).name}",
+        "command": " ".join(
+            ("python benchmarks/judge_task.py", name, f"runs/{Path(path).name}", *splits)
+        ),
         "machine": describe(),
         **found,
         "signatures": evaluation.signatures,

@@ -27,6 +27,7 @@ ROOT = Path(__file__).parent.parent
 HOSTS = {"a": "10.77.0.1", "b": "10.77.0.2"}
 STEPS, EVERY, CUT = 60, 5, 20  # of training, of saving, and the step after which the cable is cut
 HANG_MINUTES = 0.25
+LINGER = 60.0  # seconds that one host may go on after the other has ended
 LAYER = '{ kind = "transformer", hidden_size = 32, num_layers = 2, num_heads = 2 }'
 CONFIG = f"""
 [task]
@@ -98,6 +99,7 @@ def start(host: str, config: Path, run: Path, log: Path) -> subprocess.Popen[byt
     command = ["ip", "netns", "exec", name(host), sys.executable, "-m", "torch.distributed.run"]
     command += ["--nnodes", "1:2", "--nproc-per-node", "1", "--max-restarts", "3"]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{HOSTS['a']}:29577"]
+    command += ["--rdzv-conf", f"is_host={int(host == 'a')}"]  # they share one host name
     command += ["--rdzv-id", "foveate", "--local-addr", HOSTS[host]]
     command += ["-m", "foveate", "--", "train", str(config), "--run", str(run)]
     env = os.environ | {"GLOO_SOCKET_IFNAME": "cable", "OMP_NUM_THREADS": "1"}
@@ -143,12 +145,16 @@ def played(folder: Path, patience: float) -> dict[str, Any]:
             cut, before = time.monotonic(), lines(run, "train")[-1]["step"]
             print(f"the cable is cut after step {before}", file=sys.stderr)
             ended: dict[str, Any] = {}
-            while len(ended) < len(HOSTS) and time.monotonic() - cut < patience:
+            until_end = cut + patience
+            while len(ended) < len(HOSTS) and time.monotonic() < until_end:
                 for host, process in processes.items():
                     if host not in ended and process.poll() is not None:
                         waited = round(time.monotonic() - cut, 1)
                         ended[host] = {"exit_code": process.returncode, "seconds_after_cut": waited}
+                        until_end = min(until_end, time.monotonic() + LINGER)
                 time.sleep(0.2)
+            for host in HOSTS.keys() - ended.keys():
+                ended[host] = {"exit_code": None, "why": "torchrun still looks for the other host"}
         finally:
             for process in processes.values():
                 process.kill()
@@ -215,7 +221,7 @@ def main() -> None:
             raise
         text = json.dumps(report).replace(place, "RUN")
     report = {
-        "command": " ".join(["python benchmarks/hosts.py", *sys.argv[1:]]),
+        "command": "python benchmarks/hosts.py",
         "hang_minutes": HANG_MINUTES,
         "saved_every": EVERY,
         "machine": describe(),

@@ -256,6 +256,7 @@ def config_of(folder: Path, name: str) -> Path:
         f'[model]\nkind = "encoder_decoder"\n{MODELS[name]}\n'
         '[train]\nbatch_tokens = 64\nmax_steps = 6\nlog_every = 1\nprecision = "fp32"\n'
         'schedule = "constant"\nvalidation = { every = 3 }\nsave = { every = 3 }\n'
+        'optimizer = { kind = "sgd", lr = 0.1 }\n'  # Adam makes steps of a gradient that is noise
     )
     return config
 

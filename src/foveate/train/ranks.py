@@ -83,7 +83,8 @@ class Group(Ranks):
         store, self.rank, self.world = next(network.rendezvous("env://"))
         session = _met(store, self.rank, self.world, seconds)
         self._store = network.PrefixStore(f"foveate/{session}", store)
-        self._words, self._now = 0, "starting"
+        self._words = 0
+        self._now, self._limited = "starting", False  # the building of a model has no bound
         self.watchdog = Watchdog(self.rank, self.world, seconds, self._store)
         gpu = torch.cuda.is_available()
         if gpu:
@@ -117,8 +118,11 @@ class Group(Ranks):
     # ---- words
 
     def doing(self, what: str) -> None:
-        self._now = what
-        self.watchdog.doing(what)
+        self._go_on(what, limited=True)
+
+    def _go_on(self, what: str, limited: bool) -> None:
+        self._now, self._limited = what, limited
+        self.watchdog.doing(what, limited)
 
     def lead(self, what: str, do: Callable[[], T]) -> T:
         result: list[T] = []
@@ -131,10 +135,11 @@ class Group(Ranks):
     @contextlib.contextmanager
     def leader_first(self, what: str) -> Iterator[Any]:
         self._words += 1
-        key, told, before = f"word/{self._words}", list[Any](), self._now
+        key, told = f"word/{self._words}", list[Any]()
+        before = self._now, self._limited
         if not self.leads:
             told.append(self._heard(key, what))
-            self.doing(before)
+            self._go_on(*before)
             yield told
             return
         self.watchdog.doing(what, limited=False)
@@ -144,7 +149,7 @@ class Group(Ranks):
             self._store.set(key, json.dumps({"failed": True}))
             raise
         self._store.set(key, json.dumps({"said": told[0] if told else None}))
-        self.doing(before)
+        self._go_on(*before)
 
     def _heard(self, key: str, what: str) -> Any:
         """What the leader says under a key, for which there is time as long as it lives."""
@@ -155,7 +160,7 @@ class Group(Ranks):
             pause = min(0.5, 1.5 * pause)
             if (now := self.watchdog.pulse_of(0)) != pulse:
                 pulse = now
-                self.doing(self.watchdog.what)
+                self.doing(self._now)
         word = json.loads(self._store.get(key))
         if "failed" in word:
             raise SystemExit(2)  # rank 0 has said why

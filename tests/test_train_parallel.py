@@ -77,6 +77,7 @@ def same_bits(run: Path, other: Path) -> None:
 
 SHORT = {"log_every": 1, "max_steps": STEPS}
 EMA = {"ema": {"decay": 0.9}, "average": 2}
+CLIPPED = {"clip_norm": 0.5, "optimizer": {"kind": "sgd", "lr": 0.5, "momentum": 0.9}}
 RAGGED = {"max_epochs": 2, "batch_tokens": 60, "save": {"every": 100}}  # 5 batches an epoch
 
 
@@ -110,7 +111,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"folder": "fsdp-mean", "changes": fsdp | EMA},
         {"folder": "ddp-mean", "changes": ddp | EMA},
         {"folder": "ddp-twice", "changes": ddp | {"accumulate": 2}},
-        {"folder": "fsdp-twice", "changes": fsdp | {"accumulate": 2, "clip_norm": 0.5}},
+        {"folder": "fsdp-twice", "changes": fsdp | CLIPPED | {"accumulate": 2}},
         {"folder": "ragged", "changes": ddp | RAGGED},
         {"folder": "ragged-fsdp", "changes": fsdp | RAGGED},
         {"folder": "one-two", "changes": fsdp | {"accumulate": 2, "max_steps": 9}},
@@ -135,8 +136,8 @@ def test_two_ranks_are_one_process(played: Path, alone: Callable[..., Path], kin
     """With dropout and noise: they are functions of the place in the step."""
     close(played / kind, alone(accumulate=2))
     close(played / f"{kind}-mean", alone(accumulate=2, **EMA))
-    clip = {"clip_norm": 0.5} if kind == "fsdp" else {}
-    close(played / f"{kind}-twice", alone(accumulate=4, **clip))
+    clipped = CLIPPED if kind == "fsdp" else {}
+    close(played / f"{kind}-twice", alone(accumulate=4, **clipped))
     lines = [line for line in read(played / kind) if line["event"] == "valid"]
     assert [line["step"] for line in lines] == [4, 8, 12]
     assert outcome(played / kind) == outcome(played / kind, rank=1)

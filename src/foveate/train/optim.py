@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import nn
 
 from foveate.config import Config
+from foveate.train.shards import is_shard
 
 Group = dict[str, Any]
 FUSED = ("cpu", "cuda", "mps")  # devices on which PyTorch steps all parameters in one kernel
@@ -87,7 +88,7 @@ class SGDConfig(OptimizerConfig, kind="sgd"):
             momentum=self.momentum,
             nesterov=self.nesterov,
             weight_decay=self.weight_decay,
-            fused=_fused(model),
+            fused=_fused(model) and not any(map(is_shard, _trainable(model))),  # PyTorch has none
         )
 
 

@@ -42,19 +42,23 @@ def train(
     if resolved.start is not None and not checkpoint.steps(path):
         given = load(resolved.start.run, resolved.start.checkpoint)
         print(begin(resolved.start, given, task, model), file=sys.stderr)
-    job = Job(
-        task=task,
-        model=model,
-        objective=resolved.objective.build(),
-        search=Greedy.Config().build(),
-        seed=resolved.seed,
-        toml=resolved.toml(),
-        plan=task.plan,
-    )
-    outcome = fit(job, resolved.train, path)
+    outcome = fit(job_of(resolved, task, model), resolved.train, path)
     if outcome.exit_code:
         raise SystemExit(outcome.exit_code)
     return load(path)
+
+
+def job_of(config: RunConfig, task: Any, model: Any) -> Job:
+    """What the trainer is given of a config, whose task and model are ready."""
+    return Job(
+        task=task,
+        model=model,
+        objective=config.objective.build(),
+        search=Greedy.Config().build(),
+        seed=config.seed,
+        toml=config.toml(),
+        plan=task.plan,
+    )
 
 
 def _heeded(config: RunConfig) -> None:

@@ -4,15 +4,19 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 TESTS  ?= tests
+# What `make bench` measures: small, base, rnnsearch, a preset or CONFIG.toml.
+SHAPE  ?= small
+# Choices of `make bench-peers`: PEERS="--group train-small --seconds 60"; --list says what there is.
+PEERS  ?=
 # Test processes: one per core, each with one thread, at most 8.
 JOBS   ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help quickstart test lint format wheel bench looking configs kill hosts scaling lock clean
+.PHONY: help quickstart test lint format wheel bench bench-peers looking configs kill hosts scaling lock clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 quickstart: $(STAMPS)/foveate  ## set up, train a small translator, translate, look (minutes)
 	$(BIN)/foveate quickstart
@@ -40,8 +44,13 @@ wheel: $(STAMPS)/dev  ## build wheel and sdist; prove that the wheel works in an
 	build/wheel/bin/pip check
 	@echo "the wheel works in an empty environment: $$(ls dist/*.whl)"
 
-bench: $(STAMPS)/foveate  ## speed of training and decoding on this machine, as JSON
-	$(BIN)/python benchmarks/speed.py
+bench: $(STAMPS)/foveate  ## speed of training and decoding on this machine
+	$(BIN)/foveate bench train $(SHAPE)
+	$(BIN)/foveate bench decode $(SHAPE)
+
+bench-peers: $(STAMPS)/foveate  ## foveate beside its peers, each in an environment of its own (hours)
+	$(BIN)/python benchmarks/peers/compare.py $(PEERS)
+	$(BIN)/python benchmarks/peers/table.py
 
 looking: $(STAMPS)/dev  ## where every score with every position looks, in whole models (an hour)
 	$(BIN)/python benchmarks/looking.py

@@ -60,7 +60,12 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
         said = begin(config.start, given, task, model)
         if ranks.leads:
             print(said, file=sys.stderr)
-    job = Job(
+    return fit(job_of(config, task, model), config.train, path, ranks)
+
+
+def job_of(config: RunConfig, task: Any, model: Any) -> Job:
+    """What the trainer is given of a config, whose task and model are ready."""
+    return Job(
         task=task,
         model=model,
         objective=config.objective.build(),
@@ -69,7 +74,6 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
         toml=config.toml(),
         plan=task.plan,
     )
-    return fit(job, config.train, path, ranks)
 
 
 def _heeded(config: RunConfig) -> None:

@@ -16,6 +16,7 @@ import typer
 
 from foveate import __version__
 from foveate.cli import align, forecast, labels, language, methods, vision
+from foveate.cli.bench import bench
 from foveate.cli.data import data
 from foveate.errors import one_line_errors
 
@@ -34,6 +35,7 @@ app = typer.Typer(
 look = typer.Typer(help="Draw what a model does.", no_args_is_help=True)
 app.add_typer(look, name="look")
 app.add_typer(data, name="data")
+app.add_typer(bench, name="bench")
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]

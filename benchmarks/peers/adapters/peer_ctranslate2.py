@@ -1,0 +1,99 @@
+"""CTranslate2: decoding alone, of a model of the shape with weights drawn by chance.
+
+Modes: ``fp32``, ``bf16``, ``int8``, and behind a blank-less ``x`` the number of workers, among
+which the threads are shared: ``int8x2``. Several workers need several batches at once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import common
+import ctranslate2
+import numpy as np
+from common import Job
+from ctranslate2.specs import common_spec, transformer_spec
+
+TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
+TOGETHER = 8  # batches that several workers are given at once
+
+
+def write_model(job: Job) -> str:
+    """A Transformer with norms before, in CTranslate2's form; where it lies."""
+    sizes, tokens = job.sizes, job.vocabulary()
+    size, ffn = sizes["size"], sizes["ffn"]
+    spec = transformer_spec.TransformerSpec.from_config(
+        (sizes["layers"], sizes["layers"]), sizes["heads"], pre_norm=True,
+        activation=common_spec.Activation.RELU,
+    )  # fmt: skip
+    draw = np.random.default_rng(1)
+
+    def linear(part: Any, rows: int, columns: int, bias: bool = True) -> None:
+        part.weight = (draw.standard_normal((rows, columns)) * columns**-0.5).astype(np.float32)
+        if bias:
+            part.bias = np.zeros(rows, dtype=np.float32)
+
+    def norm(part: Any) -> None:
+        part.gamma = np.ones(size, dtype=np.float32)
+        part.beta = np.zeros(size, dtype=np.float32)
+
+    def attention(part: Any, widths: list[int]) -> None:
+        norm(part.layer_norm)
+        for piece, width in zip(part.linear, widths, strict=True):
+            linear(piece, width, size)
+
+    table = (draw.standard_normal((len(tokens), size)) * size**-0.5).astype(np.float32)
+    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = table
+    spec.decoder.projection.weight = table
+    for side in (spec.encoder, spec.decoder):
+        side.position_encodings.encodings = sinusoids(512, size)
+        norm(side.layer_norm)
+        for layer in side.layer:
+            attention(layer.self_attention, [3 * size, size])
+            if side is spec.decoder:
+                attention(layer.attention, [size, 2 * size, size])
+            norm(layer.ffn.layer_norm)
+            linear(layer.ffn.linear_0, ffn, size)
+            linear(layer.ffn.linear_1, size, ffn)
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    spec.config.add_source_eos = True
+    spec.validate()
+    spec.optimize()
+    place = job.folder / "model"
+    place.mkdir()
+    spec.save(str(place))
+    return str(place)
+
+
+def sinusoids(length: int, size: int) -> np.ndarray:
+    at = np.arange(length)[:, None]
+    rate = np.exp(np.arange(0, size, 2) * (-math.log(10_000.0) / size))
+    return np.concatenate((np.sin(at * rate), np.cos(at * rate)), axis=1).astype(np.float32)
+
+
+def decode(job: Job) -> dict[str, Any]:
+    kind, _, count = job.mode.partition("x")
+    workers = int(count or 1)
+    translator = ctranslate2.Translator(
+        write_model(job), device="cpu", compute_type=TYPES[kind], inter_threads=workers,
+        intra_threads=max(1, job.threads // workers),
+    )  # fmt: skip
+
+    def search(sentences: list[common.Pieces], beam: int, rows: int | None) -> None:
+        translator.translate_batch(
+            sentences, beam_size=beam, max_batch_size=rows or 64,
+            min_decoding_length=common.OUTPUT, max_decoding_length=common.OUTPUT,
+        )  # fmt: skip
+
+    together = TOGETHER if workers > 1 else 1
+    return common.speeds(job, search, together=together) | {
+        "versions": common.versions("ctranslate2"),
+        "batches": f"{workers} worker(s), {max(1, job.threads // workers)} thread(s) each",
+        "computes": translator.compute_type,
+    }
+
+
+if __name__ == "__main__":
+    common.main({"decode": decode})

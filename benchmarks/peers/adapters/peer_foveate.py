@@ -1,0 +1,73 @@
+"""foveate itself, by the functions behind ``foveate bench``; runs in its own environment.
+
+Modes are precisions: ``fp32``, ``bf16``, and ``auto``, what a user gets who says nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import common
+import torch
+from common import Job
+
+from foveate.bench import decoding, training
+from foveate.bench.workload import workload
+from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell
+from foveate.nn.ssm import SelectiveStateSpace
+
+SHAPES = {"tiny": "transformer-tiny"}
+KEPT = ("parameters", "padding_share", "steps", "seconds", "flops_per_target_token", "utilisation")
+
+
+def train(job: Job) -> dict[str, Any]:
+    torch.set_num_threads(job.threads)
+    chosen = [f"train.precision={job.mode}", f"train.batch_tokens={job.batch_tokens}"]
+    with workload(SHAPES.get(job.shape, job.shape), chosen) as work:
+        found = training.measure(work, job.seconds, quick=True)
+    return {name: found[name] for name in KEPT} | {
+        "target_tokens_per_second": found["target_tokens_per_second"],
+        "peak_rss_mib": found["peak_memory_mib"],
+        "computes": found["precision"],
+        "versions": common.versions("foveate", "torch"),
+        "batches": "its plan: like lengths, rows × longest ≤ 4,096",
+    }
+
+
+def decode(job: Job) -> dict[str, Any]:
+    torch.set_num_threads(job.threads)
+    with workload(SHAPES.get(job.shape, job.shape)) as work:
+        found = decoding.measure(work, job.seconds, precision=decoding.named(job.mode))
+    return {
+        "sentences_per_second": found["sentences_per_second"],
+        "peak_rss_mib": found["peak_memory_mib"],
+        "parameters": found["parameters"],
+        "computes": found["precision"],
+        "versions": common.versions("foveate", "torch"),
+    }
+
+
+def cells(job: Job) -> dict[str, Any]:
+    """Milliseconds forward and backward of a layer of each cell, and of a state space."""
+    torch.set_num_threads(job.threads)
+    bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=job.mode == "bf16")
+    found = {}
+    for name, config in {"rnn": ElmanCell, "gru": GRUCell, "lstm": LSTMCell}.items():
+        cell = config.Config().build(256, 256)
+        with bf16:
+            run = functools.partial(whole, cell)
+            found[name] = common.milliseconds(torch, run, (128, 20), job.seconds)
+    layer = SelectiveStateSpace.Config().build(256)
+    with bf16:
+        found["mamba"] = common.milliseconds(torch, layer, (16, 128), job.seconds)
+    return {"milliseconds": found, "versions": common.versions("foveate", "torch")}
+
+
+def whole(cell: Cell, x: torch.Tensor) -> torch.Tensor:
+    """A sequence through a cell."""
+    return cell.run(x, cell.start(x[:, 0]))[0]
+
+
+if __name__ == "__main__":
+    common.main({"train": train, "decode": decode, "cells": cells})

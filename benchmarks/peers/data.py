@@ -1,0 +1,51 @@
+"""The data of the comparison, written once: the same pieces for everyone, in the forms they read.
+
+``{train,val,test}.{src,tgt}`` hold the pieces of a sentence between blanks, ``vocabulary.txt`` a
+piece on each line, the line number from 0 being its id. What a peer wants else is made of these.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from foveate.bench.workload import workload
+
+SPLITS = {"train": "train", "valid": "val", "test": "test"}
+MOST = 1000  # sentences of the test data
+
+
+def write(folder: Path) -> dict[str, object]:
+    """Write the data into ``folder``, unless they are there; what they are."""
+    said = folder / "data.json"
+    if said.is_file():
+        return dict(json.loads(said.read_text(encoding="utf-8")))
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = {}
+    with workload("small") as work:
+        pieces = work.task.source_tokenizer.pieces
+        for split, name in SPLITS.items():
+            _, sources, targets = work.task._tokens(split)
+            if split == "test":
+                sources, targets = sources[:MOST], targets[:MOST]
+            for side, sentences in (("src", sources), ("tgt", targets)):
+                lines = (" ".join(pieces[i] for i in ids) for ids in sentences)
+                (folder / f"{name}.{side}").write_text(
+                    "".join(f"{line}\n" for line in lines), encoding="utf-8"
+                )
+            counts[name] = len(sources)
+        data = work.data
+    text = "".join(f"{piece}\n" for piece in pieces)
+    (folder / "vocabulary.txt").write_text(text, encoding="utf-8")
+    _forms(folder, pieces)
+    found = {"data": data, "vocabulary": len(pieces), "pairs": counts}
+    said.write_text(json.dumps(found), encoding="utf-8")
+    return found
+
+
+def _forms(folder: Path, pieces: list[str]) -> None:
+    """Vocabularies as the peers read them."""
+    own = pieces[4:]  # without <unk> <pad> <s> </s>, which they have themselves
+    (folder / "joey-vocabulary.txt").write_text("".join(f"{p}\n" for p in pieces), encoding="utf-8")
+    counted = "".join(f"{piece}\t1\n" for piece in own)
+    (folder / "onmt-vocabulary.txt").write_text(counted, encoding="utf-8")

@@ -1,0 +1,90 @@
+"""The tables of docs/speed.md, made of docs/results/peers-*.json; nothing in them is typed.
+
+python benchmarks/peers/table.py           writes them anew into docs/speed.md
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "speed.md"
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+TITLES = {
+    "train-small": "Training, *small*: real target tokens a second",
+    "train-base": "Training, *base*: real target tokens a second",
+    "train-rnnsearch": "Training, RNNsearch 256: real target tokens a second",
+    "decode-small": "Decoding, *small*, 20 tokens forced: sentences a second",
+    "cells-256": "A layer forward and backward, 256 wide: milliseconds",
+}
+YARDSTICK = "joeynmt"
+Result = dict[str, Any]
+
+
+def tables(folder: Path) -> str:
+    """All tables whose results are there, in Markdown."""
+    parts = []
+    for name, title in TITLES.items():
+        path = folder / f"peers-{name}.json"
+        if path.is_file():
+            parts.append(table(title, json.loads(path.read_text(encoding="utf-8"))))
+    return "\n\n".join(parts) or "*No results yet: `make bench-peers` makes them.*"
+
+
+def table(title: str, result: Result) -> str:
+    """One table with its machine below; peers that did not run stand below with their reasons."""
+    ran = [row for row in result["rows"] if "error" not in row]
+    lines = {"train": trained, "decode": listed, "cells": listed}[result["what"]](ran)
+    machine = result["machine"]
+    ceilings = ", ".join(f"{k} {v:.0f}" for k, v in result["ceilings_gflops"].items())
+    below = [
+        f"Medians of {result['rounds']} windows of {result['seconds']:g} s; {result['data']}, "
+        f"{machine['threads']} threads of {machine['cpu']}, torch {machine['torch']}, "
+        f"{machine['date']}, commit {machine['commit']}; products at best {ceilings} GFLOP/s."
+    ]
+    below += [
+        f"{row['said']} did not run: {row['error']}." for row in result["rows"] if "error" in row
+    ]
+    disturbed = [row["said"] for row in ran if row.get("disturbed")]
+    below += [f"Measured while something else ran: {', '.join(disturbed)}."] if disturbed else []
+    return "\n".join([f"### {title}", "", *lines, "", *below])
+
+
+def trained(rows: list[Result]) -> list[str]:
+    """The fastest last, against the yardstick."""
+    one = next((row["median"] for row in rows if row["peer"] == YARDSTICK), None)
+    lines = ["| who | tokens/s | × JoeyNMT | padding | peak MiB |", "|---|---:|---:|---:|---:|"]
+    for row in sorted(rows, key=lambda row: row["median"]):
+        times = f"{row['median'] / one:.1f}" if one else ""
+        lines.append(
+            f"| {row['said']} | {row['median']:,.0f} | {times} | {row['padding_share']:.0%} | "
+            f"{row['peak_rss_mib']:,.0f} |"
+        )
+    return lines
+
+
+def listed(rows: list[Result]) -> list[str]:
+    """A column for each case that any row has."""
+    cases = list(dict.fromkeys(case for row in rows for case in row["median"]))
+    lines = ["| who | " + " | ".join(cases) + " |", "|---" + "|---:" * len(cases) + "|"]
+    for row in rows:
+        cells = (f"{row['median'][c]:,.4g}" if c in row["median"] else "" for c in cases)
+        lines.append(f"| {row['said']} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def page(text: str, folder: Path) -> str:
+    """A page with the tables between its marks made anew. Raises ``ValueError`` without marks."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n\n{tables(folder)}\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    made = page(PAGE.read_text(encoding="utf-8"), ROOT / "docs" / "results")
+    PAGE.write_text(made, encoding="utf-8")
+    print(PAGE)

@@ -1,0 +1,139 @@
+"""Sentences a second in decoding, every output forced to as many tokens.
+
+An untrained model then does the work of a trained one, and every program the same work. Single
+sentences and batches of 32 are timed over batches of the test data, shortest to longest mixed;
+the whole corpus is given to the task at once, as ``foveate translate`` does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+import torch
+
+from foveate.bench.machine import ceilings, describe, peak
+from foveate.bench.workload import Workload
+from foveate.config import ConfigError
+from foveate.decode.beam import Beam
+from foveate.decode.greedy import Greedy
+from foveate.decode.steps import Search
+from foveate.run import device
+from foveate.train.precision import Name, Precision, resolve
+
+LENGTH = 20  # tokens of each output
+WHOLE = 4096  # source tokens of a batch where the whole corpus is decoded
+Ids = list[int]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A way of decoding: how wide the beam is (1: greedy), how many sentences stand together."""
+
+    beam_size: int
+    rows: int | None  # None: the whole corpus at once
+
+    def name(self) -> str:
+        """As in the tables: "beam 5, batch 32"."""
+        how = "greedy" if self.beam_size == 1 else f"beam {self.beam_size}"
+        together = {None: "whole corpus", 1: "one by one"}
+        return f"{how}, {together.get(self.rows, f'batch {self.rows}')}"
+
+
+CASES = (Case(5, 32), Case(1, 32), Case(5, 1), Case(1, 1), Case(5, None))
+
+
+def measure(
+    work: Workload, seconds: float, sentences: int = 1000, precision: Name = "auto"
+) -> dict[str, Any]:
+    """Sentences/s of each case, each for about ``seconds``, the whole corpus at least once.
+
+    Raises ``ConfigError`` where the task does not search for outputs of sources.
+    """
+    if not hasattr(work.task, "source_tokenizer") or not hasattr(work.task, "search"):
+        kind = work.config.task.kind
+        raise ConfigError(f"bench decode needs a task with sources and a search, not {kind}")
+    place = device()
+    before = ceilings(1.0, place)
+    numbers = resolve(precision, place)
+    model = work.model().eval()
+    sources = work.task.source_tokenizer.encode_ids(work.task.corpus("test").sources[:sentences])
+    sources = [ids[: work.config.data.max_length] for ids in sources]
+    speeds = {
+        case.name(): round(speed(work.task, model, sources, case, seconds, numbers), 2)
+        for case in CASES
+    }
+    return {
+        "what": "decoding",
+        **work.said(),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "precision": numbers.name,
+        "output_tokens": LENGTH,
+        "sentences": len(sources),
+        "sentences_per_second": speeds,
+        "peak_memory_mib": peak(place),
+        "ceilings_gflops": {"before": before, "after": ceilings(1.0, place)},
+        "machine": describe(),
+    }
+
+
+def speed(
+    task: Any,
+    model: torch.nn.Module,
+    sources: Sequence[Ids],
+    case: Case,
+    seconds: float,
+    precision: Precision,
+) -> float:
+    """Sentences/s of a case after one batch of warm-up, over whole batches."""
+    search = forced(case.beam_size)
+    batches = batches_of(sources, case.rows)
+    budget = WHOLE if case.rows is None else 10**9  # tokens; a batch of its own is not cut up
+    done, started = 0, 0.0
+    with precision.context():
+        task.search(model, list(sources[: case.rows or 64]), search, budget)
+        started = time.perf_counter()
+        for batch in itertools.cycle(batches):
+            task.search(model, batch, search, budget)
+            done += len(batch)
+            if time.perf_counter() - started >= seconds:
+                break
+    return done / (time.perf_counter() - started)
+
+
+def batches_of(sources: Sequence[Ids], rows: int | None) -> list[list[Ids]]:
+    """Batches of so many sentences of like lengths, in an order drawn once and for all.
+
+    A window that ends early has then seen short and long ones.
+    """
+    if rows is None:
+        return [list(sources)]
+    ordered = sorted(sources, key=len)
+    batches = [ordered[n : n + rows] for n in range(0, len(ordered), rows)]
+    random.Random(1).shuffle(batches)
+    return batches
+
+
+def forced(beam_size: int, length: int = LENGTH) -> Search:
+    """A search whose outputs all have ``length`` tokens: no fewer by a rule, no more by limits."""
+    limits: dict[str, Any] = {
+        "max_ratio": 0.0,
+        "max_extra": length,
+        "rules": [{"kind": "min_length", "length": length}],
+    }
+    if beam_size == 1:
+        greedy: Search = Greedy.Config.parse(limits).build()
+        return greedy
+    beam: Search = Beam.Config.parse({"beam_size": beam_size, **limits}).build()
+    return beam
+
+
+def named(precision: str) -> Name:
+    """The precision of a name. Raises ``ConfigError`` naming those that exist."""
+    if precision not in get_args(Name):
+        raise ConfigError(f"no precision {precision!r}; there are: {', '.join(get_args(Name))}")
+    return cast(Name, precision)

@@ -1,0 +1,52 @@
+"""Decoding is measured with outputs of equal length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import bench_tiny
+from foveate.bench import decoding
+from foveate.bench.decoding import Case, batches_of, forced
+from foveate.bench.workload import workload
+from foveate.config import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "ceilings", lambda *a: {"fp32": 100.0, "bf16": 200.0})
+
+
+def test_every_case_is_measured(tmp_path: Path) -> None:
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        found = decoding.measure(work, 0.01, sentences=6, precision="fp32")
+    assert list(found["sentences_per_second"]) == [
+        "beam 5, batch 32", "greedy, batch 32", "beam 5, one by one", "greedy, one by one",
+        "beam 5, whole corpus",
+    ]  # fmt: skip
+    assert all(speed > 0 for speed in found["sentences_per_second"].values())
+    assert found["sentences"] == 6
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_outputs_are_as_long_as_they_are_forced_to_be(tmp_path: Path, beam_size: int) -> None:
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        sources = [[5, 6, 7], [8]]
+        found = work.task.search(work.model().eval(), sources, forced(beam_size, 7))
+    assert [len(outputs[0].ids) for outputs in found] == [7, 7]
+
+
+def test_batches_hold_every_sentence_once() -> None:
+    sources = [[1] * (n % 7 + 1) for n in range(20)]
+    batches = batches_of(sources, 6)
+    assert sorted(map(len, batches)) == [2, 6, 6, 6]
+    assert sorted(len(ids) for batch in batches for ids in batch) == sorted(map(len, sources))
+    assert batches == batches_of(sources, 6) and batches_of(sources, None) == [sources]
+
+
+def test_names() -> None:
+    assert Case(1, 32).name() == "greedy, batch 32"
+    assert decoding.named("bf16") == "bf16"
+    with pytest.raises(ConfigError, match="fp32"):
+        decoding.named("fp8")

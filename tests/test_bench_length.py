@@ -1,0 +1,60 @@
+"""Time and memory against the length; exponents are fitted, and drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from foveate.bench import length
+from foveate.bench.length import Growth, Way, exponent, one, ways, worth
+from foveate.kinds import load_kinds
+from foveate.verbs import bench as verbs
+
+
+def test_every_kind_of_attention_is_there_with_lstm_and_mamba() -> None:
+    load_kinds()
+    names = {way.name for way in ways()}
+    assert {"full, fused", "full, explicit", "full, fused, causal", "local", "linear", "performer"}
+    assert {"linformer", "lstm", "mamba", "block_sparse"} <= names
+    assert "linformer, causal" not in names
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        Way("full", "attention", "full", True), Way("explicit", "explicit", "full"),
+        Way("lstm", "lstm"), Way("mamba", "mamba"), Way("linformer", "attention", "linformer"),
+    ],
+    ids=lambda way: way.name,
+)  # fmt: skip
+def test_one_figure(way: Way) -> None:
+    milliseconds, megabytes = one(way, 16, 16, 0.0)
+    assert milliseconds > 0 and megabytes >= 0
+
+
+def test_the_exponent_of_a_square_is_two() -> None:
+    assert exponent((1, 2, 4, 8), (3.0, 12.0, 48.0, 192.0)) == 2
+    assert exponent((1, 2, 4, 8), (5.0, 10.0, None, None)) == 1
+    assert exponent((1, 2), (None, None)) is None
+
+
+def test_what_would_take_too_long_or_too_much_is_left_out() -> None:
+    lengths = (1024, 2048, 4096)
+    assert worth(Growth(), lengths)
+    assert worth(Growth([100.0], [10.0]), lengths)
+    assert not worth(Growth([1000 * length.PATIENCE / 2], [10.0]), lengths)
+    assert not worth(Growth([100.0], [length.ROOM / 2]), lengths)
+    assert not worth(Growth([None], [None]), lengths)
+
+
+def test_the_picture_and_its_text(tmp_path: Path) -> None:
+    row = {"milliseconds": [1.0, 4.0], "megabytes": [2.0, None]}
+    row |= {"exponent_time": 2.0, "exponent_memory": None}
+    result = {"lengths": [8, 16], "kinds": {"full": row, "full, causal": row}}
+    [wrote] = verbs.draw_growth(result, [tmp_path / "growth.svg"])
+    assert "growth.svg" in wrote and "<svg" in (tmp_path / "growth.svg").read_text()
+    text = "\n".join(verbs.draw_growth(result, []))
+    assert "full, causal" in text and "2.0" in text and "-" in text
+    assert "<svg" in verbs.growth(result).html()
+    assert verbs.growth(result).arrays()["megabytes: full"][0] == 2

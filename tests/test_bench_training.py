@@ -1,0 +1,79 @@
+"""Training is measured on the trainer itself, and products are counted exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import bench_tiny
+from foveate.bench import training
+from foveate.bench.products import counting, group_of, shares
+from foveate.bench.workload import workload
+from foveate.train.precision import resolve
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ceilings take seconds; here they are numbers."""
+    monkeypatch.setattr(training, "ceilings", lambda *a: {"fp32": 100.0, "bf16": 200.0})
+    monkeypatch.setattr(training, "COUNTED", 2)
+
+
+def test_measure(tmp_path: Path) -> None:
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        found = training.measure(work, 0.2)
+    assert found["target_tokens_per_second"] > 0
+    assert found["steps"] >= training.LEAST
+    assert found["precision"] == "fp32" and found["peak_memory_mib"] > 50
+    done = found["target_tokens_per_second"] * found["flops_per_target_token"] / 1e9
+    assert found["product_gflops"] == pytest.approx(done, abs=0.06)
+    assert found["utilisation"]["fp32"] == pytest.approx(done / 100, abs=1e-3)
+    assert sum(found["time_shares"].values()) == pytest.approx(1, abs=0.02)
+    assert found["machine"]["torch"] == torch.__version__
+
+
+def test_the_steps_are_those_of_training_and_the_tokens_those_of_the_task(tmp_path: Path) -> None:
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        lengths = work.task.lengths("train")
+        steps = training.train(work, work.model(), resolve("fp32"), steps=3)
+        plan = work.task.plan(lengths, work.config.train.batch_tokens, work.config.seed)
+        counts = [int(lengths[batch][:, 1].sum()) for batch in plan.epoch(0)[:3]]
+    assert [line["step"] for line in steps] == [1, 2, 3]
+    assert steps[-1]["target_tokens"] == sum(counts)
+
+
+def test_rates_leave_the_warm_up_out() -> None:
+    steps = [
+        {"seconds": s, "target_tokens": t, "tokens_per_second": 1.0}
+        for s, t in ((9.0, 10), (9.5, 20), (10.0, 30), (11.0, 130), (12.0, 230))
+    ]
+    found = training.rates(steps)
+    assert found["target_tokens_per_second"] == 100 and found["steps"] == 2
+
+
+def test_products_count_twice_m_k_n() -> None:
+    layer = torch.nn.Linear(5, 7, bias=False)
+    x = torch.randn(3, 5, requires_grad=True)
+    with counting() as counted:
+        layer(x).sum().backward()
+    assert counted.total == 3 * 2 * 3 * 5 * 7  # forward, gradient of the input, of the weights
+
+
+def test_an_lstm_layer_is_counted() -> None:
+    layer = torch.nn.LSTM(5, 7, batch_first=True)
+    with counting() as counted, torch.no_grad():
+        layer(torch.randn(3, 4, 5))
+    assert counted.total == 2 * 3 * 4 * 4 * 7 * (5 + 7)
+
+
+def test_shares_name_the_products() -> None:
+    a = torch.randn(200, 200)
+    with shares() as found:
+        for _ in range(20):
+            a @ a
+    assert max(found, key=found.__getitem__) == "products"
+    assert group_of("aten::bmm") == "products in batches"
+    assert group_of("aten::_softmax") == "softmax, loss"
+    assert group_of("aten::add") == "other"

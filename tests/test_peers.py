@@ -1,0 +1,131 @@
+"""The comparison with peers: its tables come from results, its order is A B A B, failures stay."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PEERS = ROOT / "benchmarks" / "peers"
+NAMES = ("compare", "data", "environments", "rows", "table", "common")
+
+
+@pytest.fixture
+def peers(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
+    """The modules of benchmarks/peers, which are programs and no package."""
+    monkeypatch.syspath_prepend(str(PEERS))
+    monkeypatch.syspath_prepend(str(PEERS / "adapters"))
+    before = set(sys.modules)
+    found = {name: __import__(name) for name in NAMES}
+    for name in set(sys.modules) - before:
+        if name in NAMES:
+            monkeypatch.delitem(sys.modules, name)
+    return found
+
+
+def test_the_page_is_made_of_the_results(peers: dict[str, ModuleType]) -> None:
+    table = peers["table"]
+    text = table.PAGE.read_text(encoding="utf-8")
+    assert table.page(text, ROOT / "docs" / "results") == text, "run benchmarks/peers/table.py"
+
+
+def test_every_row_has_an_adapter_that_does_it(peers: dict[str, ModuleType]) -> None:
+    for group in peers["rows"].GROUPS:
+        assert f"{group.what}-{group.shape}" in peers["table"].TITLES
+        for row in group.rows:
+            adapter = PEERS / "adapters" / f"peer_{row.peer}.py"
+            assert f'"{group.what}": {group.what}' in adapter.read_text(encoding="utf-8"), row
+            own = row.peer == peers["environments"].OWN
+            assert own or (PEERS / "requirements" / f"{row.peer}.txt").is_file()
+
+
+def test_the_order_is_a_b_a_b(peers: dict[str, ModuleType]) -> None:
+    compare, group = peers["compare"], peers["rows"].GROUPS[0]
+    work = compare.Comparison(1.0, 2, 1, 0, ["torch"], [group])
+    order = [(row.mode, number) for _, row, number in work.wanted()]
+    modes = [row.mode for row in work.rows(group)]
+    assert order == [(mode, number) for number in range(2) for mode in modes]
+
+
+def test_medians_and_reasons(peers: dict[str, ModuleType]) -> None:
+    together = peers["compare"].together
+    records = [
+        {"figure": f, "peak_rss_mib": 10.0, "products_gflops": [9.0, 9.0], "disturbed": f > 5}
+        for f in (3.0, 9.0, 4.0)
+    ]
+    row = together([*records, {"error": "ran out of memory"}])
+    assert row["median"] == 4.0 and row["all"] == [3.0, 9.0, 4.0] and row["disturbed"] == 1
+    assert together([{"error": "no such wheel"}]) == {"error": "no such wheel"}
+    assert peers["compare"].median([{"a": 1.0}, {"a": 3.0}]) == {"a": 2.0}
+
+
+def test_a_table_of_training(peers: dict[str, ModuleType], tmp_path: Path) -> None:
+    row = {"padding_share": 0.5, "peak_rss_mib": 100.0}
+    result = {
+        "what": "train", "rounds": 3, "seconds": 30, "data": "Multi30k en-fr",
+        "ceilings_gflops": {"fp32": 296.0, "bf16": 160.0},
+        "machine": {"threads": 2, "cpu": "C", "torch": "T", "date": "D", "commit": "abc"},
+        "rows": [
+            {"peer": "foveate", "said": "foveate", "median": 400.0, **row},
+            {"peer": "joeynmt", "said": "JoeyNMT", "median": 100.0, **row, "disturbed": 1},
+            {"peer": "eole", "said": "Eole", "error": "not installed"},
+        ],
+    }  # fmt: skip
+    (tmp_path / "peers-train-small.json").write_text(json.dumps(result), encoding="utf-8")
+    text = peers["table"].tables(tmp_path)
+    assert "| foveate | 400 | 4.0 | 50% | 100 |" in text
+    assert text.index("| JoeyNMT |") < text.index("| foveate |")
+    assert "Eole did not run: not installed." in text and "else ran: JoeyNMT" in text
+
+
+def test_the_window_counts_whole_steps_after_the_warm_up(peers: dict[str, ModuleType]) -> None:
+    common = peers["common"]
+    window = common.Window(0.0)
+    with pytest.raises(common.Done):
+        for _ in range(100):
+            window.begin(10, 15, 20)
+    report = window.report()
+    assert report["steps"] == common.LEAST and report["padding_share"] == 0.25
+    assert report["target_tokens_per_second"] == pytest.approx(
+        10 * common.LEAST / window.spent, rel=0.01
+    )
+
+
+def test_rows_of_a_batch_hold_the_budget_in_the_mean(peers: dict[str, ModuleType]) -> None:
+    common = peers["common"]
+    job = common.Job("small", "fp32", 1.0, Path(), Path(), 1)
+    alike = [[1] * 15] * 100
+    assert common.random_rows(job, alike, alike) == common.BATCH_TOKENS // 16
+    assert common.sorted_rows(job, alike, alike) == common.BATCH_TOKENS // 16
+    mixed = [[1] * n for n in range(1, 31)]
+    assert common.random_rows(job, mixed, mixed) < common.sorted_rows(job, mixed, mixed)
+
+
+STUB = """
+import sys
+print("a peer says much")
+if "slow" in sys.argv:
+    sys.exit("ValueError: it cannot")
+print('{"target_tokens_per_second": 7.0}')
+"""
+
+
+def test_a_report_is_the_last_line_and_a_failure_leaves_its_reason(
+    peers: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare, rows = peers["compare"], peers["rows"]
+    (tmp_path / "adapters").mkdir()
+    (tmp_path / "adapters" / "peer_stub.py").write_text(STUB, encoding="utf-8")
+    monkeypatch.setattr(compare, "HERE", tmp_path)
+    monkeypatch.setattr(compare, "BUILD", tmp_path)
+    group = rows.Group("train", "small", ())
+    work = compare.Comparison(1.0, 1, 1, 0, [], [group])
+    python = Path(sys.executable)
+    good = compare.run(work, group, rows.Row("stub", "fast", "stub"), python)
+    assert good["figure"] == 7.0
+    bad = compare.run(work, group, rows.Row("stub", "slow", "stub"), python)
+    assert bad == {"error": "ValueError: it cannot"}

@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 
 from foveate.atomic import replace_file
-from foveate.data import surface
-from foveate.data.lexicon import lexicon
-from foveate.data.sentences import Sentences
+from foveate.data.synthetic import surface
+from foveate.data.synthetic.lexicon import lexicon
+from foveate.data.synthetic.sentences import Sentences
 
 SPLITS = ("train", "valid", "test")
 MIN_WORDS, MAX_WORDS = 3, 25

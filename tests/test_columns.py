@@ -31,7 +31,8 @@ def test_texts_come_back_whatever_they_hold(
     texts = [*texts, "", "😀 l'été\n\x00", "x" * 5000]
     with TemporaryDirectory() as folder:
         column = written(Path(folder), texts, size)
-        assert list(column) == texts == column[:]
+        assert list(column) == texts == column[:] and column == texts
+        assert texts == column and column != texts[1:] and column != [*texts[1:], ""]
         assert column[1:-1] == texts[1:-1] and column[-1] == texts[-1]
         assert column.lengths().tolist() == [len(text.encode()) for text in texts]
         rows = data.draw(st.lists(st.integers(0, len(texts) - 1)))

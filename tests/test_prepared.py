@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -138,6 +139,15 @@ def test_an_error_leaves_nothing(cache: Path, files: Path) -> None:
     assert [file.suffix for file in cache.iterdir()] == [".lock"]
 
 
+def test_a_full_disk_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(DataError, match="no room for prepared data: make some, or name another"):
+        store.stored({"a": 1}, full)
+    assert not list(cache.glob("*.new"))
+
+
 KILLED = """
 import sys, time
 from foveate.data import prepared, store
@@ -191,8 +201,11 @@ def test_what_nobody_used_for_long_goes(cache: Path, files: Path) -> None:
     old = prepare_texts([reading(files)]).folder
     then = time.time() - (store.DAYS + 1) * 86_400
     os.utime(old / store.MANIFEST, (then, then))
+    begun = cache / "other.new"
+    begun.mkdir()
+    os.utime(begun, (then, then))
     kept = prepare_texts([reading(files, TextData(drop_duplicates=True))]).folder
-    assert kept.exists() and not old.exists()
+    assert kept.exists() and not old.exists() and not begun.exists()
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(

@@ -57,6 +57,12 @@ class Column(Sequence[Row], Generic[Row]):
     def __iter__(self) -> Iterator[Row]:
         return (self[i] for i in range(len(self)))
 
+    def __eq__(self, other: object) -> bool:
+        """Whether another sequence has the same rows."""
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
     def take(self, rows: Sequence[int] | NDArray[np.integer]) -> Self:
         """The rows of some indices, still in their files."""
         wanted = np.asarray(rows, dtype=indices_for(len(self.offsets)))

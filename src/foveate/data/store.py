@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import functools
 import hashlib
 import inspect
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from foveate.data.catalogue import DataError
 from foveate.data.download import cache_folder
 
 MANIFEST = "manifest.json"
@@ -81,6 +83,11 @@ def _make(target: Path, make: Callable[[Path], None]) -> None:
         (new / MANIFEST).write_text(json.dumps(sizes), encoding="utf-8")
         _sync(new / MANIFEST)
         os.replace(new, target)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        where = f"{target.parent} has no room for prepared data"
+        raise DataError(f"{where}: make some, or name another folder: FOVEATE_PREPARED") from None
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
@@ -99,11 +106,11 @@ def _whole(folder: Path) -> bool:
 
 
 def _forget(root: Path) -> None:
-    """Remove what has not been used for `DAYS` days."""
-    for manifest in root.glob(f"*/{MANIFEST}"):
+    """Remove what has not been used for `DAYS` days, and what was begun so long ago."""
+    for sign in (*root.glob(f"*/{MANIFEST}"), *root.glob("*.new")):
         with contextlib.suppress(OSError):
-            if manifest.stat().st_mtime < time.time() - DAYS * 86_400:
-                shutil.rmtree(manifest.parent, ignore_errors=True)
+            if sign.stat().st_mtime < time.time() - DAYS * 86_400:
+                shutil.rmtree(sign if sign.is_dir() else sign.parent, ignore_errors=True)
 
 
 def _root() -> Path:

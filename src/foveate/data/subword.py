@@ -173,7 +173,7 @@ class BPE(Subword):
     def _drawn(self, text: str, chance: Iterator[float]) -> list[int]:
         """Ids of a text; the chunks of some texts are remembered, for epochs come again."""
         if text not in self._chunks:
-            if len(self._chunks) == REMEMBERED:
+            if len(self._chunks) >= REMEMBERED:
                 self._chunks.clear()
             cut = self._rust.pre_tokenizer.pre_tokenize_str(
                 self._rust.normalizer.normalize_str(text)

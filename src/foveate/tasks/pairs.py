@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +12,6 @@ import numpy as np
 import pydantic
 from numpy.typing import NDArray
 
-from foveate.data.columns import taken
 from foveate.data.mixture import Mixture
 from foveate.data.prepared import PreparedCorpus, prepare_ids, prepare_texts, sample
 from foveate.data.report import report
@@ -22,41 +20,15 @@ from foveate.data.text import (
     DataError,
     TextData,
     collect,
-    keep,
     read_pairs,
     to_measure,
 )
 from foveate.data.tokenizer import BPE, UNK, Tokenizer
 from foveate.tasks.base import Task
 from foveate.tasks.corpora import Part, Tagged, bare, join, tagged
+from foveate.tasks.examples import Examples, Sides
 from foveate.tasks.metrics import LOWER_IS_BETTER, known_metrics
 from foveate.tasks.text_batch import Ids, TextBatch, collate, lengths_of
-
-Sides = tuple[Sequence[Ids], ...]  # of the source and of the target
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Pairs with their ids. ``rows`` are their places in the corpus as it was read, None if all
-    are here.
-    """
-
-    corpus: Corpus
-    sources: Sequence[Ids]
-    targets: Sequence[Ids]
-    rows: NDArray[np.integer] | None = None
-
-    def kept(self, config: TextData) -> Examples:
-        """The examples whose lengths training takes; the corpus counts the others."""
-        rows, dropped = keep(lengths_of(self.sources, self.targets), config)
-        if not dropped:
-            return self
-        sides = taken(self.sources, rows), taken(self.targets, rows)
-        return Examples(self.corpus.take(rows, dropped), *sides, rows.astype(np.uint32))
-
-    def row(self, index: int) -> int:
-        """Where an example stands in the corpus as it was read."""
-        return index if self.rows is None else int(self.rows[index])
 
 
 class PairTask(Task[TextBatch]):

@@ -13,7 +13,9 @@ JOBS   ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help quickstart test lint format wheel bench bench-peers looking configs kill hosts scaling lock clean
+PAIRS  ?= 10000000
+
+.PHONY: help quickstart test lint format wheel bench bench-peers looking configs growth kill hosts scaling lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -57,6 +59,9 @@ looking: $(STAMPS)/dev  ## where every score with every position looks, in whole
 
 configs: $(STAMPS)/foveate  ## two steps of every shipped config on the real data (half an hour)
 	$(BIN)/python benchmarks/configs.py
+
+growth: $(STAMPS)/foveate  ## cost of preparing and feeding corpora up to PAIRS (10,000,000: hours)
+	$(BIN)/python benchmarks/growth.py --pairs $(PAIRS)
 
 kill: $(STAMPS)/foveate  ## kill a run 20 times at random moments; the weights must not notice
 	$(BIN)/python benchmarks/kill.py

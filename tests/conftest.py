@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: test processes share the cores
@@ -16,6 +19,9 @@ import torch
 
 from foveate.doctor import BROWSERS, find_browser
 
+PREPARED = tempfile.mkdtemp(prefix="foveate-tests-")  # no test sees what another session left
+os.environ["FOVEATE_PREPARED"] = PREPARED
+atexit.register(shutil.rmtree, PREPARED, ignore_errors=True)
 torch.set_num_threads(1)
 hypothesis.settings.register_profile(
     "foveate", deadline=None, derandomize=True, max_examples=50, print_blob=True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,17 @@ def test_any_split_decodes_to_the_text(text: str, seed: int) -> None:
     ids = tokenizer.encode_noisy([text], [(seed, 1)])
     assert tokenizer.decode(ids[0]) == text
     assert ids == tokenizer.encode_noisy([text], [(seed, 1)])
+
+
+def test_how_much_is_remembered_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer: Tokenizer = BPE.Config(vocab_size=420, dropout=0.3).build()
+    tokenizer.train(LINES)
+    seeds = [(i,) for i in range(len(LINES))]
+    plenty = tokenizer.encode_noisy(LINES, seeds)
+    monkeypatch.setattr("foveate.data.subword.REMEMBERED", 2)
+    tokenizer._restore(tokenizer._vocabulary())
+    assert tokenizer.encode_noisy(LINES, seeds) == plenty
+    assert len(tokenizer._chunks) <= 2  # type: ignore[attr-defined]
 
 
 def test_other_seeds_give_other_splits_that_are_longer() -> None:

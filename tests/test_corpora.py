@@ -59,8 +59,8 @@ def test_a_tag_is_one_piece_at_the_start_and_text_elsewhere(kind: str, tmp_path:
 def test_corpora_are_joined_behind_their_tags(tree: dict[str, Any], tmp_path: Path) -> None:
     built = task(tree, tmp_path)
     corpus = built.corpus("train")
-    assert corpus.sources == ["<2fr> a dog", "<2fr> the cat", "<2de> a dog"]
-    assert corpus.targets == ["un chien", "le chat", "ein Hund"]
+    assert list(corpus.sources) == ["<2fr> a dog", "<2fr> the cat", "<2de> a dog"]
+    assert list(corpus.targets) == ["un chien", "le chat", "ein Hund"]
     assert not {"<", ">", "2"} & set(built.source_tokenizer.pieces)
     batch = built.batch("train", [0, 2])
     assert batch.source[:, 0].tolist() == [built.source_tokenizer.tags[tag] for tag in TAGS]
@@ -95,6 +95,23 @@ def test_a_run_translates_to_the_language_that_is_asked_for(
     with pytest.raises(ValueError, match=r"no language 'es'.*fr, de"):
         run.translate(["a dog"], to="es")
     assert run.evaluate().figures["exact_match <2de>"] == 100
+
+
+def test_corpora_of_many_lines_have_a_report(tree: dict[str, Any], tmp_path: Path) -> None:
+    for language in PAIRS:
+        rows = [f"{i} dogs\t{i} chiens\n" for i in range(90)]
+        (tmp_path / f"train.{language}.tsv").write_text("".join(rows), encoding="utf-8")
+    said = task(tree, tmp_path).describe_data()
+    assert said[0].startswith("train: 180 pairs")
+
+
+def test_tokenizers_are_learnt_from_a_sample_of_stated_size(
+    tree: dict[str, Any], tmp_path: Path
+) -> None:
+    built: Translation = Translation.Config.parse(tree).build(TextData(tokenizer_sample=1))
+    built.prepare(tmp_path, seed=1)
+    assert built.describe_data()[-1].endswith("learnt from 1 of 3 pairs")
+    assert len(built.source_tokenizer.pieces) < len(task(tree, tmp_path).source_tokenizer.pieces)
 
 
 def test_either_a_source_or_corpora() -> None:

@@ -12,9 +12,11 @@ from foveate.align.aer import Gold, aer
 from foveate.align.aligner import Aligner
 from foveate.align.heads import Head
 from foveate.align.ibm import Model1
+from foveate.config import ConfigError
 from foveate.data.synthetic import pairs, write
 from foveate.data.text import DataError, TextData
 from foveate.data.tokenizer import BPE, Tokenizer, Word
+from foveate.data.words import split_words
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
@@ -131,6 +133,34 @@ def test_links_may_come_from_an_aligner_and_stay_in_the_run(corpus: Path, tmp_pa
     moved = tmp_path.rename(tmp_path.with_name("moved"))  # as a new run takes its place
     again.restore(moved)
     assert torch.equal(task.batch("train", [1]).places, again.batch("train", [1]).places)
+
+
+def test_links_of_several_corpora_are_told_apart(corpus: Path, tmp_path: Path) -> None:
+    """Line 3 of one corpus is not line 3 of the other, and what is too long takes no other's."""
+    other = tmp_path / "other"
+    write(other, {"train": 40}, seed=9)
+    parts = [
+        {"source": str(f / "{split}.en"), "target": str(f / "{split}.fr")} for f in (corpus, other)
+    ]
+    tree: dict[str, Any] = {"corpora": parts, "tokenizer": {"kind": "word", "min_frequency": 1}}
+    files = [str(f / "{split}.align") for f in (corpus, other)]
+    with pytest.raises(ConfigError, match="a file of links for each of the corpora"):
+        GuidedTranslation.Config.parse({**tree, "links": files[0]})
+    task: Any = GuidedTranslation.Config.parse({**tree, "links": files}).build(
+        TextData(max_length=9)
+    )
+    task.prepare(tmp_path, seed=0)
+    again = task.config.build(task.data)
+    again.restore(tmp_path)
+    gold = pairs("train", 400) + pairs("train", 40, seed=9)
+    kept = [p for p in gold if all(len(split_words(side)) <= 9 for side in (p.source, p.target))]
+    assert len(kept) == len(task.lengths("train")) < 440
+    for one in (task, again):
+        batch = one.batch("train", range(len(kept)))
+        found: list[set[tuple[int, int]]] = [set() for _ in kept]
+        for row, t, s in batch.places.tolist():
+            found[row].add((s, t))
+        assert found == [set(pair.alignment) for pair in kept]
 
 
 def test_what_does_not_fit_is_said(corpus: Path, tmp_path: Path) -> None:

@@ -3,10 +3,11 @@ from __future__ import annotations
 import io
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from rich.console import Console
 
 from foveate.data.report import SplitReport, report, report_files
@@ -121,8 +122,8 @@ def test_overlap_of_test_with_train_by_source_and_by_pair() -> None:
 # ------------------------------------------------------------------------------ what is dropped
 
 
-def letters(texts: Sequence[str]) -> list[int]:
-    return [len(text) for text in texts]
+def letters(corpus: Corpus) -> NDArray[np.int64]:
+    return np.array([list(map(len, side)) for side in (corpus.sources, corpus.targets)]).T
 
 
 def test_what_training_drops_is_counted_by_tokens_where_they_can_be() -> None:
@@ -132,7 +133,8 @@ def test_what_training_drops_is_counted_by_tokens_where_they_can_be() -> None:
     split = report({"train": corpus_of(*twice)}, config).splits["train"]
     common = {"identical sides": 1, "duplicate pair": 2, "empty side": 1}
     assert split.dropped == common | {"longer than max_length = 20": 1}
-    tokens = report({"train": corpus_of(*rows)}, TextData(max_length=6), (letters, letters))
+    corpus = corpus_of(*rows)
+    tokens = report({"train": corpus}, TextData(max_length=6), {"train": letters(corpus)})
     assert tokens.splits["train"].dropped == {"empty side": 1, "longer than max_length = 6": 3}
     assert [side.total for side in tokens.splits["train"].lengths["tokens"]] == [78, 13]
     assert [side.total for side in tokens.splits["train"].lengths["words"]] == [35, 5]

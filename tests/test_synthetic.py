@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.data import surface
-from foveate.data.chooser import split_of, verb_name
-from foveate.data.grammar import (
+from foveate.data.synthetic import SPLITS, SyntheticPair, pairs, surface, write
+from foveate.data.synthetic.chooser import split_of, verb_name
+from foveate.data.synthetic.grammar import (
     BARE,
     NEGATED,
     Clause,
@@ -27,10 +27,9 @@ from foveate.data.grammar import (
     word,
     words_of,
 )
-from foveate.data.inflection import conjugate, feminine, plural
-from foveate.data.lexicon import Adjective, Lexicon, Noun, Verb, lexicon
-from foveate.data.numerals import cardinal, day, hour
-from foveate.data.synthetic import SPLITS, SyntheticPair, pairs, write
+from foveate.data.synthetic.inflection import conjugate, feminine, plural
+from foveate.data.synthetic.lexicon import Adjective, Lexicon, Noun, Verb, lexicon
+from foveate.data.synthetic.numerals import cardinal, day, hour
 from foveate.data.words import words
 
 LEXICON = lexicon()

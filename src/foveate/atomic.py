@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
     """Write a file, text as UTF-8, so that it appears whole or not at all.
+
+    Raises ``FileNotFoundError`` naming the folder where it does not exist.
+    """
+    with replacing(path) as file:
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write piece by piece, which takes its name when the block ends without an error.
 
     Raises ``FileNotFoundError`` naming the folder where it does not exist.
     """
@@ -16,7 +29,7 @@ def replace_file(path: Path, content: str | bytes) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
-            file.write(content.encode("utf-8") if isinstance(content, str) else content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.data.plan import Indices, Lengths, Plan
+from foveate.data.columns import indices_for
+from foveate.data.plan import Indices, Last, Lengths, Plan
 
 
 class Mixture:
@@ -31,7 +32,9 @@ class Mixture:
     ) -> None:
         """``corpora`` (N,): the number of each example's corpus, from 0."""
         self.lengths, self.batch_tokens, self.seed = lengths, batch_tokens, seed
-        self.members = [np.flatnonzero(corpora == c) for c in range(len(weights))]
+        kind = indices_for(len(lengths))
+        self.members = [np.flatnonzero(corpora == c).astype(kind) for c in range(len(weights))]
+        self._last = Last()
         total = sum(w for w, m in zip(weights, self.members, strict=True) if len(m))
         self.counts = [
             round(len(lengths) * w / total) if len(m) else 0
@@ -40,9 +43,13 @@ class Mixture:
 
     def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
         """The batches of an epoch, as indices, in order."""
-        chosen = np.concatenate([self._dealt(c, number) for c in range(len(self.members))])
-        plan = Plan(self.lengths[chosen], self.batch_tokens, self.seed)
+        chosen, plan = self._last.of(number, lambda: self._chosen(number))
         return [chosen[batch] for batch in plan.epoch(number, rank, world)]
+
+    def _chosen(self, number: int) -> tuple[Indices, Plan]:
+        """The examples of an epoch, and the plan of their batches."""
+        chosen = np.concatenate([self._dealt(c, number) for c in range(len(self.members))])
+        return chosen, Plan(self.lengths[chosen], self.batch_tokens, self.seed)
 
     def _dealt(self, corpus: int, number: int) -> Indices:
         """The examples of a corpus in an epoch: a window of its orders, one after the other."""

@@ -5,15 +5,35 @@ Lives here: indices, from lengths alone. Does not live here: reading examples, t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-Indices = NDArray[np.int64]
+from foveate.data.columns import indices_for
+
+Indices = NDArray[np.integer]
 Lengths = NDArray[np.integer]
 
 # The share of examples that an epoch sorts one token too high: it changes neighbours from epoch
 # to epoch at the price of a little padding.
 _STRAYS = 0.03
+_DRAWN = 1 << 20  # random numbers held at a time
+
+
+class Last:
+    """Remembers the last value, for the first epoch is asked for again and again at the start."""
+
+    def __init__(self) -> None:
+        self._key: Any = None
+        self._value: Any = None
+
+    def of(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The value of a key, made if it is not the last one."""
+        if key != self._key:
+            self._key, self._value = key, make()
+        return self._value
 
 
 class Plan:
@@ -21,7 +41,7 @@ class Plan:
 
     A batch costs rows × length of its longest side, padding included, which is at most
     ``batch_tokens``; an example that is longer than that is a batch of its own. Each epoch holds
-    every example once.
+    every example once. Indices take 4 bytes each, and lengths below 16,384 two a side.
     """
 
     def __init__(
@@ -31,6 +51,7 @@ class Plan:
         self.lengths = _sides(lengths)
         self.batch_tokens, self.max_rows = _at_least_one(batch_tokens, max_rows)
         self.seed = seed
+        self._last = Last()
 
     def epoch(self, number: int, rank: int = 0, world: int = 1) -> list[Indices]:
         """The batches of an epoch, or those of one rank of ``world``: every world-th one.
@@ -40,11 +61,14 @@ class Plan:
         """
         if not 0 <= rank < world:
             raise ValueError(f"rank: must be from 0 to {world - 1}, not {rank}")
+        dealt: list[Indices] = self._last.of(number, lambda: self._dealt(number))
+        dealt = dealt + [np.empty(0, dtype=np.int64)] * (-len(dealt) % world)
+        return dealt[rank::world]
+
+    def _dealt(self, number: int) -> list[Indices]:
         random = np.random.default_rng((self.seed, number))
         batches = _cut(self._order(random), self.lengths, self.batch_tokens, self.max_rows)
-        dealt = [batches[i] for i in random.permutation(len(batches))]
-        dealt += [np.empty(0, dtype=np.int64)] * (-len(dealt) % world)
-        return dealt[rank::world]
+        return [batches[i] for i in random.permutation(len(batches))]
 
     def _order(self, random: np.random.Generator) -> Indices:
         """Examples along a path on which both sides change little from one to the next.
@@ -52,11 +76,16 @@ class Plan:
         Sorted by the longer side and then by the difference of the sides, rising and falling in
         turn, so that the path does not jump where the longer side grows; ties fall by chance.
         """
-        shuffled = random.permutation(len(self.lengths))
+        shuffled = np.arange(len(self.lengths), dtype=indices_for(len(self.lengths)))
+        random.shuffle(shuffled)
         lengths = self.lengths[shuffled]
-        longest = lengths.max(axis=1) + (random.random(len(lengths)) < _STRAYS)
+        longest = lengths.max(axis=1)
+        for at in range(0, len(longest), _DRAWN):
+            some = longest[at : at + _DRAWN]
+            some += random.random(len(some)) < _STRAYS
         turn = 1 - 2 * (longest % 2)
         differences = [turn * d for d in np.diff(lengths, axis=1).T]
+        del lengths, turn
         return shuffled[np.lexsort((*differences, longest))]
 
 
@@ -70,7 +99,7 @@ def sorted_batches(
     return _cut(order, lengths, tokens, rows)
 
 
-def _cut(order: Indices, lengths: NDArray[np.int64], budget: int, max_rows: int) -> list[Indices]:
+def _cut(order: Indices, lengths: Lengths, budget: int, max_rows: int) -> list[Indices]:
     """Cut a path into the longest runs with rows × longest side ≤ budget."""
     widths = np.maximum(lengths.max(axis=1), 1)[order]
     batches, start = [], 0
@@ -84,12 +113,15 @@ def _cut(order: Indices, lengths: NDArray[np.int64], budget: int, max_rows: int)
     return batches
 
 
-def _sides(lengths: Lengths) -> NDArray[np.int64]:
+def _sides(lengths: Lengths) -> Lengths:
+    """(N, sides) in integers that have room for one more, and for differences."""
     if lengths.ndim not in (1, 2) or 0 in lengths.shape[1:]:
         raise ValueError(f"lengths: need shape (N,) or (N, sides), not {lengths.shape}")
     if lengths.min(initial=0) < 0:
         raise ValueError(f"lengths: none may be negative, but one is {lengths.min()}")
-    return lengths.astype(np.int64).reshape(len(lengths), lengths.size // max(1, len(lengths)) or 1)
+    kind: type[np.integer] = np.int16 if lengths.max(initial=0) < 1 << 14 else np.int64
+    sides = lengths.size // max(1, len(lengths)) or 1
+    return lengths.astype(kind, copy=False).reshape(len(lengths), sides)
 
 
 def _at_least_one(batch_tokens: int, max_rows: int | None) -> tuple[int, int]:

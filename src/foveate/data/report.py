@@ -6,9 +6,6 @@ table or JSON. Does not live here: reading the files and deciding what training 
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,22 +17,16 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from foveate.data.text import Corpus, TextData, clean, keep, read_pairs
+from foveate.data.text import Corpus, TextData, keep, read_pairs
+from foveate.data.traits import BLOCK, CONTROL, SAME, Traits, traits_of
 
-Count = Callable[[Sequence[str]], Sequence[int]]  # sentences → how many tokens each has
-Check = Callable[[Corpus], Iterable[int]]  # a corpus → the pairs that are odd
+Indices = NDArray[np.int64]
+Check = Callable[[Traits], Indices]  # the traits of a corpus → the pairs that are odd
 
 EXAMPLES = 3  # shown of each finding
 UNUSUAL = 6.0  # standard deviations of length from which a pair is an outlier
-BLOCK = 500  # pairs that are tested together for a shift of one side
-SHIFTS = (0, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5)
 MARGIN = 0.45  # in agreement (usually about 1) of sides that belong together: 7 standard errors
 BARS = "▁▂▃▄▅▆▇█"
-
-# UTF-8 that was read as Latin-1 or Windows-1252 and written again, as in "Ã©" for "é".
-_AFTER = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
-_MOJIBAKE = re.compile(f"[ÂÃ][{_AFTER}]|â[{_AFTER}]{{2}}|ï»¿|ðŸ|(?:[ÐÑ][{_AFTER}]){{2}}")
-_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u200b\u2028-\u202e\u2060\ufeff]")
 
 
 @dataclass(frozen=True)
@@ -96,25 +87,33 @@ class Report:
 
 
 def report(
-    corpora: Mapping[str, Corpus], config: TextData, count: tuple[Count, Count] | None = None
+    corpora: Mapping[str, Corpus],
+    config: TextData,
+    tokens: Mapping[str, NDArray[np.integer]] | None = None,
 ) -> Report:
-    """Look through corpora by split; ``count`` counts the tokens of source and target sentences.
+    """Look through corpora by split; ``tokens`` (N, 2) of each are the lengths of its pairs.
 
-    Without it, what the config drops for its length is judged by words between blanks.
+    Without them, what the config drops for its length is judged by words between blanks.
     """
-    train = corpora.get("train")
-    splits = {}
+    splits: dict[str, SplitReport] = {}
+    train: Traits | None = None
     for name, corpus in corpora.items():
-        sides = corpus.sources, corpus.targets
-        counted = {"words": [_sizes(lambda text: len(text.split()), side) for side in sides]}
-        if count is not None:
-            counted["tokens"] = [np.asarray(count[i](sides[i]), np.int64) for i in (0, 1)]
-        checks = _CHECKS | (_overlaps(train) if train is not None and name != "train" else {})
+        traits = traits_of(corpus, name)
+        counted: dict[str, NDArray[np.integer]] = {"words": traits.words}
+        if tokens is not None:
+            counted["tokens"] = tokens[name]
+        checks = _CHECKS | ({} if train is None else _overlaps(train))
+        train = traits if name == "train" else train
+        last = [*counted.values()][-1]
         splits[name] = SplitReport(
             pairs=len(corpus),
-            lengths={unit: [_lengths(side) for side in both] for unit, both in counted.items()},
-            findings=[f for title, check in checks.items() if (f := _find(title, check, corpus))],
-            dropped=_dropped(corpus, [*counted.values()][-1], config) if name == "train" else {},
+            lengths={unit: [_lengths(side) for side in both.T] for unit, both in counted.items()},
+            findings=[
+                _finding(title, odd, corpus)
+                for title, check in checks.items()
+                if len(odd := check(traits))
+            ],
+            dropped=corpus.dropped | _dropped(traits, last, config) if name == "train" else {},
             skipped=[str(line) for line in corpus.skipped],
         )
     return Report(splits)
@@ -124,7 +123,6 @@ def report_files(
     files: Sequence[str | Path],
     config: TextData,
     others: Mapping[str, Sequence[str | Path]] | None = None,
-    count: tuple[Count, Count] | None = None,
 ) -> Report:
     """Report on a TSV or JSONL or two line-aligned files; lines it cannot read are listed."""
     lenient = config.model_copy(update={"on_bad_line": "skip"})
@@ -133,14 +131,10 @@ def report_files(
         if len(paths) not in (1, 2):
             raise ValueError(f"{name}: give one .tsv or .jsonl, or two files; not {len(paths)}")
         corpora[name] = read_pairs(paths[0], paths[1] if len(paths) == 2 else None, lenient)
-    return report(corpora, config, count)
+    return report(corpora, config)
 
 
-def _sizes(size: Callable[[str], int], sentences: Sequence[str]) -> NDArray[np.int64]:
-    return np.fromiter(map(size, sentences), np.int64, len(sentences))
-
-
-def _lengths(lengths: NDArray[np.int64]) -> Lengths:
+def _lengths(lengths: NDArray[np.integer]) -> Lengths:
     if not len(lengths):
         return Lengths(0, 0, 0.0, 0.0, 0.0, 0, 1, [])
     low, median, p95, high = np.percentile(lengths, (0, 50, 95, 100)).tolist()
@@ -150,110 +144,92 @@ def _lengths(lengths: NDArray[np.int64]) -> Lengths:
     return Lengths(total, int(low), median, mean, p95, int(high), step, histogram)
 
 
-def _dropped(corpus: Corpus, sides: list[NDArray[np.int64]], config: TextData) -> dict[str, int]:
-    cleaned = clean(corpus, config)
-    left = np.searchsorted(np.asarray(corpus.lines), np.asarray(cleaned.lines))
-    return cleaned.dropped | keep(np.stack(sides, axis=1)[left], config)[1]
+def _dropped(traits: Traits, lengths: NDArray[np.integer], config: TextData) -> dict[str, int]:
+    """How many pairs `clean` and `keep` leave out, each for the first reason that holds."""
+    identical = traits.test(SAME) & config.drop_identical
+    again = np.zeros(len(identical), dtype=bool)
+    again[_duplicates(traits) if config.drop_duplicates else []] = True
+    again &= ~identical
+    counts = {"identical sides": int(identical.sum()), "duplicate pair": int(again.sum())}
+    found = {reason: count for reason, count in counts.items() if count}
+    return found | keep(lengths[~identical & ~again], config)[1]
 
 
-def _find(title: str, check: Check, corpus: Corpus) -> Finding | None:
-    odd = list(check(corpus))
+def _finding(title: str, odd: Indices, corpus: Corpus) -> Finding:
     few = corpus.take(odd[:EXAMPLES])
-    some = [
-        (n, s[:120], t[:120]) for n, s, t in zip(few.lines, few.sources, few.targets, strict=True)
-    ]
-    return Finding(title, len(odd), some) if odd else None
+    sides = zip(few.lines, few.sources, few.targets, strict=True)
+    return Finding(title, len(odd), [(int(n), s[:120], t[:120]) for n, s, t in sides])
 
 
-def _pair(test: Callable[[str, str], object]) -> Check:
-    return lambda corpus: [
-        i for i, pair in enumerate(zip(corpus.sources, corpus.targets, strict=True)) if test(*pair)
-    ]
+def _test(name: str) -> Check:
+    return lambda traits: np.flatnonzero(traits.test(name))
 
 
-def _side(test: Callable[[str], object]) -> Check:
-    return _pair(lambda source, target: test(source) or test(target))
+def _identical(traits: Traits) -> Indices:
+    return np.flatnonzero(traits.test(SAME) & ~traits.test("empty side"))
 
 
-def _duplicates(corpus: Corpus) -> Iterable[int]:
-    seen: set[tuple[str, str]] = set()
-    for i, pair in enumerate(zip(corpus.sources, corpus.targets, strict=True)):
-        if pair in seen:
-            yield i
-        seen.add(pair)
+def _first(keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Where each key stands for the first time."""
+    order = np.argsort(keys, kind="stable")
+    first = np.ones(len(keys), dtype=bool)
+    first[order[1:]] = keys[order[1:]] != keys[order[:-1]]
+    return first
 
 
-def _ambiguous(corpus: Corpus) -> Iterable[int]:
-    targets = Counter(s for s, _ in set(zip(corpus.sources, corpus.targets, strict=True)))
-    return (i for i, source in enumerate(corpus.sources) if targets[source] > 1)
+def _duplicates(traits: Traits) -> Indices:
+    return np.flatnonzero(~_first(traits.keys[:, 1]))
 
 
-def _outliers(corpus: Corpus) -> Iterable[int]:
+def _ambiguous(traits: Traits) -> Indices:
+    sources, pairs = traits.keys.T
+    found, targets = np.unique(sources[_first(pairs)], return_counts=True)
+    return np.flatnonzero(np.isin(sources, found[targets > 1]))
+
+
+def _outliers(traits: Traits) -> Indices:
     """Pairs of unusual lengths: |t − c·s| > 6·σ·√s in characters (Gale and Church, 1993).
 
     c is the ratio of all target to all source characters, and σ comes from the median of
     (t − c·s)²/s, so that the outliers do not widen it.
     """
-    source, target = (_sizes(len, side) for side in (corpus.sources, corpus.targets))
-    filled = np.flatnonzero((source > 0) & (target > 0))
+    filled = np.flatnonzero((traits.characters > 0).all(axis=1))
     if len(filled) < 20:
-        return []
-    source, target = source[filled], target[filled]
+        return filled[:0]
+    source, target = traits.characters[filled].T.astype(np.int64)
     squares = (target - source * (target.sum() / source.sum())) ** 2 / source
     variance = max(float(np.median(squares)) / 0.4549, 1.0)  # the median of chi-square, 1 degree
-    return [int(i) for i in filled[squares > UNUSUAL**2 * variance]]
+    return filled[squares > UNUSUAL**2 * variance]
 
 
-def _shifted(corpus: Corpus) -> Iterable[int]:
+def _shifted(traits: Traits) -> Indices:
     """Find blocks (their first pairs) whose sides agree better when moved, or do nowhere."""
-    source, target = _features(corpus.sources), _features(corpus.targets)
-    blocks = [slice(at, at + BLOCK) for at in range(0, len(corpus) - BLOCK // 2 + 1, BLOCK)]
-    scores = [[_agreement(source[b], target[b], shift) for shift in SHIFTS] for b in blocks]
-    agreement = np.array(scores).reshape(-1, len(SHIFTS))
-    odd = agreement[:, 1:].max(axis=1) - agreement[:, 0] > MARGIN
-    if blocks and np.median(agreement[:, 0]) < MARGIN:
+    agreement = traits.agreement
+    odd = agreement[:, 1:].max(axis=1, initial=-np.inf) - agreement[:, 0] > MARGIN
+    if len(agreement) and np.median(agreement[:, 0]) < MARGIN:
         odd |= agreement[:, 0] < MARGIN
-    return [block.start for block, is_odd in zip(blocks, odd, strict=True) if is_odd]
+    return np.flatnonzero(odd) * BLOCK
 
 
-def _features(sentences: Sequence[str]) -> NDArray[np.float64]:
-    """Root of the length, digits, question and exclamation marks, commas: (N, 4)."""
-    counts = [
-        (len(t) ** 0.5, sum(map(t.count, "0123456789")), t.count("?") + t.count("!"), t.count(","))
-        for t in sentences
-    ]
-    return np.array(counts, np.float64).reshape(-1, 4)
-
-
-def _agreement(source: NDArray[np.float64], target: NDArray[np.float64], shift: int) -> float:
-    """Mean of artanh r (Fisher's z) over features; row i beside row i + shift, (N, F) each."""
-    size = len(source) - abs(shift)
-    a, b = source[max(0, -shift) :][:size], target[max(0, shift) :][:size]
-    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
-    norm = np.sqrt((a * a).sum(axis=0) * (b * b).sum(axis=0))
-    varies = norm > 1e-9
-    r = (a * b).sum(axis=0)[varies] / norm[varies]
-    return float(np.arctanh(np.clip(r, -0.999, 0.999)).mean()) if len(r) else 0.0
-
-
-def _overlaps(train: Corpus) -> dict[str, Check]:
-    sources, pairs = set(train.sources), set(zip(train.sources, train.targets, strict=True))
+def _overlaps(train: Traits) -> dict[str, Check]:
     return {
-        "source also in train": _pair(lambda source, _: source in sources),
-        "pair also in train": _pair(lambda *pair: pair in pairs),
+        "source also in train": lambda own: np.flatnonzero(
+            np.isin(own.keys[:, 0], train.keys[:, 0])
+        ),
+        "pair also in train": lambda own: np.flatnonzero(np.isin(own.keys[:, 1], train.keys[:, 1])),
     }
 
 
 _CHECKS: dict[str, Check] = {
-    "empty side": _side(lambda text: not text.strip()),
-    "identical sides": _pair(lambda source, target: source.strip() == target.strip() != ""),
+    "empty side": _test("empty side"),
+    "identical sides": _identical,
     "duplicate of an earlier pair": _duplicates,
     "source with several targets": _ambiguous,
     "unusual ratio of lengths": _outliers,
-    "replacement character U+FFFD": _side(lambda text: "\ufffd" in text),
-    "wrong charset, such as Ã© for é": _side(_MOJIBAKE.search),
-    "control or invisible character": _side(_CONTROL.search),
-    "not in Unicode form NFC": _side(lambda text: not unicodedata.is_normalized("NFC", text)),
+    "replacement character U+FFFD": _test("replacement character U+FFFD"),
+    "wrong charset, such as Ã© for é": _test("wrong charset, such as Ã© for é"),
+    "control or invisible character": _test("control or invisible character"),
+    "not in Unicode form NFC": _test("not in Unicode form NFC"),
     f"block of {BLOCK} pairs whose sides seem shifted": _shifted,
 }
 
@@ -288,7 +264,7 @@ def _long(name: str, split: SplitReport) -> Iterable[Table]:
     odd = Table("odd, dropped or skipped", "pairs", "line", "examples")
     for f in split.findings:
         lines = "\n\n".join(str(line) for line, _, _ in f.examples)
-        pairs = "\n".join(_CONTROL.sub("·", text) for _, *pair in f.examples for text in pair)
+        pairs = "\n".join(CONTROL.sub("·", text) for _, *pair in f.examples for text in pair)
         odd.add_row(f.name, f"{f.count:,}", lines, Text(pairs, no_wrap=True, overflow="ellipsis"))
     for reason, number in split.dropped.items():
         odd.add_row(f"dropped: {reason}", f"{number:,}")

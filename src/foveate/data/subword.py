@@ -35,6 +35,8 @@ _CHUNK = "|".join(
     )
 )
 
+REMEMBERED = 100_000  # texts whose chunks BPE-dropout keeps in memory
+
 
 class Subword(Tokenizer):
     """Pieces of words, over the 256 bytes: no text is unknown and ``decode(encode(x)) == x``.
@@ -169,8 +171,10 @@ class BPE(Subword):
         return [tag + self._drawn(text, uniform(seed)) for (tag, text), seed in pairs]
 
     def _drawn(self, text: str, chance: Iterator[float]) -> list[int]:
-        """Ids of a text; its chunks are cut once and remembered, for epochs come again."""
+        """Ids of a text; the chunks of some texts are remembered, for epochs come again."""
         if text not in self._chunks:
+            if len(self._chunks) >= REMEMBERED:
+                self._chunks.clear()
             cut = self._rust.pre_tokenizer.pre_tokenize_str(
                 self._rust.normalizer.normalize_str(text)
             )

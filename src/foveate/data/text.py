@@ -1,23 +1,20 @@
 """Reading parallel text: line-aligned files, TSV and JSONL, plain or gzip; which pairs are kept.
 
-Lives here: from files to pairs of strings with their line numbers, the division of a file that
-has no splits, and the choice of pairs. Whatever is skipped or dropped is counted with its reason.
-Does not live here: where files come from (``download``), tokens (``tokenizer``), ``batch``.
+Lives here: the pairs of a split with their line numbers, the division of a file that has no splits,
+and the choice of pairs. Whatever is skipped or dropped is counted with its reason. Does not live
+here: where files come from (``download``), lines (``lines``), a corpus in files (``prepared``).
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import unicodedata
-import zlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +22,14 @@ from pydantic import Field, PositiveInt
 
 from foveate.config import Config
 from foveate.data.catalogue import DataError as DataError
+from foveate.data.columns import taken
 from foveate.data.download import find
-from foveate.data.text_format import PARSERS, Parser, TextFormat
+from foveate.data.lines import BadLine as BadLine
+from foveate.data.lines import read_lines as read_lines
+from foveate.data.lines import rows
+from foveate.data.text_format import TextFormat
 
 RATIO_FROM = 8  # a side of at most so many tokens is never dropped for its length ratio
-_BOM = b"\xef\xbb\xbf"
 
 
 class TextData(Config):
@@ -46,21 +46,10 @@ class TextData(Config):
     max_length_ratio: float | None = Field(default=None, ge=1)  # tokens, longer side to shorter
     drop_duplicates: bool = False  # keep the first of pairs that are equal on both sides
     drop_identical: bool = False  # drop pairs whose two sides are equal
+    tokenizer_sample: PositiveInt = 1_000_000  # pairs or lines that tokenizers are learnt from
 
 
-@dataclass(frozen=True)
-class BadLine:
-    """A line that cannot be used, and why; lines count from 1."""
-
-    file: str
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.reason}"
-
-
-Row = tuple[str, str] | list[BadLine]
+Pair = tuple[int, str, str]  # the line from 1, source, target
 
 
 @dataclass
@@ -69,15 +58,17 @@ class Corpus:
 
     ``skipped`` are the lines that could not be read, ``dropped`` counts pairs by the reason for
     which `clean` left them out. ``alternatives[i]`` are all right targets of source i, the first of
-    them its target; None where each source has one.
+    them its target; None where each source has one. ``parts[i]`` is the number, from 0, of the
+    corpus that pair i is of, where several were joined.
     """
 
-    sources: list[str]
-    targets: list[str]
-    lines: Sequence[int]
+    sources: Sequence[str]
+    targets: Sequence[str]
+    lines: Sequence[int] | NDArray[np.int64]
     skipped: list[BadLine] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)
-    alternatives: list[tuple[str, ...]] | None = None
+    alternatives: Sequence[tuple[str, ...]] | None = None
+    parts: NDArray[np.integer] | None = None
 
     @property
     def references(self) -> Sequence[str | tuple[str, ...]]:
@@ -87,15 +78,21 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.sources)
 
-    def take(self, chosen: Sequence[int], dropped: Mapping[str, int] | None = None) -> Corpus:
+    def take(
+        self,
+        chosen: Sequence[int] | NDArray[np.integer],
+        dropped: Mapping[str, int] | None = None,
+    ) -> Corpus:
         """Choose pairs by their indices, and note what was dropped besides."""
+        several = self.alternatives
         return Corpus(
-            [self.sources[i] for i in chosen],
-            [self.targets[i] for i in chosen],
-            array("q", (self.lines[i] for i in chosen)),
-            self.skipped,
-            self.dropped | dict(dropped or {}),
-            None if self.alternatives is None else [self.alternatives[i] for i in chosen],
+            sources=taken(self.sources, chosen),
+            targets=taken(self.targets, chosen),
+            lines=np.asarray(self.lines, dtype=np.int64)[np.asarray(chosen, dtype=np.int64)],
+            skipped=self.skipped,
+            dropped=self.dropped | dict(dropped or {}),
+            alternatives=None if several is None else taken(several, chosen),
+            parts=None if self.parts is None else self.parts[np.asarray(chosen, dtype=np.int64)],
         )
 
     def gathered(self) -> Corpus:
@@ -121,113 +118,97 @@ def read_pairs(source: str | Path, target: str | Path | None, config: TextData) 
     two files, a line that is bad in one takes its partner with it. Raise `DataError` at the
     first bad line, or list it in ``skipped`` where ``on_bad_line = "skip"``.
     """
-    corpus = Corpus([], [], array("q"))
-    lines = cast("array[int]", corpus.lines)
-    for number, row in enumerate(_rows(find(source), target, config), start=1):
+    files = [find(source)] if target is None else [find(source), find(target)]
+    skipped: list[BadLine] = []
+    return _corpus(_numbered(files, config, skipped), skipped, {})
+
+
+def _numbered(files: Sequence[Path], config: TextData, skipped: list[BadLine]) -> Iterator[Pair]:
+    """The pairs of one file or two with their lines; lines that are passed over are noted."""
+    source, target = files[0], files[1] if len(files) > 1 else None
+    for number, row in enumerate(rows(source, target, config), start=1):
         if isinstance(row, tuple):
-            corpus.sources.append(row[0])
-            corpus.targets.append(row[1])
-            lines.append(number)
+            yield (number, *row)
         elif config.on_bad_line == "error":
             raise DataError(f'{row[0]}; mend it, or pass over it: data.on_bad_line = "skip"')
         else:
-            corpus.skipped += row
-    return corpus
+            skipped += row
 
 
-def _rows(source: Path, target: str | Path | None, config: TextData) -> Iterator[Row]:
-    if config.format is not None:
-        return _formatted(source, target, config.format)
-    parser = PARSERS.get(Path(source.name.removesuffix(".gz")).suffix)
-    if target is not None and parser is None:
-        return _aligned(source, find(target))
-    if target is None and parser is not None:
-        return _parsed(source, parser(config))
-    both = "is .tsv or .jsonl and holds both sides; leave out the target"
-    raise DataError(f"{source} {both if parser else 'is one side; name the target file as well'}")
+def _corpus(pairs: Iterable[Pair], skipped: list[BadLine], dropped: dict[str, int]) -> Corpus:
+    sources, targets, lines = list[str](), list[str](), array("q")
+    for line, source, target in pairs:
+        sources.append(source)
+        targets.append(target)
+        lines.append(line)
+    return Corpus(sources, targets, lines, skipped, dropped)
 
 
-def _decode(stream: Iterable[bytes]) -> Iterator[tuple[str, str]]:
-    """Yield each line as text, and why it is not UTF-8, or nothing; then it has U+FFFD."""
-    for number, line in enumerate(stream, start=1):
-        if number == 1:
-            line = line.removeprefix(_BOM)
-        if line.endswith(b"\n"):
-            line = line[: -2 if line.endswith(b"\r\n") else -1]
-        try:
-            yield line.decode("utf-8"), ""
-        except UnicodeDecodeError as error:
-            why = f"not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start + 1})"
-            if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                why = "UTF-16, not UTF-8; convert the file: iconv -f UTF-16 -t UTF-8"
-            yield line.decode("utf-8", errors="replace"), why
+class Reading:
+    """The pairs of one of the splits train, valid, test, as they are read one after the other.
 
-
-def _lines(path: Path) -> Iterator[str | BadLine]:
-    file, number = str(path), 0
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            for number, (line, why) in enumerate(_decode(stream), start=1):
-                yield BadLine(file, number, why) if why else line
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{file}: cannot be read after line {number}: {error}") from None
-
-
-def read_lines(stream: Iterable[bytes], damaged: list[int]) -> Iterator[str]:
-    """Yield the lines of standard input as text, as many as there are, whatever is in them.
-
-    A last line without an end counts, an empty line is one. Invalid UTF-8 becomes U+FFFD, and
-    the number of the line is added to ``damaged``.
+    Where no name holds ``{split}``, the file is divided by ``holdout``: pairs with the same source
+    sentence (but for case, width and blanks) are always in the same split. The training split is
+    cleaned as well. ``skipped`` and ``dropped`` are complete when the last pair has come.
     """
-    for number, (line, why) in enumerate(_decode(stream), start=1):
-        if why:
-            damaged.append(number)
-        yield line
+
+    def __init__(
+        self, source: str | Path, target: str | Path | None, split: str, config: TextData
+    ) -> None:
+        self.split, self.config = split, config
+        self.files = [at(p, split, config.splits) for p in (source, target) if p is not None]
+        self.divided = "{split}" not in f"{source}{target}"
+        if self.divided:
+            self._belongs = _division(split, config, str(source))
+        elif config.holdout:
+            both = f"data.holdout divides one file, but {source} has {{split}}; leave out one"
+            raise DataError(both)
+        self.skipped: list[BadLine] = []
+        self._cleaning = Cleaning(config)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """How many pairs were left out, by the reason."""
+        return dict(self._cleaning.dropped)
+
+    def __iter__(self) -> Iterator[Pair]:
+        pairs = _numbered(self.files, self.config, self.skipped)
+        if self.divided:
+            pairs = (pair for pair in pairs if self._belongs(pair[1]))
+        if self.split == "train":
+            pairs = (pair for pair in pairs if self._cleaning.keeps(*pair[1:]))
+        return map(self.changed, pairs)
+
+    def changed(self, pair: Pair) -> Pair:
+        """What a task makes of a pair; here nothing."""
+        return pair
+
+    def key(self) -> dict[str, object]:
+        """What the pairs are a function of, next to the content of the files."""
+        chosen = {name: self.config.tree().get(name) for name in _READS}
+        named = self.config.on_bad_line == "skip"  # the names stand in what is skipped
+        names = [str(file) if named else "".join(file.suffixes) for file in self.files]
+        return {"split": self.split, "divided": self.divided, "names": names, **chosen}
 
 
-def _aligned(source: Path, target: Path) -> Iterator[Row]:
-    left, right = _lines(source), _lines(target)
-    for number, pair in enumerate(zip_longest(left, right), start=1):
-        if None in pair:
-            short, long = (source, target) if pair[0] is None else (target, source)
-            total = number + sum(1 for _ in (right if pair[0] is None else left))
-            reason = f"has no partner: {long} has {total} lines, {short} has {number - 1}"
-            yield from ([BadLine(str(long), n, reason)] for n in range(number, total + 1))
-            return
-        bad = [side for side in pair if isinstance(side, BadLine)]
-        yield bad or cast(tuple[str, str], pair)
+_READS = (  # the fields of a config that decide what is read
+    *("format", "on_bad_line", "keys", "columns"),
+    *("holdout", "holdout_seed", "drop_duplicates", "drop_identical"),
+)
 
 
-def _formatted(source: Path, target: str | Path | None, layout: TextFormat.Config) -> Iterator[Row]:
-    if target is not None:
-        both = f"a file of the data.format {layout.kind} holds both sides"
-        raise DataError(f"{source}: {both}; leave out {target}")
-    return _parsed(source, layout.build().parse)
-
-
-def _parsed(path: Path, parse: Parser) -> Iterator[Row]:
-    for number, line in enumerate(_lines(path), start=1):
-        try:
-            yield [line] if isinstance(line, BadLine) else parse(line)
-        except ValueError as error:
-            yield [BadLine(str(path), number, str(error))]
+def collect(reading: Reading) -> Corpus:
+    """All pairs of a reading in memory; of valid and test as `to_measure` has them."""
+    corpus = _corpus(reading, reading.skipped, {})
+    corpus.dropped = reading.dropped
+    return corpus if reading.split == "train" else to_measure(corpus, reading.config)
 
 
 def read_split(
     source: str | Path, target: str | Path | None, split: str, config: TextData
 ) -> Corpus:
-    """Read one of the splits train, valid, test; the training split is cleaned as well.
-
-    Where no name holds ``{split}``, the file is divided by ``holdout``: pairs with the same
-    source sentence (but for case, width and blanks) are always in the same split.
-    """
-    paths = [at(path, split, config.splits) for path in (source, target) if path is not None]
-    corpus = read_pairs(paths[0], paths[1] if target is not None else None, config)
-    if "{split}" not in f"{source}{target}":
-        corpus = _divide(corpus, split, config, str(source))
-    elif config.holdout:
-        raise DataError(f"data.holdout divides one file, but {source} has {{split}}; leave out one")
-    return clean(corpus, config) if split == "train" else to_measure(corpus, config)
+    """The pairs of a split (`Reading`) in memory."""
+    return collect(Reading(source, target, split, config))
 
 
 def to_measure(corpus: Corpus, config: TextData) -> Corpus:
@@ -236,8 +217,8 @@ def to_measure(corpus: Corpus, config: TextData) -> Corpus:
     return corpus.gathered() if several else corpus
 
 
-def _divide(corpus: Corpus, split: str, config: TextData, file: str) -> Corpus:
-    """The pairs of a split: its sources lie between two limits by a hash of them."""
+def _division(split: str, config: TextData, file: str) -> Callable[[str], bool]:
+    """Whether a source is of a split: a hash of it lies between two limits."""
     share, key = config.holdout, str(config.holdout_seed).encode()
     limits = {"train": (2 * share, 1.0), "valid": (0.0, share), "test": (share, 2 * share)}
     if split not in limits or (share == 0 and split != "train"):
@@ -246,28 +227,48 @@ def _divide(corpus: Corpus, split: str, config: TextData, file: str) -> Corpus:
             " into train, valid and test: data.holdout = 0.01"
         )
     low, high = limits[split]
-    chosen = []
-    for i, text in enumerate(corpus.sources):
+
+    def belongs(text: str) -> bool:
         folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
         digest = hashlib.blake2b(folded.encode(), digest_size=4, key=key).digest()
-        if low <= int.from_bytes(digest, "big") / 2**32 < high:
-            chosen.append(i)
-    return corpus.take(chosen)
+        return low <= int.from_bytes(digest, "big") / 2**32 < high
+
+    return belongs if share else lambda text: True
+
+
+class Cleaning:
+    """Which pairs are left where the config wants no duplicates or no identical sides.
+
+    Of each pair that was kept it remembers 16 bytes; ``dropped`` counts the others by the reason.
+    """
+
+    def __init__(self, config: TextData) -> None:
+        self.config = config
+        self.dropped = Counter[str]()
+        self._seen: set[bytes] = set()
+
+    def keeps(self, source: str, target: str) -> bool:
+        """Whether the next pair is left."""
+        if self.config.drop_identical and source.strip() == target.strip():
+            self.dropped["identical sides"] += 1
+            return False
+        if not self.config.drop_duplicates:
+            return True
+        name = f"{len(source)} {source}{target}".encode()
+        digest = hashlib.blake2b(name, digest_size=16).digest()
+        if digest in self._seen:
+            self.dropped["duplicate pair"] += 1
+            return False
+        self._seen.add(digest)
+        return True
 
 
 def clean(corpus: Corpus, config: TextData) -> Corpus:
     """Leave out duplicates and identical sides where the config says so, and count them."""
-    seen: set[tuple[str, str]] = set()
-    chosen, dropped = [], Counter[str]()
-    for i, pair in enumerate(zip(corpus.sources, corpus.targets, strict=True)):
-        if config.drop_identical and pair[0].strip() == pair[1].strip():
-            dropped["identical sides"] += 1
-        elif config.drop_duplicates and pair in seen:
-            dropped["duplicate pair"] += 1
-        else:
-            chosen.append(i)
-            seen.add(pair)
-    return corpus.take(chosen, dropped) if dropped else corpus
+    cleaning = Cleaning(config)
+    pairs = zip(corpus.sources, corpus.targets, strict=True)
+    chosen = [i for i, pair in enumerate(pairs) if cleaning.keeps(*pair)]
+    return corpus.take(chosen, cleaning.dropped) if cleaning.dropped else corpus
 
 
 def keep(

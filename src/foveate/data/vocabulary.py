@@ -133,12 +133,16 @@ class Tokenizer(Configurable, ABC):
             spans.append((start, done + begun))
         return spans
 
-    def save(self, path: str | Path) -> None:
-        """Write everything that `load` needs as JSON; the file appears whole or not at all."""
+    def text(self) -> str:
+        """Everything that `load` needs, as JSON."""
         tree = {"config": self.config.tree(), "vocabulary": self._vocabulary()}
         if self.tags:
             tree["tags"] = list(self.tags)
-        replace_file(Path(path), json.dumps(tree, ensure_ascii=False))
+        return json.dumps(tree, ensure_ascii=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file, which appears whole or not at all."""
+        replace_file(Path(path), self.text())
 
     @staticmethod
     def load(path: str | Path) -> Tokenizer:

@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.data.plan import sorted_batches
-from foveate.data.text import Corpus, DataError, TextData, at, read_pairs, read_split
+from foveate.data.text import Corpus, DataError, Pair, Reading, TextData, at, read_pairs
 from foveate.data.tokenizer import UNK
 from foveate.decode.steps import Search
 from foveate.look.capture import capture
@@ -43,8 +43,8 @@ from foveate.tasks.label_figures import (
 )
 from foveate.tasks.labels import encoder_record
 from foveate.tasks.objective import CrossEntropy
-from foveate.tasks.single import EXTRA, SingleText, sizes_of, to, wrapped
-from foveate.tasks.text_batch import Ids
+from foveate.tasks.single import EXTRA, SingleText, to, wrapped
+from foveate.tasks.text_batch import Ids, sizes_of
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,8 @@ class TextClassification(SingleText[LabelledBatch]):
         super().restore(folder)
         self.names = load_labels(folder)
 
-    def _corpus(self, split: str) -> Corpus:
-        corpus = read_split(self.config.source, self.config.labels, split, self.data)
-        return _stripped(corpus, self._file(split))
+    def _reading(self, split: str) -> Reading:
+        return Labelled(self.config.source, self.config.labels, split, self.data)
 
     def _file(self, split: str) -> Path:
         """The file in which the labels of a split stand."""
@@ -179,7 +178,8 @@ class TextClassification(SingleText[LabelledBatch]):
         if not len(corpus):
             raise DataError(f"{source} is empty: nothing to evaluate on")
         file = reference or source
-        corpus = _stripped(corpus, file)
+        pairs = zip(corpus.lines, corpus.sources, corpus.targets, strict=True)
+        corpus.targets = [_stripped(pair, file)[2] for pair in pairs]
         self._numbers(corpus, file)
         return corpus
 
@@ -230,10 +230,15 @@ class TextClassification(SingleText[LabelledBatch]):
         return encoder_record(found, (source, encoded.offsets), label)
 
 
-def _stripped(corpus: Corpus, file: Path) -> Corpus:
-    """The same without blanks around labels. Raises ``DataError`` at an empty label."""
-    labels = [label.strip() for label in corpus.targets]
-    for label, line in zip(labels, corpus.lines, strict=True):
-        if not label:
-            raise DataError(f"{file}:{line}: no label; write one, or take the line out")
-    return Corpus(corpus.sources, labels, corpus.lines, corpus.skipped, corpus.dropped)
+class Labelled(Reading):
+    """Texts and labels, without blanks around these. Raises ``DataError`` at an empty label."""
+
+    def changed(self, pair: Pair) -> Pair:
+        return _stripped(pair, self.files[-1])
+
+
+def _stripped(pair: Pair, file: Path) -> Pair:
+    line, text, label = pair
+    if not label.strip():
+        raise DataError(f"{file}:{line}: no label; write one, or take the line out")
+    return line, text, label.strip()

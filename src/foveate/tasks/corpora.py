@@ -14,7 +14,7 @@ from itertools import chain
 from pydantic import Field
 
 from foveate.config import Config
-from foveate.data.text import Corpus
+from foveate.data.text import Corpus, Pair, Reading, TextData
 
 
 class Part(Config):
@@ -30,9 +30,24 @@ class Part(Config):
     tag: str | None = Field(default=None, pattern=r"^<2[^<>\s]+>$")
 
 
-def join(corpora: Sequence[Corpus], tags: Sequence[str | None]) -> Corpus:
-    """One corpus of all, in their order, the sources behind their tags."""
-    if len(corpora) == 1 and tags[0] is None:
+class Tagged(Reading):
+    """The pairs of a split of one corpus, the sources behind its tag."""
+
+    def __init__(self, part: Part, split: str, config: TextData) -> None:
+        super().__init__(part.source, part.target, split, config)
+        self.tag = part.tag
+
+    def changed(self, pair: Pair) -> Pair:
+        line, source, target = pair
+        return line, tagged(source, self.tag), target
+
+    def key(self) -> dict[str, object]:
+        return {"tag": self.tag, **super().key()}
+
+
+def join(corpora: Sequence[Corpus]) -> Corpus:
+    """One corpus of all, in their order."""
+    if len(corpora) == 1:
         return corpora[0]
     dropped = Counter[str]()
     for corpus in corpora:
@@ -42,11 +57,7 @@ def join(corpora: Sequence[Corpus], tags: Sequence[str | None]) -> Corpus:
         (one,) if isinstance(one, str) else one for corpus in corpora for one in corpus.references
     ]
     return Corpus(
-        [
-            tagged(source, tag)
-            for corpus, tag in zip(corpora, tags, strict=True)
-            for source in corpus.sources
-        ],
+        list(chain.from_iterable(corpus.sources for corpus in corpora)),
         list(chain.from_iterable(corpus.targets for corpus in corpora)),
         array("q", chain.from_iterable(corpus.lines for corpus in corpora)),
         list(chain.from_iterable(corpus.skipped for corpus in corpora)),

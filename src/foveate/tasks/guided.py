@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+import numpy as np
+import pydantic
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -23,6 +25,7 @@ from foveate.align.aligner import Aligner
 from foveate.align.both import Agreement
 from foveate.align.extract import Links, read_pharaoh, write_pharaoh
 from foveate.atomic import replace_file
+from foveate.data.columns import lines_of
 from foveate.data.text import DataError, at
 from foveate.data.tokenizer import Encoded
 from foveate.data.words import CUTS
@@ -52,14 +55,15 @@ class GuidedTranslation(Translation):
     """Translation with one head trained towards links between words."""
 
     class Config(Translation.Config, kind="guided_translation"):
-        """``links`` names a Pharaoh file, a line for each training pair; else ``aligner`` makes it.
+        """``links`` names a Pharaoh file, a line for each line of the training data, or such a file
+        for each of several corpora; else ``aligner`` makes them.
 
         ``layer`` and ``head`` say which head is guided, ``weight`` how much; ``rows``, at which
         step: that which produces a word, or that which has just read it. ``words`` says whether
         links count the words of a text (`split_words`) or what stands between blanks.
         """
 
-        links: str | None = None
+        links: str | tuple[str, ...] | None = None
         aligner: Aligner.Config = Agreement.Config()
         layer: int = -1
         head: int = Field(0, ge=0)
@@ -67,31 +71,45 @@ class GuidedTranslation(Translation):
         rows: Literal["produced", "read"] = "produced"
         words: Literal["text", "blanks"] = "text"
 
+        @pydantic.model_validator(mode="after")
+        def _as_many(self) -> Self:
+            if self.links is not None and len(self.files()) != len(self.parts()):
+                raise ValueError("give a file of links for each of the corpora, in their order")
+            return self
+
+        def files(self) -> tuple[str, ...]:
+            """The files of links, in the order of the corpora."""
+            return (self.links,) if isinstance(self.links, str) else self.links or ()
+
     config: Config
-    _guides: dict[int, Links]
 
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         super().prepare(folder, seed)
-        made = self._made()
+        made = self._given() if self.config.links is not None else self._made()
         replace_file(folder / FILE, "".join(write_pharaoh(links) + "\n" for links in made))
-        self._guides = dict(zip(self.corpus("train").lines, made, strict=True))
+        self._guide = lines_of(folder / FILE)
 
     def restore(self, folder: Path) -> None:
         super().restore(folder)
-        self._file = folder / FILE
-        self._guides = {}
+        self._guide = lines_of(folder / FILE)
+
+    def _given(self) -> Iterator[Links]:
+        """The links of each pair of the training corpus, from the files."""
+        corpus = self.corpus("train")
+        lines, parts = np.asarray(corpus.lines), corpus.parts
+        for number, name in enumerate(self.config.files()):
+            path = at(name, "train", self.data.splits)
+            own, found = lines if parts is None else lines[parts == number], lines_of(path)
+            if len(found) < max(own, default=0):
+                raise DataError(f"{path} has {len(found)} lines; give one for each training pair")
+            for line in own.tolist():
+                yield read_pharaoh(found[line - 1], f"{path}:{line}")
 
     def _made(self) -> list[Links]:
-        """The links of each pair of the training corpus: from the file, or by the aligner."""
+        """The links of each pair of the training corpus, by the aligner."""
         corpus, cut = self.corpus("train"), CUTS[self.config.words]
-        if self.config.links is not None:
-            path = at(self.config.links, "train", self.data.splits)
-            found = path.read_text(encoding="utf-8").splitlines()
-            if len(found) < max(corpus.lines, default=0):
-                raise DataError(f"{path} has {len(found)} lines; give one for each training pair")
-            return [read_pharaoh(found[n - 1], f"{path}:{n}") for n in corpus.lines]
         pairs = [
             ([s[a:b] for a, b in cut(s)], [t[a:b] for a, b in cut(t)])
             for s, t in zip(corpus.sources, corpus.targets, strict=True)
@@ -101,19 +119,12 @@ class GuidedTranslation(Translation):
         made: list[Links] = aligner.align(pairs)
         return made
 
-    def _links(self, line: int) -> Links:
-        """The links of the training pair on a line of the data (from 1)."""
-        if not self._guides:
-            lines = self._file.read_text(encoding="utf-8").splitlines()
-            for number, text in zip(self.corpus("train").lines, lines, strict=True):
-                self._guides[number] = read_pharaoh(text, str(self._file))
-        return self._guides[line]
-
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
         plain = super().batch(split, indices, noise)
         if split != "train":
             return plain
-        corpus = self._tokens(split)[0]
+        examples = self._tokens(split)
+        corpus = examples.corpus
         cut, later = CUTS[self.config.words], self.config.rows == "read"
         texts = [corpus.sources[i] for i in indices], [corpus.targets[i] for i in indices]
         sides = zip(
@@ -122,7 +133,8 @@ class GuidedTranslation(Translation):
         entries = []
         for row, (index, (source, target)) in enumerate(zip(indices, sides, strict=True)):
             where = f"the links of pair {corpus.lines[index]}"
-            weights = piece_links(self._links(corpus.lines[index]), source, target, where)
+            links = read_pharaoh(self._guide[examples.row(index)], where)
+            weights = piece_links(links, source, target, where)
             entries += [(row, t + later, s, g) for (t, s), g in weights.items()]
         places = torch.tensor([entry[:3] for entry in entries], dtype=torch.long).reshape(-1, 3)
         return GuidedBatch(

@@ -84,8 +84,8 @@ class JoinedTranslation(Translation):
         return sides.sum(axis=1, keepdims=True).astype(np.int32)
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> Any:
-        _, sources, targets = self._tokens(split)
-        return join([sources[i] for i in indices], [targets[i] for i in indices])
+        examples = self._tokens(split)
+        return join(*([ids[i] for i in indices] for ids in (examples.sources, examples.targets)))
 
     def build(self, model: Model.Config) -> nn.Module:
         built: nn.Module = model.build(Tokens(self.target_tokenizer.vocab_size))

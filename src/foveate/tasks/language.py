@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.data.plain import SPLITS, Shares, Text, read_text, read_text_split
+from foveate.data.columns import taken
+from foveate.data.plain import LINES, SPLITS, PreparedText, Shares, Text, read_text, read_text_split
+from foveate.data.prepared import prepare_ids, sample
 from foveate.data.text import DataError, TextData
 from foveate.data.tokenizer import BPE, EOS, UNK, Tokenizer
 from foveate.decode.forced import token_log_probabilities
@@ -36,7 +38,7 @@ from foveate.tasks.objective import CrossEntropy
 ROWS = 2048  # places whose logits are held at a time
 CHUNK = 512  # tokens read at a time where a state is carried over the whole text
 
-Ids = NDArray[np.int32]
+Ids = NDArray[np.integer]
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,15 @@ class Language(Generating):
     def __init__(self, config: Config, data: TextData) -> None:
         self.config, self.data = config, data
         self._tokenizer: Tokenizer | None = None
+        self._texts: dict[str, Text] = {}
         self._streams: dict[str, Stream] = {}
 
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         tokenizer: Tokenizer = self.config.tokenizer.build()
-        tokenizer.train(self._text("train").lines)
+        lines = self._text("train").lines
+        tokenizer.train(taken(lines, sample(len(lines), self.data.tokenizer_sample, seed)))
         tokenizer.save(folder / "text.tokenizer.json")
         self._tokenizer = tokenizer
 
@@ -94,10 +98,16 @@ class Language(Generating):
         return self._tokenizer
 
     def _text(self, split: str) -> Text:
-        return read_text_split(self.config.text, self.config.shares, split, self.data)
+        if split not in self._texts:
+            shares = self.config.shares
+            self._texts[split] = read_text_split(self.config.text, shares, split, self.data)
+        return self._texts[split]
 
     def stream(self, text: Text) -> Stream:
-        """The ids of a text."""
+        """The ids of a text; those of one in files are in files as well."""
+        if isinstance(text, PreparedText):
+            (found,) = prepare_ids(text.folder, {LINES: self.tokenizer}, end=[EOS])
+            return Stream(found.flat if text.ended else found.flat[:-1], found.offsets[:-1], text)
         lines = [[*ids, EOS] for ids in self.tokenizer.encode_ids(text.lines)]
         starts = np.cumsum([0, *map(len, lines)])[:-1]
         ids = np.fromiter((i for line in lines for i in line), dtype=np.int32)
@@ -148,7 +158,9 @@ class Language(Generating):
         after = f", each after {config.context} of context" if config.context else ""
         lines.append(f"an epoch: {count:,} blocks of {config.block_length} tokens{after}")
         kind, size = config.tokenizer.kind, self.tokenizer.vocab_size
-        return [*lines, f"vocabulary: {size:,} {kind} pieces"]
+        seen, there = self.data.tokenizer_sample, len(self._text("train").lines)
+        some = f", learnt from {seen:,} of {there:,} lines" if seen < there else ""
+        return [*lines, f"vocabulary: {size:,} {kind} pieces{some}"]
 
     def _described(self, split: str) -> str:
         stream = self.examples(split)

@@ -30,8 +30,8 @@ from foveate.spec import Tokens
 from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
 from foveate.tasks.labels import encoder_record
 from foveate.tasks.objective import CrossEntropy
-from foveate.tasks.single import EXTRA, SingleText, read_texts, sizes_of, to, wrapped
-from foveate.tasks.text_batch import Ids
+from foveate.tasks.single import EXTRA, SingleText, read_texts, to, wrapped
+from foveate.tasks.text_batch import Ids, sizes_of
 
 MASKS = ("<mask>", "[MASK]")  # pieces that stand for a hidden token, where a vocabulary has one
 

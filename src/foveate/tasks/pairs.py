@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,11 +13,20 @@ import pydantic
 from numpy.typing import NDArray
 
 from foveate.data.mixture import Mixture
+from foveate.data.prepared import PreparedCorpus, prepare_ids, prepare_texts, sample
 from foveate.data.report import report
-from foveate.data.text import Corpus, DataError, TextData, keep, read_pairs, read_split, to_measure
+from foveate.data.text import (
+    Corpus,
+    DataError,
+    TextData,
+    collect,
+    read_pairs,
+    to_measure,
+)
 from foveate.data.tokenizer import BPE, UNK, Tokenizer
 from foveate.tasks.base import Task
-from foveate.tasks.corpora import Part, bare, join, tagged
+from foveate.tasks.corpora import Part, Tagged, bare, join, tagged
+from foveate.tasks.examples import Examples, Sides
 from foveate.tasks.metrics import LOWER_IS_BETTER, known_metrics
 from foveate.tasks.text_batch import Ids, TextBatch, collate, lengths_of
 
@@ -70,23 +80,23 @@ class PairTask(Task[TextBatch]):
         self.config, self.data = config, data
         self.tokenizers: tuple[Tokenizer, Tokenizer] | None = None
         self._read: dict[str, Corpus] = {}
-        self._corpora: dict[str, tuple[Corpus, list[Ids], list[Ids]]] = {}
+        self._encoded: dict[str, Sides] = {}
+        self._examples: dict[str, Examples] = {}
 
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         if self.tokenizers is None:
-            self.tokenizers = self._train()
+            self.tokenizers = self._train(seed)
         source, target = self.tokenizers
         source.save(folder / "source.tokenizer.json")
         target.save(folder / "target.tokenizer.json")
 
-    def _train(self) -> tuple[Tokenizer, Tokenizer]:
+    def _train(self, seed: int) -> tuple[Tokenizer, Tokenizer]:
         tags = self.config.tags()
-        corpus = self.corpus("train")
-        sides = [[bare(text, tags) for text in corpus.sources], corpus.targets]
+        sides = self._learnt_from(tags, seed)
         source = self.config.tokenizer.build()
-        source.train(sides[0] + sides[1] if self.config.joint else sides[0])
+        source.train(chain(*sides) if self.config.joint else sides[0])
         target = source
         if not self.config.joint:
             target = (self.config.target_tokenizer or self.config.tokenizer).build()
@@ -94,15 +104,20 @@ class PairTask(Task[TextBatch]):
         source.add_tags(tags)
         return source, target
 
+    def _learnt_from(self, tags: Sequence[str], seed: int) -> tuple[Iterable[str], Iterable[str]]:
+        """The sources without tags and the targets that tokenizers see."""
+        corpus = self.corpus("train")
+        some = corpus.take(sample(len(corpus), self.data.tokenizer_sample, seed))
+        return (bare(text, tags) for text in some.sources), some.targets
+
     def inherit(self, run: Path) -> None:
         self.restore(run)
 
     def extend(self) -> None:
-        corpus = self.corpus("train")
         tags = list(self.source_tokenizer.tags)
-        sides = [[bare(text, tags) for text in corpus.sources], corpus.targets]
+        sides = self._learnt_from(tags, 0)
         source, target = self._both()
-        source.extend(sides[0] + sides[1] if self.config.joint else sides[0], self.config.tokenizer)
+        source.extend(chain(*sides) if self.config.joint else sides[0], self.config.tokenizer)
         if not self.config.joint:
             target.extend(sides[1], self.config.target_tokenizer or self.config.tokenizer)
         source.add_tags(list(dict.fromkeys([*tags, *self.config.tags()])))
@@ -133,35 +148,47 @@ class PairTask(Task[TextBatch]):
         return self.tokenizers
 
     def corpus(self, split: str) -> Corpus:
-        """The pairs of a split as text, without those that the config drops."""
+        """The pairs of a split as text, without those that the config drops.
+
+        Those of the training split stay in files and are read when they are asked for.
+        """
         if split not in self._read:
-            parts = self.config.parts()
-            corpora = [read_split(part.source, part.target, split, self.data) for part in parts]
-            self._read[split] = join(corpora, [part.tag for part in parts])
-            if split == "train":
-                self._part = np.repeat(np.arange(len(parts)), list(map(len, corpora)))
+            readings = [Tagged(part, split, self.data) for part in self.config.parts()]
+            self._read[split] = (
+                prepare_texts(readings) if split == "train" else join(list(map(collect, readings)))
+            )
         return self._read[split]
 
-    def _tokens(self, split: str) -> tuple[Corpus, list[Ids], list[Ids]]:
-        if split not in self._corpora:
-            corpus = self.corpus(split)
-            sources = self.source_tokenizer.encode_ids(corpus.sources)
-            targets = self.target_tokenizer.encode_ids(corpus.targets)
-            if split == "train":
-                kept, dropped = keep(lengths_of(sources, targets), self.data)
-                corpus = corpus.take([int(i) for i in kept], dropped)
-                self._part = self._part[kept]
-                sources, targets = [sources[i] for i in kept], [targets[i] for i in kept]
-            self._corpora[split] = corpus, sources, targets
-        return self._corpora[split]
+    def _ids(self, split: str) -> Sides:
+        """The ids of both sides of the pairs of `corpus`."""
+        if split not in self._encoded:
+            corpus, (source, target) = self.corpus(split), self._both()
+            if isinstance(corpus, PreparedCorpus):
+                sides = {"source": source, "target": target}
+                self._encoded[split] = tuple(prepare_ids(corpus.folder, sides))
+            else:
+                self._encoded[split] = (
+                    source.encode_ids(corpus.sources),
+                    target.encode_ids(corpus.targets),
+                )
+        return self._encoded[split]
+
+    def _tokens(self, split: str) -> Examples:
+        """The pairs of a split with their ids, in training without those of bad lengths."""
+        if split not in self._examples:
+            sources, targets = self._ids(split)
+            examples = Examples(self.corpus(split), sources, targets)
+            self._examples[split] = examples.kept(self.data) if split == "train" else examples
+        return self._examples[split]
 
     def lengths(self, split: str) -> NDArray[np.int32]:
-        _, sources, targets = self._tokens(split)
-        return (lengths_of(sources, targets) + 1).astype(np.int32)
+        examples = self._tokens(split)
+        return lengths_of(examples.sources, examples.targets) + 1
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
-        corpus, sources, targets = self._tokens(split)
-        sides = [[sources[i] for i in indices], [targets[i] for i in indices]]
+        examples = self._tokens(split)
+        corpus = examples.corpus
+        sides = [[ids[i] for i in indices] for ids in (examples.sources, examples.targets)]
         texts = corpus.sources, corpus.targets
         for side, tokenizer in enumerate(self._both() if split == "train" else ()):
             if tokenizer.noisy:
@@ -173,12 +200,12 @@ class PairTask(Task[TextBatch]):
         return collate(*sides)
 
     def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Any:
-        parts = self.config.parts()
-        if len(parts) == 1:
+        parts, numbers = self.config.parts(), self._tokens("train").corpus.parts
+        if numbers is None:
             return super().plan(lengths, batch_tokens, seed)
-        sizes = np.bincount(self._part, minlength=len(parts)).tolist()
+        sizes = np.bincount(numbers, minlength=len(parts)).tolist()
         weights = [p.weight or size for p, size in zip(parts, sizes, strict=True)]
-        return Mixture(lengths, batch_tokens, seed, self._part, weights)
+        return Mixture(lengths, batch_tokens, seed, numbers, weights)
 
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
         """Lines behind the tag that asks for a language, such as "fr" for ``<2fr>``.
@@ -217,14 +244,13 @@ class PairTask(Task[TextBatch]):
         for split in ("valid", "test"):
             with contextlib.suppress(DataError):  # a run may do without
                 corpora[split] = self.corpus(split)
-        source, target = self._both()
-
-        def count(tokenizer: Tokenizer) -> Callable[[Sequence[str]], list[int]]:
-            return lambda texts: [len(ids) for ids in tokenizer.encode_ids(texts)]
-
-        sizes = [f"{t.vocab_size:,} {t.config.kind}" for t in dict.fromkeys((source, target))]
-        found = report(corpora, self.data, (count(source), count(target)))
-        return [*found.lines(), f"vocabulary: {' and '.join(sizes)} pieces"]
+        sizes = [f"{t.vocab_size:,} {t.config.kind}" for t in dict.fromkeys(self._both())]
+        done = {"drop_duplicates": False, "drop_identical": False}  # when they were read
+        tokens = {split: lengths_of(*self._ids(split)) for split in corpora}
+        found = report(corpora, self.data.model_copy(update=done), tokens)
+        seen, pairs = self.data.tokenizer_sample, len(corpora["train"])
+        some = f", learnt from {seen:,} of {pairs:,} pairs" if seen < pairs else ""
+        return [*found.lines(), f"vocabulary: {' and '.join(sizes)} pieces{some}"]
 
     def better(self, name: str) -> int:
         return -1 if name in LOWER_IS_BETTER else super().better(name)

@@ -15,11 +15,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from foveate.data.columns import taken
 from foveate.data.pad import pad
-from foveate.data.text import Corpus, DataError, TextData, at, keep, read_pairs, read_split
+from foveate.data.prepared import PreparedCorpus, prepare_ids, prepare_texts, sample
+from foveate.data.text import (
+    Corpus,
+    DataError,
+    Reading,
+    TextData,
+    at,
+    collect,
+    keep,
+    read_pairs,
+)
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, Tokenizer
 from foveate.tasks.base import Task
-from foveate.tasks.text_batch import Ids
+from foveate.tasks.text_batch import Ids, lengths_of, sizes_of
 
 Batch = TypeVar("Batch")
 TOKENIZER = "tokenizer.json"  # in the folder of a run
@@ -46,14 +57,16 @@ class SingleText(Task[Batch]):
         self.config, self.data = config, data
         self._tokenizer: Tokenizer | None = None
         self._read: dict[str, Corpus] = {}
-        self._encoded: dict[str, tuple[Corpus, list[Ids]]] = {}
+        self._encoded: dict[str, tuple[Corpus, Sequence[Ids]]] = {}
 
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         if self._tokenizer is None:
             self._tokenizer = self.config.tokenizer.build()
-            self._tokenizer.train(self.corpus("train").sources)
+            corpus = self.corpus("train")
+            rows = sample(len(corpus), self.data.tokenizer_sample, seed)
+            self._tokenizer.train(corpus.take(rows).sources)
         self._tokenizer.save(folder / TOKENIZER)
 
     def restore(self, folder: Path) -> None:
@@ -72,37 +85,43 @@ class SingleText(Task[Batch]):
         return self._tokenizer
 
     def corpus(self, split: str) -> Corpus:
-        """The texts of a split and what belongs to them, without those that the config drops."""
+        """The texts of a split and what belongs to them, without those that the config drops.
+
+        Those of the training split stay in files and are read when they are asked for.
+        """
         if split not in self._read:
-            self._read[split] = self._corpus(split)
+            reading = self._reading(split)
+            self._read[split] = prepare_texts([reading]) if split == "train" else collect(reading)
         return self._read[split]
 
-    def _corpus(self, split: str) -> Corpus:
+    def _reading(self, split: str) -> Reading:
         """The texts of a split; the other side of a table is read and left alone."""
         source = self.config.source
         other = None if is_table(at(source, split, self.data.splits)) else source
-        return read_split(source, other, split, self.data)
+        return Reading(source, other, split, self.data)
 
-    def _tokens(self, split: str) -> tuple[Corpus, list[Ids]]:
+    def _tokens(self, split: str) -> tuple[Corpus, Sequence[Ids]]:
         """Texts and their ids; in training without empty and too long ones, which are counted."""
         if split not in self._encoded:
             corpus = self.corpus(split)
-            ids = self.tokenizer.encode_ids(corpus.sources)
+            ids: Sequence[Ids]
+            if isinstance(corpus, PreparedCorpus):
+                (ids,) = prepare_ids(corpus.folder, {"source": self.tokenizer})
+            else:
+                ids = self.tokenizer.encode_ids(corpus.sources)
             if split == "train":
-                kept, dropped = keep(sizes_of(ids)[:, None], self.data)
+                kept, dropped = keep(lengths_of(ids), self.data)
                 dropped = {reason.replace("side", "text"): n for reason, n in dropped.items()}
-                corpus = corpus.take([int(i) for i in kept], dropped)
-                ids = [ids[i] for i in kept]
+                corpus, ids = corpus.take(kept, dropped), taken(ids, kept)
             self._encoded[split] = corpus, ids
         return self._encoded[split]
 
     def lengths(self, split: str) -> NDArray[np.int32]:
-        _, ids = self._tokens(split)
-        return (sizes_of(ids)[:, None] + EXTRA).astype(np.int32)
+        return lengths_of(self._tokens(split)[1]) + np.int32(EXTRA)
 
     def describe_data(self) -> list[str]:
         """What was read of each split, what was dropped and why, what stands in train as well."""
-        said, known = [], set(self.corpus("train").sources)
+        said, known = [], set(map(hash, self.corpus("train").sources))
         for split in ("train", "valid", "test"):
             with contextlib.suppress(DataError):  # a run may do without
                 corpus, ids = self._tokens(split)
@@ -111,12 +130,16 @@ class SingleText(Task[Batch]):
                     f"{split}: {len(corpus):,} texts, {int(sizes.sum()):,} tokens, longest "
                     f"{int(sizes.max(initial=0)):,}; {self._about(corpus)}"
                 )
-                both = sum(text in known for text in corpus.sources) if split != "train" else 0
+                both = (
+                    sum(hash(text) in known for text in corpus.sources) if split != "train" else 0
+                )
                 said += [f"{split}: {both:,} texts also in train"] if both else []
                 said += [f"{split}: dropped, {what}: {n:,}" for what, n in corpus.dropped.items()]
                 said += [f"{split}: skipped, {line}" for line in corpus.skipped]
         size, kind = self.tokenizer.vocab_size, self.tokenizer.config.kind
-        return [*said, f"vocabulary: {size:,} {kind} pieces"]
+        seen, texts = self.data.tokenizer_sample, len(self.corpus("train"))
+        some = f", learnt from {seen:,} of {texts:,} texts" if seen < texts else ""
+        return [*said, f"vocabulary: {size:,} {kind} pieces{some}"]
 
     def _about(self, corpus: Corpus) -> str:
         """What else is to be said of a split."""
@@ -153,11 +176,6 @@ def wrapped(texts: Sequence[Ids]) -> tuple[Tensor, Tensor | None]:
     ids = torch.from_numpy(pad([[BOS, *one, EOS] for one in texts]))
     keys = ids != PAD
     return ids, None if bool(keys.all()) else keys
-
-
-def sizes_of(texts: Sequence[Ids]) -> NDArray[np.int64]:
-    """(N,) numbers of tokens."""
-    return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
 
 
 def to(device: torch.device, *tensors: Tensor | None) -> Any:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from foveate.data.columns import TokenIds
 from foveate.data.pad import pad
 from foveate.data.tokenizer import BOS, EOS, PAD
 
@@ -54,6 +55,13 @@ def source_batch(sources: Sequence[Ids]) -> tuple[Tensor, Tensor | None]:
     return ids, None if bool(keys.all()) else keys
 
 
-def lengths_of(sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int64]:
-    """(N, 2) numbers of tokens."""
-    return np.array([list(map(len, sources)), list(map(len, targets))], dtype=np.int64).T
+def lengths_of(*sides: Sequence[Ids]) -> NDArray[np.int32]:
+    """(N, sides) numbers of tokens."""
+    return np.stack([sizes_of(side).astype(np.int32) for side in sides], axis=1)
+
+
+def sizes_of(texts: Sequence[Ids]) -> NDArray[np.int64]:
+    """(N,) numbers of tokens."""
+    if isinstance(texts, TokenIds):
+        return texts.lengths()
+    return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))

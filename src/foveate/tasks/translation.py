@@ -78,7 +78,8 @@ class Translation(PairTask):
         search: Search,
         samples: int = 3,
     ) -> Measures:
-        corpus, sources, targets = self._tokens(split)
+        examples = self._tokens(split)
+        corpus, sources, targets = examples.corpus, examples.sources, examples.targets
         plain = CrossEntropy.Config(label_smoothing=0.0).build()
         total, count = 0.0, 0
         for indices in sorted_batches(lengths_of(sources, targets) + 1, 4096):

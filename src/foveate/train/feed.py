@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from foveate.tasks.base import Task
 from foveate.train.files import TrainError
 
-Indices = NDArray[np.int64]
+Indices = NDArray[np.integer]
 
 
 class Plan(Protocol):

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from foveate.atomic import replace_file
-from foveate.data import surface
-from foveate.data.lexicon import lexicon
-from foveate.data.sentences import Sentences
+from foveate.atomic import replacing
+from foveate.data.synthetic import surface
+from foveate.data.synthetic.lexicon import lexicon
+from foveate.data.synthetic.sentences import Sentences
 
 SPLITS = ("train", "valid", "test")
 MIN_WORDS, MAX_WORDS = 3, 25
@@ -41,8 +42,6 @@ def pairs(split: str, count: int, seed: int = 1) -> list[SyntheticPair]:
 
     Raises ValueError for a split that is not train, valid or test.
     """
-    if split not in SPLITS:
-        raise ValueError(f"split {split!r} is none of {', '.join(SPLITS)}")
     return list(islice(_stream(split, seed), count))
 
 
@@ -53,15 +52,21 @@ def write(folder: Path, sizes: Mapping[str, int], seed: int = 1) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for split, count in sizes.items():
-        made = pairs(split, count, seed)
-        links = (" ".join(f"{i}-{j}" for i, j in pair.alignment) for pair in made)
-        replace_file(folder / f"{split}.en", "".join(f"{pair.source}\n" for pair in made))
-        replace_file(folder / f"{split}.fr", "".join(f"{pair.target}\n" for pair in made))
-        replace_file(folder / f"{split}.align", "".join(f"{line}\n" for line in links))
+        with ExitStack() as stack:
+            source, target, links = (
+                stack.enter_context(replacing(folder / f"{split}.{ending}"))
+                for ending in ("en", "fr", "align")
+            )
+            for pair in islice(_stream(split, seed), count):
+                source.write(f"{pair.source}\n".encode())
+                target.write(f"{pair.target}\n".encode())
+                links.write((" ".join(f"{i}-{j}" for i, j in pair.alignment) + "\n").encode())
 
 
 def _stream(split: str, seed: int) -> Iterator[SyntheticPair]:
     """Pairs of a split without end: sentences are drawn until one is new and belongs to it."""
+    if split not in SPLITS:
+        raise ValueError(f"split {split!r} is none of {', '.join(SPLITS)}")
     draw = random.Random(f"{seed} {split}").random  # random() alone is the same in every Python
     admitted = ("train",) if split == "train" else ("train", split)
     sentences = Sentences(lexicon(), draw, admitted)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, NamedTuple
 
-from foveate.data.inflection import conjugate, english_past, english_s, feminine, plural
-from foveate.data.surface import Link, Phrase, aspirate, new_link
+from foveate.data.synthetic.inflection import conjugate, english_past, english_s, feminine, plural
+from foveate.data.synthetic.surface import Link, Phrase, aspirate, new_link
 
 Forms = tuple[str, str]  # singular, plural
 PEOPLE = ("kin", "profession")  # the groups of nouns that mean people

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 
-from foveate.data.surface import Link, Phrase, new_link
+from foveate.data.synthetic.surface import Link, Phrase, new_link
 
 _ENGLISH = [
     "zero",

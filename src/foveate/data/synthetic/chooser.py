@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from foveate.data.lexicon import Adjective, Lexicon, Noun, Verb
+from foveate.data.synthetic.lexicon import Adjective, Lexicon, Noun, Verb
 
 T = TypeVar("T")
 TENSES = ("present", "past", "future")

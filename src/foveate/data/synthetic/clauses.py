@@ -9,11 +9,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 
-from foveate.data.grammar import Clause, Clitic, Nominal, join, word, words_of
-from foveate.data.lexicon import Adjective, Lexicon
-from foveate.data.nominals import Nominals
-from foveate.data.numerals import day, hour
-from foveate.data.surface import Phrase, new_link
+from foveate.data.synthetic.grammar import Clause, Clitic, Nominal, join, word, words_of
+from foveate.data.synthetic.lexicon import Adjective, Lexicon
+from foveate.data.synthetic.nominals import Nominals
+from foveate.data.synthetic.numerals import day, hour
+from foveate.data.synthetic.surface import Phrase, new_link
 
 NEGATIONS = ("not", "not", "not", "never", "no longer")
 DIRECT = (

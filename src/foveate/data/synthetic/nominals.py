@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from foveate.data.chooser import Chooser
-from foveate.data.grammar import (
+from foveate.data.synthetic.chooser import Chooser
+from foveate.data.synthetic.grammar import (
     BARE,
     GENERIC,
     INDEFINITE,
@@ -28,9 +28,9 @@ from foveate.data.grammar import (
     word,
     words_of,
 )
-from foveate.data.lexicon import PEOPLE, Expression, Lexicon, Noun, Verb
-from foveate.data.numerals import cardinal
-from foveate.data.surface import Phrase, new_link
+from foveate.data.synthetic.lexicon import PEOPLE, Expression, Lexicon, Noun, Verb
+from foveate.data.synthetic.numerals import cardinal
+from foveate.data.synthetic.surface import Phrase, new_link
 
 OWNERS = ("my", "your", "his", "her", "our", "their")
 PRONOUNS = (

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from foveate.data.lexicon import PEOPLE, Adjective, Determiner, Expression, Noun, Verb
-from foveate.data.surface import Link, Phrase, Token, begins_with_vowel, new_link
+from foveate.data.synthetic.lexicon import PEOPLE, Adjective, Determiner, Expression, Noun, Verb
+from foveate.data.synthetic.surface import Link, Phrase, Token, begins_with_vowel, new_link
 
 Determine = Callable[[int, int, Link], Phrase]  # gender, number, link of the noun → determiner
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from foveate.data.clauses import Clauses
-from foveate.data.grammar import (
+from foveate.data.synthetic.clauses import Clauses
+from foveate.data.synthetic.grammar import (
     Clause,
     Nominal,
     clitic_for,
@@ -21,8 +21,8 @@ from foveate.data.grammar import (
     word,
     words_of,
 )
-from foveate.data.lexicon import Lexicon
-from foveate.data.surface import Phrase, new_link
+from foveate.data.synthetic.lexicon import Lexicon
+from foveate.data.synthetic.surface import Phrase, new_link
 
 DESCRIBED = (
     "animal food staple drink clothing thing vehicle furniture room site building text idea "

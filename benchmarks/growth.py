@@ -1,0 +1,144 @@
+"""What a corpus costs as it grows: time and memory of preparing it, of a plan, and of its batches.
+
+    python benchmarks/growth.py [--pairs 10000000] [--plan 100000000] [--folder build/growth]
+
+Pairs of the embedded grammar are written once and kept; corpora of 10,000, 100,000, … pairs are the
+beginnings of that file. Each is measured in a process of its own, with its memory beside the limit
+of 16 GiB. Rates are pairs for each second of processor time, of this process and of its workers
+together, so that other work on the machine counts little; seconds by the clock stand beside them.
+Writes docs/results/growth.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foveate.data import synthetic
+from foveate.data.plan import Plan
+from foveate.data.prepared import prepare_ids, prepare_texts
+from foveate.data.text import Reading, TextData
+from foveate.data.tokenizer import BPE
+from foveate.data.traits import traits_of
+from foveate.data.workers import cores
+from foveate.tasks.translation import Translation
+from machine import describe, write
+
+BATCHES = 300  # that are drawn to see what one costs
+WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+
+
+def timed(work: Callable[[], Any], rows: int) -> tuple[Any, dict[str, float]]:
+    """What comes out, rows for each second of all processors together, seconds by the clock."""
+    before, clock = processor(), time.perf_counter()
+    found = work()
+    spent, clock = processor() - before, time.perf_counter() - clock
+    return found, {"a_second_of_a_core": round(rows / spent), "seconds": round(clock, 2)}
+
+
+def processor() -> float:
+    """Seconds of processor time, of this process and of those that it has waited for."""
+    used = map(resource.getrusage, WHO)
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def memory() -> dict[str, float]:
+    """GiB at the peak: of this process, and of the largest of its workers."""
+    own, workers = (resource.getrusage(who).ru_maxrss / 2**20 for who in WHO)
+    return {"gib": round(own, 2), "gib_of_a_worker": round(workers, 2)}
+
+
+def prepare(folder: Path, pairs: int) -> dict[str, Any]:
+    """Read, learn, encode, look through, plan and draw batches of the first pairs."""
+    os.environ["FOVEATE_PREPARED"] = str(folder / "prepared")
+    shutil.rmtree(folder / "prepared", ignore_errors=True)
+    for side in ("en", "fr"):
+        with (
+            (folder / f"all.{side}").open("rb") as file,
+            (folder / f"train.{side}").open("wb") as to,
+        ):
+            to.writelines(islice(file, pairs))
+    sides = [str(folder / f"{{split}}.{side}") for side in ("en", "fr")]
+    data, result = TextData(), dict[str, Any](pairs=pairs)
+    corpus, result["read"] = timed(lambda: prepare_texts([Reading(*sides, "train", data)]), pairs)
+    config = Translation.Config(source=sides[0], target=sides[1], tokenizer=BPE.Config())
+    task = config.build(data)
+    _, result["learn"] = timed(lambda: task.prepare(folder, 1), pairs)
+    both = {"source": task.source_tokenizer, "target": task.target_tokenizer}
+    _, result["encode"] = timed(lambda: prepare_ids(corpus.folder, both), pairs)
+    some = min(pairs, 20_000)
+    texts = [side[:some] for side in (corpus.sources, corpus.targets)]
+    _, result["the_tokenizer_alone"] = timed(
+        lambda: [task.source_tokenizer.encode_ids(side) for side in texts], some
+    )
+    _, result["look_through"] = timed(lambda: traits_of(corpus), pairs)
+    _, result["find_again"] = timed(lambda: config.build(data).corpus("train"), pairs)
+    lengths = task.lengths("train")
+    plan = Plan(lengths, 4096, 1)
+    batches, result["plan"] = timed(lambda: plan.epoch(0), pairs)
+    tokens = sum(int(lengths[batch].sum()) for batch in batches[:BATCHES])
+    drawn, result["batches"] = timed(
+        lambda: [task.batch("train", batch.tolist()) for batch in batches[:BATCHES]], tokens
+    )
+    assert len(drawn) == min(BATCHES, len(batches))
+    return result | memory()
+
+
+def plan(count: int) -> dict[str, Any]:
+    """An epoch of so many pairs, of lengths as captions have them."""
+    random = np.random.default_rng(0)
+    lengths = np.empty((count, 2), dtype=np.int32)
+    for side in (0, 1):
+        lengths[:, side] = np.clip(random.normal(15, 5, count), 2, 90)
+    batches, result = timed(lambda: Plan(lengths, 4096, 1).epoch(0), count)
+    assert sum(map(len, batches)) == count
+    return {"pairs": count, "batches": len(batches), **result, **memory()}
+
+
+def alone(*what: Any) -> dict[str, Any]:
+    """A measurement in a process of its own, whose peak of memory is its own."""
+    command = [sys.executable, __file__, "--one", *map(str, what)]
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    print(json.dumps(found), file=sys.stderr)
+    return found
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--pairs", type=int, default=10_000_000)
+    options.add_argument("--plan", type=int, default=100_000_000)
+    options.add_argument("--folder", type=Path, default=Path("build/growth"))
+    options.add_argument("--one", nargs="+")
+    given = options.parse_args()
+    if given.one:
+        name, *rest = given.one
+        found = plan(int(rest[0])) if name == "plan" else prepare(Path(rest[0]), int(rest[1]))
+        print(json.dumps(found))
+        return
+    folder = given.folder / str(given.pairs)
+    if not (folder / "all.en").exists():
+        synthetic.write(folder, {"train": given.pairs})
+        for side in ("fr", "en"):
+            (folder / f"train.{side}").replace(folder / f"all.{side}")
+    sizes = [10**k for k in range(4, 12) if 10**k < given.pairs] + [given.pairs]
+    corpora = [alone("prepare", folder, size) for size in sizes]
+    result = {"corpora": corpora, "epoch": alone("plan", given.plan), "processes": cores()}
+    command = "python " + " ".join([f"benchmarks/{Path(__file__).name}", *sys.argv[1:]])
+    print(write("growth", {"command": command, "machine": describe(), **result}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""The same work on many spans of rows, by as many processes as the machine has cores.
+
+Lives here: starting them, dealing out spans, and results in the order of the spans. Does not live
+here: the work (`prepared`, `traits`).
+
+A process is started as a program of its own: nothing of this one is forked, no script is run a
+second time, and when this one is killed the others see the end of their input and leave. Spans and
+arrays travel as JSON and raw bytes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import queue
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from typing import IO, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Span = tuple[int, int]  # from the first row to the one after the last
+Arrays = dict[str, NDArray[Any]]
+Work = Callable[[int, int], Arrays]
+Maker = Callable[[Mapping[str, Any]], Work]  # plain values → the work that they describe
+
+ENOUGH = 100_000  # rows from which it pays to start processes
+ROWS = 20_000  # in a span
+
+
+def in_order(
+    maker: Maker, values: Mapping[str, Any], spans: Sequence[Span], processes: int | None = None
+) -> Iterator[Arrays]:
+    """The results of ``maker(values)`` for each span, in their order; the first error is raised.
+
+    ``maker`` is a function of a module. Without ``processes`` there is one for each core, or none
+    but this one where there are fewer rows than `ENOUGH`.
+    """
+    if processes is None:
+        processes = cores() if sum(stop - first for first, stop in spans) >= ENOUGH else 1
+    if min(processes, len(spans)) <= 1:
+        work = maker(values)
+        yield from (work(*span) for span in spans)
+        return
+    with ExitStack() as stack:
+        idle = queue.SimpleQueue[Worker]()
+        for _ in range(min(processes, len(spans))):
+            idle.put(stack.enter_context(Worker(maker, values)))
+
+        def done(span: Span) -> Arrays:
+            worker = idle.get()
+            try:
+                return worker(span)
+            finally:
+                idle.put(worker)
+
+        threads = stack.enter_context(ThreadPoolExecutor(processes))
+        yield from threads.map(done, spans)
+
+
+def spans_of(rows: int, size: int = ROWS) -> list[Span]:
+    """All rows, cut into spans."""
+    return [(first, min(first + size, rows)) for first in range(0, rows, size)]
+
+
+def cores() -> int:
+    """How many processors this process may use; ``FOVEATE_PROCESSES`` says another number."""
+    if wanted := os.environ.get("FOVEATE_PROCESSES"):
+        return max(1, int(wanted))
+    allowed = getattr(os, "sched_getaffinity", None)  # not everywhere
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+class Worker:
+    """Another process that does the work on one span after the other."""
+
+    def __init__(self, maker: Maker, values: Mapping[str, Any]) -> None:
+        what = {"maker": f"{maker.__module__}:{maker.__name__}", "values": values}
+        path = os.pathsep.join(filter(None, sys.path))
+        one = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | one,
+        )
+        self._say(what)
+
+    def __call__(self, span: Span) -> Arrays:
+        self._say(span)
+        assert self._process.stdout is not None
+        return _received(self._process.stdout)
+
+    def _say(self, value: Any) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended; the missing answer says so
+            self._process.stdin.write(json.dumps(value).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def serve() -> None:
+    """Be a worker: the work on the first line of standard input, then a span on each."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that started this one
+    answers = os.fdopen(os.dup(1), "wb")
+    sys.stdout = sys.stderr  # what anyone prints is no answer
+    what = json.loads(sys.stdin.buffer.readline())
+    module, _, name = what["maker"].partition(":")
+    work: Work | None = None
+    for line in sys.stdin.buffer:
+        try:
+            work = work or getattr(importlib.import_module(module), name)(what["values"])
+            arrays: Arrays = work(*json.loads(line))
+        except Exception as error:
+            answers.write(json.dumps(f"{type(error).__name__}: {error}").encode() + b"\n")
+        else:
+            header = {key: [a.dtype.name, a.shape] for key, a in arrays.items()}
+            answers.write(json.dumps(header).encode() + b"\n")
+            answers.writelines(a.tobytes() for a in arrays.values())
+        try:
+            answers.flush()
+        except BrokenPipeError:  # nobody wants the answer any more
+            os._exit(1)
+
+
+def _received(stream: IO[bytes]) -> Arrays:
+    line = stream.readline()
+    header = json.loads(line) if line else "the process ended; was it killed, or out of memory?"
+    if isinstance(header, str):
+        raise RuntimeError(f"preparing data in another process: {header}")
+    arrays: Arrays = {}
+    for key, (dtype, shape) in header.items():
+        content = stream.read(math.prod(shape) * np.dtype(dtype).itemsize)
+        arrays[key] = np.frombuffer(content, dtype=dtype).reshape(shape)
+    return arrays

@@ -1,0 +1,234 @@
+"""A corpus in files is the corpus in memory, whoever encodes it and whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from foveate.data import prepared, store, workers
+from foveate.data.prepared import prepare_ids, prepare_texts, sample
+from foveate.data.progress import Meter
+from foveate.data.synthetic import write
+from foveate.data.text import DataError, Reading, TextData, read_split
+from foveate.data.tokenizer import BPE, Byte, Tokenizer
+from foveate.data.traits import traits_of
+
+LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
+WHOLE = (TextData(), TextData(drop_duplicates=True, drop_identical=True), TextData(holdout=0.3))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FOVEATE_PREPARED", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    write(tmp_path, {"train": 60})
+    return tmp_path
+
+
+def reading(folder: Path, config: TextData | None = None) -> Reading:
+    sides = (str(folder / "{split}.en"), str(folder / "{split}.fr"))
+    return Reading(*sides, "train", config or TextData())
+
+
+def learnt(folder: Path) -> Tokenizer:
+    tokenizer: Tokenizer = BPE.Config(vocab_size=300).build()
+    tokenizer.train((folder / "train.en").read_text("utf-8").splitlines())
+    return tokenizer
+
+
+@given(st.lists(st.tuples(LINE, LINE), max_size=30), st.sampled_from(WHOLE))
+@settings(max_examples=30)
+def test_mapped_is_plain_for_any_text(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], config: TextData
+) -> None:
+    folder = tmp_path_factory.mktemp("texts")
+    pairs = [*pairs, ("", ""), ("😀" * 300, "é"), ("a", "a"), *pairs[:2]]
+    lines = [{"source": source, "target": target} for source, target in pairs]
+    file = folder / "all.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    plain = read_split(file, None, "train", config)
+    mapped = prepare_texts([Reading(file, None, "train", config)])
+    assert list(mapped.sources) == plain.sources and list(mapped.targets) == plain.targets
+    assert mapped.lines.tolist() == list(plain.lines)
+    assert mapped.dropped == plain.dropped
+    ids = prepare_ids(mapped.folder, {"source": Byte.Config().build()})[0]
+    assert list(ids) == Byte.Config().build().encode_ids(plain.sources)
+    kept, counted = len(mapped), sum(mapped.dropped.values())
+    assert kept + counted == len(pairs) or config.holdout
+
+
+@pytest.mark.parametrize("rows", [7, 1000])
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_any_number_of_processes_and_any_span_give_the_same(
+    cache: Path, files: Path, processes: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = learnt(files)
+    corpus = prepare_texts([reading(files)])
+    monkeypatch.setattr(prepared, "spans_of", lambda count: workers.spans_of(count, rows))
+    sides = {"source": tokenizer, "target": tokenizer}
+    found = prepare_ids(corpus.folder, sides, processes=processes)
+    for texts, ids in zip((corpus.sources, corpus.targets), found, strict=True):
+        assert list(ids) == tokenizer.encode_ids(texts)
+    (ended,) = prepare_ids(corpus.folder, {"source": tokenizer}, [3], processes)
+    assert list(ended) == [[*ids, 3] for ids in found[0]]
+
+
+def test_the_report_sees_the_same_through_processes(
+    cache: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = prepare_texts([reading(files)])
+    alone = traits_of(corpus.take(range(len(corpus))))
+    monkeypatch.setattr(workers, "ENOUGH", 1)
+    monkeypatch.setenv("FOVEATE_PROCESSES", "2")
+    monkeypatch.setattr("foveate.data.traits.spans_of", lambda n: [(0, 30), (30, n)])
+    for name, values in vars(traits_of(corpus)).items():
+        assert (values == vars(alone)[name]).all(), name
+
+
+def test_what_is_there_is_not_made_again_and_a_changed_file_is(
+    cache: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = prepare_texts([reading(files)])
+    tokenizer = learnt(files)
+    prepare_ids(first.folder, {"source": tokenizer})
+    with monkeypatch.context() as patch:
+        patch.setattr(prepared, "_write_texts", None)
+        patch.setattr(prepared, "_write_ids", None)
+        assert prepare_texts([reading(files)]).folder == first.folder
+        prepare_ids(first.folder, {"source": tokenizer})
+        # limits of length choose among what is there
+        limited = reading(files, TextData(max_length=3))
+        assert prepare_texts([limited]).folder == first.folder
+    other = prepare_texts([reading(files, TextData(drop_duplicates=True))])
+    assert other.folder != first.folder
+    file = files / "train.fr"
+    stat, text = file.stat(), file.read_text("utf-8")
+    file.write_text(text.replace("e", "i"), "utf-8")
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # neither size nor time tells
+    changed = prepare_texts([reading(files)])
+    assert list(changed.targets) == file.read_text("utf-8").splitlines()
+
+
+def test_a_damaged_folder_is_made_again(cache: Path, files: Path) -> None:
+    first = prepare_texts([reading(files)])
+    whole = list(first.sources)
+    file = first.folder / "source.uint8"
+    os.truncate(file, file.stat().st_size - 1)
+    assert list(prepare_texts([reading(files)]).sources) == whole
+
+
+def test_an_error_leaves_nothing(cache: Path, files: Path) -> None:
+    (files / "train.en").write_bytes(b"\xff\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        prepare_texts([reading(files)])
+    assert [file.suffix for file in cache.iterdir()] == [".lock"]
+
+
+def test_a_full_disk_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(DataError, match="no room for prepared data: make some, or name another"):
+        store.stored({"a": 1}, full)
+    assert not list(cache.glob("*.new"))
+
+
+KILLED = """
+import sys, time
+from foveate.data import prepared, store
+from foveate.data.text import Reading, TextData
+whole = prepared.portions
+def slowly(items, size):
+    for some in whole(items, 5):
+        yield some
+        print("some", flush=True)
+        time.sleep(60)
+prepared.portions = slowly
+prepared.prepare_texts([Reading(*sys.argv[1:], "train", TextData())])
+"""
+
+
+def test_killed_it_leaves_nothing_half(cache: Path, files: Path) -> None:
+    sides = [str(files / f"{{split}}.{side}") for side in ("en", "fr")]
+    path = os.pathsep.join(filter(None, sys.path))
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, *sides],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": path},
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"some\n"
+        assert list(cache.glob("*.new"))
+        process.send_signal(signal.SIGKILL)
+    corpus = prepare_texts([reading(files)])
+    assert list(corpus.sources) == (files / "train.en").read_text("utf-8").splitlines()
+    assert not list(cache.glob("*.new"))
+
+
+def test_a_worker_leaves_when_nobody_speaks_to_it(cache: Path, files: Path) -> None:
+    folder = str(prepare_texts([reading(files)]).folder)
+    values = {"texts": folder, "tokenizers": {}, "modules": [], "end": []}
+    with workers.Worker(prepared.encoder, values) as worker:
+        assert worker((0, 1)) == {}
+        process = worker._process
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 0
+        process.stdin = None
+
+
+def test_an_error_in_another_process_is_raised_here(cache: Path) -> None:
+    values = {"texts": "nowhere", "tokenizers": {"source": "none.json"}, "modules": [], "end": []}
+    with pytest.raises(RuntimeError, match=r"another process: FileNotFoundError: .*none\.json"):
+        list(workers.in_order(prepared.encoder, values, [(0, 1), (1, 2)], processes=2))
+
+
+def test_what_nobody_used_for_long_goes(cache: Path, files: Path) -> None:
+    old = prepare_texts([reading(files)]).folder
+    then = time.time() - (store.DAYS + 1) * 86_400
+    os.utime(old / store.MANIFEST, (then, then))
+    begun = cache / "other.new"
+    begun.mkdir()
+    os.utime(begun, (then, then))
+    kept = prepare_texts([reading(files, TextData(drop_duplicates=True))]).folder
+    assert kept.exists() and not old.exists() and not begun.exists()
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOVEATE_PREPARED", str(files / "train.en" / "cache"))
+    assert len(prepare_texts([reading(files)])) == 60
+
+
+def test_a_sample_is_by_the_seed_and_in_order() -> None:
+    assert list(sample(5, 9, 1)) == [0, 1, 2, 3, 4]
+    some = sample(1000, 10, 1)
+    assert list(some) == sorted(set(some)) and len(some) == 10
+    assert list(some) == list(sample(1000, 10, 1)) != list(sample(1000, 10, 2))
+
+
+def test_progress_has_rate_and_time_left_on_a_terminal_only() -> None:
+    shown = {}
+    for terminal in (True, False):
+        console = Console(file=open(os.devnull, "w"), force_terminal=terminal, record=True)  # noqa: SIM115
+        with Meter("reading", 10, "MB", console) as meter:
+            meter.add(5)
+            meter._bar.refresh()
+        shown[terminal] = console.export_text()
+        console.file.close()
+    assert "reading" in shown[True] and "MB/s" in shown[True] and not shown[False]

@@ -141,7 +141,7 @@ def test_a_bad_picture_is_named_before_a_line_is_written(labeller: Run, tmp_path
     bad = tmp_path / "bad.png"
     bad.write_bytes(b"no picture")
     for names, error, message in (
-        ([3, bad], DataError, r"bad\.png cannot be read as a picture"),
+        ([3, bad], DataError, r"bad\.png cannot be read as a picture \(neither JPEG nor PNG\)"),
         ([3, "missing.png"], ConfigError, r"missing\.png: no such file; give a JPEG or PNG"),
         ([3, 24], ValueError, r"picture 24: the test data has 0 to 23"),
         ([], ConfigError, r"run labels pictures: name some behind it"),

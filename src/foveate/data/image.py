@@ -177,14 +177,16 @@ def decode(content: bytes, name: str, channels: int, size: tuple[int, int]) -> P
 
     Raises `DataError` with its name where it cannot be read.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(content)) as image:
             upright = ImageOps.exif_transpose(image).convert("L" if channels == 1 else "RGB")
             fitted = ImageOps.fit(upright, size[::-1], Image.Resampling.BICUBIC)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(f"{name} cannot be read as a picture ({error}); replace it") from None
+        unknown = isinstance(error, UnidentifiedImageError)  # it names an object in memory
+        reason = "neither JPEG nor PNG" if unknown else error
+        raise DataError(f"{name} cannot be read as a picture ({reason}); replace it") from None
     array = np.asarray(fitted, dtype=np.uint8)
     return array[None] if channels == 1 else np.ascontiguousarray(array.transpose(2, 0, 1))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +105,7 @@ def families(folder: Path) -> SheetsView:
     }
     found = {
         "bag of words": hears(bag, lambda: bag(text).mean()[:, None].expand(-1, 16, -1)),
-        **{name: hears(one, lambda one=one: one(text, None)) for name, one in alone.items()},
+        **{name: hears(one, partial(one, text, None)) for name, one in alone.items()},
         "bidirectional GRU": hears(both, lambda: both(text).values),
         "BERT": hears(whole, lambda: whole(text).values),
     }
@@ -129,7 +130,7 @@ def vanishing(folder: Path) -> CurvesView:
         "LSTM, forget gate at 0.95": recurrent("lstm", forget=3.0),
         "Transformer": transformer(),
     }
-    norms = {name: hears(one, lambda one=one: one(text, None)) for name, one in models.items()}
+    norms = {name: hears(one, partial(one, text, None)) for name, one in models.items()}
     view = gradients(norms)
     kept = {name: curve[:49] for name, curve in view.curves.items()}
     return CurvesView(view.x[:49], kept, view.across, view.up, view.title, view.log)

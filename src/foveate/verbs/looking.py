@@ -6,6 +6,7 @@ Does not live here: the command line (`foveate.cli.looking`), the pictures (`fov
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ def gradients(runs: Sequence[Run], text: str) -> View:
     for run in runs:
         read, _ = reading(run, text)
         decoder = run.model.decoder
-        norms[run.path.name] = influence(lambda d=decoder, r=read: d(r, None), decoder.stem)
+        norms[run.path.name] = influence(partial(decoder, read, None), decoder.stem)
     return draw(norms)
 
 

@@ -61,12 +61,11 @@ def masks(folder: Path) -> Drawing:
 # ------------------------------------------------------------------------------ gates and guesses
 
 
-@torch.inference_mode()
 def gates(folder: Path) -> SheetsView:
     """Gates of an LSTM language model over a sentence."""
     run = trained("lstm", folder)
     read, words = reading(run, SENTENCE)
-    with capture_gates(run.model) as found:
+    with torch.inference_mode(), capture_gates(run.model) as found:
         run.model.decode(read)
     (opened,) = found.values()
     return draw_gates(opened, words, units=16, title="Gates of an LSTM over a sentence")

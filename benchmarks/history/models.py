@@ -51,7 +51,7 @@ def data(folder: Path) -> None:
     """Sentences of the embedded corpus, and pictures of shapes at two sizes."""
     if not (folder / "data").is_dir():
         synthetic.write(folder / "data", {"train": 60_000, "valid": 200, "test": 500})
-    for canvas, radii in ((28, (5, 9)), (60, (5, 8))):
+    for canvas, radii in ((28, (5, 9)), (44, (5, 8))):
         place = folder / f"shapes{canvas}"
         if not place.is_dir():
             place.mkdir()

@@ -21,7 +21,7 @@ from history.drawing import Draw, Drawing, figure, narrow, note
 from history.models import trained
 
 SENTENCE = "The young Italian woman closes the big white door."
-HOLE = "woman"
+HOLE = "The girl", "not sleep."  # what stands before and after it
 GUESSES = 6
 
 
@@ -68,7 +68,7 @@ def gates(folder: Path) -> SheetsView:
     with torch.inference_mode(), capture_gates(run.model) as found:
         run.model.decode(read)
     (opened,) = found.values()
-    return draw_gates(opened, words, units=16, title="Gates of an LSTM over a sentence")
+    return draw_gates(opened, words, units=12, title="Gates of an LSTM over a sentence")
 
 
 Guess = list[tuple[str, float]]
@@ -98,7 +98,7 @@ def best(logits: torch.Tensor, tokenizer: object) -> Guess:
 
 def blanks(folder: Path) -> Drawing:
     """The same hole read from the left alone, and from both sides."""
-    before, after = (part.strip() for part in SENTENCE.split(HOLE))
+    before, after = HOLE
     guesses = {
         f"from the left (LSTM)\n{before} ▢": left_side(trained("lstm", folder), before),
         f"from both sides (BERT)\n{before} ▢ {after}": both_sides(

@@ -27,7 +27,7 @@ OVERRIDES = {
         "model.decoder.hidden_size=128",
         "model.decoder.embedding_size=96",
         "train.batch_tokens=2048",
-        "train.max_steps=1200",
+        "train.max_steps=500",
         "train.optimizer.lr=5e-3",
         LONG,
     ],

@@ -73,7 +73,7 @@ def gates(
     drawn = [
         Sheet(
             f"{name} gate", gate[shown], columns=words, down="unit", least=0.0, most=1.0,
-            told="0 shut … 1 open", rows=[str(unit) for unit in shown], aspect=0.5,
+            told="0 shut … 1 open", rows=[str(unit) for unit in shown], aspect=0.35,
         )
         for name, gate in over.items()
     ]  # fmt: skip

@@ -42,3 +42,33 @@ def test_links_and_configs_that_are_named_exist(page: Path) -> None:
         assert (page.parent / link).is_file(), link
     for config in re.findall(r"configs/[\w/.-]+\.toml", text):
         assert (ROOT / config).is_file(), config
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_shows_pictures_that_exist(page: Path) -> None:
+    shown = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text("utf-8"))
+    assert shown, "a page shows its idea: python benchmarks/pictures.py draws it"
+    for told, link in shown:
+        assert len(told) > 20, f"{link}: say what is seen, for those who do not see it"
+        assert (page.parent / link).is_file(), link
+
+
+def names_drawn() -> set[str]:
+    """The keys of every ``DRAWN`` in benchmarks/history: what the command can draw."""
+    found: set[str] = set()
+    for file in (ROOT / "benchmarks" / "history").glob("*.py"):
+        for node in ast.parse(file.read_text("utf-8")).body:
+            named = isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "DRAWN"
+            if named and isinstance(node.value, ast.Dict):
+                found |= {k.value for k in node.value.keys if isinstance(k, ast.Constant)}
+    return found
+
+
+def test_every_picture_is_on_a_page_small_and_drawn_by_code() -> None:
+    pages = "".join(page.read_text("utf-8") for page in PAGES)
+    drawn = names_drawn()
+    for picture in sorted((ROOT / "docs" / "history" / "pictures").iterdir()):
+        assert picture.stem in drawn, f"{picture.name}: no code draws it"
+        assert f"pictures/{picture.name}" in pages, f"{picture.name} is on no page"
+        assert picture.stat().st_size < 150_000, picture.name
+        assert "<text" in picture.read_text("utf-8"), f"{picture.name}: text as text"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foveate import __version__
-from foveate.cli import align, forecast, labels, language, methods, vision
+from foveate.cli import align, forecast, labels, language, looking, methods, vision
 from foveate.cli.bench import bench
 from foveate.cli.data import data
 from foveate.errors import one_line_errors
@@ -164,6 +164,7 @@ labels.add(app)
 language.add(app)
 forecast.add(app, look)
 vision.add(app, look)
+looking.add(look)
 align.add(app)
 methods.add(app)
 

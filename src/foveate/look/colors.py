@@ -1,6 +1,7 @@
 """The colours of weights, the same in every output: one table, two scales. Nothing is drawn here.
 
 The table is cividis, which reads the same with and without colour vision (Nuñez et al., 2018).
+Lines have the hues of Okabe & Ito (2008), which are told apart without red or green.
 """
 
 from __future__ import annotations
@@ -13,6 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Levels = NDArray[np.float64]
+LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9")
+
+
+def line(number: int) -> str:
+    """The colour of the n-th line of a drawing, counted from 0; after the last the first again."""
+    return LINES[number % len(LINES)]
 
 
 @cache

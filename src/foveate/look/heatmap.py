@@ -120,7 +120,7 @@ class AttentionView(View):
             return self.figure().axes[0]
         paint(ax, self.array, self.scale, grid=True)
         ax.set_aspect("equal")
-        _write_words(ax, self.rows, self.columns)
+        write_words(ax, self.rows, self.columns)
         how = colors.scale(self.scale)
         bar = ax.figure.colorbar(ax.collections[0], ax=ax, shrink=0.8, aspect=24, pad=0.02)
         bar.set_ticks(list(how.marks), labels=list(how.marks.values()), size=FONT_SIZE - 2)
@@ -144,7 +144,7 @@ def paint(ax: Axes, weights: NDArray[np.float32], scale: str, grid: bool = False
         spine.set_visible(False)
 
 
-def _write_words(ax: Axes, rows: list[str], columns: list[str]) -> None:
+def write_words(ax: Axes, rows: list[str], columns: list[str]) -> None:
     """Words at the centres of their rows and columns, the source on top and turned."""
     for axis, words in ((ax.xaxis, columns), (ax.yaxis, rows)):
         every = -(-len(words) // MOST_LABELS) or 1

@@ -81,8 +81,9 @@ def picture_bytes(view: View, form: str) -> bytes:
 
     file = io.BytesIO()
     stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
-    fonts: Any = {"svg.fonttype": "none", "pdf.fonttype": 42}  # text stays text
-    with matplotlib.rc_context(fonts), warnings.catch_warnings():
+    # Text stays text, and the names inside an SVG are the same at every drawing.
+    forms: Any = {"svg.fonttype": "none", "svg.hashsalt": "foveate", "pdf.fonttype": 42}
+    with matplotlib.rc_context(forms), warnings.catch_warnings():
         # A glyph that no font has is drawn as a box: it is seen, and need not be said as well.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         view.figure().savefig(file, format=form, dpi=200, metadata=stamp)

@@ -12,6 +12,7 @@ from foveate.config import BaseConfig, Configurable
 from foveate.nn.dropout import Dropout
 
 Hidden = tuple[Tensor, ...]  # (h,) or (h, c), each (B, H)
+Gates = dict[str, Tensor]  # by name, each (B, H), from 0 (shut) to 1 (open)
 
 
 class Cell(Configurable, nn.Module):
@@ -44,6 +45,10 @@ class Cell(Configurable, nn.Module):
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
         """The next hidden state; its first part is the output."""
         raise NotImplementedError
+
+    def open(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Gates:
+        """How far each gate is open in this step; empty where the cell has none."""
+        return {}
 
     def run(
         self, x: Float[Tensor, "B T D"], hidden: Hidden
@@ -85,6 +90,13 @@ class GRUCell(Cell):
         new = torch.addcmul(projected[:, size:], reset, back[:, size:]).tanh()
         return (torch.lerp(new, hidden[0].to(new.dtype), update),)
 
+    def open(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Gates:
+        """Gates r and z; where z is near 1 the state stays as it is."""
+        back = nn.functional.linear(hidden[0], self.weight_hh, self.bias_hh)
+        size = 2 * self.hidden_size
+        reset, update = (projected[:, :size] + back[:, :size]).sigmoid().chunk(2, dim=-1)
+        return {"reset": reset, "update": update}
+
 
 class LSTMCell(Cell):
     """i, f, o = sigmoid(…); c̃ = tanh(…); c_t = f ⊙ c_{t−1} + i ⊙ c̃; h_t = o ⊙ tanh(c_t)
@@ -105,6 +117,12 @@ class LSTMCell(Cell):
         candidate, leave = total[:, 2 * size : 3 * size].tanh(), total[:, 3 * size :].sigmoid()
         cell = torch.addcmul(enter * candidate, forget, hidden[1].to(total.dtype))
         return (leave * cell.tanh(), cell)
+
+    def open(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Gates:
+        """Gates i, f and o; where f is near 1 and i near 0 the cell stays as it is."""
+        back = nn.functional.linear(hidden[0], self.weight_hh, self.bias_hh)
+        enter, forget, _, leave = (projected + back).sigmoid().chunk(4, dim=-1)
+        return {"input": enter, "forget": forget, "output": leave}
 
     def run(
         self, x: Float[Tensor, "B T D"], hidden: Hidden

@@ -25,6 +25,13 @@ class State:
         self._once: dict[nn.Module, Tensors] = {}
         self._swapped: dict[nn.Module, Tensors] = {}
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers are remembered; room that is kept ready does not count."""
+        grown = sum(part[:, :, :length].numel() for p, length in self._grown.values() for part in p)
+        rest = (*self._once.values(), *self._swapped.values())
+        return grown + sum(part.numel() for parts in rest for part in parts)
+
     def grow(self, module: nn.Module, *parts: Tensor) -> Tensors:
         """Append along dimension 2, (B, H, T, K) each; return all that was appended so far."""
         buffers, length = self._grown.get(module, ((), 0))

@@ -1,0 +1,133 @@
+"""Pictures of small models trained on the embedded corpus: words, heads, gates, guesses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+
+from foveate.data.tokenizer import EOS
+from foveate.look import colors
+from foveate.look.gates import capture_gates
+from foveate.look.gates import gates as draw_gates
+from foveate.look.heads import heads
+from foveate.look.heatmap import FONT_SIZE, attention, paint, write_words
+from foveate.look.sheets import SheetsView
+from foveate.look.view import View
+from foveate.run import Run
+from foveate.verbs.looking import reading
+from history.drawing import Draw, Drawing, figure, narrow, note
+from history.models import trained
+
+SENTENCE = "The young Italian woman closes the big white door."
+HOLE = "The girl", "not sleep."  # what stands before and after it
+GUESSES = 6
+
+
+def bahdanau(folder: Path) -> View:
+    """One head, one layer: the map of Bahdanau, Cho & Bengio (2015)."""
+    return attention(trained("bahdanau", folder).translate([SENTENCE])[0].record())
+
+
+def transformer(folder: Path) -> View:
+    """Cross-attention of every layer and head of a small Transformer."""
+    record = trained("transformer", folder).translate([SENTENCE])[0].record()
+    return narrow(heads(record), 3.1)
+
+
+def masks(folder: Path) -> Drawing:
+    """Self-attention of the encoder, which sees all, and of the decoder, which sees what was."""
+    record = trained("transformer", folder).translate([SENTENCE])[0].record()
+    blocks = {
+        "encoder.self_attention": "encoder: every word sees every word",
+        "decoder.self_attention": "decoder: the future is empty, exactly 0",
+    }
+
+    def draw() -> Figure:
+        drawn = figure(8.6)
+        for ax, (block, told) in zip(drawn.subplots(2, 1), blocks.items(), strict=True):
+            view = attention(record, block, layer=0)
+            paint(ax, view.array, "row", grid=True)
+            write_words(ax, view.rows, view.columns)
+            ax.set_aspect("equal")
+            ax.set_xlabel(told, size=FONT_SIZE)
+            ax.set_ylabel(record.row_means(view.name), size=FONT_SIZE, color="#555555")
+        return drawn
+
+    return Drawing(draw)
+
+
+# ------------------------------------------------------------------------------ gates and guesses
+
+
+def gates(folder: Path) -> SheetsView:
+    """Gates of an LSTM language model over a sentence."""
+    run = trained("lstm", folder)
+    read, words = reading(run, SENTENCE)
+    with torch.inference_mode(), capture_gates(run.model) as found:
+        run.model.decode(read)
+    (opened,) = found.values()
+    return draw_gates(opened, words, units=12, title="Gates of an LSTM over a sentence")
+
+
+Guess = list[tuple[str, float]]
+
+
+@torch.inference_mode()
+def both_sides(run: Run, before: str, after: str) -> Guess:
+    """What BERT says of the hidden word."""
+    task, start = run.task, run.task.tokenizer
+    left, right = (start.encode(part).ids for part in (before, after))
+    ids = torch.tensor([[2, *left, task.mask_id, *right, EOS]])
+    return best(run.model(ids)[0, 1 + len(left)], start)
+
+
+@torch.inference_mode()
+def left_side(run: Run, before: str) -> Guess:
+    """What a language model says comes next."""
+    ids = torch.tensor([[EOS, *run.task.ids_of(before)]])
+    return best(run.model(ids)[0, -1], run.task.tokenizer)
+
+
+def best(logits: torch.Tensor, tokenizer: object) -> Guess:
+    chances, ids = logits.softmax(dim=-1).topk(GUESSES)
+    words = [tokenizer.decode([i]) for i in ids.tolist()]  # type: ignore[attr-defined]
+    return list(zip(words, chances.tolist(), strict=True))
+
+
+def blanks(folder: Path) -> Drawing:
+    """The same hole read from the left alone, and from both sides."""
+    before, after = HOLE
+    guesses = {
+        f"from the left (LSTM)\n{before} ▢": left_side(trained("lstm", folder), before),
+        f"from both sides (BERT)\n{before} ▢ {after}": both_sides(
+            trained("masked", folder), before, after
+        ),
+    }
+
+    def draw() -> Figure:
+        drawn = figure(4.8)
+        axes = drawn.subplots(2, 1, sharex=True)
+        for number, (ax, (title, found)) in enumerate(zip(axes, guesses.items(), strict=True)):
+            chances = [chance for _, chance in found]
+            ax.barh(range(len(found)), chances, color=colors.line(number), height=0.7)
+            for place, chance in enumerate(chances):
+                note(ax, chance + 0.01, place, f"{chance:.0%}", va="center", size=FONT_SIZE)
+            ax.set_yticks(range(len(found)), [word for word, _ in found], size=FONT_SIZE)
+            ax.invert_yaxis()
+            ax.tick_params(length=0, labelbottom=False)
+            ax.spines[["top", "right", "bottom"]].set_visible(False)
+            ax.set_title(title, size=FONT_SIZE, loc="left")
+        return drawn
+
+    return Drawing(draw)
+
+
+DRAWN: dict[str, Draw] = {
+    "bahdanau": bahdanau,
+    "transformer": transformer,
+    "masks": masks,
+    "gates": gates,
+    "blanks": blanks,
+}

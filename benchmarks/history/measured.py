@@ -1,0 +1,99 @@
+"""Pictures of figures that were measured: docs/results says how, by which commit, on what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from foveate.look import colors
+from foveate.look.curves import DASHES, CurvesView
+from foveate.look.heatmap import FONT_SIZE
+from history.drawing import Draw, Drawing, figure
+from machine import RESULTS
+
+ATTENTION = {
+    "Transformer": "multi30k-en-fr",
+    "RNN with attention": "multi30k-en-fr-rnnsearch",
+    "RNN without": "multi30k-en-fr-no-attention",
+}
+KINDS = (
+    "full, explicit",
+    "full, fused",
+    "linformer",
+    "performer",
+    "linear",
+    "block_sparse",
+    "local",
+)
+
+
+def result(name: str) -> Any:
+    """A file of docs/results."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def horizon(folder: Path) -> CurvesView:
+    """Fed back or all at once: error against horizon on ETTh1."""
+    patches, recurrent = (result(f"etth1-{name}")["mse_by_step"] for name in ("patch", "rnn"))
+    curves = {
+        "RNN, predictions fed back": recurrent["forecast"],
+        "RNN, told the truth each step": recurrent["teacher_forced"],
+        "patches, all steps at once": patches["forecast"],
+        "the value a day ago": patches["seasonal_naive"],
+    }
+    steps = np.arange(1.0, 1 + len(patches["forecast"]))
+    return CurvesView(
+        steps, {name: np.array(c) for name, c in curves.items()}, "hours ahead",
+        "mean squared error, scaled", "ETTh1: what feeding back costs",
+    )  # fmt: skip
+
+
+def length(folder: Path) -> CurvesView:
+    """Milliseconds of each kind of attention against the length."""
+    found = result("attention-length")
+    curves = {name: np.array(found["kinds"][name]["milliseconds"]) for name in KINDS}
+    return CurvesView(
+        np.array(found["lengths"], dtype=float),
+        {name.replace("_", "-"): curve for name, curve in curves.items()},
+        "length T", "milliseconds, forward and backward",
+        "One layer of attention: time against length", "xy",
+    )  # fmt: skip
+
+
+def bleu_by_length(folder: Path) -> Drawing:
+    """What is left of the BLEU of short sentences in long ones, with and without attention."""
+
+    def draw() -> Figure:
+        drawn = figure(3.6)
+        ax = drawn.add_subplot()
+        for number, (name, file) in enumerate(ATTENTION.items()):
+            by_length = result(file)["by_source_words"]
+            bleu = np.array([part["bleu"] for part in by_length.values()])
+            hue, dash = colors.line(number), DASHES[number]
+            ax.plot(100 * bleu / bleu[0], color=hue, ls=dash, marker="o", lw=1.8, label=name)
+            ax.annotate(
+                f"BLEU {bleu[0]:.1f} → {bleu[-1]:.1f}", (3, 100 * bleu[-1] / bleu[0]),
+                xytext=(8, 0), textcoords="offset points", size=FONT_SIZE, color=hue, va="center",
+            )  # fmt: skip
+        ax.set_xticks(range(len(by_length)), [*by_length], size=FONT_SIZE)
+        ax.set(xlim=(-0.2, 4.3), ylim=(40, 104))
+        ax.set_xlabel("words of the source", size=FONT_SIZE)
+        ax.set_ylabel("% of the BLEU of 1–10 words", size=FONT_SIZE)
+        ax.tick_params(labelsize=FONT_SIZE)
+        ax.grid(color="#dddddd", linewidth=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        drawn.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=FONT_SIZE)
+        return drawn
+
+    return Drawing(draw)
+
+
+DRAWN: dict[str, Draw] = {
+    "horizon": horizon,
+    "attention-length": length,
+    "bleu-by-length": bleu_by_length,
+}

@@ -1,0 +1,86 @@
+"""The small models that are looked at: trained where they are missing, on data made here."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import foveate
+from foveate.atomic import replace_file
+from foveate.data import synthetic
+from foveate.run import Run
+
+HERE = Path(__file__).parent
+QUICKSTART = files("foveate").joinpath("quickstart.toml")
+LONG = "train.max_minutes=120"  # a number of steps, whatever the machine: the same weights again
+OVERRIDES = {
+    "transformer": [LONG],
+    "bahdanau": [
+        'model={kind="bahdanau-2015"}',
+        "model.encoder.hidden_size=96",
+        "model.encoder.embedding_size=96",
+        "model.decoder.hidden_size=128",
+        "model.decoder.embedding_size=96",
+        "train.batch_tokens=2048",
+        "train.max_steps=500",
+        "train.optimizer.lr=5e-3",
+        LONG,
+    ],
+}
+SHAPES = ("circle", "cross", "square", "triangle")  # labels 0 to 3
+PICTURES = {"train": 6500, "test": 200}
+
+
+@cache
+def trained(name: str, folder: Path) -> Run:
+    """The small model of a name, trained if it is not there."""
+    data(folder)
+    own = HERE / f"{name}.toml"
+    template = (own if own.exists() else QUICKSTART).read_text(encoding="utf-8")
+    config = folder / f"{name}.toml"
+    config.write_text(template.replace("{folder}", folder.as_posix()), encoding="utf-8")
+    return foveate.train(config, OVERRIDES.get(name, []), folder / name)
+
+
+def data(folder: Path) -> None:
+    """Sentences of the embedded corpus, and pictures of shapes at two sizes."""
+    if not (folder / "data").is_dir():
+        synthetic.write(folder / "data", {"train": 60_000, "valid": 200, "test": 500})
+    for canvas, radii in ((28, (5, 9)), (44, (5, 8))):
+        place = folder / f"shapes{canvas}"
+        if not place.is_dir():
+            place.mkdir()
+            for split, count in PICTURES.items():
+                write_shapes(place / split, count, canvas, radii)
+
+
+def write_shapes(path: Path, count: int, canvas: int, radii: tuple[int, int]) -> None:
+    """Pictures and labels as IDX, as many of each shape, each at a place by chance."""
+    random = np.random.default_rng(count)
+    labels = np.arange(count, dtype=np.uint8) % len(SHAPES)
+    pixels = np.stack([shape(int(label), canvas, radii, random) for label in labels])
+    for name, array in (("images", pixels), ("labels", labels)):
+        head = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+        replace_file(path.with_name(f"{path.name}-{name}"), head + array.tobytes())
+
+
+def shape(
+    label: int, canvas: int, radii: tuple[int, int], random: np.random.Generator
+) -> NDArray[np.uint8]:
+    """A white shape on black with some noise, (canvas, canvas)."""
+    radius = random.uniform(*radii)
+    middle = random.uniform(radius + 1, canvas - radius - 1, 2)
+    y, x = (np.indices((canvas, canvas)) + 0.5 - middle[:, None, None]) / radius
+    inside = (
+        np.hypot(x, y) < 1,
+        (np.minimum(np.abs(x), np.abs(y)) < 0.3) & (np.maximum(np.abs(x), np.abs(y)) < 1),
+        np.maximum(np.abs(x), np.abs(y)) < 0.85,
+        (np.abs(x) < (y + 0.9) / 1.8) & (y < 0.85),
+    )[label]
+    noise = random.uniform(0, 50, inside.shape)
+    return np.where(inside, 230, noise).astype(np.uint8)

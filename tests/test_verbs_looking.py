@@ -1,0 +1,94 @@
+"""The verbs that draw positions, schedules, gradients and gates, from a run to a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from foveate.cli import app
+from foveate.config import ConfigError
+from foveate.run import Run
+from foveate.training import train
+from foveate.verbs import looking
+
+ROOT = Path(__file__).parent.parent
+CONFIG = """
+[task]
+kind = "language"
+text = "{folder}/text.txt"
+tokenizer = {{ kind = "word", min_frequency = 1 }}
+block_length = 4
+
+[model]
+kind = "language_model"
+decoder = {{ {decoder}, hidden_size = 8, dropout = 0.0 }}
+
+[train]
+batch_tokens = 16
+max_steps = 2
+precision = "fp32"
+save = {{ every = 2 }}
+validation = {{ every = 2, samples = 0 }}
+"""
+LSTM = 'kind = "recurrent", cell = "lstm", embedding_size = 8, readout = "state"'
+GPT = 'kind = "transformer", num_heads = 2, num_layers = 1'
+
+
+def made(folder: Path, decoder: str) -> Run:
+    (folder / "text.txt").write_text("a cat sat on a mat .\nthe dog saw a cat .\n" * 20)
+    (folder / "c.toml").write_text(CONFIG.format(folder=folder.as_posix(), decoder=decoder))
+    return train(folder / "c.toml", folder=folder / "run")
+
+
+@pytest.fixture(scope="module")
+def lstm(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made(tmp_path_factory.mktemp("lstm"), LSTM)
+
+
+@pytest.fixture(scope="module")
+def gpt(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made(tmp_path_factory.mktemp("gpt"), GPT)
+
+
+def test_positions_of_every_kind_that_has_any(tmp_path: Path) -> None:
+    out = tmp_path / "p.svg"
+    found = CliRunner().invoke(app, ["look", "positions", "alibi", "--out", str(out)])
+    assert found.exit_code == 0, found.output
+    assert "head 3 adds to score" in out.read_text("utf-8")
+    with pytest.raises(ConfigError, match="sinusoidal"):
+        looking.positions("sinusoids", 8, 8, 2)
+    with pytest.raises(ConfigError, match="nothing to draw"):
+        looking.positions("none", 8, 8, 2)
+
+
+def test_schedules_of_configs_and_runs(lstm: Run, tmp_path: Path) -> None:
+    config = ROOT / "configs" / "vision" / "mnist-vit.toml"
+    view = looking.schedule([config, lstm.path], None)
+    assert set(view.arrays()) == {"x", "mnist-vit", "run"}
+    assert view.arrays()["x"][-1] == 4300
+    assert view.arrays()["mnist-vit"].max() == pytest.approx(2e-3)
+    found = CliRunner().invoke(app, ["look", "schedule", str(config), "--steps", "10"])
+    assert found.exit_code == 0, found.output
+    assert "mnist-vit" in found.stdout
+
+
+def test_gradients_of_two_runs_together(lstm: Run, gpt: Run, tmp_path: Path) -> None:
+    out = tmp_path / "g.npz"
+    words = ["look", "gradients", str(lstm.path), str(gpt.path), "--text", "a cat sat", "--out"]
+    assert CliRunner().invoke(app, [*words, str(out)]).exit_code == 0
+    assert len(looking.gradients([lstm], "a cat sat on").arrays()["x"]) == 5
+
+
+def test_gates_over_the_words_of_a_text(lstm: Run, gpt: Run) -> None:
+    view = looking.gates(lstm, "the dog sat", -1)
+    assert list(view.arrays()) == ["input gate", "forget gate", "output gate"]
+    assert view.arrays()["input gate"].shape == (8, 4)
+    assert view.sheets[0].columns == ["⏎", "the", "dog", "sat"]  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="no recurrent cells"):
+        looking.gates(gpt, "the dog", -1)
+    with pytest.raises(ConfigError, match="layer 1"):
+        looking.gates(lstm, "the dog", 1)
+    found = CliRunner().invoke(app, ["look", "gates", str(lstm.path), "--text", "a cat"])
+    assert found.exit_code == 0, found.output

@@ -17,8 +17,8 @@ from foveate.decode.greedy import Greedy
 from foveate.decode.sample import Sample
 from foveate.models.language_model import LanguageSteps
 from foveate.run import Run
-from foveate.verbs import Part, look_attention
 from foveate.verbs.language import RULE, generate, prompts
+from foveate.verbs.looking import Part, attention, saved
 from test_language import DECODERS, each_decoder, model_of, task, trained
 
 SHORT = {"max_ratio": 0.0, "max_extra": 12}
@@ -208,10 +208,10 @@ def test_without_attention_there_is_no_map_and_it_is_said(name: str) -> None:
 
 
 def test_the_verb_draws_the_only_attention_there_is() -> None:
-    (text,) = look_attention(trained("transformer").explain("the cat"), Part(), [])
+    (text,) = saved(attention(trained("transformer").explain("the cat"), Part()), [])
     assert "cat" in text and "⏎" in text
     with pytest.raises(ConfigError, match="this model has no attention"):
-        look_attention(trained("lstm").explain("the cat"), Part(), [])
+        saved(attention(trained("lstm").explain("the cat"), Part()), [])
 
 
 def test_a_run_that_says_so_draws_its_answers() -> None:

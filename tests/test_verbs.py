@@ -19,16 +19,15 @@ from foveate.look.record import AttentionRecord
 from foveate.tasks.base import Evaluation
 from foveate.verbs import (
     CHUNK,
-    Part,
     Tally,
     Wanted,
     chunks,
     evaluate,
     evaluation_text,
-    look_attention,
     score,
     translate,
 )
+from foveate.verbs.looking import Part, attention, saved
 
 
 @dataclass
@@ -206,10 +205,10 @@ def test_small_figures_keep_four_digits() -> None:
 def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
     record = Shout().answer("a b c", 1).record()
     paths = [tmp_path / f"map.{ending}" for ending in ("png", "svg", "txt")]
-    said = look_attention(record, Part(), paths)
+    said = saved(attention(record, Part()), paths)
     assert said == [f"wrote {path}" for path in paths]
     assert all(path.stat().st_size > 50 for path in paths)
-    [text] = look_attention(record, Part(), [])
+    [text] = saved(attention(record, Part()), [])
     assert "a" in text
 
 
@@ -219,7 +218,7 @@ def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
 )
 def test_a_map_that_is_not_there_is_named(part: Part, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
-        look_attention(Shout().answer("a", 1).record(), part, [])
+        saved(attention(Shout().answer("a", 1).record(), part), [])
 
 
 def test_chunks() -> None:

@@ -152,10 +152,10 @@ def look_attention(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Draw which source words each target word attends to."""
-    from foveate import verbs
+    from foveate.verbs import looking as drawn
 
     record = _load(run, checkpoint, None).explain(text, target)
-    for line in verbs.look_attention(record, verbs.Part(block, layer, head), out or []):
+    for line in drawn.saved(drawn.attention(record, drawn.Part(block, layer, head)), out or []):
         typer.echo(line)
 
 

@@ -251,33 +251,7 @@ def write_outputs(outputs: Sequence[str], path: Path) -> None:
     path.write_text("".join(one_line(o) + "\n" for o in outputs), encoding="utf-8", newline="\n")
 
 
-# ------------------------------------------------------------------------------ look, show
-
-
-@dataclass(frozen=True)
-class Part:
-    """Which map of a record to draw; see `foveate.look.record.AttentionRecord.select`."""
-
-    block: str | None = None  # cross_attention where there is one, else the model's first
-    layer: int = -1
-    head: int | None = None
-
-
-def look_attention(record: AttentionRecord, part: Part, out: Sequence[Path]) -> list[str]:
-    """Write the picture in the form of each ending, and say where; without any, return it as text.
-
-    Raises `ConfigError` naming the blocks, layers, heads or endings that exist.
-    """
-    from foveate.look.heatmap import attention
-
-    first = (
-        "cross_attention" if record.names("cross_attention") else next(iter(record.blocks()), "")
-    )
-    try:
-        view = attention(record, part.block or first, part.layer, part.head)
-    except LookupError as error:
-        raise ConfigError(str(error.args[0])) from None
-    return [f"wrote {view.save(path)}" for path in out] or [view.text()]
+# ------------------------------------------------------------------------------ show
 
 
 def description(run: Run) -> str:

@@ -1,4 +1,4 @@
-"""What ``look`` draws besides attention: positions, schedules, gradients over time, gates.
+"""What ``look`` draws: attention, positions, schedules, gradients over time, gates.
 
 Does not live here: the command line (`foveate.cli.looking`), the pictures (`foveate.look`).
 """
@@ -6,6 +6,7 @@ Does not live here: the command line (`foveate.cli.looking`), the pictures (`fov
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +17,35 @@ from foveate.config import ConfigError, read
 from foveate.look.view import View
 
 if TYPE_CHECKING:
+    from foveate.look.record import AttentionRecord
     from foveate.run import Run
 
 
 def saved(view: View, out: Sequence[Path]) -> list[str]:
     """Write a picture in the form of each ending, and say where; without any, as text."""
     return [f"wrote {view.save(path)}" for path in out] or [view.text()]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which map of a record to draw; see `foveate.look.record.AttentionRecord.select`."""
+
+    block: str | None = None  # cross_attention where there is one, else the model's first
+    layer: int = -1
+    head: int | None = None
+
+
+def attention(record: AttentionRecord, part: Part) -> View:
+    """A map of a record. Raises `ConfigError` naming the blocks, layers and heads that exist."""
+    from foveate.look.heatmap import attention as draw
+
+    first = (
+        "cross_attention" if record.names("cross_attention") else next(iter(record.blocks()), "")
+    )
+    try:
+        return draw(record, part.block or first, part.layer, part.head)
+    except LookupError as error:
+        raise ConfigError(str(error.args[0])) from None
 
 
 def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> View:

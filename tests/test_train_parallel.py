@@ -63,8 +63,8 @@ def close(run: Path, other: Path, step: int = STEPS) -> None:
     assert losses(run) == pytest.approx(losses(other), rel=1e-5)
     ours, theirs = tensors(run, step), tensors(other, step)
     assert ours.keys() == theirs.keys()
-    # "seen" counts batches, of which rank 0 saw its own; a key's bias adds the same to all scores of
-    # a query, so that its gradient is the rounding of 0, and Adam makes steps of whatever it is
+    # "seen" counts batches, of which rank 0 saw its own; a key's bias adds the same to all scores
+    # of a query, so that its gradient is the rounding of 0, and Adam makes steps of whatever it is
     for name, tensor in theirs.items():
         if "seen" not in name and not name.endswith("key.bias"):
             torch.testing.assert_close(ours[name], tensor, rtol=2e-4, atol=2e-5, msg=name)

@@ -24,11 +24,14 @@ def options(job: Job) -> dict[str, Any]:
             "position_encoding_type": "SinusoidalInterleaved",
         },
     }  # fmt: skip
-    if job.recurrent:
+    if job.recurrent:  # "custom": its "rnn" reads in one direction only
         model = {
-            "architecture": "rnn", "rnn_type": "GRU", "embeddings": {"word_vec_size": size},
-            "encoder": {"encoder_type": "brnn", "bridge": True},
-            "decoder": {"decoder_type": "rnn", "global_attention": "mlp", "input_feed": True},
+            "architecture": "custom", "embeddings": {"word_vec_size": size}, "input_feed": 1,
+            "encoder": {"encoder_type": "brnn", "rnn_type": "GRU"},
+            "decoder": {
+                "decoder_type": "rnn", "rnn_type": "GRU", "global_attention": "mlp",
+                "bidirectional_encoder": True,
+            },
         }  # fmt: skip
     return {
         "data": {

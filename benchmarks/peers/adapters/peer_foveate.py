@@ -60,7 +60,7 @@ def cells(job: Job) -> dict[str, Any]:
             found[name] = common.milliseconds(torch, run, (128, 20), job.seconds)
     layer = SelectiveStateSpace.Config().build(256)
     with bf16:
-        found["mamba"] = common.milliseconds(torch, layer, (16, 128), job.seconds)
+        found["mamba"] = common.milliseconds(torch, layer, (4, 128), job.seconds)
     return {"milliseconds": found, "versions": common.versions("foveate", "torch")}
 
 

@@ -122,7 +122,7 @@ def decode(job: Job) -> dict[str, Any]:
 
 
 def cells(job: Job) -> dict[str, Any]:
-    """Milliseconds of a Mamba layer forward and backward: 16 rows, 128 steps, 256 wide."""
+    """Milliseconds of a Mamba layer forward and backward: 4 rows, 128 steps, 256 wide."""
     from transformers import MambaConfig
     from transformers.models.mamba.modeling_mamba import MambaMixer
 
@@ -131,7 +131,7 @@ def cells(job: Job) -> dict[str, Any]:
     layer = MambaMixer(config, layer_idx=0)
     bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=job.mode == "bf16")
     with bf16:
-        found = common.milliseconds(torch, layer, (16, 128), job.seconds)
+        found = common.milliseconds(torch, layer, (4, 128), job.seconds)
     return {"milliseconds": {"mamba": found}, "versions": common.versions("transformers", "torch")}
 
 

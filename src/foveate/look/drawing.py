@@ -1,0 +1,280 @@
+"""What a browser is given to draw: numbers, labels and words, never pixels of a finished picture.
+
+A view says its drawings; the page, the notebook and the studio draw them with the same code
+(``web/src/core``), whose types are generated from these. How each looks is said there.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+import numpy as np
+import pydantic
+from numpy.typing import NDArray
+from pydantic.alias_generators import to_camel
+
+STEPS = 65535  # a weight is kept as a whole number of these
+
+
+class Part(pydantic.BaseModel):
+    """A piece of a drawing; its JSON has camelCase names, as the code that reads it."""
+
+    model_config = pydantic.ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        ser_json_inf_nan="null",
+    )
+
+
+class Numbers(Part):
+    """An array as base64 of little-endian numbers, or the place where its bytes are to be had.
+
+    ``u16`` counts 1/65,535 (weights from 0 to 1; 0 is kept for 0); ``f32`` is float32, NaN a blank.
+    """
+
+    shape: tuple[int, ...]
+    codec: Literal["u16", "f32"]
+    data: str = ""
+    url: str = ""
+
+    @classmethod
+    def weights(cls, values: NDArray[np.floating]) -> Numbers:
+        """Weights from 0 to 1, each within 1/65,535 of the true one."""
+        steps = np.rint(values.clip(0, 1) * np.float64(STEPS))
+        steps[(values > 0) & (steps == 0)] = 1
+        return cls(shape=values.shape, codec="u16", data=_base64(steps.astype("<u2")))
+
+    @classmethod
+    def exact(cls, values: NDArray[np.floating]) -> Numbers:
+        """Any numbers, as float32."""
+        return cls(shape=values.shape, codec="f32", data=_base64(values.astype("<f4")))
+
+
+class Drawing(Part):
+    """What every drawing has: a title, what it means in a sentence, and what had to be left out."""
+
+    title: str = ""
+    caption: str = ""
+    notes: list[str] = []
+
+
+class Block(Part):
+    """The maps of one block of a model: weights (H, T, S) of each layer, with one set of labels.
+
+    ``row_means`` says whether a row is the word a decoder is ``producing`` or the one it is ``at``;
+    ``kinds`` may call each head of each layer something (diagonal, sink …).
+    """
+
+    name: str
+    row_means: Literal["producing", "at"] = "at"
+    rows: list[str]
+    columns: list[str]
+    layers: list[Numbers]
+    has_heads: bool = True
+    kinds: list[list[str]] = []
+
+
+class AttentionDrawing(Drawing):
+    """Attention between words, layer by layer and head by head, and what is shown of it first.
+
+    ``form``: ``matrix``, ``links`` (words joined by lines) or ``heads`` (all of a block in small).
+    ``head`` absent is the mean of all. ``gold`` are true links (row, column), drawn as dots.
+    """
+
+    kind: Literal["attention"] = "attention"
+    blocks: list[Block]
+    form: Literal["matrix", "links", "heads"] = "matrix"
+    block: str = ""  # the first where empty
+    layer: int = -1
+    head: int | None = None
+    scale: Literal["row", "absolute"] = "row"
+    gold: list[tuple[int, int]] = []
+
+
+class SheetDrawing(Drawing):
+    """Numbers (T, S) as colours, the first row on top; they diverge from white at 0 where ends do.
+
+    ``told`` is what the ends are called where they are no numbers; ``cells`` are texts written
+    into the cells; ``aspect`` is the height of a cell by its width.
+    """
+
+    kind: Literal["sheet"] = "sheet"
+    values: Numbers
+    rows: list[str] = []
+    columns: list[str] = []
+    down: str = ""
+    across: str = ""
+    least: float
+    most: float
+    told: str = ""
+    aspect: float = 1.0
+    cells: list[list[str]] = []
+
+
+class Curve(Part):
+    """A line over the places of its drawing, with a band where its ends are known."""
+
+    name: str
+    y: list[float | None]
+    low: list[float | None] = []
+    high: list[float | None] = []
+
+
+class Mark(Part):
+    """A place on the axis with a name: where a forecast begins, a checkpoint was kept."""
+
+    x: float
+    label: str
+
+
+class LinesDrawing(Drawing):
+    """Lines over one axis, told apart by colour and dash."""
+
+    kind: Literal["lines"] = "lines"
+    x: list[float]
+    curves: list[Curve]
+    across: str = ""
+    up: str = ""
+    log: Literal["", "x", "y", "xy"] = ""
+    labels: list[str] = []  # of the places, where they are no numbers: dates, words
+    marks: list[Mark] = []
+
+
+class Series(Part):
+    """The bars of one name, with the ends of their intervals where known."""
+
+    name: str
+    values: list[float | None]
+    low: list[float | None] = []
+    high: list[float | None] = []
+
+
+class BarsDrawing(Drawing):
+    """Bars for each label, beside each other where there are several series."""
+
+    kind: Literal["bars"] = "bars"
+    labels: list[str]
+    series: list[Series]
+    up: str = ""
+    across: str = ""
+
+
+class Choice(Part):
+    """A token that might have stood here, and its p."""
+
+    text: str
+    p: float
+
+
+class Word(Part):
+    """A word or piece; ``value`` colours it, ``alternatives`` are shown when it is chosen.
+
+    ``space`` says whether a space stands before it; ``note`` is what else there is to say of it.
+    """
+
+    text: str
+    value: float | None = None
+    space: bool = True
+    note: str = ""
+    alternatives: list[Choice] = []
+
+
+class WordsDrawing(Drawing):
+    """A text whose words have colours; ``told`` says what of. Signs of both kinds diverge at 0."""
+
+    kind: Literal["words"] = "words"
+    words: list[Word]
+    told: str = ""
+    least: float = 0.0
+    most: float = 1.0
+
+
+class Node(Part):
+    """A beginning in the beam at one step: its last token, and the beginning that it extends."""
+
+    id: int
+    parent: int | None
+    text: str
+    log_p: float
+    score: float
+    state: Literal["live", "done", "pruned"]
+
+
+class LanesDrawing(Drawing):
+    """A beam as it went: a column for each step, in it the beginnings, best first.
+
+    ``best`` are the nodes of the answer.
+    """
+
+    kind: Literal["lanes"] = "lanes"
+    steps: list[list[Node]]
+    best: list[int] = []
+
+
+class Overlay(Part):
+    """Weights (rows, columns) over the cells of a picture."""
+
+    title: str
+    weights: Numbers
+    note: str = ""
+
+
+class PictureDrawing(Drawing):
+    """A picture (a data URI), beside it what was looked at in it: weights on cells, or a path.
+
+    ``path`` are middles of glimpses as (x, y) in pixels, ``sides`` the widths that they see.
+    """
+
+    kind: Literal["picture"] = "picture"
+    image: str
+    width: int
+    height: int
+    overlays: list[Overlay] = []
+    scale: Literal["row", "absolute"] = "row"
+    path: list[tuple[float, float]] = []
+    sides: list[int] = []
+
+
+class Module(Part):
+    """A part of a model with its own parts; ``output`` is the shape of what it gives."""
+
+    name: str
+    does: str
+    parameters: int
+    output: str = ""
+    parts: list[Module] = []
+
+
+class ModelDrawing(Drawing):
+    """A model as blocks in blocks, in the order in which data goes through them."""
+
+    kind: Literal["model"] = "model"
+    parts: list[Module]
+
+
+class TableDrawing(Drawing):
+    """Rows of figures or texts under the names of their columns."""
+
+    kind: Literal["table"] = "table"
+    columns: list[str]
+    rows: list[list[str | float | None]]
+
+
+AnyDrawing = Annotated[
+    AttentionDrawing | SheetDrawing | LinesDrawing | BarsDrawing | WordsDrawing | LanesDrawing
+    | PictureDrawing | ModelDrawing | TableDrawing,
+    pydantic.Field(discriminator="kind"),
+]  # fmt: skip
+
+
+def listed(values: Iterable[float] | NDArray[np.floating]) -> list[float | None]:
+    """Numbers as JSON has them: what is not finite is absent."""
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _base64(values: NDArray[np.generic]) -> str:
+    return base64.b64encode(values.tobytes()).decode()

@@ -1,0 +1,46 @@
+"""Drawings: numbers come back as they went in, and JSON says every drawing whole."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+import pydantic
+import pytest
+
+from foveate.look.drawing import AnyDrawing, Curve, LinesDrawing, Numbers, SheetDrawing, listed
+
+ANY = pydantic.TypeAdapter(AnyDrawing)
+TYPES = {"u16": np.dtype("<u2"), "f32": np.dtype("<f4")}
+
+
+def read(numbers: Numbers) -> np.ndarray:
+    raw = np.frombuffer(base64.b64decode(numbers.data), TYPES[numbers.codec])
+    return raw.reshape(numbers.shape)
+
+
+def test_weights_are_within_a_step_and_only_zero_is_zero() -> None:
+    weights = np.random.default_rng(1).dirichlet(np.full(50, 0.1), (2, 9)).astype(np.float32)
+    weights[:, :, 3] = 0
+    weights[0, 0, 4] = 1e-9
+    steps = read(Numbers.weights(weights))
+    assert np.abs(steps / 65535 - weights).max() <= 1 / 65535
+    assert ((steps == 0) == (weights == 0)).all()
+
+
+def test_other_numbers_are_exact_and_blanks_stay_blank() -> None:
+    values = np.array([[1.5, np.nan], [-3e7, 0.1]], np.float32)
+    np.testing.assert_array_equal(read(Numbers.exact(values)), values)
+
+
+def test_a_drawing_comes_back_from_its_json() -> None:
+    sheet = SheetDrawing(values=Numbers.exact(np.eye(2)), least=0.0, most=1.0, told="shut … open")
+    lines = LinesDrawing(x=[1.0, 2.0], curves=[Curve(name="loss", y=listed([0.5, np.nan]))])
+    assert lines.curves[0].y == [0.5, None]
+    for drawing in (sheet, lines):
+        assert ANY.validate_json(drawing.model_dump_json(by_alias=True)) == drawing
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(pydantic.ValidationError, match="kind"):
+        ANY.validate_python({"kind": "sculpture"})

@@ -23,6 +23,7 @@ LAYERS = [
     {"kinds", "start"},
     {"run", "answers"},
     {"training"},
+    {"views"},
     {"serve", "export", "bench", "distill", "doctor", "errors", "quickstart"},
     {"verbs"},
     {"cli"},

@@ -151,7 +151,7 @@ def test_an_attention_of_ones_own_is_found_by_its_name() -> None:
             assert torch.allclose(model(x), plain, atol=1e-6)
         rows_are_whole(maps)
         found.append(maps["0"])
-    assert torch.allclose(*found, atol=1e-6)
+    assert torch.allclose(found[0], found[1], atol=1e-6)
     assert (found[0].triu(1) == 0).all()
 
 

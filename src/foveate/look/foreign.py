@@ -25,19 +25,11 @@ CROSS = {"crossattention", "cross_attn", "encoder_attn", "encdecattention", "mul
 EAGER = ("_attn_implementation_internal",)  # how the configs of transformers say which road
 
 
-class Host:
-    """The model that attentions are of, and which place its decoder is at."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-        self.at = 0  # its self-attention has read all that came before
-
-
 class Foreign:
     """An attention module of others; while it has a ``tap`` its forward is ours."""
 
-    def __init__(self, name: str, module: nn.Module, host: Host) -> None:
-        self.name, self.module, self.host = name, module, host
+    def __init__(self, name: str, module: nn.Module, model: nn.Module) -> None:
+        self.name, self.module, self.model = name, module, model
         self._tap: Tap | None = None
 
     @property
@@ -58,13 +50,19 @@ class Foreign:
     def num_heads(self) -> int | None:
         return getattr(self.module, "num_heads", None)
 
-    def timed(self) -> Callable[[Tensor], int]:
-        def at(weights: Tensor) -> int:
-            if self.name.endswith("self_attention") and self.name.startswith("decoder"):
-                self.host.at = weights.shape[3] - weights.shape[2]
-            return self.host.at if self.name.startswith("decoder") else 0
+    @contextmanager
+    def timed(self) -> Iterator[Callable[[Tensor], int]]:
+        yield self.at
 
-        return at
+    def at(self, weights: Tensor) -> int:
+        """The place of the first query; earlier ones of a decoder are among its keys."""
+        own = self.name.startswith("decoder") and self.name.endswith("self_attention")
+        if weights.shape[2] == 1 and self.name.endswith("cross_attention"):
+            raise ConfigError(
+                f"{self.name}: step by step it cannot be known which row this is; run the whole "
+                "target at once, or silence the head"
+            )
+        return weights.shape[3] - weights.shape[2] if own else 0
 
     def look(self, *args: Any, **named: Any) -> Any:
         """The module's own forward, its weights shown."""
@@ -154,15 +152,14 @@ class MultiHead(Foreign):
 def foreign(model: nn.Module) -> dict[str, Foreign]:
     """The seams of a model that is not ours. Those that are being looked at stay the same."""
     found: list[Foreign] = []
-    host = Host(model)
     for name, module in model.named_modules():
         looking = getattr(module.__dict__.get("forward"), "__self__", None)
         if isinstance(looking, Foreign):
             found.append(looking)
         elif isinstance(module, nn.MultiheadAttention):
-            found.append(MultiHead(name, module, host))
+            found.append(MultiHead(name, module, model))
         elif _is_attention(module) and not any(map(_is_attention, list(module.modules())[1:])):
-            found.append(Foreign(name, module, host))
+            found.append(Foreign(name, module, model))
     names = [ours(seam.name, seam.module) for seam in found]
     if len(set(names)) == len(names):
         for seam, name in zip(found, names, strict=True):

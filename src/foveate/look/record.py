@@ -54,7 +54,7 @@ class AttentionRecord:
         title: str = "",
         row: int = 0,
     ) -> AttentionRecord:
-        """What `foveate.look.capture` has seen of one row of a batch, with the tokens that were read.
+        """What `foveate.look.capture` has seen of one row of a batch, with the tokens of its axes.
 
         ``source`` is what an encoder read, ``target`` what a decoder read, its start included: it
         produced the one after, and after the last what nobody told (``…``).

@@ -7,7 +7,7 @@ live here: what is done with them (`capture`, `edit`, `relevance`), adapters (`f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from typing import Protocol
 from weakref import ref
@@ -33,8 +33,8 @@ class Seam(Protocol):
     def num_heads(self) -> int | None:
         """H, where it is known before the model runs."""
 
-    def timed(self) -> Callable[[Tensor], int]:
-        """Begin to count steps; what is returned says the place of the first query of weights."""
+    def timed(self) -> AbstractContextManager[Callable[[Tensor], int]]:
+        """Count steps; what is given says the place of the first query of weights that passed."""
 
 
 class Own:
@@ -55,10 +55,14 @@ class Own:
     def num_heads(self) -> int | None:
         return self.module.num_heads
 
-    def timed(self) -> Callable[[Tensor], int]:
+    @contextmanager
+    def timed(self) -> Iterator[Callable[[Tensor], int]]:
         clock = Clock()
-        clock.handle = self.module.register_forward_pre_hook(clock.hear, with_kwargs=True)
-        return clock.at
+        handle = self.module.register_forward_pre_hook(clock.hear, with_kwargs=True)
+        try:
+            yield clock.at
+        finally:
+            handle.remove()
 
 
 class Clock:
@@ -70,7 +74,6 @@ class Clock:
     def __init__(self) -> None:
         self.start, self.read, self.steps = 0, 0, 0
         self.of: Callable[[], State | None] = lambda: None
-        self.handle: object = None
 
     def hear(self, module: nn.Module, args: tuple[object, ...], named: dict[str, object]) -> None:
         """Called before the module: what does it begin at?"""
@@ -139,7 +142,7 @@ def tapped(
 ) -> Iterator[None]:
     """Hang taps on seams, behind those that are there (or ``first``), and take them off again."""
     before = {name: found[name].tap for name in taps}
-    hosts = {s.host.model for name in taps if isinstance(s := found[name], Foreign)}
+    hosts = {s.model for name in taps if isinstance(s := found[name], Foreign)}
     with ExitStack() as stack:
         for host in hosts:
             stack.enter_context(plain_roads(host))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -18,7 +18,8 @@ from torch import Tensor
 from foveate.decode.constrained import Next
 
 PRUNED, LIVE, DONE = 0, 1, 2
-STATES = ("pruned", "live", "done")
+State = Literal["pruned", "live", "done"]
+STATES: tuple[State, ...] = ("pruned", "live", "done")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Beginning:
     token_log_p: float
     log_p: float
     score: float
-    state: str
+    state: State
 
 
 class Watch:
@@ -94,7 +95,7 @@ class Watch:
             raise ValueError(f"a Watch follows one source, not {len(step.sources)}")
         self._choices.append(alternatives(step.following, self.top_k))
         picked = step.following.logits[step.parent[0], step.token[0]]
-        picked = (picked - step.following.log_z[step.parent[0], 0]).tolist()
+        own: list[float] = (picked - step.following.log_z[step.parent[0], 0]).tolist()
         found: dict[int, Beginning] = {}
         parts = (step.token[0], step.log_p[0], step.score[0], step.parent[0], step.state[0])
         for place, (token, log_p, score, row, state) in enumerate(
@@ -106,7 +107,7 @@ class Watch:
                 len(self._all),
                 self._rows[row if self.steps else 0],
                 token,
-                picked[place],
+                own[place],
                 log_p,
                 score,
                 STATES[state],

@@ -135,7 +135,7 @@ class Continuer(Writer):
         return found
 
 
-WRITERS = {"answer": Translator, "generate": Continuer, "caption": Captioner}
+WRITERS: dict[str, Callable[[Run], Writer]] = {"answer": Translator, "generate": Continuer, "caption": Captioner}
 
 
 def writer(run: Run) -> Writer:

@@ -46,7 +46,7 @@ class Told:
 
     @property
     def p(self) -> float:
-        """p(y_t | y_<t, x)."""
+        """The probability of the token, p(y_t | y_<t, x)."""
         return math.exp(self.log_p)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from foveate.atomic import replace_file
-from foveate.look.horizon import HorizonView
+from foveate.look.curves import CurvesView
 from foveate.tasks.forecast_output import ForecastEvaluation
+from foveate.verbs.looking import saved
 
 if TYPE_CHECKING:
     from foveate.run import Run
@@ -38,5 +41,13 @@ def look_horizon(runs: Sequence[Run], split: str, out: Sequence[Path]) -> list[s
             if not naive and len(runs) > 1:
                 label = f"{run.path.name}, {label}"
             curves.setdefault(label, curve)
-    view = HorizonView(curves, f"Error against horizon, {split}")
-    return [f"wrote {view.save(path)}" for path in out] or [view.text()]
+    return saved(_horizon(curves, f"Error against horizon, {split}"), out)
+
+
+def _horizon(curves: Mapping[str, Sequence[float]], title: str) -> CurvesView:
+    """Mean squared error of each step ahead, a line for each name."""
+    ahead = np.arange(1.0, 1 + max(map(len, curves.values())))
+    lines = {name: np.full(len(ahead), np.nan) for name in curves}
+    for name, curve in curves.items():
+        lines[name][: len(curve)] = curve
+    return CurvesView(ahead, lines, "steps ahead", "mean squared error, scaled", title)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from foveate.config import ConfigError
-from foveate.data.tokenizer import EOS, SPECIALS, Tokenizer
+from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.decode.choose import another
 from foveate.decode.sample import Sample
 from foveate.decode.steps import Hypothesis, Search
@@ -35,7 +36,9 @@ Heard = Callable[[list[Beginning]], None]
 
 
 class Writer(ABC):
-    """A run that writes tokens, one after the other."""
+    """A run that writes tokens, one after the other; ``silent`` ones leave no trace in its text."""
+
+    silent: frozenset[int] = frozenset((PAD, BOS, EOS))
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -75,6 +78,15 @@ class Writer(ABC):
         """The text of an output."""
         return self.tokenizer.decode(list(ids))
 
+    def parts(self, ids: Sequence[int]) -> list[str]:
+        """What each token adds to the text of all, which they give in a row.
+
+        A character that several tokens make stands with the first of them.
+        """
+        text, spans = self.tokenizer.decode(list(ids)), self.tokenizer.spans(list(ids))
+        starts = [start for start, _ in spans] + [len(text)]
+        return [text[a:b] for a, b in pairwise(starts)]
+
 
 class Translator(Writer):
     """Writes a line for a line."""
@@ -106,7 +118,9 @@ class Captioner(Writer):
 
 
 class Continuer(Writer):
-    """Goes on with a text."""
+    """Goes on with a text, in which an end stands for the end of a line."""
+
+    silent = frozenset((PAD, BOS))
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -134,8 +148,18 @@ class Continuer(Writer):
         found: str = self.run.task.text_of(ids)
         return found
 
+    def parts(self, ids: Sequence[int]) -> list[str]:
+        found: list[str] = []
+        for line in _lines(ids):
+            found += ["\n"] if line == [EOS] else super().parts(line)
+        return found
 
-WRITERS: dict[str, Callable[[Run], Writer]] = {"answer": Translator, "generate": Continuer, "caption": Captioner}
+
+WRITERS: dict[str, Callable[[Run], Writer]] = {
+    "answer": Translator,
+    "generate": Continuer,
+    "caption": Captioner,
+}
 
 
 def writer(run: Run) -> Writer:
@@ -231,3 +255,10 @@ class Watched:
             choices = list(zip(names, p, strict=True))
             told.append(Told(self.name(one), one.token_log_p, found.entropy, choices))
         return draw_alternatives(told, title)
+
+
+def _lines(ids: Sequence[int]) -> Iterator[list[int]]:
+    """The runs of ids between ends of lines, and these ends."""
+    for ends, group in groupby(ids, lambda i: i == EOS):
+        line = list(group)
+        yield from ([i] for i in line) if ends else [line]

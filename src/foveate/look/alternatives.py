@@ -46,7 +46,7 @@ class Told:
 
     @property
     def p(self) -> float:
-        """The probability of the token, p(y_t | y_<t, x)."""
+        """The probability of the token after those before it."""
         return math.exp(self.log_p)
 
 

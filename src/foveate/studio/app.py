@@ -109,4 +109,5 @@ def _serve_page(app: FastAPI, static: Path) -> None:
             return FileResponse(built, headers={"Cache-Control": "no-cache"})
         return HTMLResponse(MISSING, 503)
 
-    app.mount("/", StaticFiles(directory=static, check_dir=False), "static")
+    if static.is_dir():
+        app.mount("/", StaticFiles(directory=static), "static")

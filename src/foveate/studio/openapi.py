@@ -9,24 +9,22 @@ from fastapi import FastAPI
 from pydantic import TypeAdapter
 
 from foveate.studio.told import BeamStep, DrawnDone, Failed, LabelDone, Ping, Start, TextDone, Token
+from foveate.studio.trainings import TrainingEvent
 
 REF = "#/components/schemas/{model}"
-EVENTS = {
-    "AnswerEvent": (Start, Token, BeamStep, TextDone, LabelDone, DrawnDone, Failed, Ping),
-}
+ANSWER_EVENTS = (Start, Token, BeamStep, TextDone, LabelDone, DrawnDone, Failed, Ping)
 
 
 def document(app: FastAPI) -> dict[str, Any]:
     """What FastAPI says of the application, and the events that its streams send."""
     found: dict[str, Any] = FastAPI.openapi(app)
     schemas = found["components"]["schemas"]
-    for name, models in EVENTS.items():
-        for model in models:
-            form = TypeAdapter(model).json_schema(ref_template=REF, mode="serialization")
-            schemas |= form.pop("$defs", {})
-            schemas[model.__name__] = form
-        refs = [{"$ref": REF.format(model=model.__name__)} for model in models]
-        schemas[name] = {"oneOf": refs, "title": name}
+    for model in (*ANSWER_EVENTS, TrainingEvent):
+        form = TypeAdapter(model).json_schema(ref_template=REF, mode="serialization")
+        schemas |= form.pop("$defs", {})
+        schemas[model.__name__] = form
+    refs = [{"$ref": REF.format(model=model.__name__)} for model in ANSWER_EVENTS]
+    schemas["AnswerEvent"] = {"oneOf": refs, "title": "AnswerEvent"}
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from foveate.look.edit import edit, silence
 from foveate.look.record import block_of, tails
 from foveate.nn.attention import BaseAttention
 from foveate.run import Run
@@ -13,7 +14,7 @@ from foveate.studio.errors import Refused
 
 
 def places(run: Run, heads: Sequence[Head]) -> dict[str, list[int]]:
-    """The silenced heads of each attention by its dotted name; an empty list is all of them.
+    """The silenced heads of each attention by its dotted name.
 
     Raises `Refused` naming what exists.
     """
@@ -39,8 +40,7 @@ def places(run: Run, heads: Sequence[Head]) -> dict[str, list[int]]:
 
 @contextmanager
 def silenced(run: Run, heads: Sequence[Head]) -> Iterator[None]:
-    """The run with some heads silenced."""
-    if heads:
-        places(run, heads)
-        raise Refused(501, "not_yet", "heads cannot be silenced yet", "leave `silenced` empty")
-    yield
+    """The run with some heads silenced: they add nothing."""
+    changes = {name: silence(*chosen) for name, chosen in places(run, heads).items()}
+    with edit(run.model, changes):
+        yield

@@ -6,7 +6,6 @@ live here: the searches, and what they tell (`foveate.decode.watch`).
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,6 @@ from foveate.decode.choose import another
 from foveate.decode.sample import Sample
 from foveate.decode.steps import Hypothesis, Search
 from foveate.decode.watch import Alternatives, Beginning, Watch
-from foveate.look.alternatives import AlternativesView, Told
-from foveate.look.alternatives import alternatives as draw_alternatives
 from foveate.look.drawing import Node
 from foveate.look.lanes import LanesView
 from foveate.look.lanes import lanes as draw_lanes
@@ -245,16 +242,6 @@ class Watched:
         """The beam as it went, with the path of an output."""
         steps = [[self.node(one) for one in step] for step in self.watch.steps]
         return draw_lanes(steps, [one.id for one in best.path] if best else [], title)
-
-    def alternatives(self, output: Output, title: str = "") -> AlternativesView:
-        """The tokens of an output with what might have stood in their places."""
-        told = []
-        for one in output.path:
-            found, names = self.instead(one)
-            p = [math.exp(log_p) for log_p in found.log_p]
-            choices = list(zip(names, p, strict=True))
-            told.append(Told(self.name(one), one.token_log_p, found.entropy, choices))
-        return draw_alternatives(told, title)
 
 
 def _lines(ids: Sequence[int]) -> Iterator[list[int]]:

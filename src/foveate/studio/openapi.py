@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
 from pydantic import TypeAdapter
 
+from foveate.look.drawing import Part
+from foveate.studio.evaluating import Evaluated, Progress
 from foveate.studio.told import BeamStep, DrawnDone, Failed, LabelDone, Ping, Start, TextDone, Token
 from foveate.studio.trainings import TrainingEvent
 
 REF = "#/components/schemas/{model}"
-ANSWER_EVENTS = (Start, Token, BeamStep, TextDone, LabelDone, DrawnDone, Failed, Ping)
+EVENTS: dict[str, Sequence[type[Part]]] = {
+    "AnswerEvent": (Start, Token, BeamStep, TextDone, LabelDone, DrawnDone, Failed, Ping),
+    "EvaluationEvent": (Progress, Evaluated, Failed, Ping),
+    "TrainingEvents": (TrainingEvent,),
+}
 
 
 def document(app: FastAPI) -> dict[str, Any]:
     """What FastAPI says of the application, and the events that its streams send."""
     found: dict[str, Any] = FastAPI.openapi(app)
     schemas = found["components"]["schemas"]
-    for model in (*ANSWER_EVENTS, TrainingEvent):
-        form = TypeAdapter(model).json_schema(ref_template=REF, mode="serialization")
-        schemas |= form.pop("$defs", {})
-        schemas[model.__name__] = form
-    refs = [{"$ref": REF.format(model=model.__name__)} for model in ANSWER_EVENTS]
-    schemas["AnswerEvent"] = {"oneOf": refs, "title": "AnswerEvent"}
+    for name, models in EVENTS.items():
+        for model in models:
+            form = TypeAdapter(model).json_schema(ref_template=REF, mode="serialization")
+            schemas |= form.pop("$defs", {})
+            schemas[model.__name__] = form
+        refs = [{"$ref": REF.format(model=model.__name__)} for model in models]
+        schemas[name] = {"oneOf": refs, "title": name}
     return found
 
 

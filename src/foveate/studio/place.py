@@ -15,6 +15,7 @@ from foveate.studio.asking import MOST_CHARACTERS, Ask, Head
 from foveate.studio.describing import answerer
 from foveate.studio.desk import Desk, Say
 from foveate.studio.errors import Refused
+from foveate.studio.evaluating import Evaluated, evaluated
 from foveate.studio.pictures import opened
 from foveate.studio.shelf import Shelf
 from foveate.studio.silence import silenced
@@ -29,7 +30,7 @@ class Studio:
 
     def __init__(self, runs: Sequence[Path], waiting: int = 8) -> None:
         self.shelf, self.desk, self.tensors = Shelf(runs), Desk(waiting), Tensors()
-        self.kept: dict[tuple[str, ...], Drawings] = {}  # evaluations, by run, split and size
+        self._judged: dict[tuple[str, str, str, int], Evaluated] = {}
 
     def answer(self, name: str, ask: Ask, say: Say) -> None:
         """Answer a question with events, the first "start", the last "done"."""
@@ -57,6 +58,14 @@ class Studio:
                 question = question.model_copy(update={"image": str(picture)})
             drawings = entry.draw(runs, question).drawings()
         return self.drawings(drawings, began)
+
+    def evaluate(self, name: str, split: str, most: int, say: Say) -> Evaluated:
+        """The scores of a run's examples; those of the same weights are computed once."""
+        run = self.shelf.run(name)
+        key = name, run.checkpoint, split, most
+        if key not in self._judged:
+            self._judged[key] = evaluated(run, name, split, most, say)
+        return self._judged[key]
 
     def drawings(self, drawings: Sequence[Drawing], began: float) -> Drawings:
         """Drawings as they are sent, with the time since the work began."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
-from foveate.studio import describing, examples
+from foveate.look.drawing import ModelDrawing
+from foveate.studio import describing, examples, modelling
 from foveate.studio.asking import Ask, ViewsAsk
 from foveate.studio.errors import ErrorBody, Refused, unknown
+from foveate.studio.evaluating import Evaluated
 from foveate.studio.place import Here, check_length
 from foveate.studio.streaming import EVENTS, HEADERS, stream
 from foveate.studio.told import (
@@ -36,6 +38,12 @@ STREAMED: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "all events together, or one by one",
         "content": {EVENTS: {"schema": {"$ref": "#/components/schemas/AnswerEvent"}}},
+    }
+}
+JUDGED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "all together, or as an event after others about how far it is",
+        "content": {EVENTS: {"schema": {"$ref": "#/components/schemas/EvaluationEvent"}}},
     }
 }
 router = APIRouter(prefix="/api/v1", responses=ERRORS)
@@ -86,6 +94,32 @@ async def _together(told: AsyncIterator[Any], request: Request) -> Answer:
         if await request.is_disconnected():
             raise Refused(499, "left", "nobody listens any more")
     return Answer(start=start, beam=beam, done=done)
+
+
+@router.get("/runs/{run}/evaluation", response_model=Evaluated, responses=JUDGED)
+async def evaluation(
+    run: str,
+    here: Here,
+    request: Request,
+    split: Literal["train", "valid", "test"] = "test",
+    most: Annotated[int, Query(ge=1, le=5000)] = 200,
+) -> Any:
+    """Scores of examples from all over a split; kept, so that a second call is for nothing.
+
+    Where ``text/event-stream`` is accepted, it says how far it is.
+    """
+    here.shelf.folder(run)
+    job = here.desk.take(lambda say: here.evaluate(run, split, most, say))
+    if EVENTS in request.headers.get("accept", ""):
+        told = job.events(PAUSE, Ping())
+        return StreamingResponse(stream(told), media_type=EVENTS, headers=HEADERS)
+    return await job.result()
+
+
+@router.get("/runs/{run}/model")
+async def model(run: str, here: Here) -> ModelDrawing:
+    """The blocks of a run's model."""
+    return await here.desk.do(lambda: modelling.drawing(here.shelf.run(run)))
 
 
 @router.post("/runs/{run}/views/{view}")

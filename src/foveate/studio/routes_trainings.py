@@ -33,7 +33,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": ErrorBody} for stat
 TAILED: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "the lines of the log as they are written",
-        "content": {EVENTS: {"schema": {"$ref": "#/components/schemas/TrainingEvent"}}},
+        "content": {EVENTS: {"schema": {"$ref": "#/components/schemas/TrainingEvents"}}},
     }
 }
 router = APIRouter(prefix="/api/v1/trainings", responses=ERRORS)

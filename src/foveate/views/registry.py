@@ -83,10 +83,6 @@ ENTRIES = (
         ("text", "image", "beam_size"), (fits.writes,),
     ),
     Entry(
-        "alternatives", "How sure each token was, and what else might have stood there.",
-        "search:alternatives", ("text", "image", "beam_size"), (fits.writes,),
-    ),
-    Entry(
         "picture", "Where the model looked, over the picture.", "attention:picture",
         ("image", "target", *PART), (fits.sees,), second="image",
     ),

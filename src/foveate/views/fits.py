@@ -67,6 +67,14 @@ def translates(run: Run) -> str | None:
     return _can(run, "force", "makes no text of a text")
 
 
+def writes(run: Run) -> str | None:
+    """A run that writes tokens one after the other."""
+    from foveate.watching import WRITERS
+
+    has = any(hasattr(run.task, method) for method in WRITERS)
+    return None if has else f"the task {run.config.task.kind} writes no text"
+
+
 def sees(run: Run) -> str | None:
     """A run about pictures that can draw over them."""
     return _can(run, "view", "is not about pictures")

@@ -25,4 +25,5 @@ class Question(Config):
     layer: int = Field(-1, description="from 0, or -1 for the last")
     head: int | None = Field(None, ge=0, description="mean of all if absent")
     scale: Literal["row", "absolute"] = Field("row", description="colours by row, or absolute")
+    beam_size: int | None = Field(None, ge=1, description="the run's own if absent")
     length: int = Field(64, ge=2, description="places")

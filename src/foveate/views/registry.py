@@ -79,6 +79,10 @@ ENTRIES = (
         ("text", "target", "image", "block", "scale"), (fits.attends, fits.explains),
     ),
     Entry(
+        "beam", "What a beam search kept and dropped, step by step.", "search:beam",
+        ("text", "image", "beam_size"), (fits.writes,),
+    ),
+    Entry(
         "picture", "Where the model looked, over the picture.", "attention:picture",
         ("image", "target", *PART), (fits.sees,), second="image",
     ),

@@ -13,7 +13,7 @@ from foveate.config import ConfigError
 from foveate.look.drawing import AttentionDrawing
 from foveate.run import Run
 from foveate.tasks.metrics import bleu, chrf, interval
-from foveate.train.journal import read
+from foveate.train.journal import Line, read
 from foveate.views.hypotheses import differences
 from foveate.views.journal import panel, smoothed
 from foveate.views.lengths import by_length, group_names
@@ -182,7 +182,7 @@ def test_curves_are_those_of_the_log(run: Run) -> None:
 
 
 def test_runs_of_other_steps_share_an_axis() -> None:
-    logs = {
+    logs: dict[str, list[Line]] = {
         "a": [{"event": "train", "step": n, "lr": float(n)} for n in (1, 3, 5)],
         "b": [{"event": "train", "step": n, "lr": None if n == 4 else 0.5} for n in (2, 4)],
     }

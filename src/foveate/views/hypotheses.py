@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 
-from foveate.look.table import TableView
+from foveate.look.table import Cell, TableView
 from foveate.run import Run
 from foveate.views import examples
 from foveate.views.question import Question
@@ -17,7 +17,7 @@ def nbest(runs: Sequence[Run], question: Question) -> TableView:
     width = max(question.num, question.beam_size or 0)
     answer = run.translate([text], beam_size=width, num_hypotheses=question.num)[0]
     best = answer.hypotheses[0].split()
-    rows = [
+    rows: list[list[Cell]] = [
         [
             rank,
             found.score,

@@ -22,7 +22,7 @@ LAYERS = [
     {"train"},
     {"kinds", "start"},
     {"run", "answers"},
-    {"training"},
+    {"training", "watching"},
     {"views"},
     {"serve", "export", "bench", "distill", "doctor", "errors", "quickstart"},
     {"verbs"},

@@ -77,6 +77,9 @@ def translate(
     prefix_file: Annotated[
         Path | None, typer.Option(help="how outputs begin, line by line")
     ] = None,
+    silence: Annotated[
+        list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
+    ] = None,
     ensemble: Ensemble = None,
     batch_tokens: BatchTokens = None,
     length_penalty: LengthPenalty = None,
@@ -85,12 +88,14 @@ def translate(
 ) -> None:
     """Translate stdin to stdout, a line for a line."""
     from foveate import verbs
+    from foveate.look.edit import edit, silenced
 
     search = _search(beam_size, length_penalty, batch_tokens) | {"to": to}
     wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
     loaded = _load(run, checkpoint, threads, ensemble, overrides)
     _hint("Type a sentence a line; Ctrl-D ends.")
-    _say(verbs.translate(loaded, sys.stdin.buffer, sys.stdout, wanted, search).report())
+    with edit(loaded.model, silenced(silence or [])):
+        _say(verbs.translate(loaded, sys.stdin.buffer, sys.stdout, wanted, search).report())
 
 
 @app.command()

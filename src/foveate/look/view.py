@@ -38,9 +38,11 @@ class View(ABC):
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """The picture for a terminal of ``width`` columns; see `foveate.look.terminal`."""
 
-    @abstractmethod
     def html(self) -> str:
         """The picture as one page that needs no network."""
+        from foveate.look.picture import page_of
+
+        return page_of(self, str(getattr(self, "title", "")))
 
     @abstractmethod
     def drawings(self) -> list[Drawing]:

@@ -172,8 +172,8 @@ class Forecasting(SeriesTask):
         ``source`` is the date of the first row asked for (the first of the test rows if absent),
         ``target`` the channel (the last if absent).
         """
-        windows = self._at(source)
-        channel = self._channel(target)
+        windows = self.at(source)
+        channel = self.channel(target)
         values, features = map(torch.from_numpy, windows.take([0])[:2])
         device = next(model.parameters()).device
         with capture(model) as maps:
@@ -191,13 +191,14 @@ class Forecasting(SeriesTask):
             title=f"{self.names[channel]} from {date}; each label is the start of a patch",
         )
 
-    def _channel(self, name: str | None) -> int:
+    def channel(self, name: str | None) -> int:
+        """The number of a channel, the last where none is named."""
         if name is not None and name not in self.names:
             raise ConfigError(f"no channel {name!r}; there are: {', '.join(self.names)}")
         return len(self.names) - 1 if name is None else self.names.index(name)
 
-    def _at(self, date: str | None) -> Windows:
-        """The one window that is asked for the row of a date."""
+    def at(self, date: str | None) -> Windows:
+        """The one window that is asked for the row of a date; absent, the first test row."""
         table, length = self.table(), self.config.look_back
         if date is None:
             row = divide(len(table), self.config.series)["test"][0]

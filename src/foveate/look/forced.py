@@ -50,6 +50,12 @@ class ForcedPass:
         found: NDArray[np.float64] = self.run().double().cpu().numpy()
         return found
 
+    def difference(
+        self, before: NDArray[np.float64], after: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """What each score has lost; of a forecast how far it has moved."""
+        return before - after if self.told == "log p" else np.abs(before - after)
+
     @torch.inference_mode()
     def maps(self, where: Where = lambda name: True) -> dict[str, NDArray[np.float32]]:
         """The weights of every attention, (H, T, S), between pieces."""

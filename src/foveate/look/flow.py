@@ -21,7 +21,6 @@ from foveate.look.seams import seams, tapped
 
 Matrix = NDArray[np.float64]
 TINY = 1e-12
-ENDS = 2  # the start and the end of what an encoder reads around a text
 
 ROLLOUT = (
     "rollout: mean of the heads, half of each layer its residual, multiplied from the first layer "
@@ -107,19 +106,18 @@ def relevance(forced: ForcedPass) -> AttentionRecord:
 
 
 def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int, Matrix]]:
-    """By the name of a map the row that score t was read from, and the relevances it is a row of."""
+    """By the name of a map the row that score t was read from, and the matrix that it is of."""
     found: dict[str, tuple[int, Matrix]] = {}
-    if of.decoder is not None:  # scores are of the last places
-        place = len(of.decoder) - len(forced.produced) + t
-        found["decoder.self_attention"] = place, of.decoder - np.eye(len(of.decoder))
+    if of.decoder is not None:
+        found["decoder.self_attention"] = forced.first + t, of.decoder - np.eye(len(of.decoder))
     if of.source is not None:
         name = "decoder.cross_attention" if "decoder" in forced.read else "relevance"
         found[name] = t, of.source
     if found or of.encoder is None:
         return found
     own = of.encoder - np.eye(len(of.encoder))
-    if "encoder" in forced.read and len(forced.produced) == len(own) - ENDS:
-        return {"encoder.self_attention": (1 + t, own)}  # a token at each place, behind the start
+    if forced.first:  # a token at each place, behind the start
+        return {"encoder.self_attention": (forced.first + t, own)}
     row = own.mean(axis=0) if forced.answer_at is None else own[forced.answer_at]
     return {"relevance": (0, row[None])}
 

@@ -30,8 +30,8 @@ class ForcedPass:
     ``label`` makes a record of maps between pieces, with words on its axes.
     ``read`` are the pieces that "encoder" and "decoder" read, ``produced`` what the scores are of.
     ``row`` is the row of the batch that holds the example; ``answer_at`` the place of the encoder's
-    output that a label is read from, None where it is all of them. ``token`` names an id of the
-    output, where there are tokens.
+    output that a label is read from, None where it is all of them. ``first`` is the place of the
+    first score among those that are read. ``token`` names what the output chooses from.
     """
 
     model: nn.Module
@@ -40,6 +40,7 @@ class ForcedPass:
     produced: Sequence[str]
     read: Mapping[str, Sequence[str]] = field(default_factory=dict)
     row: int = 0
+    first: int = 0
     answer_at: int | None = None
     token: Callable[[int], str] | None = None
     told: str = "log p"

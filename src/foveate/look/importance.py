@@ -60,7 +60,8 @@ def importances(
             Sheet(
                 block.replace("_", "-").replace(".", " "), values, down="layer", across="head",
                 rows=[str(n) for n in range(len(layers))],
-                columns=[str(n) for n in range(values.shape[1])], least=-most, most=most,
+                columns=[str(n) for n in range(values.shape[1])],
+                least=-most, most=most, aspect=0.6,
             )
         )  # fmt: skip
     count = sum(len(forced.produced) for forced in passes)

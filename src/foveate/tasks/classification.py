@@ -233,6 +233,7 @@ class TextClassification(SingleText[LabelledBatch]):
             partial(encoder_record, source=text, produced=label),
             [label],
             {"encoder": [START, *pieces_in(*text), END]},
+            token=self.names.__getitem__,
             answer_at=0 if isinstance(model.pooling, First) else None,
         )
 

@@ -190,6 +190,7 @@ class ImageClassification(PictureTask[PictureBatch]):
             lambda: model(seen).log_softmax(dim=-1)[0, number][None],
             named,
             [label],
+            token=self.labels.names.__getitem__,
             answer_at=0 if isinstance(getattr(model, "pooling", None), First) else None,
         )
 

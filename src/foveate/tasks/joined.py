@@ -160,5 +160,6 @@ class JoinedTranslation(Translation):
             partial(joined_record, source=first, target=second),
             [*pieces_in(*second), END],
             {"decoder": [START, *written]},
+            first=len(read.ids) + 1,
             token=namer(pieces),
         )

@@ -226,6 +226,7 @@ class MaskedLanguage(SingleText[MaskedBatch]):
             partial(encoder_record, source=text, produced=target or source),
             pieces_in(*text),
             {"encoder": [START, *pieces_in(*text), END]},
+            first=1,
             token=namer(self.tokenizer),
         )
 

@@ -1,10 +1,11 @@
 // Builds the entries that are named, or all: node scripts/build.mjs [embed] [widget] [studio]
+// into src/foveate, or with OUT=folder into that folder.
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { build } from "vite";
 
 const target = { target: "es2023", cssTarget: ["chrome123", "firefox120", "safari17.5"] }; // those that know light-dark()
 const one = (entry, format) => ({
-  ...target, outDir: "../src/foveate/look", emptyOutDir: false, reportCompressedSize: false,
+  ...target, outDir: process.env.OUT ?? "../src/foveate/look", emptyOutDir: false, reportCompressedSize: false,
   lib: { entry: `src/${entry}/main.ts`, name: "foveate", formats: [format], fileName: () => `${entry}.js` },
 });
 const ENTRIES = {

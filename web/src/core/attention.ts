@@ -67,9 +67,9 @@ export const attention: Draw<AttentionDrawing> = (stage, drawing) => {
   const has = (part: Part, ...nodes: HTMLElement[]) => (parts.has(part) ? nodes : []);
   const main = h("div", { class: "fv-main" }, ...(drawing.form === "heads" && !options.parts ? [picker.element] : []),
     ...(reads ? [reading, others] : []), ...has("links", joined.element), ...has("matrix", grid.element, keys), wrong);
-  const aside = h("div", { class: "fv-aside" }, ...has("blocks", blocks.element),
-    ...(drawing.form === "heads" && !options.parts ? [] : has("heads", picker.element)), ...has("scale", scales.element, key));
   const full = reads && (parts.has("blocks") || parts.has("heads") || parts.has("scale"));
+  const aside = h("div", { class: "fv-aside" }, ...(full ? has("matrix", grid.loupe!.element) : []), ...has("blocks", blocks.element),
+    ...(drawing.form === "heads" && !options.parts ? [] : has("heads", picker.element)), ...has("scale", scales.element, key));
   body.append(...has("sentences", lines.element), h("div", { class: full ? "fv-two" : "" }, main, aside));
   main.hidden = !main.childElementCount;
 

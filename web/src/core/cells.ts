@@ -26,19 +26,20 @@ interface Place { left: number; top: number; across: number; down: number; turn:
 
 /** Lay cells out in so much room: `across` and `down` are the sides of one cell. Pure but for text widths. */
 export function place(cells: Cells, room: number, tall: number): Place {
-  const limit = Math.min(150, room * 0.3), aspect = cells.aspect ?? 1;
+  const limit = Math.min(150, room * 0.3), told = cells.texts?.length ? cells.texts.flat() : undefined;
+  const most = told ? Math.max(MOST, ...told.map((text) => widthOf(text, 12) + 10)) : MOST;
   const widths = (words: readonly string[]) => words.map((word) => Math.min(limit, widthOf(word)));
   const short = Math.max(cells.rows.length, cells.columns.length) <= SHORT;
-  const flat = cells.columns.every((word) => widthOf(word) < (room * 0.7) / cells.width - 6);
+  const left = (cells.rows.length ? Math.max(...widths(cells.rows)) + 8 : 2) + (cells.down ? 18 : 0);
+  const flat = cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, most) - 6);
   const turn = flat ? 0 : room < 30 * cells.width ? -75 : -55;
   const along = Math.cos((turn * Math.PI) / 180), upward = -Math.sin((turn * Math.PI) / 180);
-  const left = (cells.rows.length ? Math.max(...widths(cells.rows)) + 8 : 2) + (cells.down ? 18 : 0);
-  const least = cells.rows.length && short ? 12 : 0;
+  const least = cells.rows.length && short ? 12 : 0, aspect = cells.aspect ?? 1;
   const right = flat ? 2 : Math.max(2, ...widths(cells.columns).map((w, k) => w * along + 8 - (cells.width - k - 0.5) * least));
-  const fit = Math.min((room - left - right) / cells.width, Math.max(least || 4, tall / cells.height / aspect), MOST);
+  const fit = Math.min((room - left - right) / cells.width, told ? most : Math.max(least || 4, tall / cells.height / aspect), most);
   const across = least ? Math.max(least, Math.floor(fit)) : Math.max(fit, 0.2);
   const top = !cells.columns.length ? 2 : flat ? 22 : Math.max(...widths(cells.columns)) * upward + 16;
-  const down = least ? Math.max(1, Math.round(across * aspect)) : across * aspect;
+  const down = told ? Math.max(24, Math.min(across, 30)) : least ? Math.max(1, Math.round(across * aspect)) : across * aspect;
   return {
     left, top, across, down, turn, limit,
     width: left + across * cells.width + right, height: top + down * cells.height + (cells.across ? 22 : 2),
@@ -49,7 +50,7 @@ export class Grid {
   readonly element: HTMLElement;
   readonly canvas = h("canvas");
   private readonly over = s("svg", { "aria-hidden": "true" });
-  private readonly loupe: Grid | undefined;
+  readonly loupe: Grid | undefined; // the cells around the chosen one, where cells are small
   private cells: Cells | undefined;
   private lies: Place | undefined;
   private chosen: [number, number] = [0, 0];
@@ -208,7 +209,7 @@ export class Grid {
       rows: cells.rows.slice(top, bottom), columns: cells.columns.slice(left, right),
       dots: [[row - top, column - left]],
     };
-    loupe.layout(Math.min(this.element.clientWidth, 340), 300);
+    loupe.layout(Math.min(this.element.clientWidth, 328), 300);
   }
 
   /** `rgb(…)` of a cell, for legends and readings. */

@@ -38,13 +38,13 @@ export function strongest(values: ArrayLike<number>, count: number, least = 0): 
 
 /** Levels of weights: against the largest of the row, by the root; or as they are. 0 is masked. */
 export function levelsOf(map: Matrix, scale: Scale): Float64Array {
-  const levels = new Float64Array(map.values.length);
+  const { values } = map, levels = new Float64Array(values.length);
   for (let row = 0; row < map.height; row++) {
     const from = row * map.width, to = from + map.width;
     let top = 0;
-    for (let i = from; i < to; i++) if (map.values[i]! > top) top = map.values[i]!;
+    for (let i = from; i < to; i++) if (values[i]! > top) top = values[i]!;
     for (let i = from; i < to; i++) {
-      const weight = map.values[i]!;
+      const weight = values[i]!;
       levels[i] = !(weight > 0) ? -1 : scale === "row" ? Math.sqrt(weight / top) : Math.min(weight, 1);
     }
   }
@@ -72,11 +72,11 @@ export function ends(least: number, most: number): { least: number; most: number
 export function pooled(levels: Float64Array, height: number, width: number, tile: number) {
   if (tile <= 1) return { levels, height, width };
   const down = Math.ceil(height / tile), across = Math.ceil(width / tile);
-  const made = new Float64Array(down * across).fill(-1);
+  const made = new Float64Array(down * across).fill(-1), tileOf = Uint32Array.from({ length: width }, (_, k) => k / tile);
   for (let row = 0; row < height; row++) {
     const to = Math.floor(row / tile) * across, from = row * width;
     for (let column = 0; column < width; column++) {
-      const at = to + Math.floor(column / tile), level = levels[from + column]!;
+      const at = to + tileOf[column]!, level = levels[from + column]!;
       if (level > made[at]!) made[at] = level;
     }
   }
@@ -97,6 +97,17 @@ export function pixels(levels: ArrayLike<number>, colours: Colours): Uint8Clampe
   return made;
 }
 
+export interface Box { x: number; y: number; width: number; height: number }
+
+/** Put a small picture into a part of a large one, each cell as a field of its colour. */
+export function enlarged(small: Uint32Array, height: number, width: number, whole: Uint32Array, across: number, box: Box): void {
+  const columns = Uint32Array.from({ length: box.width }, (_, x) => (x * width) / box.width);
+  for (let y = 0; y < box.height; y++) {
+    const from = Math.floor((y * height) / box.height) * width, to = (box.y + y) * across + box.x;
+    for (let x = 0; x < box.width; x++) whole[to + x] = small[from + columns[x]!]!;
+  }
+}
+
 /** `rgb(…)` of a level. */
 export function colourOf(level: number, colours: Colours): string {
   const at = 3 * Math.round(255 * Math.min(1, Math.max(0, level)));
@@ -112,10 +123,5 @@ export function isLight(level: number, colours: Colours): boolean {
   return light > 0.179;
 }
 
-export function transposed(map: Matrix): Matrix {
-  const values = new Float64Array(map.values.length);
-  for (let row = 0; row < map.height; row++)
-    for (let column = 0; column < map.width; column++)
-      values[column * map.height + row] = map.values[row * map.width + column]!;
-  return { height: map.width, width: map.height, values };
-}
+/** How much of the marker's yellow a word gets: with a gap where neither ink nor paper could be read on it. */
+export const glow = (level: number): number => (level < 0.5 ? 0.7 * level : 0.5 + 0.5 * level);

@@ -1,6 +1,6 @@
 // Words in columns joined by lines: across two texts, or as arcs beside one text that looks at itself.
 import { fitted, h, s, widthOf } from "./dom";
-import { largest, rowOf, strongest, type Matrix } from "./levels";
+import { glow, largest, rowOf, strongest, type Matrix } from "./levels";
 import type { Looking, Side } from "./looking";
 import { weightsOf } from "./looking";
 import { sameWords } from "./text";
@@ -76,8 +76,8 @@ export function links(point: (side: Side, place: number) => void): Links {
       group.removeAttribute("class");
       group.style.removeProperty("--level");
     }
-    far.forEach((group, k) => group.style.setProperty("--level", (weights[k]! / top).toFixed(3)));
-    far.forEach((group, k) => group.classList.toggle("fv-lit", weights[k]! / top > 0.42));
+    far.forEach((group, k) => group.style.setProperty("--level", glow(weights[k]! / top).toFixed(3)));
+    far.forEach((group, k) => group.classList.toggle("fv-lit", weights[k]! / top >= 0.5));
     near[place]?.classList.add("fv-chosen");
     const best = strongest(weights, 6, 0.01);
     chosen.replaceChildren(...best.flatMap((k) => {

@@ -3,7 +3,7 @@ import { levelsOf, pooled, type Matrix, type Scale } from "./levels";
 import { decode, type Values } from "./numbers";
 import type { AttentionDrawing, Block } from "./types";
 
-const KEPT = 32; // maps as numbers; the bytes that they are made of stay anyway
+const KEPT = 4_000_000; // cells of maps as numbers; the bytes that they are made of stay anyway
 
 export class BlockMaps {
   private readonly layers: (Values | undefined)[];
@@ -33,11 +33,11 @@ export class BlockMaps {
     if (known) return known;
     const [heads = 0, height = 0, width = 0] = values.shape, size = height * width;
     const made = new Float64Array(size), from = head === null ? 0 : head, to = head === null ? heads : head + 1;
-    for (let h = from; h < to; h++) for (let i = 0; i < size; i++) made[i]! += values.at(h * size + i);
+    for (let h = from; h < to; h++) values.add(made, h * size);
     if (to - from > 1) for (let i = 0; i < size; i++) made[i]! /= heads;
     const map = { height, width, values: made };
     this.kept.set(name, map);
-    if (this.kept.size > KEPT) this.kept.delete(this.kept.keys().next().value!);
+    if (this.kept.size > 2 && this.kept.size * size > KEPT) this.kept.delete(this.kept.keys().next().value!);
     return map;
   }
 
@@ -45,8 +45,7 @@ export class BlockMaps {
   small(layer: number, head: number | null, scale: Scale, side: number) {
     const map = this.map(layer, head);
     if (!map) return undefined;
-    const tile = Math.ceil(Math.max(map.height, map.width) / side);
-    return pooled(levelsOf(map, scale), map.height, map.width, tile);
+    return pooled(levelsOf(map, scale), map.height, map.width, Math.ceil(Math.max(map.height, map.width) / side));
   }
 }
 

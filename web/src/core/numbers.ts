@@ -2,11 +2,12 @@
 import { palette } from "./palette";
 import type { Numbers } from "./types";
 
-/** An array of one codec; `at` gives the value of a cell, NaN where it is blank. */
+/** An array of one codec; `at` gives the value of a cell, NaN where it is blank; `add` adds a run of them. */
 export interface Values {
   readonly shape: readonly number[];
   readonly length: number;
   at(index: number): number;
+  add(to: Float64Array, from: number): void;
 }
 
 export class Weights implements Values {
@@ -17,6 +18,9 @@ export class Weights implements Values {
   at(index: number): number {
     return this.steps[index]! / palette.steps;
   }
+  add(to: Float64Array, from: number): void {
+    for (let i = 0; i < to.length; i++) to[i]! += this.steps[from + i]! / palette.steps;
+  }
 }
 
 export class Exact implements Values {
@@ -26,6 +30,9 @@ export class Exact implements Values {
   }
   at(index: number): number {
     return this.values[index]!;
+  }
+  add(to: Float64Array, from: number): void {
+    for (let i = 0; i < to.length; i++) to[i]! += this.values[from + i]!;
   }
 }
 
@@ -52,10 +59,15 @@ export function read(shape: readonly number[], codec: Numbers["codec"], bytes: U
 }
 
 const fetched = new Map<string, Promise<Values>>();
+const given = new Map<string, Uint8Array<ArrayBuffer>>();
+
+/** Bytes that came by another way, under the address that drawings have for them. */
+export const provide = (url: string, bytes: Uint8Array<ArrayBuffer>): unknown => given.set(url, bytes);
 
 /** The values, at once where the bytes are here, else when they have come. */
 export function decode(numbers: Numbers): Values | Promise<Values> {
-  if (!numbers.url) return read(numbers.shape, numbers.codec, bytesOf(numbers.data));
+  const here = given.get(numbers.url) ?? (numbers.url ? undefined : bytesOf(numbers.data));
+  if (here) return read(numbers.shape, numbers.codec, here);
   const known = fetched.get(numbers.url);
   if (known) return known;
   const coming = fetch(numbers.url).then(async (answer) => {
@@ -71,13 +83,13 @@ export function decode(numbers: Numbers): Values | Promise<Values> {
 /** The same numbers with their bytes inside: what a page of its own needs. */
 export async function inlined(numbers: Numbers): Promise<Numbers> {
   if (!numbers.url) return numbers;
-  const bytes = new Uint8Array(await (await fetch(numbers.url)).arrayBuffer());
+  const bytes = given.get(numbers.url) ?? new Uint8Array(await (await fetch(numbers.url)).arrayBuffer());
   return { ...numbers, url: "", data: base64Of(bytes) };
 }
 
 /** Values of a flat array, as Python has them. */
 export function floats(values: Values, from = 0, count = values.length): Float64Array {
   const made = new Float64Array(count);
-  for (let i = 0; i < count; i++) made[i] = values.at(from + i);
+  values.add(made, from);
   return made;
 }

@@ -103,10 +103,12 @@ function glimpses({ width, height, path, sides }: PictureDrawing): SVGSVGElement
   const side = sides[0] ?? 8, unit = Math.max(width, height) / 100;
   const nodes = path.flatMap(([x, y], k) => {
     const level = 0.43 + (0.57 * k) / Math.max(1, path.length - 1), colour = colourOf(level, sequential);
+    const number = s("text", { x, y: y + unit * 1.7, "text-anchor": "middle" }, String(k + 1));
+    Object.assign(number.style, { fontSize: `${unit * 5}px`, fill: isLight(level, sequential) ? "#000" : "#fff" });
     const frame = { x: x - side / 2, y: y - side / 2, width: side, height: side, fill: "none" };
     return [s("rect", { ...frame, stroke: "#000", "stroke-width": unit * 1.4 }), s("rect", { ...frame, stroke: colour, "stroke-width": unit * 0.7 }),
       s("circle", { cx: x, cy: y, r: unit * 3.6, fill: colour, stroke: "#000", "stroke-width": unit * 0.4 }),
-      s("text", { x, y: y + unit * 1.7, "text-anchor": "middle", "font-size": unit * 5, fill: isLight(level, sequential) ? "#000" : "#fff" }, String(k + 1))];
+      number];
   });
   const line = `M${path.map(([x, y]) => `${x} ${y}`).join("L")}`;
   return s("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },

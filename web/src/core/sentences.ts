@@ -1,6 +1,6 @@
 // Two lines of words, one above the other: the chosen word, and how much of its look each other has.
 import { h, s } from "./dom";
-import { strongest } from "./levels";
+import { glow, strongest } from "./levels";
 import type { Side } from "./looking";
 
 const LEAST = 0.03; // of a weight that has a line
@@ -39,8 +39,8 @@ export function sentences(point: (side: Side, place: number) => void): Sentences
     const top = Array.from(weights).reduce((a, b) => Math.max(a, b), 0) || 1;
     for (const line of [from, to]) for (const [k, word] of [...line.words.children].entries()) {
       const level = line === to ? weights[k]! / top : 0;
-      word.className = line === from && k === place ? "fv-word fv-chosen" : level > 0.42 ? "fv-word fv-lit" : "fv-word";
-      (word as HTMLElement).style.setProperty("--level", level.toFixed(3));
+      word.className = line === from && k === place ? "fv-word fv-chosen" : level >= 0.5 ? "fv-word fv-lit" : "fv-word";
+      (word as HTMLElement).style.setProperty("--level", glow(level).toFixed(3));
     }
     const box = element.getBoundingClientRect(), start = from.words.children[place]?.getBoundingClientRect();
     if (!start) return links.replaceChildren();

@@ -35,7 +35,7 @@ export function ticks(least: number, most: number, count = 5): number[] {
 /** Powers of ten from least to most, with 2 and 5 between where there are few; ends above 0. */
 export function logTicks(least: number, most: number): number[] {
   const made: number[] = [], from = Math.floor(Math.log10(least)), to = Math.ceil(Math.log10(most));
-  const every = Math.max(1, Math.ceil((to - from) / 7)), between = to - from <= 2 ? [1, 2, 5] : [1];
+  const every = Math.max(1, Math.ceil((to - from) / 7)), between = most / least <= 100 ? [1, 2, 5] : [1];
   for (let power = from; power <= to; power += every)
     for (const n of between) {
       const value = Number((n * 10 ** power).toPrecision(12));

@@ -13,7 +13,7 @@ export function tableOf({ caption, columns, rows }: Twin, most = MOST_ROWS): HTM
     h("tr", {}, h("th", { scope: "row", dir: "auto" }, typeof name === "string" ? name : figure(name)), ...rest.map(cell)));
   const left = rows.length - body.length;
   return h("table", {}, h("caption", {}, left > 0 ? `${caption} (${left} more rows are not listed)` : caption),
-    h("thead", {}, h("tr", {}, ...columns.map((name) => h("th", { scope: "col", dir: "auto" }, name)))),
+    h("thead", {}, h("tr", {}, ...columns.map((name) => (name ? h("th", { scope: "col", dir: "auto" }, name) : h("td"))))),
     h("tbody", {}, ...body));
 }
 

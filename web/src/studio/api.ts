@@ -1,4 +1,5 @@
-import type {AnyDrawing, Node} from "../core";
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 90c0732f130ff68b.
+import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
   Start | Token | BeamStep | TextDone | LabelDone | DrawnDone | Failed | Ping;
@@ -6,64 +7,82 @@ export type EvaluationEvent = Progress | Evaluated | Failed | Ping;
 export type TrainingEvents = TrainingEvent;
 
 export interface Everything {
-  Alternative?: Alternative;
-  Answer?: Answer;
-  AnswerEvent?: AnswerEvent;
-  Ask?: Ask;
-  BeamStep?: BeamStep;
-  CurveOf?: CurveOf;
-  Drawings?: Drawings;
-  DrawnDone?: DrawnDone;
-  ErrorBody?: ErrorBody;
-  Evaluated?: Evaluated;
-  EvaluationEvent?: EvaluationEvent;
-  Example?: Example;
-  Examples?: Examples;
-  Failed?: Failed;
-  Head?: Head;
-  Hypothesis?: Hypothesis;
-  LabelDone?: LabelDone;
-  Ping?: Ping;
-  Probability?: Probability;
-  Problem?: Problem;
-  Progress?: Progress;
-  Question?: Question;
-  Row?: Row;
-  RunDetail?: RunDetail;
-  RunInfo?: RunInfo;
-  RunList?: RunList;
-  SampleAt?: SampleAt;
-  SamplesOf?: SamplesOf;
-  SearchInfo?: SearchInfo;
-  SearchSettings?: SearchSettings1;
-  SeriesOf?: SeriesOf;
-  SourceToken?: SourceToken;
-  Start?: Start;
-  TextDone?: TextDone;
-  Token?: Token;
-  Training?: Training;
-  TrainingEvent?: TrainingEvent;
-  TrainingEvents?: TrainingEvents;
-  TrainingList?: TrainingList;
-  ViewField?: ViewField;
-  ViewInfo?: ViewInfo;
-  ViewsAsk?: ViewsAsk;
+  Alternative: Alternative;
+  Answer: Answer;
+  AnswerEvent: AnswerEvent;
+  Ask: Ask;
+  BeamStep: BeamStep;
+  CurveOf: CurveOf;
+  Drawings: Drawings;
+  DrawnDone: DrawnDone;
+  ErrorBody: ErrorBody;
+  Evaluated: Evaluated;
+  EvaluationEvent: EvaluationEvent;
+  Example: Example;
+  Examples: Examples;
+  Failed: Failed;
+  Head: Head;
+  Hypothesis: Hypothesis;
+  LabelDone: LabelDone;
+  Ping: Ping;
+  Probability: Probability;
+  Problem: Problem;
+  Progress: Progress;
+  Question: Question;
+  Row: Row;
+  RunDetail: RunDetail;
+  RunInfo: RunInfo;
+  RunList: RunList;
+  SampleAt: SampleAt;
+  SamplesOf: SamplesOf;
+  SearchInfo: SearchInfo;
+  SearchSettings: SearchSettings;
+  SeriesOf: SeriesOf;
+  SourceToken: SourceToken;
+  Start: Start;
+  TextDone: TextDone;
+  Token: Token;
+  Training: Training;
+  TrainingEvent: TrainingEvent;
+  TrainingEvents: TrainingEvents;
+  TrainingList: TrainingList;
+  ViewField: ViewField;
+  ViewInfo: ViewInfo;
+  ViewsAsk: ViewsAsk;
 }
 /**
  * A token that might have stood here; to force it, send the ids before it and its own.
  */
 export interface Alternative {
   id: number;
-  p: number;
   text: string;
+  p: number;
 }
 /**
  * All events of an answer together: for those who do not stream.
  */
 export interface Answer {
+  start: Start;
   beam: BeamStep[];
   done: TextDone | LabelDone | DrawnDone;
-  start: Start;
+}
+/**
+ * The answer begins: what is read.
+ */
+export interface Start {
+  event: "start";
+  run: string;
+  source: SourceToken[];
+  prefix: number[];
+  cut: number;
+}
+/**
+ * A piece of what was read and its characters in it (first, one after the last).
+ */
+export interface SourceToken {
+  text: string;
+  start: number;
+  end: number;
 }
 /**
  * A step of a search that follows several outputs: its beginnings, best first.
@@ -71,32 +90,32 @@ export interface Answer {
  * ``best`` is the node of the best output so far, ``text`` that output.
  */
 export interface BeamStep {
-  best: number;
   event: "beam";
-  nodes: Node[];
   step: number;
+  nodes: Node[];
+  best: number;
   text: string;
 }
 /**
  * The outputs, best first.
  */
 export interface TextDone {
-  drawings: AnyDrawing[];
   event: "done";
-  hypotheses: Hypothesis[];
   kind: "text";
+  hypotheses: Hypothesis[];
+  drawings: AnyDrawing[];
   milliseconds: number;
 }
 /**
  * An output: its tokens (the end among them), and its nodes in the beam.
  */
 export interface Hypothesis {
-  ended: boolean;
-  logP: number;
-  path: number[];
-  score: number;
   text: string;
+  logP: number;
+  score: number;
+  ended: boolean;
   tokens: Token[];
+  path: number[];
 }
 /**
  * A token of an output. The ``text`` of all tokens in a row is the text of the output.
@@ -105,25 +124,25 @@ export interface Hypothesis {
  * vocabulary. ``special`` tokens (the end) have no text.
  */
 export interface Token {
-  alternatives: Alternative[];
-  entropy: number;
   event: "token";
   i: number;
   id: number;
-  logP: number;
+  text: string;
   piece: string;
   special: boolean;
-  text: string;
+  logP: number;
+  entropy: number;
+  alternatives: Alternative[];
 }
 /**
  * The labels, the most probable first.
  */
 export interface LabelDone {
-  cut: number;
-  drawings: AnyDrawing[];
   event: "done";
   kind: "label";
   labels: Probability[];
+  cut: number;
+  drawings: AnyDrawing[];
   milliseconds: number;
 }
 /**
@@ -137,37 +156,19 @@ export interface Probability {
  * An answer that is best drawn: a forecast, a text with its hidden words filled in.
  */
 export interface DrawnDone {
-  drawings: AnyDrawing[];
   event: "done";
   kind: "drawn";
+  drawings: AnyDrawing[];
   milliseconds: number;
-}
-/**
- * The answer begins: what is read.
- */
-export interface Start {
-  cut: number;
-  event: "start";
-  prefix: number[];
-  run: string;
-  source: SourceToken[];
-}
-/**
- * A piece of what was read and its characters in it (first, one after the last).
- */
-export interface SourceToken {
-  end: number;
-  start: number;
-  text: string;
 }
 /**
  * The answer ends in an error.
  */
 export interface Failed {
-  code: string;
   event: "error";
-  hint: string;
+  code: string;
   message: string;
+  hint: string;
 }
 /**
  * Nothing new; the connection lives.
@@ -184,17 +185,17 @@ export interface Ping {
  * Outputs begin with the ids of the ``prefix``, or with the text ``beginning``.
  */
 export interface Ask {
-  beginning?: string;
-  channel?: string | null;
-  csv?: string | null;
-  date?: string | null;
-  hypotheses?: number;
-  picture?: string | null;
-  prefix?: number[];
-  search?: SearchSettings;
-  silenced?: Head[];
   text?: string;
   to?: string | null;
+  picture?: string | null;
+  date?: string | null;
+  channel?: string | null;
+  csv?: string | null;
+  search?: SearchSettings;
+  prefix?: number[];
+  beginning?: string;
+  silenced?: Head[];
+  hypotheses?: number;
   topK?: number;
 }
 /**
@@ -203,20 +204,20 @@ export interface Ask {
  * ``kind`` is one of ``foveate kinds search``; a choice that the kind does not have is an error.
  */
 export interface SearchSettings {
-  beamSize?: number | null;
-  diversity?: number | null;
-  groups?: number | null;
   kind?: string | null;
+  beamSize?: number | null;
   lengthPenalty?: number | null;
-  maxExtra?: number | null;
-  maxRatio?: number | null;
-  minP?: number | null;
-  numSamples?: number | null;
-  repetitionPenalty?: number | null;
-  seed?: number | null;
   temperature?: number | null;
   topK?: number | null;
   topP?: number | null;
+  minP?: number | null;
+  repetitionPenalty?: number | null;
+  numSamples?: number | null;
+  groups?: number | null;
+  diversity?: number | null;
+  maxRatio?: number | null;
+  maxExtra?: number | null;
+  seed?: number | null;
 }
 /**
  * A head of a layer of a block, as an attention drawing names them; absent, all of the layer.
@@ -225,16 +226,16 @@ export interface SearchSettings {
  */
 export interface Head {
   block: string;
-  head?: number | null;
   layer: number;
+  head?: number | null;
 }
 /**
  * A key of a log over steps and over seconds of training; gaps are null.
  */
 export interface CurveOf {
   key: string;
-  seconds: (number | null)[];
   steps: number[];
+  seconds: (number | null)[];
   values: (number | null)[];
 }
 /**
@@ -255,8 +256,8 @@ export interface ErrorBody {
  */
 export interface Problem {
   code: string;
-  hint?: string;
   message: string;
+  hint: string;
 }
 /**
  * The figures of some examples of a split, and all of these.
@@ -264,20 +265,20 @@ export interface Problem {
  * ``scored`` names the score of a row; it is better large where ``better`` is 1, small where −1.
  */
 export interface Evaluated {
-  better: 1 | -1;
-  count: number;
   event: "evaluation";
+  run: string;
+  split: string;
+  count: number;
+  total: number;
   figures: {
     [k: string]: number | null;
   };
-  rows: Row[];
-  run: string;
-  scored: string;
   signatures: {
     [k: string]: string;
   };
-  split: string;
-  total: number;
+  scored: string;
+  better: 1 | -1;
+  rows: Row[];
 }
 /**
  * An example: what went in, what was right, what came out, and its score.
@@ -285,31 +286,31 @@ export interface Evaluated {
  * ``i`` is its number in the split; ``picture`` and ``date`` are what to ask to inspect it.
  */
 export interface Row {
-  date: string | null;
   i: number;
-  length: number;
-  output: string;
-  picture: string | null;
-  reference: string;
-  score: number | null;
   source: string;
+  reference: string;
+  output: string;
+  score: number | null;
+  length: number;
+  picture: string | null;
+  date: string | null;
 }
 /**
  * How many examples are done.
  */
 export interface Progress {
-  done: number;
   event: "progress";
+  done: number;
   total: number;
 }
 /**
  * Something to try: a text, the number of a picture, a date; ``wanted`` is the right answer.
  */
 export interface Example {
-  date: string | null;
-  picture: string | null;
   text: string;
+  picture: string | null;
   thumbnail: string;
+  date: string | null;
   wanted: string;
 }
 /**
@@ -326,45 +327,73 @@ export interface Examples {
  */
 export interface Question {
   /**
-   * the run's own if absent
+   * what the model reads; of a forecaster the date
    */
-  beam_size?: number | null;
-  /**
-   * cross_attention, self_attention, …
-   */
-  block?: string | null;
-  /**
-   * mean of all if absent
-   */
-  head?: number | null;
-  /**
-   * JPEG or PNG, or the number of a test picture
-   */
-  image?: string | null;
-  /**
-   * from 0, or -1 for the last
-   */
-  layer?: number;
-  /**
-   * places
-   */
-  length?: number;
-  /**
-   * colours by row, or absolute
-   */
-  scale?: "row" | "absolute";
-  /**
-   * train, valid or test
-   */
-  split?: string;
+  text?: string | null;
   /**
    * explain this instead of the answer; of a forecaster the channel
    */
   target?: string | null;
   /**
-   * what the model reads; of a forecaster the date
+   * JPEG or PNG, or the number of a test picture
    */
-  text?: string | null;
+  image?: string | null;
+  /**
+   * train, valid or test
+   */
+  split?: string;
+  /**
+   * cross_attention, self_attention, …
+   */
+  block?: string | null;
+  /**
+   * from 0, or -1 for the last
+   */
+  layer?: number;
+  /**
+   * mean of all if absent
+   */
+  head?: number | null;
+  /**
+   * colours by row, or absolute
+   */
+  scale?: "row" | "absolute";
+  /**
+   * how many alternatives of each token
+   */
+  top?: number;
+  /**
+   * how many outputs
+   */
+  num?: number;
+  /**
+   * of the run, or as wide as --num, if absent
+   */
+  beam_size?: number | null;
+  /**
+   * places
+   */
+  length?: number;
+  /**
+   * what x is: step or time
+   */
+  across?: "step" | "time";
+  /**
+   * gold alignment of the split: 1-1 2p3 a line
+   */
+  gold?: string | null;
+  /**
+   * sources, line by line
+   */
+  source?: string | null;
+  /**
+   * references, line by line
+   */
+  reference?: string | null;
+  /**
+   * outputs, line by line; repeat
+   */
+  hypotheses?: string[];
 }
 /**
  * All that a screen needs to know of a run; it has been loaded.
@@ -372,41 +401,41 @@ export interface Question {
  * ``can`` holds words such as stream, beam, sample, force, attention, gates, silence, evaluate.
  */
 export interface RunDetail {
-  can: string[];
-  channels: string[];
-  checkpoint: string;
-  device: string;
+  id: string;
+  name: string;
+  task: string;
+  model: string;
+  reads: "text" | "picture" | "series";
+  gives: "text" | "label" | "forecast" | "words";
+  parameters: number | null;
+  step: number | null;
   figures: {
     [k: string]: number | null;
   };
-  gives: "text" | "label" | "forecast" | "words";
-  heads: number | null;
-  hiddenSize: number | null;
-  id: string;
-  labels: string[];
+  can: string[];
   languages: string[];
   layers: number | null;
-  model: string;
-  mostTokens: number | null;
-  name: string;
-  parameters: number | null;
-  reads: "text" | "picture" | "series";
-  search: SearchInfo | null;
-  step: number | null;
-  task: string;
-  views: ViewInfo[];
+  heads: number | null;
+  hiddenSize: number | null;
   vocabulary: {
     [k: string]: number;
   };
+  labels: string[];
+  channels: string[];
+  mostTokens: number | null;
+  search: SearchInfo | null;
+  views: ViewInfo[];
+  device: string;
+  checkpoint: string;
 }
 /**
  * The run's own search, the kinds that it can change to, and their fields.
  */
 export interface SearchInfo {
+  kind: string;
   fields: {
     [k: string]: unknown;
   };
-  kind: string;
   kinds: {
     [k: string]: {
       [k: string]: unknown;
@@ -419,39 +448,39 @@ export interface SearchInfo {
  * It takes from ``least`` to ``most`` runs in one picture (any number where ``most`` is absent).
  */
 export interface ViewInfo {
+  name: string;
+  summary: string;
   fields: ViewField[];
   fits: boolean;
+  reason: string;
   least: number;
   most: number | null;
-  name: string;
-  reason: string;
-  summary: string;
 }
 /**
  * A field of the question that a view reads; ``form`` is its JSON Schema.
  */
 export interface ViewField {
+  name: string;
   description: string;
   form: {
     [k: string]: unknown;
   };
-  name: string;
 }
 /**
  * A run: what it reads and gives, how large it is, its figures.
  */
 export interface RunInfo {
+  id: string;
+  name: string;
+  task: string;
+  model: string;
+  reads: "text" | "picture" | "series";
+  gives: "text" | "label" | "forecast" | "words";
+  parameters: number | null;
+  step: number | null;
   figures: {
     [k: string]: number | null;
   };
-  gives: "text" | "label" | "forecast" | "words";
-  id: string;
-  model: string;
-  name: string;
-  parameters: number | null;
-  reads: "text" | "picture" | "series";
-  step: number | null;
-  task: string;
 }
 /**
  * The runs that the studio was given.
@@ -463,37 +492,16 @@ export interface RunList {
  * One example at one step: what went in, what was wanted, what came out.
  */
 export interface SampleAt {
-  output: string;
-  reference: string;
-  source: string;
   step: number;
+  source: string;
+  reference: string;
+  output: string;
 }
 /**
  * Samples of all validations, in the order of the log.
  */
 export interface SamplesOf {
   samples: SampleAt[];
-}
-/**
- * Choices of a search; the run's own where they are absent.
- *
- * ``kind`` is one of ``foveate kinds search``; a choice that the kind does not have is an error.
- */
-export interface SearchSettings1 {
-  beamSize?: number | null;
-  diversity?: number | null;
-  groups?: number | null;
-  kind?: string | null;
-  lengthPenalty?: number | null;
-  maxExtra?: number | null;
-  maxRatio?: number | null;
-  minP?: number | null;
-  numSamples?: number | null;
-  repetitionPenalty?: number | null;
-  seed?: number | null;
-  temperature?: number | null;
-  topK?: number | null;
-  topP?: number | null;
 }
 /**
  * Curves of a training up to the step ``last``; ``points`` is how many there were of each.
@@ -509,31 +517,31 @@ export interface SeriesOf {
  * A training: where it stands, and which curves its log has.
  */
 export interface Training {
-  device: string;
-  epoch: number | null;
-  hasSamples: boolean;
   id: string;
-  keys: string[];
-  maxSteps: number | null;
   name: string;
-  parameters: number | null;
   running: boolean;
-  seconds: number | null;
   step: number;
+  maxSteps: number | null;
+  epoch: number | null;
+  seconds: number | null;
+  parameters: number | null;
+  device: string;
+  keys: string[];
+  hasSamples: boolean;
 }
 /**
  * A line of a log: "start", "train", "valid", "average"; or "cut", where lines after ``step``
  * are gone, for a training went on from a checkpoint, or "ping", where there is nothing new.
  */
 export interface TrainingEvent {
-  epoch: number | null;
   event: string;
-  samples: SampleAt[];
-  seconds: number | null;
   step: number;
+  epoch: number | null;
+  seconds: number | null;
   values: {
     [k: string]: number | null;
   };
+  samples: SampleAt[];
 }
 /**
  * All trainings that the studio knows.
@@ -545,7 +553,6 @@ export interface TrainingList {
  * A view of one run or of several in one picture, with heads silenced while it is made.
  */
 export interface ViewsAsk {
-  question?: Question1;
   /**
    * @minItems 1
    * @maxItems 12
@@ -576,52 +583,6 @@ export interface ViewsAsk {
         string,
         string
       ];
+  question?: Question;
   silenced?: Head[];
-}
-/**
- * What to look at, and how. A view says which fields it reads (`Entry.reads`).
- *
- * Where no ``text`` is given, an example of the run's last validation stands in.
- */
-export interface Question1 {
-  /**
-   * the run's own if absent
-   */
-  beam_size?: number | null;
-  /**
-   * cross_attention, self_attention, …
-   */
-  block?: string | null;
-  /**
-   * mean of all if absent
-   */
-  head?: number | null;
-  /**
-   * JPEG or PNG, or the number of a test picture
-   */
-  image?: string | null;
-  /**
-   * from 0, or -1 for the last
-   */
-  layer?: number;
-  /**
-   * places
-   */
-  length?: number;
-  /**
-   * colours by row, or absolute
-   */
-  scale?: "row" | "absolute";
-  /**
-   * train, valid or test
-   */
-  split?: string;
-  /**
-   * explain this instead of the answer; of a forecaster the channel
-   */
-  target?: string | null;
-  /**
-   * what the model reads; of a forecaster the date
-   */
-  text?: string | null;
 }

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from foveate.look import colors
 from foveate.look.drawing import Curve, Drawing, LinesDrawing, Mark, listed
 from foveate.look.heatmap import FONT_SIZE
-from foveate.look.picture import page_of
 from foveate.look.view import View
 
 if TYPE_CHECKING:
@@ -88,9 +87,6 @@ class CurvesView(View):
                 marks=[Mark(x=x, label=label) for label, x in self.marks.items()],
             )
         ]  # fmt: skip
-
-    def html(self) -> str:
-        return page_of(self, self.title or self.up)
 
     def figure(self) -> Figure:
         from matplotlib.figure import Figure
@@ -175,9 +171,6 @@ class PanelsView(View):
 
     def drawings(self) -> list[Drawing]:
         return [drawing for panel in self.panels for drawing in panel.drawings()]
-
-    def html(self) -> str:
-        return page_of(self, self.title or self.panels[0].title)
 
     def figure(self) -> Figure:
         from matplotlib.figure import Figure

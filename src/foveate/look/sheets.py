@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from foveate.look.drawing import Drawing, Numbers, SheetDrawing
 from foveate.look.heatmap import FONT_SIZE, write_words
-from foveate.look.picture import page_of
 from foveate.look.view import View
 from foveate.look.words import visible
 
@@ -131,9 +130,6 @@ class SheetsView(View):
     def drawings(self) -> list[Drawing]:
         last = self.sheets[-1]
         return [s.drawing(self.title, self.caption * (s is last)) for s in self.sheets]
-
-    def html(self) -> str:
-        return page_of(self, self.title or self.sheets[0].title)
 
     def figure(self) -> Figure:
         from matplotlib.figure import Figure

@@ -38,12 +38,6 @@ class View(ABC):
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """The picture for a terminal of ``width`` columns; see `foveate.look.terminal`."""
 
-    def html(self) -> str:
-        """The picture as one page that needs no network."""
-        from foveate.look.picture import page_of
-
-        return page_of(self, str(getattr(self, "title", "")))
-
     @abstractmethod
     def drawings(self) -> list[Drawing]:
         """What a browser is given to draw: the same numbers, without their looks."""
@@ -51,6 +45,12 @@ class View(ABC):
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is drawn, by name: the weights and the labels of their axes."""
+
+    def html(self) -> str:
+        """The drawings as one page that needs no network, no library and no other file."""
+        from foveate.look import page
+
+        return page.drawn(self.drawings(), str(getattr(self, "title", "")))
 
     def save(self, path: str | Path) -> Path:
         """Write the picture in the form that the ending names, and return where.

@@ -68,6 +68,14 @@ def translates(run: Run) -> str | None:
 
 
 def writes(run: Run) -> str | None:
+    """A run that writes tokens one after the other."""
+    from foveate.watching import WRITERS
+
+    has = any(hasattr(run.task, method) for method in WRITERS)
+    return None if has else f"the task {run.config.task.kind} writes no text"
+
+
+def forced(run: Run) -> str | None:
     """A model that writes a text, token by token, and can be forced to one."""
     if reason := explains(run):
         return reason

@@ -76,7 +76,7 @@ ENTRIES = (
     ),
     Entry(
         "links", "What each word looks at, as lines between words.", "attention:links",
-        ("text", "target", *PART), (fits.attends, fits.explains, fits.writes),
+        ("text", "target", *PART), (fits.attends, fits.explains, fits.forced),
     ),
     Entry(
         "coverage", "How much of all looks fell on each source word.", "attention:coverage",
@@ -87,12 +87,16 @@ ENTRIES = (
         ("text", "target", "image", "block", "scale"), (fits.attends, fits.explains),
     ),
     Entry(
+        "beam", "What a beam search kept and dropped, step by step.", "search:beam",
+        ("text", "image", "beam_size"), (fits.writes,),
+    ),
+    Entry(
         "picture", "Where the model looked, over the picture.", "attention:picture",
         ("image", "target", *PART), (fits.sees,), second="image",
     ),
     Entry(
         "probabilities", "How sure each token was, and what else might stand there.",
-        "forced:probabilities", ("text", "target", "image", "top"), (fits.writes,),
+        "forced:probabilities", ("text", "target", "image", "top"), (fits.forced,),
     ),
     Entry(
         "nbest", "The n best outputs, and how they differ from the best.", "hypotheses:nbest",

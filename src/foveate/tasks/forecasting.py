@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.series import Dates, Table, calendar, divide, following, labels, parse_date
 from foveate.data.windows import Windows
-from foveate.look.capture import capture
+from foveate.look.forced import ForcedPass, Maps
 from foveate.look.record import AttentionRecord
 from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series
@@ -159,37 +159,37 @@ class Forecasting(SeriesTask):
         quantiles = np.sort(original, axis=-1) if config.quantiles else None
         return Forecast(ahead, self.names, middle(original), quantiles, config.quantiles)
 
-    @torch.inference_mode()
-    def explain(
+    def forced(
         self,
         model: Forecaster,
         source: str | None = None,
         target: str | None = None,
         search: Any = None,
-    ) -> AttentionRecord:
-        """What every attention saw before one forecast, dates on both axes.
+    ) -> ForcedPass:
+        """One forecast of a channel, dates on both axes of its maps.
 
         ``source`` is the date of the first row asked for (the first of the test rows if absent),
         ``target`` the channel (the last if absent).
         """
         windows = self.at(source)
         channel = self.channel(target)
-        values, features = map(torch.from_numpy, windows.take([0])[:2])
         device = next(model.parameters()).device
-        with capture(model) as maps:
-            model(values.to(device), features.to(device))
-        if not maps:
-            raise ValueError(f"{model.config.kind} has no attention to look at")
-        first = int(windows.starts[0])
-        rows = [first + start for start in model.starts()]
-        dates = labels(windows.table.dates[rows], windows.table.dates)
-        date = labels(windows.asked(), windows.table.dates)[0]
-        return AttentionRecord(
-            {name: weights[channel].cpu().numpy() for name, weights in maps.items()},
-            {"": dates},
-            {"": dates},
-            title=f"{self.names[channel]} from {date}; each label is the start of a patch",
-        )
+        read = [torch.from_numpy(part).to(device) for part in windows.take([0])[:2]]
+        first, asked = int(windows.starts[0]), labels(windows.asked(), windows.table.dates)
+
+        def run() -> Tensor:
+            ahead: Tensor = model(*read)[0, :, channel]
+            return ahead[:, ahead.shape[1] // 2]
+
+        def dated(maps: Maps) -> AttentionRecord:
+            if not maps:
+                raise ValueError(f"{model.config.kind} has no attention to look at")
+            rows = [first + start for start in model.starts()]
+            dates = labels(windows.table.dates[rows], windows.table.dates)
+            title = f"{self.names[channel]} from {asked[0]}; each label is the start of a patch"
+            return AttentionRecord(dict(maps), {"": dates}, {"": dates}, title)
+
+        return ForcedPass(model, run, dated, asked, row=channel, told="forecast")
 
     def channel(self, name: str | None) -> int:
         """The number of a channel, the last where none is named."""

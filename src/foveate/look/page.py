@@ -48,8 +48,8 @@ class Cover(Part):
 
     title: Text
     groups: list[Text]
-    notes: list[Text] = []
-    left_out: int = 0
+    notes: list[Text]
+    left_out: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class _Page:
 def drawn(drawings: Sequence[Drawing], title: str = "") -> str:
     """The page of drawings that are seen together; a word chosen in one lights in all."""
     group = Group.model_validate({"title": "", "notes": [], "drawings": list(drawings)})
-    return _assemble(Cover(title=title or "foveate", groups=[""]), [_json(group)])
+    return _assemble(Cover(title=title or "foveate", groups=[""], notes=[], left_out=0), [_json(group)])
 
 
 def html(records: Sequence[AttentionRecord], max_sentences: int = MOST_SENTENCES) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.floating]
 
 TOLD = 12  # places that the text names at most
+LETTERS = 76  # of the labels below an axis, together
 SIZE = 5.0, 3.4  # inches: narrow enough for a telephone
 NOTE = "#555555"
 DASHES: Sequence[Any] = ("-", "--", "-.", (0, (8, 2)), (0, (5, 1, 1, 1, 1, 1)), ":", (0, (1, 3)))
@@ -128,7 +129,8 @@ class CurvesView(View):
         for axis in self.log:
             getattr(ax, f"set_{axis}scale")("log")
         if self.labels:
-            every = -(-len(self.x) // TOLD)
+            most = max(2, LETTERS // (max(map(len, self.labels)) + 2))
+            every = -(-len(self.x) // most)
             ax.set_xticks(self.x[::every], list(self.labels)[::every], parse_math=False)
         elif "x" in self.log and len(self.x) <= TOLD:
             ax.set_xticks(self.x, [f"{place:g}" for place in self.x])
@@ -177,10 +179,10 @@ class PanelsView(View):
         down = -(-len(self.panels) // across)
         width, height = SIZE
         figure = Figure(figsize=(width * across, (height + 0.4) * down), layout="constrained")
-        grid = figure.subplots(down, across, squeeze=False).flat
+        grid = figure.subplots(down, across, squeeze=False).flatten()
         for ax, panel in zip(grid, self.panels, strict=False):
             panel.plot(ax)
-        for ax in list(grid)[len(self.panels) :]:
+        for ax in grid[len(self.panels) :]:
             ax.set_axis_off()
         figure.suptitle(self.title, size=FONT_SIZE + 1, parse_math=False)
         return figure

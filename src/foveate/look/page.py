@@ -15,6 +15,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from pydantic import Field
+
 from foveate.atomic import replace_file
 from foveate.look import maps
 from foveate.look.drawing import AnyDrawing, Drawing, Part, Text
@@ -48,8 +50,8 @@ class Cover(Part):
 
     title: Text
     groups: list[Text]
-    notes: list[Text]
-    left_out: int
+    notes: list[Text] = Field(default_factory=list)
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class _Page:
 def drawn(drawings: Sequence[Drawing], title: str = "") -> str:
     """The page of drawings that are seen together; a word chosen in one lights in all."""
     group = Group.model_validate({"title": "", "notes": [], "drawings": list(drawings)})
-    return _assemble(Cover(title=title or "foveate", groups=[""], notes=[], left_out=0), [_json(group)])
+    return _assemble(Cover(title=title or "foveate", groups=[""]), [_json(group)])
 
 
 def html(records: Sequence[AttentionRecord], max_sentences: int = MOST_SENTENCES) -> str:

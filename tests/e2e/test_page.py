@@ -116,7 +116,11 @@ def test_pointing_at_a_word_shows_what_it_is_linked_to(visit: Visit, address: st
     assert page.locator(".fv-links path").count() >= 1
     page.locator("[data-side=column] .fv-word").nth(1).hover()
     assert reading(page)[1:3] == ("européenne", "European")
-    shade = page.locator("[data-side=row] .fv-word").nth(3).evaluate("e => getComputedStyle(e).backgroundColor")
+    shade = (
+        page.locator("[data-side=row] .fv-word")
+        .nth(3)
+        .evaluate("e => getComputedStyle(e).backgroundColor")
+    )
     assert re.fullmatch(r"rgb\(253, 224, 71\)", shade)  # the strongest, in full
 
 

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from foveate.config import ConfigError
 from foveate.look.capture import capture
-from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.look.seams import chosen, seams
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
@@ -122,3 +124,77 @@ def test_a_model_without_attention_has_no_maps() -> None:
     with capture(torch.nn.Linear(2, 2)) as maps:
         pass
     assert maps == {}
+
+
+def test_blocks_layers_and_patterns_can_be_named() -> None:
+    model = transformer()
+    wanted = {
+        "cross_attention": ["decoder.layers.0.cross_attention", "decoder.layers.1.cross_attention"],
+        "layers.1": [n for n in seams(model) if ".1." in n],
+        "encoder": ["encoder.layers.0.self_attention", "encoder.layers.1.self_attention"],
+        "decoder.self_attention": [f"decoder.layers.{layer}.self_attention" for layer in range(2)],
+        "decoder.layers.?.cross*": [
+            f"decoder.layers.{layer}.cross_attention" for layer in range(2)
+        ],
+    }
+    for where, names in wanted.items():
+        assert list(chosen(model, where)) == names
+    assert list(chosen(model, ["encoder.layers.0", "cross_attention"])) == [
+        "encoder.layers.0.self_attention",
+        *wanted["cross_attention"],
+    ]
+
+
+@pytest.mark.parametrize("where", ["cross", "layers.2", ["encoder", "pooling"]])
+def test_a_name_that_fits_nothing_is_told(where: object) -> None:
+    with pytest.raises(ConfigError, match=r"no attention is called '.*'; there are: encoder"):
+        chosen(transformer(), where)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="this model has no attention"):
+        chosen(torch.nn.Linear(2, 2), "encoder")
+
+
+def test_what_would_not_fit_is_refused_before_the_second_layer() -> None:
+    model = transformer()
+    some = 4 * 2 * 2 * (5 * 5 + 5 * 5)  # bytes of the encoder's maps
+    with capture(model, "encoder", limit=some) as maps:
+        model(SOURCE, TARGET)
+    with (
+        pytest.raises(ConfigError, match=r"2 maps of 2 × 2 heads × 5 queries × 5 keys.*capture\("),
+        capture(model, "encoder", limit=some - 1) as maps,
+    ):
+        model(SOURCE, TARGET)
+    assert maps == {}
+    assert set(taps(model)) == {None}
+
+
+def test_what_is_seen_is_what_was_mixed_in_the_end() -> None:
+    model = transformer()
+    attention = model.decoder.layers[0].cross_attention  # type: ignore[union-attr,index]
+    plain = model(SOURCE, TARGET)
+    attention.tap = lambda weights: weights * 0
+    silent = model(SOURCE, TARGET)
+    with capture(model, "cross_attention") as maps:
+        seen = model(SOURCE, TARGET)
+    assert torch.equal(seen, silent)
+    assert not torch.allclose(seen, plain)
+    assert not maps["decoder.layers.0.cross_attention"].any()
+
+
+def test_steps_of_a_search_are_joined_and_keys_that_are_not_there_yet_are_zero() -> None:
+    model = transformer()
+    with capture(model) as whole, torch.no_grad():
+        model(SOURCE, TARGET)
+    with capture(model) as steps, torch.no_grad():
+        search = DecoderSteps(model, model.encode(SOURCE))
+        for ids in TARGET.unbind(1):
+            search.step(ids)
+    assert steps.keys() == whole.keys()
+    for name, weights in whole.items():
+        assert torch.allclose(steps[name], weights, atol=1e-6), name
+
+
+def test_calls_that_are_no_one_map_are_refused() -> None:
+    model = transformer()
+    with pytest.raises(ConfigError, match="called for 2 rows and then for 1"), capture(model):
+        model(SOURCE, TARGET)
+        model(SOURCE[:1], TARGET[:1])

@@ -120,6 +120,18 @@ def test_translate_with_all_that_stands_beside(folder: Path, call: Call, tmp_pat
     assert "le" in page.read_text()
 
 
+def test_translate_with_a_silent_attention(folder: Path, call: Call) -> None:
+    text = b"the dog runs\na girl sings\n"
+    silent = ["translate", folder / "run", "--scores", "--silence"]
+    plain = call("translate", folder / "run", "--scores", text=text).out
+    said = call(*silent, "cross_attention:0", text=text)
+    assert said.code == 0
+    assert said.out != plain
+    assert call("translate", folder / "run", "--scores", text=text).out == plain
+    assert "no head 1: there are 1" in call(*silent, "decoder:1", text=text).err
+    assert "there are: decoder.cross_attention" in call(*silent, "encoder", text=text).err
+
+
 def test_n_best(folder: Path, call: Call) -> None:
     said = call("translate", folder / "run", "--num-hypotheses", 3, text=b"the dog runs\n")
     rows = [line.split(" ||| ") for line in said.out.splitlines()]

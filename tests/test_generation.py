@@ -18,7 +18,9 @@ from foveate.decode.sample import Sample
 from foveate.models.language_model import LanguageSteps
 from foveate.run import Run
 from foveate.verbs.language import RULE, generate, prompts
-from foveate.verbs.looking import Part, attention, saved
+from foveate.verbs.looking import saved
+from foveate.views.attention import part
+from foveate.views.question import Question
 from test_language import DECODERS, each_decoder, model_of, task, trained
 
 SHORT = {"max_ratio": 0.0, "max_extra": 12}
@@ -208,10 +210,10 @@ def test_without_attention_there_is_no_map_and_it_is_said(name: str) -> None:
 
 
 def test_the_verb_draws_the_only_attention_there_is() -> None:
-    (text,) = saved(attention(trained("transformer").explain("the cat"), Part()), [])
+    (text,) = saved(part(trained("transformer").explain("the cat"), Question()), [])
     assert "cat" in text and "⏎" in text
-    with pytest.raises(ConfigError, match="this model has no attention"):
-        saved(attention(trained("lstm").explain("the cat"), Part()), [])
+    with pytest.raises(LookupError, match="this model has no attention"):
+        part(trained("lstm").explain("the cat"), Question())
 
 
 def test_a_run_that_says_so_draws_its_answers() -> None:

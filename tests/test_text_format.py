@@ -33,6 +33,11 @@ def test_a_pronouncing_dictionary(dictionary: Path) -> None:
     assert corpus.targets == ["AH0 M", "R EH1 D", "R IY1 D", "AE1 L AH0 N"]
 
 
+def test_stress_can_be_left_out(dictionary: Path) -> None:
+    plain = TextData(format=CMUdict.Config(stress=False))
+    assert read_pairs(dictionary, None, plain).targets == ["AH M", "R EH D", "R IY D", "AE L AH N"]
+
+
 def test_all_pronunciations_of_a_word_are_trained_and_any_is_right(tmp_path: Path) -> None:
     path = tmp_path / "many.dict"
     words = [f"w{i}" for i in range(200)]

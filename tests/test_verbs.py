@@ -27,7 +27,9 @@ from foveate.verbs import (
     score,
     translate,
 )
-from foveate.verbs.looking import Part, attention, saved
+from foveate.verbs.looking import saved
+from foveate.views.attention import part
+from foveate.views.question import Question
 
 
 @dataclass
@@ -205,20 +207,20 @@ def test_small_figures_keep_four_digits() -> None:
 def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
     record = Shout().answer("a b c", 1).record()
     paths = [tmp_path / f"map.{ending}" for ending in ("png", "svg", "txt")]
-    said = saved(attention(record, Part()), paths)
+    said = saved(part(record, Question()), paths)
     assert said == [f"wrote {path}" for path in paths]
     assert all(path.stat().st_size > 50 for path in paths)
-    [text] = saved(attention(record, Part()), [])
+    [text] = saved(part(record, Question()), [])
     assert "a" in text
 
 
 @pytest.mark.parametrize(
-    ("part", "expected"),
-    [(Part("self"), "cross_attention"), (Part(layer=3), "layer 3"), (Part(head=7), "head 7")],
+    ("asked", "expected"),
+    [({"block": "self"}, "cross_attention"), ({"layer": 3}, "layer 3"), ({"head": 7}, "head 7")],
 )
-def test_a_map_that_is_not_there_is_named(part: Part, expected: str) -> None:
-    with pytest.raises(ConfigError, match=expected):
-        saved(attention(Shout().answer("a", 1).record(), part), [])
+def test_a_map_that_is_not_there_is_named(asked: dict[str, Any], expected: str) -> None:
+    with pytest.raises(LookupError, match=expected):
+        part(Shout().answer("a", 1).record(), Question(**asked))
 
 
 def test_chunks() -> None:

@@ -12,6 +12,8 @@ from foveate.config import ConfigError
 from foveate.run import Run
 from foveate.training import train
 from foveate.verbs import looking
+from foveate.views.question import Question
+from foveate.views.registry import find
 
 ROOT = Path(__file__).parent.parent
 CONFIG = """
@@ -78,17 +80,17 @@ def test_gradients_of_two_runs_together(lstm: Run, gpt: Run, tmp_path: Path) -> 
     out = tmp_path / "g.npz"
     words = ["look", "gradients", str(lstm.path), str(gpt.path), "--text", "a cat sat", "--out"]
     assert CliRunner().invoke(app, [*words, str(out)]).exit_code == 0
-    assert len(looking.gradients([lstm], "a cat sat on").arrays()["x"]) == 5
+    assert len(find("gradients").draw([lstm], Question(text="a cat sat on")).arrays()["x"]) == 5
 
 
 def test_gates_over_the_words_of_a_text(lstm: Run, gpt: Run) -> None:
-    view = looking.gates(lstm, "the dog sat", -1)
+    view = find("gates").draw([lstm], Question(text="the dog sat"))
     assert list(view.arrays()) == ["input gate", "forget gate", "output gate"]
     assert view.arrays()["input gate"].shape == (8, 4)
     assert view.sheets[0].columns == ["⏎", "the", "dog", "sat"]  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="no recurrent cells"):
-        looking.gates(gpt, "the dog", -1)
+        find("gates").draw([gpt], Question(text="the dog"))
     with pytest.raises(ConfigError, match="layer 1"):
-        looking.gates(lstm, "the dog", 1)
+        find("gates").draw([lstm], Question(text="the dog", layer=1))
     found = CliRunner().invoke(app, ["look", "gates", str(lstm.path), "--text", "a cat"])
     assert found.exit_code == 0, found.output

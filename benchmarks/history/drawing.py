@@ -30,6 +30,9 @@ class Drawing(View):
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         return ""
 
+    def drawings(self) -> list[Any]:
+        return []
+
     def html(self) -> str:
         return ""
 

@@ -16,7 +16,7 @@ from foveate.look.heatmap import FONT_SIZE, attention, paint, write_words
 from foveate.look.sheets import SheetsView
 from foveate.look.view import View
 from foveate.run import Run
-from foveate.verbs.looking import reading
+from foveate.views.time import reading
 from history.drawing import Draw, Drawing, figure, narrow, note
 from history.models import trained
 

@@ -55,8 +55,11 @@ class Comparison:
 
     @property
     def notes(self) -> Path:
-        """Where measurements are noted: a file for each commit and length of the window."""
-        commit = str(describe()["commit"]).replace("/", "-")
+        """Where measurements are noted: a file for each commit and length of the window.
+
+        The results that it writes into docs/ make the tree dirty, and no other code.
+        """
+        commit = str(describe()["commit"]).removesuffix("-dirty").replace("/", "-")
         return BUILD / f"measured-{commit}-{self.seconds:g}s-{self.threads}t.jsonl"
 
     def rows(self, group: Group) -> list[Row]:

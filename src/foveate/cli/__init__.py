@@ -32,8 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-look = typer.Typer(help="Draw what a model does.", no_args_is_help=True)
-app.add_typer(look, name="look")
+app.add_typer(looking.look, name="look")
 app.add_typer(data, name="data")
 app.add_typer(bench, name="bench")
 
@@ -78,6 +77,9 @@ def translate(
     prefix_file: Annotated[
         Path | None, typer.Option(help="how outputs begin, line by line")
     ] = None,
+    silence: Annotated[
+        list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
+    ] = None,
     ensemble: Ensemble = None,
     batch_tokens: BatchTokens = None,
     length_penalty: LengthPenalty = None,
@@ -86,12 +88,14 @@ def translate(
 ) -> None:
     """Translate stdin to stdout, a line for a line."""
     from foveate import verbs
+    from foveate.look.edit import edit, silenced
 
     search = _search(beam_size, length_penalty, batch_tokens) | {"to": to}
     wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
     loaded = _load(run, checkpoint, threads, ensemble, overrides)
     _hint("Type a sentence a line; Ctrl-D ends.")
-    _say(verbs.translate(loaded, sys.stdin.buffer, sys.stdout, wanted, search).report())
+    with edit(loaded.model, silenced(silence or [])):
+        _say(verbs.translate(loaded, sys.stdin.buffer, sys.stdout, wanted, search).report())
 
 
 @app.command()
@@ -138,33 +142,11 @@ def score(
     _say(verbs.score(loaded, sys.stdin.buffer, sys.stdout, tokens).report())
 
 
-@look.command("attention")
-def look_attention(
-    run: RunPath,
-    text: Annotated[str, typer.Option(help="source sentence")],
-    target: Annotated[str | None, typer.Option(help="explain this instead of the answer")] = None,
-    block: Annotated[str | None, typer.Option(help="cross_attention, self_attention, …")] = None,
-    layer: Annotated[int, typer.Option(help="from 0, or -1 for the last")] = -1,
-    head: Annotated[int | None, typer.Option(min=0, help="mean of all if absent")] = None,
-    out: Annotated[
-        list[Path] | None, typer.Option(help="png, svg, pdf, html or txt; may be repeated")
-    ] = None,
-    checkpoint: Checkpoint = "best",
-) -> None:
-    """Draw which source words each target word attends to."""
-    from foveate.verbs import looking as drawn
-
-    record = _load(run, checkpoint, None).explain(text, target)
-    for line in drawn.saved(drawn.attention(record, drawn.Part(block, layer, head)), out or []):
-        typer.echo(line)
-
-
 # the verbs of other tasks, each in a file of its own
 labels.add(app)
 language.add(app)
-forecast.add(app, look)
-vision.add(app, look)
-looking.add(look)
+forecast.add(app)
+vision.add(app)
 align.add(app)
 methods.add(app)
 

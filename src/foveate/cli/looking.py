@@ -1,39 +1,73 @@
-"""The verbs ``foveate look positions``, ``schedule``, ``gradients`` and ``gates``."""
+"""The verbs ``foveate look …``: one for each view of the registry, made when it is called.
+
+Lives here: how the fields of a question become options. Does not live here: the views
+(`foveate.views`).
+"""
 
 from __future__ import annotations
 
+import inspect
+import typing
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-Out = Annotated[list[Path] | None, typer.Option(help="png, svg, pdf, html or txt; may be repeated")]
-Text = Annotated[str, typer.Option(help="what the model reads")]
+from foveate.views.registry import VIEWS, Entry
+
+Out = Annotated[
+    list[Path] | None, typer.Option(help="png, svg, pdf, html, json, npz or txt; may be repeated")
+]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
-
-verbs = typer.Typer()
-
-
-def add(look: typer.Typer) -> None:
-    """Register the verbs."""
-    look.registered_commands += verbs.registered_commands
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="folders of runs")]
+OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 
 
-@verbs.command()
+class Views(TyperGroup):
+    """The verbs that are written below, and one for each other view."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted({*self.commands, *VIEWS})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        written = super().get_command(ctx, cmd_name)
+        return verb(VIEWS[cmd_name]) if written is None and cmd_name in VIEWS else written
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Names and lines, without making a verb of each view."""
+        told = {name: entry.summary for name, entry in VIEWS.items()}
+        told |= {name: command.help or "" for name, command in self.commands.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, told[name]) for name in self.list_commands(ctx)])
+
+
+look = typer.Typer(
+    cls=Views, help="Draw what a model does.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@look.command()
 def positions(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="see: foveate kinds position")],
+    kind: Annotated[str, typer.Argument(metavar="KIND|RUN", help="see: foveate kinds position")],
     length: Annotated[int, typer.Option(min=2, help="places")] = 64,
-    hidden_size: Annotated[int, typer.Option(min=2, help="numbers of a vector")] = 64,
-    num_heads: Annotated[int, typer.Option(min=1)] = 4,
+    hidden_size: Annotated[int, typer.Option(min=2, help="numbers of a vector, of a KIND")] = 64,
+    num_heads: Annotated[int, typer.Option(min=1, help="of a KIND")] = 4,
     out: Out = None,
+    checkpoint: Checkpoint = "best",
 ) -> None:
     """Draw what a position encoding tells of each place."""
     from foveate.verbs import looking
 
-    _say(looking.saved(looking.positions(kind, length, hidden_size, num_heads), out or []))
+    if (Path(kind) / "config.toml").is_file():
+        found = looking.drawn("positions", [Path(kind)], {"length": length}, checkpoint)
+    else:
+        found = looking.positions(kind, length, hidden_size, num_heads)
+    _say(looking.saved(found, out or []))
 
 
-@verbs.command()
+@look.command()
 def schedule(
     configs: Annotated[list[Path], typer.Argument(metavar="CONFIG…", help="TOML files or runs")],
     steps: Annotated[int | None, typer.Option(min=1, help="default: the longest")] = None,
@@ -45,34 +79,82 @@ def schedule(
     _say(looking.saved(looking.schedule(configs, steps), out or []))
 
 
-@verbs.command()
-def gradients(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="folders of runs")],
-    text: Text,
-    out: Out = None,
+@look.command()
+def report(
+    run: OnlyRun,
+    out: Annotated[Path, typer.Option(help="the page, .html")] = Path("report.html"),
+    text: Annotated[str | None, typer.Option(help="what the model reads")] = None,
+    image: Annotated[str | None, typer.Option(help="picture, or number of one")] = None,
+    split: Annotated[str, typer.Option(help="train, valid or test")] = "test",
     checkpoint: Checkpoint = "best",
 ) -> None:
-    """Draw how far back language models can learn."""
-    from foveate.run import load
+    """Write one page with every view that fits a run."""
     from foveate.verbs import looking
 
-    view = looking.gradients([load(path, checkpoint) for path in runs], text)
-    _say(looking.saved(view, out or []))
+    asked = {"text": text, "image": image, "split": split}
+    _say(looking.report(run, out, asked, checkpoint))
 
 
-@verbs.command()
-def gates(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")],
-    text: Text,
-    layer: Annotated[int, typer.Option(help="from 0, or -1 for the last")] = -1,
-    out: Out = None,
-    checkpoint: Checkpoint = "best",
-) -> None:
-    """Draw the gates of a recurrent language model."""
-    from foveate.run import load
-    from foveate.verbs import looking
+def verb(entry: Entry) -> Any:
+    """The verb of a view: its runs, the fields that it reads as options, and where to write."""
+    second, several = entry.second, entry.runs[1] > 1
 
-    _say(looking.saved(looking.gates(load(run, checkpoint), text, layer), out or []))
+    def call(**given: Any) -> None:
+        from foveate.verbs import looking
+
+        runs, out, checkpoint = given.pop("runs"), given.pop("out"), given.pop("checkpoint")
+        folders = runs if several else [runs]
+        view = looking.drawn(entry.name, folders or [], given, checkpoint)
+        _say(looking.saved(view, out or []))
+
+    runs: Any = Runs if several else OnlyRun
+    optional = entry.runs[0] == 0
+    parameters = [_parameter("runs", runs, None if optional else inspect.Parameter.empty)]
+    parameters += [_option(name, by_place=name == second) for name in _order(entry)]
+    parameters += [_parameter("out", Out, None), _parameter("checkpoint", Checkpoint, "best")]
+    return _command(entry, call, parameters)
+
+
+def _order(entry: Entry) -> list[str]:
+    return sorted(entry.reads, key=lambda name: name != entry.second)
+
+
+def _option(name: str, by_place: bool) -> inspect.Parameter:
+    """A field of the question as an option, or as what stands behind the run."""
+    from foveate.views.question import Question
+
+    field = Question.model_fields[name]
+    default = None if field.default == () else field.default
+    if by_place:
+        told: Any = typer.Argument(metavar=name.upper(), help=field.description)
+        return _parameter(name, Annotated[_plain(field.annotation), told], inspect.Parameter.empty)
+    told = typer.Option(help=field.description)
+    return _parameter(name, Annotated[_plain(field.annotation) | None, told], default)
+
+
+def _plain(annotation: Any) -> Any:
+    """The type of a field as the command line knows it: str, int, Path, or a list of them."""
+    parts = [part for part in typing.get_args(annotation) if part is not type(None)]
+    origin = typing.get_origin(annotation)
+    if origin is typing.Literal:
+        return str
+    if origin is tuple:
+        return list[_plain(parts[0])]  # type: ignore[misc]
+    return parts[0] if parts else annotation
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, annotation=annotation, default=default)
+
+
+def _command(entry: Entry, call: Callable[..., None], parameters: list[inspect.Parameter]) -> Any:
+    told: Any = call
+    told.__signature__ = inspect.Signature(parameters)
+    told.__annotations__ = {each.name: each.annotation for each in parameters}
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(entry.name, help=entry.summary)(told)
+    return typer.main.get_command(app)
 
 
 def _say(lines: list[str]) -> None:

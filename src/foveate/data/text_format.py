@@ -38,17 +38,25 @@ class TextFormat(Configurable, ABC):
 
 
 class CMUdict(TextFormat):
-    """``word(2) W ER1 D # comment`` → ``word``, ``W ER1 D``: a pronouncing dictionary."""
+    """``word(2) W ER1 D # comment`` → ``word``, ``W ER1 D``: a pronouncing dictionary.
+
+    Without ``stress``, ``W ER D``: the 39 phones that published error rates are counted on.
+    """
 
     class Config(TextFormat.Config, kind="cmudict"):
-        """Nothing to choose."""
+        """Whether vowels keep their digit: 1 main stress, 2 secondary, 0 none."""
 
+        stress: bool = True
+
+    config: Config
     several = True
 
     def parse(self, line: str) -> tuple[str, str]:
         word, _, phones = line.partition(" # ")[0].strip().partition(" ")
         if not word or not phones:
             raise ValueError(f"needs a word, a blank and phones, not {line!r}")
+        if not self.config.stress:
+            phones = re.sub(r"\d", "", phones)
         return re.sub(r"\(\d+\)$", "", word), " ".join(phones.split())
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from foveate.decode.constrained import Constrained, Next
 from foveate.decode.steps import Hypothesis, Search
+from foveate.decode.watch import DONE, LIVE, PRUNED, Step
 
 Extensions = tuple[Tensor, Tensor, Tensor]  # log p, token and parent, best first
 
@@ -60,21 +61,29 @@ class Beam(Search):
         written = torch.empty(*place.shape, 0, dtype=torch.long, device=device)  # (M, G, n, t)
         ids = torch.full((len(limits),), start, device=device)  # (M,), later (M·G·n,)
         while len(alive):
-            log_p, token, parent = self.extend(total, steps.step(ids), place, end)
+            following = steps.step(ids)
+            log_p, token, parent = self.extend(total, following, place, end)
             written = torch.cat((_of(written, parent), token[..., None]), dim=-1)
             last = written.shape[-1] >= limit[alive]  # (M,)
             ended = token == end  # (M, G, up to 2n)
             self._collect(found, alive, (log_p, written), ended & _first(ended, size))
             chosen = unfinished(ended, size)
             total = log_p.masked_fill(ended, -torch.inf).gather(-1, chosen)
-            written, parent = _of(written, chosen), parent.gather(-1, chosen)
+            written, row = _of(written, chosen), place.gather(-1, parent)
             cut = last[:, None, None].expand(total.shape)
             self._collect(found, alive, (total, written), cut, cut=True)
 
             full = [[len(group) >= size for group in found[s]] for s in alive.tolist()]
             total = total.masked_fill(torch.tensor(full, device=device)[..., None], -torch.inf)
             keep = (~last & total.isfinite().any(dim=2).any(dim=1)).nonzero().flatten()
-            kept = place.gather(-1, parent)[keep]
+            if self.listener is not None:
+                going = torch.where(cut, DONE, torch.where(total.isfinite(), LIVE, PRUNED))
+                state = torch.where(ended & _first(ended, size), DONE, PRUNED)
+                state = torch.where(ended, state, state.scatter(-1, chosen, going))
+                looked = log_p, log_p / self.penalty(written.shape[-1]), token, row
+                sources = [rows[s] for s in alive.tolist()]
+                self.listener(_step(sources, following, looked, state, chosen, keep))
+            kept = row.gather(-1, chosen)[keep]
             steps.reorder(kept.flatten())
             if len(keep) < len(alive):
                 alive, total, written = alive[keep], total[keep], written[keep]
@@ -120,6 +129,21 @@ class Beam(Search):
     def penalty(self, length: int) -> float:
         """lp(y) for an output of this many tokens, its end included."""
         return float(((5 + length) / 6) ** self.config.length_penalty)
+
+
+def _step(
+    sources: list[int],
+    following: Next,
+    looked: tuple[Tensor, Tensor, Tensor, Tensor],
+    state: Int[Tensor, "M G c"],
+    chosen: Int[Tensor, "M G n"],
+    keep: Int[Tensor, "K"],
+) -> Step:
+    """What a listener is told of (log p, score, token, row) (M, G, c): groups side by side."""
+    log_p, score, token, row = (part.flatten(1) for part in looked)
+    places = torch.arange(token.numel(), device=token.device).view(state.shape)
+    onward = places.gather(-1, chosen)[keep].flatten()
+    return Step(sources, token, log_p, score, row, state.flatten(1), onward, following)
 
 
 def best(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from foveate.decode.constrained import Constrained
 from foveate.decode.steps import Hypothesis, Search
+from foveate.decode.watch import DONE, LIVE, Step
 
 Draw = tuple[int, int]  # the number of a source, and which of its outputs
 
@@ -59,8 +60,16 @@ class SingleSearch(Search, ABC):
                 output = written[row].tolist()
                 output = output[:-1] if whole else output
                 found[int(owner[row])].append(Hypothesis(output, log_p, log_p, whole))
-            done = done | ended | last
+            before, done = done, done | ended | last
             over = done.view(-1, width).all(dim=1)
+            if self.listener is not None:
+                sources = [rows[i] for i in alive.tolist()]
+                shown = total.masked_fill(before, -torch.inf).view(-1, width)
+                state = torch.where(done, DONE, LIVE).view(-1, width)
+                parent = torch.arange(len(owner), device=device).view(-1, width)
+                onward = parent[~over].flatten()
+                token = ids.view(-1, width)
+                self.listener(Step(sources, token, shown, shown, parent, state, onward, following))
             if over.any():
                 keep = (~over).nonzero().flatten()
                 kept = (keep[:, None] * width + torch.arange(width, device=device)).flatten()

@@ -14,6 +14,7 @@ from torch import Tensor
 from foveate.config import BaseConfig, Configurable
 from foveate.decode.constrained import Constrained
 from foveate.decode.rules import Rule
+from foveate.decode.watch import Listener
 from foveate.tree import merge
 
 
@@ -69,6 +70,7 @@ class Search(Configurable):
     def __init__(self, config: Config) -> None:
         self.config = config
         self.prefixes: Sequence[Sequence[int]] = ()
+        self.listener: Listener | None = None
 
     @property
     def width(self) -> int:
@@ -83,6 +85,15 @@ class Search(Configurable):
         begun = copy.copy(self)
         begun.prefixes = prefixes
         return begun
+
+    def watched(self, listener: Listener) -> Self:
+        """The same search, of which each step is told to a listener; what it finds is the same.
+
+        A listener that raises stops the search.
+        """
+        told = copy.copy(self)
+        told.listener = listener
+        return told
 
     def limits(self, lengths: Sequence[int]) -> list[int]:
         """The longest output allowed for each source: by its own length, not by the batch's."""

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.look import colors, measure
+from foveate.look.drawing import Drawing
 from foveate.look.heatmap import FONT_SIZE, attention, paint
-from foveate.look.record import AttentionRecord
+from foveate.look.record import AttentionRecord, block_of
 from foveate.look.view import View
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ class HeadsView(View):
                     f"{name:<36} {head:>4}  {broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
                 )
         return "\n".join(lines)
+
+    def drawings(self) -> list[Drawing]:
+        from foveate.look.maps import drawing
+
+        block = block_of(self.record.names(self.block)[0])
+        return [drawing(self.record, block=block, form="heads", scale=self.scale)]
 
     def html(self) -> str:
         return attention(self.record, self.block, scale=self.scale).html()

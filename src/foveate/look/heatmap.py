@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.look import colors, terminal
+from foveate.look.drawing import Drawing
 from foveate.look.record import AttentionRecord, block_of
 from foveate.look.view import View
 from foveate.look.words import visible
@@ -93,6 +94,12 @@ class AttentionView(View):
         title = terminal.wrap([visible(self.record.title or self.caption)], width)
         notes = terminal.wrap(map(visible, self.record.notes), width)
         return "\n".join([*title, drawn, *notes])
+
+    def drawings(self) -> list[Drawing]:
+        from foveate.look.maps import drawing
+
+        start = {"block": block_of(self.name), "layer": self.layer, "scale": self.scale}
+        return [drawing(self.record, **start, head=self.head, caption=self.caption)]
 
     def html(self) -> str:
         from foveate.look import page

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.look import colors
+from foveate.look.drawing import Drawing
 from foveate.look.heatmap import FONT_SIZE
-from foveate.look.picture import page_of, show_pixels
+from foveate.look.picture import page_of, picture_drawing, show_pixels
 from foveate.look.view import View
+from foveate.look.words import visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +46,11 @@ class PathView(View):
         lines = [self.title, "glimpse      x      y  (pixels from the left and the top)"]
         lines += [f"{t:>7}  {x:5.1f}  {y:5.1f}" for t, (x, y) in enumerate(self.places, start=1)]
         return "\n".join(lines)
+
+    def drawings(self) -> list[Drawing]:
+        path = [(float(x), float(y)) for x, y in self.places]
+        title = visible(self.title)
+        return [picture_drawing(self.pixels, title=title, path=path, sides=list(self.sides))]
 
     def html(self) -> str:
         return page_of(self, self.title)

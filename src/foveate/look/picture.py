@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import html
+import io
 import re
 import textwrap
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foveate.look.drawing import Drawing, Numbers, Overlay, PictureDrawing
 from foveate.look.heatmap import FONT_SIZE, AttentionView, attention
 from foveate.look.overlay import OVERLAYS, enlarged, tinted
 from foveate.look.record import AttentionRecord, block_of
@@ -103,6 +105,19 @@ class PictureView(View):
             named = (f"{self.columns[i]:>5} {panel.weights[i]:4.0%}" for i in best)
             lines.append(f"{visible(panel.title):<{longest}}  {'  '.join(named)}")
         return "\n".join([*lines, self.caption])
+
+    def drawings(self) -> list[Drawing]:
+        overlays = [
+            Overlay(
+                title=visible(panel.title),
+                weights=Numbers.weights(self.grid(panel.weights)),
+                note=self.elsewhere(panel.weights).strip(),
+            )
+            for panel in self.panels
+        ]
+        title = visible(self.matrix.record.title)
+        shown = picture_drawing(self.pixels, title=title, caption=self.caption)
+        return [shown.model_copy(update={"overlays": overlays, "scale": self.scale})]
 
     def html(self) -> str:
         return page_of(self, self.matrix.record.title)
@@ -220,6 +235,18 @@ def _show(ax: Axes, colours: NDArray[np.float64]) -> None:
     height, width, _ = colours.shape
     sharp = "nearest" if max(height, width) <= 64 else "antialiased"
     ax.imshow(colours, extent=(0, width, height, 0), interpolation=sharp)
+
+
+def picture_drawing(pixels: NDArray[np.uint8], **more: Any) -> PictureDrawing:
+    """A picture (C, H, W) for a browser, its pixels as PNG; ``more`` are fields of the drawing."""
+    from matplotlib.image import imsave
+
+    file = io.BytesIO()
+    colours = np.broadcast_to(pixels, (3, *pixels.shape[1:])).transpose(1, 2, 0)
+    imsave(file, np.ascontiguousarray(colours), format="png")
+    _, height, width = pixels.shape
+    image = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return PictureDrawing(image=image, width=width, height=height, **more)
 
 
 def page_of(view: View, title: str) -> str:

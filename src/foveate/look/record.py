@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 Labels = Sequence[str]
+LAYERS = "layers", "blocks", "layer", "block", "h"  # what a list of layers is called
 
 
 def block_of(name: str) -> str:
@@ -17,7 +19,7 @@ def block_of(name: str) -> str:
     ``decoder.layers.3.cross_attention`` is of the block ``decoder.cross_attention``.
     """
     parts = name.split(".")
-    return ".".join(p for p in parts if p not in ("layers", "blocks") and not p.isdecimal())
+    return ".".join(p for p in parts if p not in LAYERS and not p.isdecimal())
 
 
 def tails(block: str) -> list[str]:
@@ -42,6 +44,33 @@ class AttentionRecord:
     columns: dict[str, list[str]]
     title: str = ""
     notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        maps: Mapping[str, Tensor],
+        source: Labels = (),
+        target: Labels = (),
+        title: str = "",
+        row: int = 0,
+    ) -> AttentionRecord:
+        """What `foveate.look.capture` has seen of one row of a batch, with the tokens of its axes.
+
+        ``source`` is what an encoder read, ``target`` what a decoder read, its start included: it
+        produced the one after, and after the last what nobody told (``…``).
+        """
+        read, before = list(source), list(target)
+        produced = [*before[1:], "…"] if before else []
+        own, cross = (produced, before), (produced, read)
+        labels = {name: cross if name.endswith("cross_attention") else own for name in maps} | {
+            name: (read, read) for name in maps if name.startswith("encoder")
+        }
+        return cls(
+            {name: weights[row].detach().float().cpu().numpy() for name, weights in maps.items()},
+            {name: rows for name, (rows, _) in labels.items() if rows},
+            {name: keys for name, (_, keys) in labels.items() if keys},
+            title,
+        )
 
     def axes(self, name: str) -> tuple[list[str], list[str]]:
         """Labels of the queries (T) and keys (S) of one map; empty where none were given."""

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foveate.look.drawing import Drawing, Numbers, SheetDrawing
 from foveate.look.heatmap import FONT_SIZE, write_words
 from foveate.look.picture import page_of
 from foveate.look.view import View
+from foveate.look.words import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,6 +74,23 @@ class Sheet:
         """What is written above."""
         return "\n".join(part for part in (self.title, self.legend) if part.strip())
 
+    def drawing(self, before: str = "", caption: str = "") -> SheetDrawing:
+        """For a browser, ``before`` in front of the title."""
+        least, most = self.ends
+        return SheetDrawing(
+            title=" · ".join(part for part in (before, self.title) if part),
+            caption=caption,
+            values=Numbers.exact(self.values),
+            rows=[visible(label) for label in self.rows],
+            columns=[visible(label) for label in self.columns],
+            down=self.down,
+            across=self.across,
+            least=least,
+            most=most,
+            told=self.told,
+            aspect=self.aspect,
+        )
+
     @property
     def marked(self) -> bool:
         """Whether the axes say which row and column a cell is of: only where they have a name."""
@@ -96,6 +115,10 @@ class SheetsView(View):
         for sheet in self.sheets:
             parts += [f"{sheet.title} ({sheet.legend}, {SHADES})", *shaded(sheet, width or 100)]
         return "\n".join([*parts, self.caption] if self.caption else parts)
+
+    def drawings(self) -> list[Drawing]:
+        last = self.sheets[-1]
+        return [s.drawing(self.title, self.caption * (s is last)) for s in self.sheets]
 
     def html(self) -> str:
         return page_of(self, self.title or self.sheets[0].title)

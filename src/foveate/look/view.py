@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.atomic import replace_file
+from foveate.look.drawing import Drawing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,6 +41,10 @@ class View(ABC):
     @abstractmethod
     def html(self) -> str:
         """The picture as one page that needs no network."""
+
+    @abstractmethod
+    def drawings(self) -> list[Drawing]:
+        """What a browser is given to draw: the same numbers, without their looks."""
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -68,7 +68,10 @@ class MinimumBayesRisk(Search):
         end: int,
         rows: Sequence[int],
     ) -> list[list[Hypothesis]]:
-        return self.candidates.find(steps, limits, start, end, rows)
+        candidates = self.candidates
+        if self.listener is not None:
+            candidates = candidates.watched(self.listener)
+        return candidates.find(steps, limits, start, end, rows)
 
     def posterior(self, found: Sequence[Hypothesis]) -> list[float]:
         return self.candidates.posterior(found)

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foveate.look.growth import GrowthView
+import numpy as np
+
+from foveate.look.curves import CurvesView, PanelsView
 
 MAIN = "machine"  # what the machine is stands last, on a line of its own
 
@@ -18,14 +20,21 @@ def text(result: Mapping[str, Any]) -> str:
     return "\n".join([*lines, f"machine: {machine}"])
 
 
-def growth(result: Mapping[str, Any]) -> GrowthView:
-    """The picture of a bench of lengths: a panel of milliseconds and one of megabytes."""
+def growth(result: Mapping[str, Any]) -> PanelsView:
+    """The picture of a bench of lengths: a panel of milliseconds and one of megabytes.
+
+    Both axes are logarithmic: a square rises twice as steeply as a line.
+    """
     kinds: Mapping[str, Mapping[str, Any]] = result["kinds"]
-    panels = {
-        panel: {name: row[panel] for name, row in kinds.items()}
+    panels = [
+        CurvesView(
+            np.array(result["lengths"], float),
+            {name: np.array(row[panel], float) for name, row in kinds.items()},
+            "length", panel, log="xy",
+        )
         for panel in ("milliseconds", "megabytes")
-    }
-    return GrowthView(result["lengths"], panels, "Forward and backward through one layer")
+    ]  # fmt: skip
+    return PanelsView(panels, "Forward and backward through one layer")
 
 
 def draw_growth(result: Mapping[str, Any], out: Sequence[Path]) -> list[str]:

@@ -1,14 +1,11 @@
-"""The verbs of forecasting: a table of forecasts, and error against horizon of several runs."""
+"""The verb of forecasting: a table of forecasts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from foveate.atomic import replace_file
-from foveate.look.horizon import HorizonView
-from foveate.tasks.forecast_output import ForecastEvaluation
 
 if TYPE_CHECKING:
     from foveate.run import Run
@@ -21,22 +18,3 @@ def forecast(run: Run, source: Path | None, out: Path | None) -> str:
         return text.rstrip("\n")
     replace_file(out, text.encode())
     return f"wrote {out}"
-
-
-def look_horizon(runs: Sequence[Run], split: str, out: Sequence[Path]) -> list[str]:
-    """Draw error against horizon of runs on a split of their data; without ``out``, as text.
-
-    With several runs each line names its run; naive forecasts are those of the first.
-    """
-    curves: dict[str, list[float]] = {}
-    for run in runs:
-        run.can("forecast", "draw error against horizon")
-        evaluation = cast(ForecastEvaluation, run.evaluate(split=split))
-        for name, curve in evaluation.curves.items():
-            naive = name in ("last_value", "seasonal_naive")
-            label = name.replace("_", " ")
-            if not naive and len(runs) > 1:
-                label = f"{run.path.name}, {label}"
-            curves.setdefault(label, curve)
-    view = HorizonView(curves, f"Error against horizon, {split}")
-    return [f"wrote {view.save(path)}" for path in out] or [view.text()]

@@ -1,24 +1,20 @@
-"""What ``look`` draws: attention, positions, schedules, gradients over time, gates.
+"""What ``look`` does beside the registry of views: load, draw, write; encodings and schedules.
 
-Does not live here: the command line (`foveate.cli.looking`), the pictures (`foveate.look`).
+Does not live here: the command line (`foveate.cli.looking`), the views (`foveate.views`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
 from foveate.config import ConfigError, read
 from foveate.look.view import View
-
-if TYPE_CHECKING:
-    from foveate.look.record import AttentionRecord
-    from foveate.run import Run
+from foveate.views.question import Question
+from foveate.views.registry import find
 
 
 def saved(view: View, out: Sequence[Path]) -> list[str]:
@@ -26,26 +22,25 @@ def saved(view: View, out: Sequence[Path]) -> list[str]:
     return [f"wrote {view.save(path)}" for path in out] or [view.text()]
 
 
-@dataclass(frozen=True)
-class Part:
-    """Which map of a record to draw; see `foveate.look.record.AttentionRecord.select`."""
+def drawn(name: str, runs: Sequence[Path], asked: Mapping[str, Any], checkpoint: str) -> View:
+    """The view of some runs that a question asks for; what is absent in it is not asked."""
+    from foveate.run import load
 
-    block: str | None = None  # cross_attention where there is one, else the model's first
-    layer: int = -1
-    head: int | None = None
+    question = Question.parse({key: value for key, value in asked.items() if value is not None})
+    return find(name).draw([load(path, checkpoint) for path in runs], question)
 
 
-def attention(record: AttentionRecord, part: Part) -> View:
-    """A map of a record. Raises `ConfigError` naming the blocks, layers and heads that exist."""
-    from foveate.look.heatmap import attention as draw
+def report(run: Path, out: Path, asked: Mapping[str, Any], checkpoint: str) -> list[str]:
+    """Write the page of all views that fit a run; say where, and which do not fit and why."""
+    from foveate.run import load
+    from foveate.views.report import report as made
 
-    first = (
-        "cross_attention" if record.names("cross_attention") else next(iter(record.blocks()), "")
-    )
-    try:
-        return draw(record, part.block or first, part.layer, part.head)
-    except LookupError as error:
-        raise ConfigError(str(error.args[0])) from None
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"--out {out}: the report is one page; end its name in .html")
+    question = Question.parse({key: value for key, value in asked.items() if value is not None})
+    found = made(load(run, checkpoint), question)
+    found.save(out)
+    return [f"wrote {out}", *(f"not in it: {name}: {why}" for name, why in found.left_out.items())]
 
 
 def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> View:
@@ -75,48 +70,3 @@ def schedule(configs: Sequence[Path], steps: int | None) -> View:
     if max(ends) < 1:
         raise ConfigError("no config says train.max_steps: give --steps")
     return draw(rates, max(ends))
-
-
-def gradients(runs: Sequence[Run], text: str) -> View:
-    """The gradient's norm against distance, for language models that read a text."""
-    from foveate.look.gradients import gradients as draw
-    from foveate.look.gradients import influence
-
-    norms = {}
-    for run in runs:
-        read, _ = reading(run, text)
-        decoder = run.model.decoder
-        norms[run.path.name] = influence(partial(decoder, read, None), decoder.stem)
-    return draw(norms)
-
-
-def gates(run: Run, text: str, layer: int) -> View:
-    """The gates of a layer of a recurrent language model, over the tokens of a text."""
-    from foveate.look.gates import capture_gates
-    from foveate.look.gates import gates as draw
-
-    read, words = reading(run, text)
-    with torch.inference_mode(), capture_gates(run.model) as found:
-        run.model.decode(read)
-    layers = list(found.values())
-    if not layers:
-        raise ConfigError(f"{run.path}: its model has no recurrent cells, and so no gates")
-    if not -len(layers) <= layer < len(layers):
-        raise ConfigError(f"layer {layer}: {run.path} has {len(layers)}, counted from 0")
-    try:
-        return draw(layers[layer], words, title=list(found)[layer])
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
-def reading(run: Run, text: str) -> tuple[torch.Tensor, list[str]]:
-    """What a language model reads of a text, (1, T), the end of a line before it; and its labels.
-
-    Raises `ConfigError` for a run of another task.
-    """
-    from foveate.data.tokenizer import EOS
-    from foveate.tasks.generation import END_OF_LINE
-
-    ids: list[int] = [EOS, *run.can("ids_of", "read a text as a language model does")(text)]
-    labels = [END_OF_LINE if i == EOS else run.task.tokenizer.decode([i]) for i in ids]
-    return torch.tensor([ids], device=run.model.output.weight.device), labels

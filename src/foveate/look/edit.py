@@ -1,0 +1,268 @@
+"""Changing what attention does, and running the model again: what would it say without this head?
+
+with edit(model, {"decoder.layers.1.cross_attention": silence(3)}):
+    run.translate(["A man sleeps ."])
+
+Changes go through the seam through which `capture` looks; a capture meanwhile sees what was mixed
+in the end. They hold for forced passes and for searches alike, step by step and with beams.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from foveate.config import ConfigError
+from foveate.look.seams import Own, Seam, chosen, tapped
+
+LOST = 1e-6  # weight that may be cut off with keys that are not there
+
+
+class Change(ABC):
+    """What becomes of some heads (of all, where none is named)."""
+
+    def __init__(self, heads: Sequence[int]) -> None:
+        self.heads = list(heads)
+
+    def hang(self, name: str, seam: Seam) -> AbstractContextManager[None]:
+        """Make the change at one place of a model. Raises ``ConfigError`` for a head too many."""
+        if seam.num_heads is not None:
+            self.refuse(name, seam.num_heads)
+        return self.hung(name, seam)
+
+    def refuse(self, name: str, count: int) -> None:
+        """Raise ``ConfigError`` where a head is not one of ``count``."""
+        for head in self.heads:
+            if not 0 <= head < count:
+                raise ConfigError(f"{name} has no head {head}: there are {count}, from 0")
+
+    @abstractmethod
+    def hung(self, name: str, seam: Seam) -> AbstractContextManager[None]:
+        """The change at one place."""
+
+
+class WeightsChange(Change):
+    """Other weights for some heads."""
+
+    @contextmanager
+    def hung(self, name: str, seam: Seam) -> Iterator[None]:
+        with seam.timed() as at, tapped({name: self._tap(name, at)}, {name: seam}, first=True):
+            yield
+
+    def _tap(self, name: str, at: Callable[[Tensor], int]) -> Callable[[Tensor], Tensor]:
+        def tap(weights: Tensor) -> Tensor:
+            self.refuse(name, weights.shape[1])
+            heads = self.heads or list(range(weights.shape[1]))
+            changed = weights.clone()
+            changed[:, heads] = self.instead(name, weights[:, heads], at).to(weights)
+            return changed
+
+        return tap
+
+    @abstractmethod
+    def instead(self, name: str, weights: Tensor, at: Callable[[Tensor], int]) -> Tensor:
+        """Weights (B, h, T, S) in place of those of the chosen heads.
+
+        ``at`` says of the weights at which place of the sequence their first query stands.
+        """
+
+
+class Silence(WeightsChange):
+    """Weights of 0: the head adds nothing (Michel et al., 2019)."""
+
+    def instead(self, name: str, weights: Tensor, at: Callable[[Tensor], int]) -> Tensor:
+        return torch.zeros_like(weights)
+
+
+class Uniform(WeightsChange):
+    """The same weight on all keys that had any."""
+
+    def instead(self, name: str, weights: Tensor, at: Callable[[Tensor], int]) -> Tensor:
+        seen = (weights > 0).to(weights)
+        return seen / seen.sum(dim=-1, keepdim=True).clamp(min=1)
+
+
+class Diagonal(WeightsChange):
+    """Query t looks at key t + offset alone, or at the last that it may see."""
+
+    def __init__(self, heads: Sequence[int], offset: int) -> None:
+        super().__init__(heads)
+        self.offset = offset
+
+    def instead(self, name: str, weights: Tensor, at: Callable[[Tensor], int]) -> Tensor:
+        queries, keys = weights.shape[2:]
+        first = at(weights)
+        last = keys - 1 - (weights > 0).flip(-1).int().argmax(dim=-1)  # (B, h, T)
+        wanted = torch.arange(first, first + queries, device=weights.device) + self.offset
+        return F.one_hot(torch.minimum(wanted.clamp(min=0), last), keys)
+
+
+class Force(WeightsChange):
+    """Given weights; queries past them keep their own."""
+
+    def __init__(self, heads: Sequence[int], given: Mapping[str, Tensor] | Tensor) -> None:
+        super().__init__(heads)
+        self.given = given
+
+    def instead(self, name: str, weights: Tensor, at: Callable[[Tensor], int]) -> Tensor:
+        first, keys, forced = at(weights), weights.shape[3], weights.clone()
+        rows = self.rows(name, weights.shape[1])[:, first : first + weights.shape[2]]
+        if float(rows[..., keys:].sum()) > LOST:
+            raise ConfigError(f"{name}: weights are given to key {keys}, but there are {keys} keys")
+        fitted = F.pad(rows[..., :keys], (0, max(0, keys - rows.shape[-1])))
+        forced[:, :, : rows.shape[1]] = fitted.to(weights)
+        return forced
+
+    def rows(self, name: str, count: int) -> Tensor:
+        """The weights of the chosen heads, (h or 1, T, S)."""
+        given = _of(self.given, name)
+        given = given[0] if given.dim() == 4 and len(given) == 1 else given
+        if given.dim() == 2:
+            return given[None]
+        if given.dim() == 3:
+            self.refuse(f"what {name} is given", len(given))
+            given = given[self.heads] if self.heads else given
+        if given.dim() != 3 or len(given) != count:
+            raise ConfigError(
+                f"{name}: weights of shape {tuple(_of(self.given, name).shape)} for {count} heads; "
+                "give (T, S), or (H, T, S) with all heads of the layer"
+            )
+        return given
+
+
+class PatchOutput(Change):
+    """What some heads gave in another run, A_h V_h, in place of what they give in this one."""
+
+    def __init__(self, heads: Sequence[int], given: Mapping[str, Tensor] | Tensor) -> None:
+        super().__init__(heads)
+        self.given = given
+
+    @contextmanager
+    def hung(self, name: str, seam: Seam) -> Iterator[None]:
+        given = _of(self.given, name)
+        if given.dim() == 4 and len(given) == 1:
+            given = given[0]  # (T, H, V)
+        with seam.timed() as at, _mixtures(name, seam) as (module, count):
+
+            def patch(output: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
+                mixed = args[0].unflatten(-1, (count, -1)).clone()  # (B, T, H, V)
+                first = at(mixed.transpose(1, 2))
+                queries = max(0, min(mixed.shape[1], len(given) - first))
+                heads = self.heads or list(range(count))
+                rows = given[first : first + queries][:, heads].to(mixed)
+                mixed[:, :queries, heads] = rows
+                return (mixed.flatten(2),)
+
+            handle = module.register_forward_pre_hook(patch)
+            try:
+                yield
+            finally:
+                handle.remove()
+
+
+@contextmanager
+def edit(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
+    """Let the attentions that fit each name (see `foveate.look.seams.chosen`) do something else.
+
+    Of several changes of one place the first is made first. Raises ``ConfigError`` naming the
+    places or heads that exist.
+    """
+    with ExitStack() as stack:
+        for where, change in reversed(list(changes.items())):
+            for name, seam in chosen(model, where).items():
+                stack.enter_context(change.hang(name, seam))
+        yield
+
+
+@contextmanager
+def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]:
+    """Collect what each head of some attentions of ours gives, (B, T, H, V), for `patch_output`."""
+    found: dict[str, Tensor] = {}
+
+    def listen(name: str, count: int) -> Callable[[nn.Module, tuple[Tensor]], None]:
+        def see(output: nn.Module, args: tuple[Tensor]) -> None:
+            seen = args[0].detach().unflatten(-1, (count, -1))
+            found[name] = torch.cat((found[name], seen), dim=1) if name in found else seen
+
+        return see
+
+    with ExitStack() as stack:
+        for name, seam in chosen(model, where).items():
+            module, count = stack.enter_context(_mixtures(name, seam))
+            stack.callback(module.register_forward_pre_hook(listen(name, count)).remove)
+        yield found
+
+
+@contextmanager
+def _mixtures(name: str, seam: Seam) -> Iterator[tuple[nn.Module, int]]:
+    """The module that reads what all heads gave, side by side, and how many heads there are."""
+    if not isinstance(seam, Own):
+        raise ConfigError(f"{name} is no attention of foveate: outputs of its heads are not known")
+    yield seam.module.output, seam.module.num_heads
+
+
+def _of(given: Mapping[str, Tensor] | Tensor, name: str) -> Tensor:
+    """What is given for one place. Raises ``ConfigError`` where it is not among the captured."""
+    if not isinstance(given, Mapping):
+        return given
+    if name not in given:
+        raise ConfigError(f"{name} is not among the maps given: {', '.join(given) or 'none'}")
+    return given[name]
+
+
+# ------------------------------------------------------------------------------ in words
+
+
+def silence(*heads: int) -> Change:
+    """Heads that add nothing; all of the layer where none is named."""
+    return Silence(heads)
+
+
+def uniform(*heads: int) -> Change:
+    """Heads that look at everything alike."""
+    return Uniform(heads)
+
+
+def diagonal(*heads: int, offset: int = 0) -> Change:
+    """Heads that look at the place where they stand, or so many places further."""
+    return Diagonal(heads, offset)
+
+
+def force(weights: Any, *heads: int) -> Change:
+    """Heads with given weights, (T, S) or (H, T, S), whatever they would look at."""
+    return Force(heads, torch.as_tensor(weights))
+
+
+def patch(maps: Mapping[str, Tensor], *heads: int) -> Change:
+    """Heads with the weights that they had in another run, as `capture` has seen them there."""
+    return Force(heads, dict(maps))
+
+
+def patch_output(outputs: Mapping[str, Tensor], *heads: int) -> Change:
+    """Heads that give what they gave in another run, as `capture_outputs` has seen it there."""
+    return PatchOutput(heads, dict(outputs))
+
+
+def silenced(places: Sequence[str]) -> dict[str, Change]:
+    """Changes for places in words: ``decoder.layers.1.cross_attention:3,5``, heads after a colon.
+
+    Raises ``ConfigError`` where heads are no numbers.
+    """
+    heads: dict[str, list[list[int]]] = {}
+    for place in places:
+        name, colon, numbers = place.partition(":")
+        try:
+            found = [int(number) for number in numbers.split(",")] if colon else []
+        except ValueError:
+            raise ConfigError(f"{place!r}: write PLACE:HEAD,HEAD, heads from 0") from None
+        heads.setdefault(name, []).append(found)
+    return {
+        name: Silence([] if [] in found else [head for each in found for head in each])
+        for name, found in heads.items()
+    }

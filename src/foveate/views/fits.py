@@ -1,0 +1,98 @@
+"""What a view may need of a run: each a question to the run, answered by the reason why not.
+
+Nothing heavy is imported before a run is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from foveate.run import Run
+
+Need = Callable[["Run"], str | None]
+
+
+def attends(run: Run) -> str | None:
+    """A model with attention."""
+    from foveate.nn.attention import BaseAttention
+
+    has = any(isinstance(part, BaseAttention) for part in run.model.modules())
+    return None if has else "its model has no attention"
+
+
+def crosses(run: Run) -> str | None:
+    """A model whose decoder attends to the source."""
+    from foveate.nn.attention import BaseAttention
+
+    has = any(
+        isinstance(part, BaseAttention) and name.endswith("cross_attention")
+        for name, part in run.model.named_modules()
+    )
+    return None if has else "its model has no attention to a source"
+
+
+def explains(run: Run) -> str | None:
+    """A task that can say what was attended to."""
+    from foveate.tasks.base import Task
+
+    has = type(run.task).explain is not Task.explain
+    return None if has else f"the task {run.config.task.kind} has nothing to explain"
+
+
+def recurs(run: Run) -> str | None:
+    """A model with recurrent cells that have gates."""
+    from foveate.nn.recurrent import Cell
+
+    has = any(isinstance(part, Cell) for part in run.model.modules())
+    return None if has else "its model has no recurrent cells, and so no gates"
+
+
+def embeds(run: Run) -> str | None:
+    """A model whose decoder has a stem that gives embeddings."""
+    has = hasattr(getattr(run.model, "decoder", None), "stem")
+    return None if has else "its model has no embeddings that a gradient could be asked of"
+
+
+def models_language(run: Run) -> str | None:
+    """A language model."""
+    return _can(run, "ids_of", "models no plain text")
+
+
+def translates(run: Run) -> str | None:
+    """A run that makes a text of a text, and can be forced to one."""
+    return _can(run, "force", "makes no text of a text")
+
+
+def sees(run: Run) -> str | None:
+    """A run about pictures that can draw over them."""
+    return _can(run, "view", "is not about pictures")
+
+
+def forecasts(run: Run) -> str | None:
+    """A run about series."""
+    return _can(run, "forecast", "is not about series")
+
+
+def places(run: Run) -> str | None:
+    """A model that is told places."""
+    return None if owners(run.model) else "its model is told no places"
+
+
+def owners(model: nn.Module) -> list[tuple[str, Any]]:
+    """The parts of a model that tell places by an encoding of their own, with their names."""
+    from foveate.nn.position import NoPosition, Position
+
+    return [
+        (name, part)
+        for name, part in model.named_modules()
+        if isinstance(encoding := getattr(part, "position", None), Position)
+        and not isinstance(encoding, NoPosition)
+    ]
+
+
+def _can(run: Run, method: str, not_so: str) -> str | None:
+    return None if hasattr(run.task, method) else f"the task {run.config.task.kind} {not_so}"

@@ -1,0 +1,28 @@
+"""What is asked of a run when it is looked at: one model for all views; each reads some fields."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from foveate.config import Config
+
+
+class Question(Config):
+    """What to look at, and how. A view says which fields it reads (`Entry.reads`).
+
+    Where no ``text`` is given, an example of the run's last validation stands in.
+    """
+
+    text: str | None = Field(None, description="what the model reads; of a forecaster the date")
+    target: str | None = Field(
+        None, description="explain this instead of the answer; of a forecaster the channel"
+    )
+    image: str | None = Field(None, description="JPEG or PNG, or the number of a test picture")
+    split: str = Field("test", description="train, valid or test")
+    block: str | None = Field(None, description="cross_attention, self_attention, …")
+    layer: int = Field(-1, description="from 0, or -1 for the last")
+    head: int | None = Field(None, ge=0, description="mean of all if absent")
+    scale: Literal["row", "absolute"] = Field("row", description="colours by row, or absolute")
+    length: int = Field(64, ge=2, description="places")

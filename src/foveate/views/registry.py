@@ -1,0 +1,112 @@
+"""The table of all views. Nothing heavy is imported before one is drawn."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from foveate.tree import ConfigError
+from foveate.views import fits
+
+if TYPE_CHECKING:
+    from foveate.look.view import View
+    from foveate.run import Run
+    from foveate.views.question import Question
+
+PART = ("block", "layer", "head", "scale")  # the fields that name a map
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A view: its name, what it shows in a line, and where the function is that makes it.
+
+    ``home`` is ``module:function`` of this package, a function (runs, question) → View. ``reads``
+    are the fields of the `Question` that it heeds, ``second`` the one that the command line takes
+    by place, behind the run. ``needs`` are what a run must have. ``runs`` are the least and the
+    most runs that it takes.
+    """
+
+    name: str
+    summary: str
+    home: str
+    reads: tuple[str, ...] = ()
+    needs: tuple[fits.Need, ...] = ()
+    runs: tuple[int, float] = (1, 1)
+    second: str = ""
+
+    def unfit(self, run: Run) -> str | None:
+        """Why the view does not fit a run; nothing where it does."""
+        return next((reason for need in self.needs if (reason := need(run))), None)
+
+    def draw(self, runs: Sequence[Run], question: Question) -> View:
+        """The view of some runs.
+
+        Raises `ConfigError` where it takes more runs or fewer, does not fit one of them, or is
+        asked for what is not there.
+        """
+        least, most = self.runs
+        if not least <= len(runs) <= most:
+            wanted = f"{least}" if most == least else f"at least {least}"
+            raise ConfigError(f"the view {self.name} takes {wanted} runs, not {len(runs)}")
+        for run in runs:
+            if reason := self.unfit(run):
+                raise ConfigError(f"{run.path}: no view {self.name!r} of it: {reason}")
+        try:
+            return self._function()(runs, question)
+        except LookupError as error:
+            raise ConfigError(str(error.args[0])) from None
+
+    def _function(self) -> Callable[[Sequence[Run], Question], View]:
+        module, _, name = self.home.partition(":")
+        found: Callable[[Sequence[Run], Question], View] = getattr(
+            importlib.import_module(f"foveate.views.{module}"), name
+        )
+        return found
+
+
+MANY = (1, float("inf"))
+
+ENTRIES = (
+    Entry(
+        "attention", "Which source words each target word attends to.", "attention:attention",
+        ("text", "target", "image", *PART), (fits.attends, fits.explains),
+    ),
+    Entry(
+        "heads", "All layers and heads of a block side by side.", "attention:heads",
+        ("text", "target", "image", "block", "scale"), (fits.attends, fits.explains),
+    ),
+    Entry(
+        "picture", "Where the model looked, over the picture.", "attention:picture",
+        ("image", "target", *PART), (fits.sees,), second="image",
+    ),
+    Entry(
+        "gates", "The gates of a recurrent language model over time.", "time:gates",
+        ("text", "layer"), (fits.models_language, fits.recurs),
+    ),
+    Entry(
+        "gradients", "How far back language models can learn.", "time:gradients",
+        ("text",), (fits.models_language, fits.embeds), MANY,
+    ),
+    Entry(
+        "horizon", "How a forecast errs at each step ahead.", "series:horizon",
+        ("split",), (fits.forecasts,), MANY,
+    ),
+    Entry(
+        "positions", "What a run's position encoding tells of each place.", "training:positions",
+        ("length",), (fits.places,),
+    ),
+    Entry("schedule", "The learning rates of runs.", "training:schedule", (), (), MANY),
+)  # fmt: skip
+VIEWS: Mapping[str, Entry] = {entry.name: entry for entry in ENTRIES}
+
+
+def find(name: str) -> Entry:
+    """The view of a name. Raises `ConfigError` naming the nearest one, or all."""
+    if name not in VIEWS:
+        near = difflib.get_close_matches(name, VIEWS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(VIEWS)}"
+        raise ConfigError(f"no view {name!r}; {hint}")
+    return VIEWS[name]

@@ -1,0 +1,56 @@
+"""What goes on over time in language models: gates, and gradients against distance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+
+from foveate.config import ConfigError
+from foveate.data.tokenizer import EOS
+from foveate.look.curves import CurvesView
+from foveate.look.gates import capture_gates
+from foveate.look.gates import gates as draw_gates
+from foveate.look.gradients import gradients as draw_gradients
+from foveate.look.gradients import influence
+from foveate.look.sheets import SheetsView
+from foveate.run import Run
+from foveate.tasks.generation import END_OF_LINE
+from foveate.views import examples
+from foveate.views.question import Question
+
+
+def gates(runs: Sequence[Run], question: Question) -> SheetsView:
+    """The gates of a layer of a recurrent language model, over the tokens of a text."""
+    [run], layer = runs, question.layer
+    read, words = reading(run, examples.text(run, question))
+    with torch.inference_mode(), capture_gates(run.model) as found:
+        run.model.decode(read)
+    layers = list(found.values())
+    if not -len(layers) <= layer < len(layers):
+        raise ConfigError(f"layer {layer}: {run.path} has {len(layers)}, counted from 0")
+    try:
+        return draw_gates(layers[layer], words, title=list(found)[layer])
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def gradients(runs: Sequence[Run], question: Question) -> CurvesView:
+    """The gradient's norm against distance, for language models that read a text."""
+    text, norms = examples.text(runs[0], question), {}
+    for run in runs:
+        read, _ = reading(run, text)
+        decoder = run.model.decoder
+        norms[run.path.name] = influence(partial(decoder, read, None), decoder.stem)
+    return draw_gradients(norms)
+
+
+def reading(run: Run, text: str) -> tuple[torch.Tensor, list[str]]:
+    """What a language model reads of a text, (1, T), the end of a line before it; and its labels.
+
+    Raises `ConfigError` for a run of another task.
+    """
+    ids: list[int] = [EOS, *run.can("ids_of", "read a text as a language model does")(text)]
+    labels = [END_OF_LINE if i == EOS else run.task.tokenizer.decode([i]) for i in ids]
+    return torch.tensor([ids], device=run.model.output.weight.device), labels

@@ -1,0 +1,96 @@
+"""Watching a search: the same output, and every beginning with its parent, its p and its fate."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foveate.decode.beam import Beam
+from foveate.decode.diverse_beam import DiverseBeam
+from foveate.decode.greedy import Greedy
+from foveate.decode.sample import Sample
+from foveate.decode.steps import Search
+from foveate.decode.watch import Beginning, Step, Watch
+from laws.tables import END, START, A, B, Tables, limit, log_p, random_table
+
+SEARCHES: list[Search.Config] = [
+    Greedy.Config(**limit(6)),
+    Sample.Config(num_samples=3, **limit(6)),
+    Beam.Config(beam_size=1, **limit(6)),
+    Beam.Config(beam_size=3, length_penalty=0.8, **limit(6)),
+    Beam.Config(beam_size=9, length_penalty=0.0, **limit(3)),
+    DiverseBeam.Config(beam_size=4, groups=2, **limit(6)),
+]
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), begun=st.lists(st.sampled_from([A, B]), max_size=2))
+@pytest.mark.parametrize("config", SEARCHES, ids=lambda c: f"{c.kind}-{c.build().width}")
+def test_what_is_watched_is_what_is_found(
+    config: Search.Config, seed: int, begun: list[int]
+) -> None:
+    table, watch = random_table(seed), Watch(top_k=3)
+    search: Search = config.build().after([begun])
+    (plain,) = search(Tables([table]), [0], START, END)
+    (found,) = search.watched(watch)(Tables([table]), [0], START, END)
+    assert found == plain
+    for one in found:
+        path = watch.find(one.ids, END)
+        assert path[-1].log_p == pytest.approx(one.log_probability, abs=1e-5)
+        assert path[-1].score == pytest.approx(one.score, abs=1e-6)
+        assert sum(p.token_log_p for p in path) == pytest.approx(one.log_probability, abs=1e-5)
+    for number, beginnings in enumerate(watch.steps):
+        assert sum(b.state == "live" for b in beginnings) <= search.width
+        for beginning in beginnings:
+            path = watch.path(beginning)
+            tokens = tuple(p.token for p in path)
+            assert len(path) == number + 1
+            assert beginning.log_p == pytest.approx(log_p(table, tokens), abs=1e-4)
+            assert all(p.state == "live" for p in path[:-1]), "only what is live goes on"
+    if not begun:
+        best, p = watch.instead(watch.steps[0][0]), table(())
+        assert best.tokens == sorted(range(4), key=lambda v: -p[v])[:3]
+        assert best.log_p[0] == pytest.approx(math.log(max(p)), abs=1e-5)
+        assert best.entropy == pytest.approx(-sum(v * math.log(v) for v in p), abs=1e-5)
+
+
+def test_a_listener_that_raises_stops_the_search() -> None:
+    class Enough(Exception):
+        pass
+
+    seen: list[list[Beginning]] = []
+
+    def told(step: list[Beginning]) -> None:
+        seen.append(step)
+        if len(seen) == 2:
+            raise Enough
+
+    def never(prefix: tuple[int, ...]) -> list[float]:
+        return [0.5, 0.3, 0.2, 0.0]
+
+    search: Search = Beam.Config(beam_size=2, **limit(50)).build()
+    tables = Tables([never])
+    with pytest.raises(Enough):
+        search.watched(Watch(told=told))(tables, [0], START, END)
+    assert len(seen) == 2
+    assert len(tables.written[0]) == 1, "no third step was asked for"
+    assert search.listener is None, "the search itself is not watched"
+
+
+def test_steps_of_several_sources_name_them() -> None:
+    steps: list[Step] = []
+    tables = [random_table(seed) for seed in (1, 2, 3)]
+    for config in SEARCHES:
+        steps.clear()
+        config.build().watched(steps.append)(Tables(tables), [0] * 3, START, END, [7, 8, 9])
+        assert steps[0].sources == [7, 8, 9]
+        for one, after in itertools.pairwise(steps):
+            assert set(after.sources) <= set(one.sources)
+            assert len(one.onward) == len(after.following.logits)
+            assert one.token.shape == one.state.shape == one.parent.shape == one.score.shape
+    with pytest.raises(ValueError, match="one source"):
+        SEARCHES[0].build().watched(Watch())(Tables(tables), [0] * 3, START, END)

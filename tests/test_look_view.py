@@ -1,0 +1,123 @@
+"""What a view gives to a browser are the numbers of its arrays, and JSON of one of the kinds."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+
+import numpy as np
+import pydantic
+import pytest
+from numpy.typing import NDArray
+
+from foveate.look.curves import CurvesView, PanelsView
+from foveate.look.drawing import (
+    AnyDrawing,
+    AttentionDrawing,
+    LinesDrawing,
+    Numbers,
+    PictureDrawing,
+    SheetDrawing,
+)
+from foveate.look.heads import heads
+from foveate.look.heatmap import attention
+from foveate.look.path import PathView
+from foveate.look.picture import over_picture
+from foveate.look.record import AttentionRecord
+from foveate.look.sheets import Sheet, SheetsView
+from foveate.look.view import View
+
+PIXELS = np.arange(3 * 8 * 12, dtype=np.uint8).reshape(3, 8, 12)
+CELLS = [f"{row},{column}" for row in range(2) for column in range(3)]
+WEIGHTS = np.array([[[0.1, 0.2, 0.3, 0.4, 0, 0], [0, 0, 0, 0, 0.25, 0.75]]], np.float32)
+RECORD = AttentionRecord(
+    {"decoder.cross_attention": WEIGHTS},
+    {"": ["A", "b\n"]},
+    {"": CELLS},
+    "x.png",
+)
+X = np.array([1.0, 2.0, 4.0])
+CURVES = CurvesView(
+    X, {"a": X**2, "b": np.array([1, np.nan, 3])}, "step", "y", bands={"a": (X, X**3)},
+    labels=("one", "two", "four"), marks={"here": 2.0},
+)  # fmt: skip
+SHEETS = SheetsView([Sheet("one", np.array([[0, np.nan], [2, -4.0]]), rows=["r", "s"])], "T", "C")
+PATH = PathView(PIXELS, np.array([[6, 4], [9, 2]], np.float32), (4, 8), "x.png → 3")
+VIEWS: dict[str, View] = {
+    "curves": CURVES,
+    "panels": PanelsView([CURVES, CURVES]),
+    "sheets": SHEETS,
+    "path": PATH,
+    "picture": over_picture(RECORD, PIXELS),
+    "attention": attention(RECORD, head=0),
+    "heads": heads(RECORD),
+}
+
+
+def unpacked(numbers: Numbers) -> NDArray[np.float64]:
+    """As the browser reads them."""
+    kind = {"u16": "<u2", "f32": "<f4"}[numbers.codec]
+    values = np.frombuffer(base64.b64decode(numbers.data), kind).reshape(numbers.shape)
+    return values / (65535.0 if numbers.codec == "u16" else 1.0)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_drawings_are_json_of_a_kind(name: str) -> None:
+    for drawing in VIEWS[name].drawings():
+        text = drawing.model_dump_json(by_alias=True)
+        assert json.loads(text)["kind"] == drawing.kind  # type: ignore[attr-defined]
+        assert pydantic.TypeAdapter(AnyDrawing).validate_json(text) == drawing
+
+
+def test_lines_have_their_numbers_bands_and_marks() -> None:
+    [drawing] = CURVES.drawings()
+    assert isinstance(drawing, LinesDrawing)
+    assert drawing.x == [1, 2, 4] and drawing.labels == ["one", "two", "four"]
+    assert [curve.y for curve in drawing.curves] == [[1, 4, 16], [1, None, 3]]
+    assert drawing.curves[0].low == [1, 2, 4] and drawing.curves[0].high == [1, 8, 64]
+    assert drawing.curves[1].low == []
+    assert [(mark.x, mark.label) for mark in drawing.marks] == [(2, "here")]
+    assert len(CURVES.figure().axes[0].collections) == 1  # the band
+
+
+def test_panels_stand_side_by_side() -> None:
+    view = PanelsView([CURVES, CURVES, CURVES])
+    assert len(view.drawings()) == 3
+    assert [len(ax.lines) for ax in view.figure().axes] == [3, 3, 3, 0]  # the mark is a line too
+
+
+def test_a_sheet_has_its_numbers_and_ends() -> None:
+    [drawing] = SHEETS.drawings()
+    assert isinstance(drawing, SheetDrawing)
+    np.testing.assert_array_equal(unpacked(drawing.values), SHEETS.sheets[0].values)
+    assert (drawing.least, drawing.most) == (-4, 4)
+    assert (drawing.title, drawing.caption, drawing.rows) == ("T · one", "C", ["r", "s"])
+
+
+def test_a_picture_has_its_pixels_and_what_lies_over_them() -> None:
+    from matplotlib.image import imread
+
+    [drawing] = VIEWS["picture"].drawings()
+    assert isinstance(drawing, PictureDrawing)
+    assert (drawing.width, drawing.height) == (12, 8)
+    png = base64.b64decode(drawing.image.removeprefix("data:image/png;base64,"))
+    shown = np.rint(imread(io.BytesIO(png))[..., :3] * 255)
+    np.testing.assert_array_equal(shown.transpose(2, 0, 1), PIXELS)
+    grids = np.stack([unpacked(overlay.weights) for overlay in drawing.overlays])
+    np.testing.assert_allclose(grids, VIEWS["picture"].arrays()["weights"], atol=1e-5)
+    assert [overlay.title for overlay in drawing.overlays] == ["A", "b⟨U+000A⟩"]
+    [drawing] = PATH.drawings()
+    assert isinstance(drawing, PictureDrawing)
+    assert drawing.path == [(6, 4), (9, 2)] and drawing.sides == [4, 8]
+
+
+def test_attention_has_its_weights_and_what_is_shown_first() -> None:
+    [drawing] = VIEWS["attention"].drawings()
+    assert isinstance(drawing, AttentionDrawing)
+    [block] = drawing.blocks
+    np.testing.assert_allclose(unpacked(block.layers[0]), WEIGHTS, atol=1e-5)
+    assert (block.row_means, block.rows) == ("producing", ["A", "b⟨U+000A⟩"])
+    assert (drawing.block, drawing.head, drawing.form) == ("decoder.cross_attention", 0, "matrix")
+    [drawing] = VIEWS["heads"].drawings()
+    assert isinstance(drawing, AttentionDrawing) and drawing.form == "heads"

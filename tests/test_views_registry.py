@@ -1,0 +1,136 @@
+"""The registry of views: every one is found, says what it does, and refuses what does not fit."""
+
+from __future__ import annotations
+
+import base64
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from foveate.cli import app
+from foveate.cli.looking import verb
+from foveate.config import ConfigError
+from foveate.look.view import View
+from foveate.run import Run
+from foveate.training import train
+from foveate.views import fits
+from foveate.views.question import Question
+from foveate.views.registry import VIEWS, Entry, find
+from foveate.views.report import report
+
+CONFIG = """
+[task]
+kind = "translation"
+source = "{folder}/pairs.{{split}}.tsv"
+tokenizer = {{ kind = "word", min_frequency = 1 }}
+
+[model]
+kind = "encoder_decoder"
+encoder = {{ kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 2, ffn_size = 32 }}
+decoder = {{ kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 2, ffn_size = 32 }}
+
+[train]
+batch_tokens = 64
+max_steps = 2
+precision = "fp32"
+save = {{ every = 2 }}
+validation = {{ every = 2, samples = 2 }}
+"""
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Copies its words, or would if it were trained for more than two steps."""
+    folder = tmp_path_factory.mktemp("translator")
+    for split in ("train", "valid", "test"):
+        lines = "a b c\tA B C\nb a\tB A\nc a b\tC A B\n" * 4
+        (folder / f"pairs.{split}.tsv").write_text(lines)
+    (folder / "c.toml").write_text(CONFIG.format(folder=folder.as_posix()))
+    return train(folder / "c.toml", folder=folder / "run")
+
+
+@pytest.mark.parametrize("entry", VIEWS.values(), ids=lambda entry: entry.name)
+def test_an_entry_is_whole(entry: Entry) -> None:
+    assert callable(entry._function())
+    assert set(entry.reads) <= set(Question.model_fields)
+    assert entry.second in ("", *entry.reads)
+    assert entry.summary.endswith(".") and len(entry.summary) <= 64
+    assert {*entry.reads, "runs", "out", "checkpoint"} == {p.name for p in verb(entry).params}
+
+
+def test_every_field_of_the_question_is_read_by_a_view_and_described() -> None:
+    assert {name for entry in VIEWS.values() for name in entry.reads} == {*Question.model_fields}
+    assert all(field.description for field in Question.model_fields.values())
+
+
+def test_help_lists_every_view() -> None:
+    text = CliRunner().invoke(app, ["look", "--help"]).output
+    assert [name for name in VIEWS if not re.search(rf"^  {name} ", text, re.M)] == []
+
+
+def test_the_nearest_name_is_named() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'attention'"):
+        find("atention")
+
+
+def test_what_does_not_fit_is_refused_with_its_reason(translator: Run) -> None:
+    with pytest.raises(ConfigError, match="models no plain text"):
+        find("gates").draw([translator], Question())
+    with pytest.raises(ConfigError, match="takes 1 runs, not 2"):
+        find("attention").draw([translator, translator], Question())
+    with pytest.raises(ConfigError, match="no block 'middle' here"):
+        find("attention").draw([translator], Question(text="a b", block="middle"))
+    with pytest.raises(ConfigError, match="scale"):
+        Question.parse({"scale": "rows"})
+
+
+def test_needs_say_why_not() -> None:
+    from torch import nn
+
+    config = types.SimpleNamespace(task=types.SimpleNamespace(kind="other"))
+    empty: Any = types.SimpleNamespace(model=nn.Linear(2, 2), task=object(), config=config)
+    for need in (need for entry in VIEWS.values() for need in entry.needs if need != fits.explains):
+        reason = need(empty)
+        assert reason is not None and not reason.endswith("."), need
+
+
+def test_without_a_text_the_last_validation_has_one(translator: Run) -> None:
+    view = find("attention").draw([translator], Question(target="A B"))
+    assert view.arrays()["columns"].tolist() == ["a", "b", "c", "</s>"]
+    assert view.arrays()["rows"].tolist() == ["A", "B", "</s>"]
+
+
+def test_the_verb_asks_what_its_options_say(translator: Run, tmp_path: Path) -> None:
+    out = tmp_path / "m.json"
+    words = ["look", "attention", str(translator.path), "--text", "a b", "--layer", "0"]
+    call = CliRunner().invoke(
+        app, [*words, "--head", "1", "--out", str(out), "--out", f"{out}.txt"]
+    )
+    assert call.exit_code == 0, call.output
+    assert '"map": "decoder.layers.0.cross_attention"' in out.read_text("utf-8")
+    assert '"head": 1' in out.read_text("utf-8")
+    call = CliRunner().invoke(app, ["look", "positions", str(translator.path), "--length", "8"])
+    assert call.exit_code == 0 and "Positions: sinusoidal" in call.output
+
+
+def test_a_report_has_every_view_that_fits(translator: Run, tmp_path: Path) -> None:
+    found = report(translator, Question())
+    drawn = {entry.name for entry, _ in found.views}
+    assert {"attention", "heads", "positions", "schedule"} <= drawn
+    assert drawn | set(found.left_out) == set(VIEWS)
+    assert all(isinstance(view, View) and view.drawings() for _, view in found.views)
+    out = tmp_path / "r.html"
+    call = CliRunner().invoke(app, ["look", "report", str(translator.path), "--out", str(out)])
+    assert call.exit_code == 0, call.output
+    assert "not in it: gates: " in call.output
+    page = out.read_text("utf-8")
+    assert "http" not in page and page.count("<section") == len(found.views)
+    assert base64.b64decode(page.partition("data:image/png;base64,")[2].partition('"')[0])
+    with pytest.raises(ConfigError, match=r"end its name in \.html"):
+        CliRunner().invoke(
+            app, ["look", "report", str(translator.path), "--out", "r.png"], catch_exceptions=False
+        )

@@ -17,6 +17,7 @@ from torch import Tensor
 from foveate.decode.constrained import Constrained, Next
 from foveate.decode.steps import Hypothesis, Search
 from foveate.decode.watch import DONE, LIVE, PRUNED, Step
+from foveate.native.rows import highest
 
 Extensions = tuple[Tensor, Tensor, Tensor]  # log p, token and parent, best first
 
@@ -161,7 +162,7 @@ def best(
     logits, log_z = following.logits, following.log_z
     if less is not None:
         logits = logits - less.repeat_interleave(total.shape[1], dim=0)
-    value, token = logits.topk(min(size + 1, logits.shape[1]), dim=1)  # (M·n, c)
+    value, token = highest(logits, min(size + 1, logits.shape[1]))  # (M·n, c)
     log_p = (total.flatten()[:, None] + (value - log_z)).view(len(total), -1)  # (M, n·c)
     log_p, index = log_p.topk(min(2 * size, log_p.shape[1]), dim=1)
     parent = index // value.shape[1]

@@ -48,13 +48,16 @@ class Constrained:
     ) -> None:
         self.steps, self.rules, self.end = steps, rules, end
         self.device: torch.device = getattr(steps, "device", torch.device("cpu"))
-        self.written: Tensor | None = None  # (N, 1 + t), the start first
+        self.written: Tensor | None = None  # (N, t), what rules read; the start is left out
+        self.length = -1  # tokens written so far
         self.prefixes = list(prefixes)  # of the sources that are still being decoded
 
     def step(self, ids: Int[Tensor, "N"]) -> Next:
         """What may follow, after reading one more id of each hypothesis."""
-        before = [] if self.written is None else [self.written]
-        self.written = torch.cat((*before, ids[:, None]), dim=1)
+        self.length += 1
+        if self.rules:
+            new = ids[:, None]
+            self.written = new[:, :0] if self.written is None else torch.cat((self.written, new), 1)
         logits = self.steps.step(ids)
         begun, following = self._begun(logits), self._ruled(logits)
         if begun is not None:
@@ -66,7 +69,7 @@ class Constrained:
         """What may follow freely: −∞ at what a rule forbids, which is written into the logits."""
         for rule in self.rules:
             assert self.written is not None
-            rows, tokens = rule.forbidden(self.written[:, 1:], self.end)
+            rows, tokens = rule.forbidden(self.written, self.end)
             logits[rows, tokens] = -torch.inf
         log_z = log_sum_exp(logits)
         if self.rules:
@@ -77,8 +80,8 @@ class Constrained:
 
     def _begun(self, logits: Tensor) -> tuple[Tensor, Next] | None:
         """The hypotheses whose beginnings are not yet written, and the one token that may follow."""
-        written = 0 if self.written is None else self.written.shape[1] - 1
-        pairs = [(i, p[written]) for i, p in enumerate(self.prefixes) if len(p) > written]
+        at = self.length
+        pairs = [(i, p[at]) for i, p in enumerate(self.prefixes) if len(p) > at]
         if not pairs:
             return None
         source, token = torch.tensor(pairs, device=logits.device).unbind(dim=1)

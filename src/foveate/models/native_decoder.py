@@ -33,7 +33,6 @@ from foveate.nn.stem import TokenStem
 ADDED = {NoPosition, Sinusoidal, SinusoidalHalves, Learned}  # positions that are vectors, added
 PARTS = {"query", "key", "value", "output"}
 LINEAR = {nn.Linear, Int8Linear}
-Weights = list[tuple[int, int]]  # where each tensor lies, and how often it was changed
 
 
 class PackedDecoder:
@@ -111,13 +110,15 @@ class NativeReading:
         self.real = None if memory.keys is None else memory.keys.contiguous()
         self.sources, self.length = memory.values.shape[:2]
         self.blocks: list[Tensor] = []  # of each step (rows then, L, 2, D)
-        self.ancestors = torch.empty(self.sources, 0, dtype=torch.int32)  # (N, t)
+        self.ancestors = torch.empty(self.sources, 0, dtype=torch.long)  # (N, t), or one behind
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Logits of the next token after reading one more of each hypothesis."""
         kernels, native = self.packed.kernels, self.packed.native
         rows, time = len(ids), len(self.blocks)
         self.blocks.append(torch.empty(rows, native.layers, 2, native.size))
+        if self.ancestors.shape[1] < time:  # nothing was reordered
+            self.reorder(torch.arange(rows))
         ids, ancestors = ids.contiguous(), self.ancestors
         keys, values, blocks = map(_pointers, (self.keys, self.values, self.blocks))
         reading = Reading(
@@ -136,13 +137,13 @@ class NativeReading:
         logits = torch.empty(rows, self.packed.vocab_size)
         room = torch.empty(kernels.room(address(native), rows, self.length, time))
         kernels.step(address(native), address(reading), at(room), at(logits))
-        here = torch.arange(rows, dtype=torch.int32)[:, None]
-        self.ancestors = torch.cat((ancestors, here), dim=1)
         return logits
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
         """Hypothesis i goes on from hypothesis ``rows[i]``."""
-        self.ancestors = self.ancestors.index_select(0, rows)
+        before = self.ancestors.index_select(0, rows)
+        last = rows[:, None][:, : len(self.blocks) - before.shape[1]]  # where it stood just now
+        self.ancestors = torch.cat((before, last), dim=1)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
         """Go on with these sources alone."""
@@ -163,28 +164,41 @@ def native_reading(model: Any, memory: Memory) -> NativeReading | None:
     kernels = library()
     if kernels is None or type(decoder) is not TransformerDecoder:
         return None
-    if any(map(_watched, model.modules())) or not _known(decoder, model.output):
+    modules = _inside(decoder, model.output)
+    if any(map(_watched, modules)):
         return None
-    weights = _weights(decoder, model.output)
-    before, packed = _PACKED.get(decoder, ([], None))
-    if packed is None or before != weights:
-        packed = PackedDecoder(kernels, decoder, model.output)
-        _PACKED[decoder] = weights, packed
-    return NativeReading(packed, memory)
+    made_of = modules, _weights(modules)
+    before, packed = _PACKED.get(decoder, (None, None))
+    if before != made_of:
+        known = _known(decoder, model.output)
+        packed = PackedDecoder(kernels, decoder, model.output) if known else None
+        _PACKED[decoder] = made_of, packed
+    return None if packed is None else NativeReading(packed, memory)
 
 
-_PACKED: WeakKeyDictionary[nn.Module, tuple[Weights, PackedDecoder]] = WeakKeyDictionary()
+MadeOf = tuple[list[nn.Module], list[tuple[int, int]]]  # modules; where tensors lie, their changes
+_PACKED: WeakKeyDictionary[nn.Module, tuple[MadeOf, PackedDecoder | None]] = WeakKeyDictionary()
 
 
-def _weights(*modules: nn.Module) -> Weights:
-    tensors = (t for m in modules for each in (m.parameters(), m.buffers()) for t in each)
-    return [(t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors]
+def _inside(*modules: nn.Module) -> list[nn.Module]:
+    """The modules and all in them; ``modules()`` takes ten times as long, for every sentence."""
+    found = list(modules)
+    for module in found:
+        found += [part for part in module._modules.values() if part is not None]
+    return found
+
+
+def _weights(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:
+    tensors = (t for m in modules for t in (*m._parameters.values(), *m._buffers.values()))
+    return [
+        (t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors if t is not None
+    ]
 
 
 def _watched(module: nn.Module) -> bool:
     """Whether somebody looks at what a module does, or changes it."""
-    seen: bool = getattr(module, "tap", None) is not None
-    return seen or bool(module._forward_hooks or module._forward_pre_hooks)
+    tapped = getattr(module, "tap", None) is not None
+    return tapped or bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def _known(decoder: TransformerDecoder, output: nn.Module) -> bool:

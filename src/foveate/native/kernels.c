@@ -268,7 +268,7 @@ typedef struct { /* what N hypotheses of M sources have read; t tokens each */
     const float *const *values;
     const uint8_t *real;       /* (M, S), NULL where all are */
     float *const *blocks;      /* of each of t + 1 steps (rows then, L, 2, D): keys and values */
-    const int32_t *ancestors;  /* (N, t) the row in which a hypothesis stood at each step */
+    const int64_t *ancestors;  /* (N, t) the row in which a hypothesis stood at each step */
 } Reading;
 
 static void normalise(const Norm *norm, int rows, int size, const float *x, float *y) {
@@ -320,7 +320,7 @@ static void attend_own(const Decoder *d, const Reading *at, int l, const float *
         float *own = at->blocks[time] + n * row + layer;
         memcpy(own, qkv + size, 2 * size * sizeof(float));
         for (int s = 0; s <= time; s++) {
-            int stood = s < time ? at->ancestors[(size_t)n * time + s] : n;
+            int64_t stood = s < time ? at->ancestors[(size_t)n * time + s] : n;
             keys[s] = at->blocks[s] + stood * row + layer;
             values[s] = keys[s] + size;
         }

@@ -15,9 +15,10 @@ from foveate.decode.diverse_beam import DiverseBeam
 from foveate.decode.ensemble import EnsembleSteps
 from foveate.decode.rules import MinLength, NoRepeat
 from foveate.decode.steps import Hypothesis, Search, Steps
+from foveate.models.decoder import Decoder
+from foveate.models.encoder import Encoder
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.presets import TransformerSmall
-from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.native.library import library
 from foveate.native.rows import highest, log_sum_exp
 from foveate.nn.int8 import Int8Linear, quantized
@@ -37,6 +38,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "no places, no bias": {"position": "none", "attention": {"kind": "full", "bias": False}},
     "embedding norm": {"embedding_norm": {"kind": "layer_norm", "eps": 1e-3}},
     "one head": {"num_heads": 1},
+    "ssru": {"kind": "ssru"},
+    "ssru, post": {"kind": "ssru", "norm_order": "post"},
 }
 SEARCHES: dict[str, Search.Config] = defaults("search") | {
     "pairs of beams": DiverseBeam.Config(beam_size=6, groups=3)
@@ -45,8 +48,9 @@ SEARCHES: dict[str, Search.Config] = defaults("search") | {
 
 def made(seed: int = 0, **choices: Any) -> EncoderDecoder:
     """A small translator with weights that are not those of a start."""
-    parts = TransformerEncoder.Config, TransformerDecoder.Config
-    encoder, decoder = (part.parse(SIZES | choices) for part in parts)
+    kind = choices.pop("kind", "transformer")
+    encoder = Encoder.Config.parse({"kind": "transformer"} | SIZES | choices)
+    decoder = Decoder.Config.parse({"kind": kind} | SIZES | choices)
     model = build(TransformerSmall(encoder=encoder, decoder=decoder), vocabulary=VOCABULARY)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -94,7 +98,7 @@ def test_every_step_gives_the_same_logits(shape: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
-@pytest.mark.parametrize("shape", ["pre", "post"])
+@pytest.mark.parametrize("shape", ["pre", "post", "ssru"])
 @torch.no_grad()
 def test_every_search_finds_the_same(config: Search.Config, shape: str) -> None:
     model = made(**SHAPES[shape])

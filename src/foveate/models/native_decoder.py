@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from foveate.models.encoder import Memory
+from foveate.models.ssru import SSRUDecoder, SSRULayer
 from foveate.models.transformer import DecoderLayer, TransformerDecoder
 from foveate.native.library import address, at, library
 from foveate.native.linear import Packed, pack, pack_int8
@@ -31,6 +32,7 @@ from foveate.nn.score import ScaledDot
 from foveate.nn.stem import TokenStem
 
 ADDED = {NoPosition, Sinusoidal, SinusoidalHalves, Learned}  # positions that are vectors, added
+KNOWN = {TransformerDecoder, SSRUDecoder}
 PARTS = {"query", "key", "value", "output"}
 LINEAR = {nn.Linear, Int8Linear}
 
@@ -70,11 +72,14 @@ class PackedDecoder:
         return self.places[time]
 
     def _layer(self, layer: DecoderLayer) -> Layer:
-        own, cross, feed = layer.self_attention, layer.cross_attention, layer.feed_forward
-        none = Packed()
+        cross, feed, none = layer.cross_attention, layer.feed_forward, Packed()
+        if isinstance(layer, SSRULayer):
+            own = self._map(layer.unit.forget, layer.unit.value), none
+        else:
+            back = layer.self_attention
+            own = self._map(back.query, back.key, back.value), self._map(back.output)
         return Layer(
-            self._map(own.query, own.key, own.value),
-            self._map(own.output),
+            *own,
             none if cross is None else self._map(cross.query),
             none if cross is None else self._map(cross.output),
             self._map(feed.inner),
@@ -162,7 +167,7 @@ def native_reading(model: Any, memory: Memory) -> NativeReading | None:
     if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or model.training:
         return None
     kernels = library()
-    if kernels is None or type(decoder) is not TransformerDecoder:
+    if kernels is None or type(decoder) not in KNOWN:
         return None
     modules = _inside(decoder, model.output)
     if any(map(_watched, modules)):
@@ -222,7 +227,8 @@ def _norms(decoder: TransformerDecoder) -> Iterator[Any]:
 
 
 def _plain_layer(layer: DecoderLayer) -> bool:
-    attentions = [a for a in (layer.self_attention, layer.cross_attention) if a is not None]
+    own = None if isinstance(layer, SSRULayer) else layer.self_attention
+    attentions = [a for a in (own, layer.cross_attention) if a is not None]
     feed = layer.feed_forward
     return type(feed) is ReLU and type(feed.inner) in LINEAR and all(map(_plain, attentions))
 
@@ -241,9 +247,14 @@ def _plain(attention: Any) -> bool:
 
 
 def _stacked(parts: Sequence[nn.Module], name: str) -> Tensor | None:
-    """What all parts have under a name, one below the other; None where they have it not."""
-    found = [part for p in parts if (part := cast("Tensor | None", getattr(p, name, None))) is not None]
-    return torch.cat(found) if found else None
+    """What the parts have under a name, one below the other, zeros for who lacks it; None where
+    all do.
+    """
+    found: list[Tensor | None] = [getattr(part, name, None) for part in parts]
+    if all(part is None for part in found):
+        return None
+    sizes = [len(cast(Tensor, part.weight)) for part in parts]
+    return torch.cat([torch.zeros(n) if f is None else f for f, n in zip(found, sizes, strict=True)])
 
 
 def _pointers(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:

@@ -1,252 +1,19 @@
-/* Decoding on a processor without a tensor library in between: linear maps of packed weights in
- * fp32 and int8, one step of a Transformer decoder, log Σ exp and the highest of each row.
+/* Decoding on a processor without a tensor library in between: linear maps of packed weights, one
+ * step of a Transformer decoder, and what a search asks of its logits.
  *
  * One thread; nothing is allocated. Every function has a twin in PyTorch that gives the same
  * numbers up to the order of sums. Arrays are row-major; N rows are hypotheses, M sources. */
 
-#include <math.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#ifdef __AVX512VNNI__
-#include <immintrin.h>
-#endif
-
-#ifdef __AVX512F__
-enum { LANES = 16, TILE = 12 };
-#else
-enum { LANES = 8, TILE = 5 };
-#endif
-enum { PANEL = 2 * LANES, INT8_PANEL = 32, BLOCK = 64 };
-
-typedef float Lanes __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
-
-int panel(void) { return PANEL; }
-int int8_panel(void) { return INT8_PANEL; }
-
-/* -------------------------------------------------------------------------- linear maps */
-
-typedef struct { /* W x + b; W in panels of outputs, (P, in, PANEL) or int8 (P, in / 4, 32, 4) */
-    int32_t in, out;
-    const void *weight;
-    const float *bias;     /* as long as the panels, like what follows */
-    const float *scale;    /* of each output of an int8 W, NULL for fp32 */
-    const int32_t *shift;  /* 128 Σ_k w_k of an int8 W: bytes are x + 128 */
-} Linear;
-
-typedef enum { SET, ADD, RELU } How;
-
-/* The sums of n rows and one panel go where they belong. */
-static inline void put(float *y, const float *sums, int count, How how) {
-    if (how == ADD) for (int j = 0; j < count; j++) y[j] += sums[j];
-    else if (how == RELU) for (int j = 0; j < count; j++) y[j] = sums[j] > 0 ? sums[j] : 0;
-    else memcpy(y, sums, count * sizeof(float));
-}
-
-static inline __attribute__((always_inline)) void tile_fp32(
-    const int n, const Linear *w, const float *x, int p, float sums[][PANEL]) {
-    const float *b = (const float *)w->weight + (size_t)p * w->in * PANEL;
-    Lanes sum[TILE][2];
-    for (int r = 0; r < n; r++)
-        for (int i = 0; i < 2; i++) sum[r][i] = *(const Lanes *)(w->bias + p * PANEL + i * LANES);
-    for (int k = 0; k < w->in; k++, b += PANEL, x += n) {
-        Lanes left = *(const Lanes *)b, right = *(const Lanes *)(b + LANES);
-#pragma GCC unroll 12
-        for (int r = 0; r < n; r++) {
-            sum[r][0] += x[r] * left;
-            sum[r][1] += x[r] * right;
-        }
-    }
-    for (int r = 0; r < n; r++)
-        for (int i = 0; i < 2; i++) *(Lanes *)(sums[r] + i * LANES) = sum[r][i];
-}
-
-/* Σ_k x_k w_k in whole numbers, then what they are worth. */
-static inline __attribute__((always_inline)) void tile_int8(
-    const int n, const Linear *w, const uint8_t *x, const float *step, int p,
-    float sums[][INT8_PANEL]) {
-    const int8_t *b = (const int8_t *)w->weight + (size_t)p * w->in * INT8_PANEL;
-    const float *scale = w->scale + p * INT8_PANEL, *bias = w->bias + p * INT8_PANEL;
-    const int32_t *shift = w->shift + p * INT8_PANEL;
-    int32_t whole[TILE][INT8_PANEL];
-#ifdef __AVX512VNNI__
-    __m512i sum[TILE][2];
-    for (int r = 0; r < n; r++) sum[r][0] = sum[r][1] = _mm512_setzero_si512();
-    for (int k = 0; k < w->in; k += 4, b += 4 * INT8_PANEL, x += 4 * n) {
-        __m512i left = _mm512_loadu_si512(b), right = _mm512_loadu_si512(b + 64);
-#pragma GCC unroll 12
-        for (int r = 0; r < n; r++) {
-            int32_t four;
-            memcpy(&four, x + 4 * r, 4);
-            __m512i v = _mm512_set1_epi32(four);
-            sum[r][0] = _mm512_dpbusd_epi32(sum[r][0], v, left);
-            sum[r][1] = _mm512_dpbusd_epi32(sum[r][1], v, right);
-        }
-    }
-    for (int r = 0; r < n; r++)
-        for (int i = 0; i < 2; i++) _mm512_storeu_si512(whole[r] + 16 * i, sum[r][i]);
-#else
-    memset(whole, 0, sizeof whole);
-    for (int k = 0; k < w->in; k += 4, b += 4 * INT8_PANEL, x += 4 * n)
-        for (int r = 0; r < n; r++)
-            for (int j = 0; j < INT8_PANEL; j++)
-                for (int i = 0; i < 4; i++)
-                    whole[r][j] += x[4 * r + i] * b[4 * j + i];
-#endif
-    for (int r = 0; r < n; r++)
-        for (int j = 0; j < INT8_PANEL; j++)
-            sums[r][j] = (float)(whole[r][j] - shift[j]) * (step[r] * scale[j]) + bias[j];
-}
-
-/* A tile of n rows is compiled for each n. */
-#define EACH(n, call) case n: call(n); break;
-#define UP_TO_5(call) EACH(1, call) EACH(2, call) EACH(3, call) EACH(4, call) EACH(5, call)
-#ifdef __AVX512F__
-#define UP_TO_TILE(call) UP_TO_5(call) EACH(6, call) EACH(7, call) EACH(8, call) EACH(9, call) \
-    EACH(10, call) EACH(11, call) EACH(12, call)
-#else
-#define UP_TO_TILE UP_TO_5
-#endif
-
-/* n rows of fp32 side by side, (in, n). */
-static void beside(const float *x, int n, int in, float *y) {
-    for (int r = 0; r < n; r++)
-        for (int k = 0; k < in; k++) y[(size_t)k * n + r] = x[(size_t)r * in + k];
-}
-
-/* n rows as bytes round(127 x / max |x|) + 128, side by side by fours, (in / 4, n, 4), and what
- * one step of each row's bytes is worth. */
-static void to_bytes(const float *x, int n, int in, uint8_t *y, float *step) {
-    for (int r = 0; r < n; r++, x += in) {
-        float most = 0;
-        for (int k = 0; k < in; k++) most = fabsf(x[k]) > most ? fabsf(x[k]) : most;
-        float by = most > 0 ? 127 / most : 0;
-        step[r] = most / 127;
-        for (int k = 0; k < in; k += 4) {
-            uint8_t four[4];
-            for (int i = 0; i < 4; i++) four[i] = (uint8_t)((int32_t)rintf(x[k + i] * by) + 128);
-            memcpy(y + (size_t)k * n + 4 * r, four, 4);
-        }
-    }
-}
-
-/* y (N, out) set to, or increased by, W x + b; `room` is for N · in floats and N more. */
-static void apply(const Linear *w, int rows, const float *x, float *y, How how, float *room) {
-    float sums[TILE * (PANEL > INT8_PANEL ? PANEL : INT8_PANEL)];
-    const int width = w->scale ? INT8_PANEL : PANEL, panels = (w->out + width - 1) / width;
-    float *steps = room + (size_t)rows * w->in;
-    for (int r = 0; r < rows; r += TILE) {
-        int n = rows - r < TILE ? rows - r : TILE;
-        const float *from = x + (size_t)r * w->in;
-        float *to = room + (size_t)r * w->in;
-        if (w->scale) to_bytes(from, n, w->in, (uint8_t *)to, steps + r);
-        else beside(from, n, w->in, to);
-    }
-    for (int p = 0; p < panels; p++) {
-        int count = w->out - p * width < width ? w->out - p * width : width;
-        for (int r = 0; r < rows; r += TILE) {
-            int n = rows - r < TILE ? rows - r : TILE;
-            const float *at = room + (size_t)r * w->in;
-            if (w->scale) {
-#define CALL(n) tile_int8(n, w, (const uint8_t *)at, steps + r, p, (float (*)[INT8_PANEL])sums)
-                switch (n) { UP_TO_TILE(CALL) }
-#undef CALL
-            } else {
-#define CALL(n) tile_fp32(n, w, at, p, (float (*)[PANEL])sums)
-                switch (n) { UP_TO_TILE(CALL) }
-#undef CALL
-            }
-            for (int i = 0; i < n; i++)
-                put(y + (size_t)(r + i) * w->out + p * width, sums + i * width, count, how);
-        }
-    }
-}
-
-void linear(const Linear *w, int rows, const float *x, float *y, float *room) {
-    apply(w, rows, x, y, SET, room);
-}
-
-/* -------------------------------------------------------------------------- rows of scores */
-
-/* exp x for x ≤ 0, relative error below 2e-7 (Cephes); 1e-38 below −87. */
-static inline float exponential(float x) {
-    x = x < -87.0f ? -87.0f : x;
-    float n = rintf(x * 1.44269504f), r = x - n * 0.693147181f;
-    float y = 1.98756915e-4f;
-    y = y * r + 1.39819995e-3f;
-    y = y * r + 8.33345190e-3f;
-    y = y * r + 4.16657960e-2f;
-    y = y * r + 1.66666655e-1f;
-    y = y * r + 0.5f;
-    y = y * r * r + r + 1.0f;
-    int32_t bits = ((int32_t)n + 127) << 23;  /* of 2ⁿ */
-    float power;
-    memcpy(&power, &bits, 4);
-    return y * power;
-}
-
-static inline float maximum(const float *z, int64_t size) {
-    float most = -INFINITY, each[LANES];
-    int64_t i = 0;
-    for (int j = 0; j < LANES; j++) each[j] = most;
-    for (; i + LANES <= size; i += LANES)
-        for (int j = 0; j < LANES; j++) each[j] = z[i + j] > each[j] ? z[i + j] : each[j];
-    for (; i < size; i++) most = z[i] > most ? z[i] : most;
-    for (int j = 0; j < LANES; j++) most = each[j] > most ? each[j] : most;
-    return most;
-}
-
-/* log Σ exp z of each row; −∞ where all are. */
-void log_sum_exp(const float *z, int64_t rows, int64_t size, float *out) {
-    for (int64_t row = 0; row < rows; row++, z += size) {
-        float most = maximum(z, size), sum = 0;
-        if (most > -INFINITY)
-            for (int64_t i = 0; i < size; i++) sum += exponential(z[i] - most);
-        out[row] = most > -INFINITY ? most + logf(sum) : most;
-    }
-}
-
-/* Put v among the k highest, best first; of equals the first stays before. */
-static inline int insert(float v, int64_t at, float *value, int64_t *index, int count, int k) {
-    if (count == k && !(v > value[k - 1])) return count;
-    int i = count < k ? count++ : k - 1;
-    for (; i > 0 && v > value[i - 1]; i--) {
-        value[i] = value[i - 1];
-        index[i] = index[i - 1];
-    }
-    value[i] = v;
-    index[i] = at;
-    return count;
-}
-
-/* The k highest of each row: looked for in the k blocks of the highest maxima alone. */
-void highest(const float *z, int64_t rows, int64_t size, int k, float *value, int64_t *index,
-             float *maxima) {
-    int64_t blocks = (size + BLOCK - 1) / BLOCK;
-    for (int64_t row = 0; row < rows; row++, z += size, value += k, index += k) {
-        int count = 0;
-        for (int64_t b = 0; b < blocks; b++) {
-            int64_t left = size - b * BLOCK;
-            maxima[b] = maximum(z + b * BLOCK, left < BLOCK ? left : BLOCK);
-            count = insert(maxima[b], b, value, index, count, k);
-        }
-        float least = count < k ? -INFINITY : value[k - 1];
-        count = 0;
-        for (int64_t b = 0; b < blocks; b++)
-            if (maxima[b] >= least)
-                for (int64_t i = b * BLOCK; i < size && i < (b + 1) * BLOCK; i++)
-                    count = insert(z[i], i, value, index, count, k);
-    }
-}
-
-/* -------------------------------------------------------------------------- a decoder's step */
+#include "linear.h"
+#include "rows.h"
 
 typedef struct { /* γ (x − mean x) / √(var x + ε) + β; the identity where γ is NULL */
     const float *gain, *shift;
     float eps;
 } Norm;
 
-typedef struct { /* W_q, W_k and W_v of self-attention are one map */
+typedef struct { /* W_q, W_k and W_v of self-attention are one map, W_f and W of an SSRU, which has
+                  * no own_out */
     Linear own, own_out, query, cross_out, inner, outer;
     Norm norm[3];
 } Layer;
@@ -328,6 +95,26 @@ static void attend_own(const Decoder *d, const Reading *at, int l, const float *
     }
 }
 
+/* c_t = f ⊙ c_{t−1} + (1 − f) ⊙ W x; max(0, c_t). */
+static void recur(const Decoder *d, const Reading *at, int l, const float *both, float *out) {
+    const int size = d->size, time = at->time;
+    const size_t row = (size_t)d->layers * 2 * size, layer = (size_t)l * 2 * size;
+    for (int n = 0; n < at->rows; n++, both += 2 * size, out += size) {
+        float *cell = at->blocks[time] + n * row + layer;
+        memset(cell, 0, size * sizeof(float));
+        if (time) {
+            int64_t stood = at->ancestors[(size_t)n * time + time - 1];
+            memcpy(cell, at->blocks[time - 1] + stood * row + layer, size * sizeof(float));
+        }
+        for (int i = 0; i < size; i++) {
+            float small = exponential(-fabsf(both[i])), f = 1 / (1 + small);
+            f = both[i] < 0 ? 1 - f : f;
+            cell[i] = f * cell[i] + (1 - f) * both[size + i];
+            out[i] = cell[i] > 0 ? cell[i] : 0;
+        }
+    }
+}
+
 static void attend_memory(const Decoder *d, const Reading *at, int l, const float *queries,
                           float *scores, const float **keys, float *out) {
     const int size = d->size, each = at->rows / at->sources;
@@ -372,8 +159,13 @@ void step(const Decoder *d, const Reading *at, float *room, float *logits) {
         const Norm *norm = layer->norm, none = {0}, *before = d->post ? &none : norm;
         normalise(before, rows, size, x, h);
         apply(&layer->own, rows, h, wide, SET, spare);
-        attend_own(d, at, l, wide, scores, keys, mixed);
-        apply(&layer->own_out, rows, mixed, x, ADD, spare);
+        if (layer->own_out.out) {
+            attend_own(d, at, l, wide, scores, keys, mixed);
+            apply(&layer->own_out, rows, mixed, x, ADD, spare);
+        } else {
+            recur(d, at, l, wide, mixed);
+            for (size_t i = 0; i < cells; i++) x[i] += mixed[i];
+        }
         if (d->post) normalise(norm, rows, size, x, x);
         norm++, before += !d->post;
         if (at->keys) {

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from foveate.atomic import cache_folder
 
-SOURCE = Path(__file__).with_name("kernels.c")
+SOURCES = [Path(__file__).with_name(name) for name in ("kernels.c", "linear.h", "rows.h")]
 FLAGS = (
     "-O3 -march=native -ffp-contract=fast -fassociative-math -fno-signed-zeros -fno-trapping-math "
     "-fno-math-errno -fPIC -shared"
@@ -81,8 +81,8 @@ def _built() -> Path:
     compiler = os.environ.get("CC") or shutil.which("cc")
     if compiler is None:
         raise FileNotFoundError("no C compiler")
-    made_of = [SOURCE.read_bytes(), *(part.encode() for part in (compiler, *FLAGS, _processor()))]
-    name = hashlib.sha256(b"\0".join(made_of)).hexdigest()[:16]
+    made_of = [*(source.read_text() for source in SOURCES), compiler, *FLAGS, _processor()]
+    name = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
     path = cache_folder() / "native" / f"kernels-{name}.so"
     if path.is_file():
         return path
@@ -90,7 +90,7 @@ def _built() -> Path:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
-        command = [compiler, *FLAGS, str(SOURCE), "-o", str(made), "-lm"]
+        command = [compiler, *FLAGS, str(SOURCES[0]), "-o", str(made), "-lm"]
         subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
         os.replace(made, path)
     took = time.perf_counter() - started

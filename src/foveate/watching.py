@@ -135,7 +135,11 @@ class Continuer(Writer):
         return found
 
 
-WRITERS: dict[str, Callable[[Run], Writer]] = {"answer": Translator, "generate": Continuer, "caption": Captioner}
+WRITERS: dict[str, Callable[[Run], Writer]] = {
+    "answer": Translator,
+    "generate": Continuer,
+    "caption": Captioner,
+}
 
 
 def writer(run: Run) -> Writer:

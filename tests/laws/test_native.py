@@ -107,9 +107,7 @@ def test_every_search_finds_the_same(config: Search.Config, shape: str) -> None:
     for each in (config, ruled):
         same(found_by(each, begun(model, False)), found_by(each, begun(model, True)))
     native, plain = begun(model, False), begun(model, True)
-    same(
-        found_by(config, native, prefixes=prefixes), found_by(config, plain, prefixes=prefixes)
-    )
+    same(found_by(config, native, prefixes=prefixes), found_by(config, plain, prefixes=prefixes))
 
 
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)

@@ -195,9 +195,7 @@ def _inside(*modules: nn.Module) -> list[nn.Module]:
 
 def _weights(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:
     tensors = (t for m in modules for t in (*m._parameters.values(), *m._buffers.values()))
-    return [
-        (t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors if t is not None
-    ]
+    return [(t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors if t is not None]
 
 
 def _watched(module: nn.Module) -> bool:
@@ -254,7 +252,9 @@ def _stacked(parts: Sequence[nn.Module], name: str) -> Tensor | None:
     if all(part is None for part in found):
         return None
     sizes = [len(cast(Tensor, part.weight)) for part in parts]
-    return torch.cat([torch.zeros(n) if f is None else f for f, n in zip(found, sizes, strict=True)])
+    return torch.cat(
+        [torch.zeros(n) if f is None else f for f, n in zip(found, sizes, strict=True)]
+    )
 
 
 def _pointers(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:

@@ -94,7 +94,8 @@ def _built() -> Path:
         subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
         os.replace(made, path)
     took = time.perf_counter() - started
-    print(f"built kernels for decoding in {took:.0f} s: {path}", file=sys.stderr)
+    if sys.stderr.isatty():
+        print(f"built kernels for decoding in {took:.0f} s: {path}", file=sys.stderr)
     return path
 
 

@@ -1,4 +1,4 @@
-"""Replacing a file whole: at every moment the old one or the new one is there. The cache's place."""
+"""Files that appear whole: at every moment the old one or the new one is there; the cache."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def cache_folder() -> Path:
-    """Where what can be made or had anew is kept: ``$XDG_CACHE_HOME/foveate`` or ``~/.cache/foveate``."""
+    """Where what can be had anew is kept: ``$XDG_CACHE_HOME/foveate`` or ``~/.cache/foveate``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "foveate"

@@ -99,14 +99,14 @@ def translate(
 
     search = _search(beam_size, length_penalty, batch_tokens) | {"to": to}
     wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
-    loaded = _load(run, checkpoint, threads, ensemble, overrides, precision)
+    loading = _loading(run, checkpoint, threads, ensemble, overrides, precision)
+    loaded = loading.load()
     _hint("Type a sentence a line; Ctrl-D ends.")
     answering: Run | Crew = loaded
     with contextlib.ExitStack() as stack:
         if processes > 1:
             if silence:
                 raise ConfigError("--silence works in this process alone: leave out --processes")
-            loading = _loading(run, checkpoint, ensemble, overrides, precision)
             answering = stack.enter_context(Crew(loaded, loading, processes))
         else:
             stack.enter_context(edit(loaded.model, silenced(silence or [])))
@@ -244,32 +244,26 @@ def options(
 # ------------------------------------------------------------------------------ what verbs share
 
 
-def _load(
+def _loading(
     run: Path,
     checkpoint: str,
     threads: int | None,
     ensemble: list[Path] | None = None,
     overrides: list[str] | None = None,
     precision: str = "fp32",
-) -> Run:
+) -> Loading:
     if threads is not None:
         import torch
 
         torch.set_num_threads(threads)
-    return _loading(run, checkpoint, ensemble, overrides, precision).load()
-
-
-def _loading(
-    run: Path,
-    checkpoint: str,
-    ensemble: list[Path] | None,
-    overrides: list[str] | None,
-    precision: str,
-) -> Loading:
     from foveate.verbs.crew import Loading
 
     names = tuple(map(str, ensemble or ())), tuple(overrides or ())
     return Loading(str(run), checkpoint, *names, precision)
+
+
+def _load(*choices: Any) -> Run:
+    return _loading(*choices).load()
 
 
 def _search(

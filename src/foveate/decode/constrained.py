@@ -79,7 +79,7 @@ class Constrained:
         return Next(logits, log_z)
 
     def _begun(self, logits: Tensor) -> tuple[Tensor, Next] | None:
-        """The hypotheses whose beginnings are not yet written, and the one token that may follow."""
+        """The hypotheses whose beginnings are not yet written, and the one token that follows."""
         at = self.length
         pairs = [(i, p[at]) for i, p in enumerate(self.prefixes) if len(p) > at]
         if not pairs:

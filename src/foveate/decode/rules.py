@@ -16,7 +16,6 @@ from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
 
-
 Forbidden = tuple[Int[Tensor, "F"], Int[Tensor, "F"]]
 
 

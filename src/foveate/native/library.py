@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -27,9 +28,16 @@ from foveate.atomic import cache_folder
 
 SOURCES = [Path(__file__).with_name(name) for name in ("kernels.c", "linear.h", "rows.h")]
 FLAGS = (
-    "-O3 -march=native -ffp-contract=fast -fassociative-math -fno-signed-zeros -fno-trapping-math "
-    "-fno-math-errno -fPIC -shared"
-).split()
+    "-O3",
+    "-march=native",
+    "-ffp-contract=fast",
+    "-fassociative-math",  # with the two below: sums in any order, infinities stay what they are
+    "-fno-signed-zeros",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+    "-fPIC",
+    "-shared",
+)
 SECONDS = 120  # a compiler that takes longer is given up
 
 _int, _long, _at = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p
@@ -44,9 +52,27 @@ SIGNATURES = {  # result and arguments
 }
 
 
-@functools.cache
+_left_out = False
+
+
 def library() -> ctypes.CDLL | None:
     """The kernels; None where there is no compiler, or they are not wanted."""
+    return None if _left_out else _loaded()
+
+
+@contextlib.contextmanager
+def without_kernels() -> Iterator[None]:
+    """Compute by PyTorch alone, to compare."""
+    global _left_out
+    before, _left_out = _left_out, True
+    try:
+        yield
+    finally:
+        _left_out = before
+
+
+@functools.cache
+def _loaded() -> ctypes.CDLL | None:
     if os.environ.get("FOVEATE_NATIVE") == "0":
         return None
     with contextlib.suppress(OSError, subprocess.SubprocessError):

@@ -11,7 +11,7 @@ BLOCK = 64  # scores of which the kernel keeps one maximum
 
 
 def log_sum_exp(scores: Tensor) -> Tensor:
-    """log Σ_v exp z_v of each row, (N, V) -> (N, 1); −∞ where all are."""
+    """Log Σ_v exp z_v of each row, (N, V) -> (N, 1); −∞ where all are."""
     kernels = library() if fits(scores) else None
     if kernels is None:
         return scores.logsumexp(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Weights in eight bits: a quarter of the memory, and whole-number products where there is a kernel.
+"""Weights in eight bits: a quarter of the memory, and products of whole numbers.
 
     y = s_x s_w ⊙ (W_q x_q) + b,   W_q = round(W / s_w), s_w = max |W| / 127 of each output,
                                    x_q = round(x / s_x), s_x = max |x| / 127 of each vector

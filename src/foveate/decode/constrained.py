@@ -25,15 +25,19 @@ if TYPE_CHECKING:
 class Next(NamedTuple):
     """Each hypothesis's next token: log p(v) = ``logits[:, v] − log_z``, −∞ where v may not come.
 
+    ``free`` is what might come where a beginning is given; None where it is the same.
+
     *Shapes:* ``logits`` (N, V), ``log_z`` (N, 1).
     """
 
     logits: Float[Tensor, "N V"]
     log_z: Float[Tensor, "N 1"]
+    free: Next | None = None
 
     def of(self, rows: Int[Tensor, "R"]) -> Next:
         """Those of some hypotheses, which may be repeated."""
-        return Next(self.logits[rows], self.log_z[rows])
+        free = None if self.free is None else self.free.of(rows)
+        return Next(self.logits[rows], self.log_z[rows], free)
 
 
 class Constrained:
@@ -59,11 +63,14 @@ class Constrained:
             new = ids[:, None]
             self.written = new[:, :0] if self.written is None else torch.cat((self.written, new), 1)
         logits = self.steps.step(ids)
-        begun, following = self._begun(logits), self._ruled(logits)
-        if begun is not None:
-            rows, given = begun
-            following.logits[rows], following.log_z[rows] = given
-        return following
+        begun = self._begun(logits)
+        if begun is None:
+            return self._ruled(logits)
+        rows, given = begun
+        free = Next(logits.clone(), log_sum_exp(logits))
+        following = self._ruled(logits)
+        following.logits[rows], following.log_z[rows] = given.logits, given.log_z
+        return Next(following.logits, following.log_z, free)
 
     def _ruled(self, logits: Tensor) -> Next:
         """What may follow freely: −∞ at what a rule forbids, which is written into the logits."""

@@ -7,7 +7,7 @@ gates["decoder.cells.0"]["forget"]        # (B, T, H)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MethodType
 
@@ -20,6 +20,7 @@ from foveate.look.sheets import Sheet, SheetsView
 from foveate.nn.recurrent import Cell, Gates, Hidden
 
 UNITS_SHOWN = 24
+Hear = Callable[[Cell, tuple[Tensor, Hidden], Hidden], None]  # a cell, what it read and left
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def capture_gates(model: nn.Module) -> Iterator[dict[str, Gates]]:
     found: dict[str, Gates] = {}
     cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
 
-    def listen(name: str) -> Callable[[Cell, tuple[Tensor, Hidden], Hidden], None]:
+    def listen(name: str) -> Hear:
         def see(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
             seen = found.setdefault(name, {})
             for gate, opened in cell.open(*inputs).items():
@@ -42,15 +43,25 @@ def capture_gates(model: nn.Module) -> Iterator[dict[str, Gates]]:
 
         return see
 
-    handles = [cell.register_forward_hook(listen(name)) for name, cell in cells.items()]
-    for cell in cells.values():
+    with stepping({cell: listen(name) for name, cell in cells.items()}):
+        yield found
+
+
+@contextmanager
+def stepping(heard: Mapping[Cell, Hear]) -> Iterator[None]:
+    """Let cells go step by step, as their equations do, and tell who listens of each step."""
+    before = {cell: cell.__dict__.get("run") for cell in heard}
+    handles = [cell.register_forward_hook(hear) for cell, hear in heard.items()]
+    for cell in heard:
         cell.run = MethodType(Cell.run, cell)  # type: ignore[method-assign]
     try:
-        yield found
+        yield
     finally:
-        for handle, cell in zip(handles, cells.values(), strict=True):
+        for handle in handles:
             handle.remove()
-            del cell.run
+        for cell, run in before.items():
+            if run is None:
+                del cell.run
 
 
 def gates(

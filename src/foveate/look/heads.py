@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from foveate.look import colors, measure
 from foveate.look.drawing import Drawing
-from foveate.look.heatmap import FONT_SIZE, attention, paint
+from foveate.look.heatmap import FONT_SIZE, paint
 from foveate.look.record import AttentionRecord, block_of
 from foveate.look.view import View
 
@@ -55,9 +55,6 @@ class HeadsView(View):
 
         block = block_of(self.record.names(self.block)[0])
         return [drawing(self.record, block=block, form="heads", scale=self.scale)]
-
-    def html(self) -> str:
-        return attention(self.record, self.block, scale=self.scale).html()
 
     def figure(self) -> Figure:
         from matplotlib.figure import Figure

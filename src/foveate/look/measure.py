@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 Weights = NDArray[np.float32]  # (..., T, S)
 Figures = NDArray[np.float64]  # (...)
+Judge = Callable[[Weights], Figures]
 
 
 def entropy(weights: Weights) -> Figures:
@@ -76,3 +77,88 @@ def rank_heads(
         for head, weights in enumerate(heads)
     ]
     return sorted(judged, key=lambda entry: entry[2])
+
+
+# ------------------------------------------------------------------------------ kinds of heads
+
+KINDS = ("diagonal", "previous token", "next token", "sink", "aligning", "broad", "mixed")
+ENOUGH = 0.4  # mean weight on one place by which a head is called
+
+
+def on_diagonal(weights: Weights, offset: int = 0) -> Figures:
+    """Mean weight on the key at the same place as the query, or ``offset`` places further.
+
+    Shape: (..., T, S) to (...). Where T ≠ S the place is t (S−1)/(T−1), rounded. Rows whose place
+    lies outside are left out.
+    """
+    height, width = weights.shape[-2:]
+    places = np.rint(np.arange(height) * (width - 1) / max(height - 1, 1)).astype(int) + offset
+    rows = np.flatnonzero((places >= 0) & (places < width))
+    if not len(rows):
+        return np.zeros(weights.shape[:-2])
+    figures: Figures = weights[..., rows, places[rows]].mean(axis=-1, dtype=np.float64)
+    return figures
+
+
+def on_sink(weights: Weights) -> Figures:
+    """The largest mean weight of one key: near 1 where all rows look at the same one.
+
+    Shape: (..., T, S) to (...).
+    """
+    figures: Figures = weights.mean(axis=-2, dtype=np.float64).max(axis=-1, initial=0.0)
+    return figures
+
+
+def breadth(weights: Weights) -> Figures:
+    """Entropy of a row by the most that it could be over the keys that it may see: 0 to 1, mean.
+
+    Shape: (..., T, S) to (...). A key of weight 0 counts as hidden; rows that see one key are left
+    out.
+    """
+    seen = (weights > 0).sum(axis=-1)
+    safe = np.where(weights > 0, weights, 1).astype(np.float64)
+    bits = -(safe * np.log2(safe)).sum(axis=-1)
+    wide = seen > 1
+    shares = np.where(wide, bits / np.log2(np.where(wide, seen, 2)), 0)
+    figures: Figures = shares.sum(axis=-1) / np.maximum(wide.sum(axis=-1), 1)
+    return figures
+
+
+def spread(weights: Weights) -> Figures:
+    """Different keys that rows look at most, by how many there could be. (..., T, S) to (...)."""
+    height, width = weights.shape[-2:]
+    chosen = np.sort(alignment(weights), axis=-1)
+    different = 1 + (np.diff(chosen, axis=-1) > 0).sum(axis=-1)
+    figures: Figures = different / max(min(height, width), 1)
+    return figures
+
+
+def kind_of(weights: Weights, crosses: bool) -> str:
+    """What a head does, by its map (T, S): one of ``KINDS``; a rule of thumb for finding one's way.
+
+    The place (the same, the one before, the one after) that has most weight gives the name where it
+    has at least 40 %, and more than any one key has of all rows (else ``sink``, where that has
+    40 %). A head that crosses from a target to a source is ``aligning`` where rows are sure (their
+    largest weight is 40 % on average) of at least half as many keys as there could be; any head is
+    ``broad`` where its rows look at what they see almost evenly (entropy 90 % of the most).
+    In one row or over one key nothing can be told apart: ``mixed``.
+    """
+    if min(weights.shape) < 2:
+        return "mixed"
+    places = {"diagonal": 0} if crosses else {"diagonal": 0, "previous token": -1, "next token": 1}
+    shares = {name: float(on_diagonal(weights, offset)) for name, offset in places.items()}
+    shares["sink"] = float(on_sink(weights))
+    name = max(shares, key=shares.__getitem__)
+    if shares[name] >= ENOUGH:
+        return name
+    if crosses and confidence(weights) >= ENOUGH and spread(weights) >= 0.5:
+        return "aligning"
+    return "broad" if breadth(weights) >= 0.9 else "mixed"
+
+
+def kinds_of(maps: Mapping[str, Weights]) -> dict[str, list[str]]:
+    """What each head of each map (H, T, S) does, by `kind_of`."""
+    return {
+        name: [kind_of(head, name.endswith("cross_attention")) for head in heads]
+        for name, heads in maps.items()
+    }

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.data.plan import Plan
+from foveate.look.forced import ForcedPass
+from foveate.look.record import AttentionRecord
 
 Batch = TypeVar("Batch")
 CUT = "longer than the model allows, cut"  # what is noted of such an input
@@ -178,12 +180,18 @@ class Task(Configurable, ABC, Generic[Batch]):
         """All that is measured of a trained model, and its outputs."""
         raise NotImplementedError
 
-    def explain(self, model: Any, source: Any, target: Any = None, search: Any = None) -> Any:
-        """What every attention saw, with labelled axes (`foveate.look.record.AttentionRecord`).
+    def forced(self, model: Any, source: Any, target: Any = None, search: Any = None) -> ForcedPass:
+        """An example made ready to be looked at: a forced pass over the source and the target.
 
-        A second, forced pass over the source and the target, or what the search finds for it.
+        Without a target, what the search finds, or the model answers.
         """
         raise ValueError(f"the task {self.config.kind} has nothing to explain")
+
+    def explain(
+        self, model: Any, source: Any, target: Any = None, search: Any = None
+    ) -> AttentionRecord:
+        """What every attention saw in a forced pass, with words on its axes."""
+        return self.forced(model, source, target, search).record()
 
     def better(self, name: str) -> int:
         """+1 where a larger figure is better, -1 where a smaller one is."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,7 @@ from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, Word
 from foveate.decode.forced import token_log_probabilities
 from foveate.decode.greedy import Greedy
 from foveate.decode.steps import Hypothesis, Search
-from foveate.look.capture import capture
-from foveate.look.record import AttentionRecord
+from foveate.look.forced import ForcedPass
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.nn.choice import choices
 from foveate.spec import Tokens
@@ -37,7 +37,7 @@ from foveate.tasks.caption_loss import (
     steps_drawn,
     watched,
 )
-from foveate.tasks.labels import caption_record
+from foveate.tasks.labels import END, START, caption_record, namer, pieces_in
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.objective_reinforce import add_choices
 from foveate.tasks.pictures import PictureTask, Source, place_labels
@@ -225,15 +225,14 @@ class Captioning(PictureTask[CaptionBatch]):
             for name, h in zip(names, best, strict=True)
         ]
 
-    @torch.inference_mode()
-    def explain(
+    def forced(
         self,
         model: EncoderDecoder,
         source: Source,
         target: str | None = None,
         search: Search | None = None,
-    ) -> AttentionRecord:
-        """Where the decoder looked for each word: rows are words, columns "row,column" of cells.
+    ) -> ForcedPass:
+        """A caption being written: rows are words, columns "row,column" of cells.
 
         Without a target, the words of the search's best caption.
         """
@@ -243,13 +242,21 @@ class Captioning(PictureTask[CaptionBatch]):
             ids = self.tokenizer.encode_ids([target])[0]
         pixels, name = self.shown(source)
         batch = caption_batch(self.tensor([pixels]), [ids]).to(model.output.weight.device)
-        with capture(model) as maps:
-            model.decode(batch.read, model.encode(batch.pixels))
-        return caption_record(
-            {name: weights[0].cpu().numpy() for name, weights in maps.items()},
-            name,
-            place_labels(model.encoder),
+        caption, places = (
             (self.tokenizer.decode(ids), self.tokenizer.spans(ids)),
+            place_labels(model.encoder),
+        )
+
+        def run() -> Tensor:
+            return token_log_probabilities(model(batch.pixels, batch.read), batch.wanted)[0]
+
+        return ForcedPass(
+            model,
+            run,
+            partial(caption_record, name=name, places=places, caption=caption),
+            [*pieces_in(*caption), END],
+            {"encoder": places, "decoder": [START, *pieces_in(*caption)]},
+            token=namer(self.tokenizer),
         )
 
 

@@ -10,6 +10,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +23,8 @@ from foveate.data.plan import sorted_batches
 from foveate.data.text import Corpus, DataError, Pair, Reading, TextData, at, read_pairs
 from foveate.data.tokenizer import UNK
 from foveate.decode.steps import Search
-from foveate.look.capture import capture
-from foveate.look.record import AttentionRecord
-from foveate.models.classifier import Classifier
+from foveate.look.forced import ForcedPass
+from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.spec import Labels, Tokens
 from foveate.tasks.base import CUT, Evaluation, Loss, Measures
@@ -41,7 +41,7 @@ from foveate.tasks.label_figures import (
     probabilities_of,
     save_labels,
 )
-from foveate.tasks.labels import encoder_record
+from foveate.tasks.labels import END, START, encoder_record, pieces_in
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.single import EXTRA, SingleText, to, wrapped
 from foveate.tasks.text_batch import Ids, sizes_of
@@ -209,25 +209,33 @@ class TextClassification(SingleText[LabelledBatch]):
             found[i] = Classification(lines[i], next(iter(probabilities)), probabilities, cut)
         return found
 
-    @torch.inference_mode()
-    def explain(
+    def forced(
         self,
         model: Classifier,
         source: str,
         target: str | None = None,
         search: Search | None = None,
-    ) -> AttentionRecord:
-        """What every attention saw as the text was read, between words.
+    ) -> ForcedPass:
+        """A text being read, and log p of the label, or of the most probable one.
 
         A pooling that attends has one row: what the label was read from.
         """
         encoded = self.tokenizer.encode(source)
         ids, keys = to(model.output.weight.device, *wrapped([encoded.ids]))
-        with capture(model) as maps:
-            scores = model(ids, keys)
-        label = self.names[int(scores.argmax())] if target is None else target
-        found = {name: weights[0].cpu().numpy() for name, weights in maps.items()}
-        return encoder_record(found, (source, encoded.offsets), label)
+        with torch.inference_mode():
+            best = self.names[int(model(ids, keys).argmax())]
+        label = best if target is None else target
+        [number] = numbers_of([label], self.names, lambda i: f"target {label!r}")
+        text = (source, encoded.offsets)
+        return ForcedPass(
+            model,
+            lambda: model(ids, keys).log_softmax(dim=-1)[0, number][None],
+            partial(encoder_record, source=text, produced=label),
+            [label],
+            {"encoder": [START, *pieces_in(*text), END]},
+            token=self.names.__getitem__,
+            answer_at=0 if isinstance(model.pooling, First) else None,
+        )
 
 
 class Labelled(Reading):

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from foveate.data.tokenizer import BOS, EOS, PAD, Byte, Character, Tokenizer
 from foveate.data.words import split_words
+from foveate.decode.forced import token_log_probabilities
 from foveate.decode.sample import Sample as Sampling
 from foveate.decode.steps import Search
-from foveate.look.capture import capture
+from foveate.look.forced import ForcedPass, Maps
 from foveate.look.record import AttentionRecord
 from foveate.look.words import Grouping, group_pieces, to_words
 from foveate.models.language_model import LanguageModel, LanguageSteps
@@ -142,15 +143,14 @@ class Generating(Task[Tensor]):
 
     # ---- looking
 
-    @torch.inference_mode()
-    def explain(
+    def forced(
         self,
         model: LanguageModel,
         source: str,
         target: str | None = None,
         search: Search | None = None,
-    ) -> AttentionRecord:
-        """What every attention saw as a text, and the target after it, was predicted.
+    ) -> ForcedPass:
+        """A text, and the target after it, being predicted, and the end of its last line.
 
         Rows are what is produced, columns what was read before it: words, or characters where the
         model reads characters. The row of a word is the mean of its pieces' rows. Without
@@ -162,16 +162,27 @@ class Generating(Task[Tensor]):
         if limit is not None and len(ids) >= limit:
             notes.append(f"the first {limit - 1} of {len(ids)} tokens: the model reads no more")
             ids = ids[: limit - 1]
-        read = torch.tensor([[EOS, *ids]], device=model.output.weight.device)
-        with capture(model) as maps:
-            model.decode(read)
-        rows, columns = self._axis([*ids, EOS]), self._axis([EOS, *ids])
-        words = {
-            name: np.stack([to_words(w, rows[0], columns[0]) for w in weights[0].cpu().numpy()])
-            for name, weights in maps.items()
-        }
-        title = " ".join(self.text_of(ids).split())
-        return AttentionRecord(words, {"": rows[1]}, {"": columns[1]}, title, notes)
+        text = torch.tensor([[EOS, *ids, EOS]], device=model.output.weight.device)
+
+        def run() -> Tensor:
+            return token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0]
+
+        def named(maps: Maps) -> AttentionRecord:
+            rows, columns = self._axis([*ids, EOS]), self._axis([EOS, *ids])
+            words = {
+                name: np.stack([to_words(w, rows[0], columns[0]) for w in weights])
+                for name, weights in maps.items()
+            }
+            title = " ".join(self.text_of(ids).split())
+            return AttentionRecord(words, {"": rows[1]}, {"": columns[1]}, title, notes)
+
+        token = self.name_of
+        pieces = [token(i) for i in (EOS, *ids, EOS)]
+        return ForcedPass(model, run, named, pieces[1:], {"decoder": pieces[:-1]}, token=token)
+
+    def name_of(self, i: int) -> str:
+        """The text of an id; an end of line has a sign."""
+        return END_OF_LINE if i == EOS else self.tokenizer.decode([i], skip_special=False)
 
     def _axis(self, ids: Sequence[int]) -> tuple[list[list[int]], list[str]]:
         """The pieces of each word or character, ends of lines by themselves, and their labels."""

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from foveate.data.catalogue import DataError
 from foveate.data.image import Album
-from foveate.look.capture import capture
+from foveate.look.forced import ForcedPass, Maps
 from foveate.look.path import PathView
 from foveate.look.record import AttentionRecord
 from foveate.look.view import View
-from foveate.models.classifier import Classifier
+from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.models.glimpse import Glimpse
 from foveate.nn.choice import choices
@@ -161,26 +161,37 @@ class ImageClassification(PictureTask[PictureBatch]):
         found = [probabilities_of(row, self.labels.names) for row in log_p]
         return [Classification(s, next(iter(p)), p) for s, p in zip(sources, found, strict=True)]
 
-    @torch.inference_mode()
-    def explain(
+    def forced(
         self, model: Classifier, source: Source, target: Any = None, search: Any = None
-    ) -> AttentionRecord:
-        """What each patch attended to; rows and columns are "row,column" of the patches."""
+    ) -> ForcedPass:
+        """A picture being read, and log p of the label, or of the most probable one.
+
+        Rows and columns are "row,column" of the patches.
+        """
         pixels, picture = self.shown(source)
-        with capture(model) as maps:
-            scores = model(self.tensor([pixels]).to(model.output.weight.device))
-        if not maps:
-            raise ValueError(
-                f"the model {model.config.kind!r} has no attention over patches; a path of "
-                "glimpses is drawn by: foveate look picture"
-            )
-        labels = place_labels(model.encoder)
-        answer = self.labels.names[int(scores[0].argmax())]
-        return AttentionRecord(
-            {name: weights[0].cpu().numpy() for name, weights in maps.items()},
-            {"": labels},
-            {"": labels},
-            title=f"{picture} → {answer}",
+        seen = self.tensor([pixels]).to(model.output.weight.device)
+        with torch.inference_mode():
+            best = self.labels.names[int(model(seen)[0].argmax())]
+        label = best if target is None else str(target)
+        [number] = numbers_of([label], self.labels.names, lambda i: f"target {label!r}")
+
+        def named(maps: Maps) -> AttentionRecord:
+            if not maps:
+                raise ValueError(
+                    f"the model {model.config.kind!r} has no attention over patches; a path of "
+                    "glimpses is drawn by: foveate look picture"
+                )
+            places = place_labels(model.encoder)
+            rows = {n: places if w.shape[1] == len(places) else [label] for n, w in maps.items()}
+            return AttentionRecord(dict(maps), rows, {"": places}, f"{picture} → {label}")
+
+        return ForcedPass(
+            model,
+            lambda: model(seen).log_softmax(dim=-1)[0, number][None],
+            named,
+            [label],
+            token=self.labels.names.__getitem__,
+            answer_at=0 if isinstance(getattr(model, "pooling", None), First) else None,
         )
 
     def view(

@@ -23,14 +23,13 @@ from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.decode.forced import token_log_probabilities
 from foveate.decode.greedy import Greedy
 from foveate.decode.steps import Hypothesis, Search
-from foveate.look.capture import capture
-from foveate.look.record import AttentionRecord
+from foveate.look.forced import ForcedPass
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageSteps
 from foveate.spec import Tokens
 from foveate.tasks.base import Loss
 from foveate.tasks.ensemble import steps_of
-from foveate.tasks.labels import joined_record
+from foveate.tasks.labels import END, START, joined_record, namer, pieces_in
 from foveate.tasks.text_batch import Ids
 from foveate.tasks.translation import Translation
 
@@ -128,16 +127,16 @@ class JoinedTranslation(Translation):
                 found[index] = log_p[row, first : first + len(target) + 1].tolist()
         return found
 
-    @torch.inference_mode()
-    def explain(
+    def forced(
         self,
         model: Any,
         source: str,
         target: Ids | str | None = None,
         search: Search | None = None,
-    ) -> AttentionRecord:
-        """What every attention saw of source and target: rows are what comes next, columns what
-        was read before it.
+    ) -> ForcedPass:
+        """One sequence of both sides: rows are what is produced, columns what was read before it.
+
+        Scores are of the target's tokens alone.
         """
         if target is None:
             found = self.answer(model, [source], search or Greedy.Config().build())[0].found
@@ -147,7 +146,20 @@ class JoinedTranslation(Translation):
         output = pieces.encode_ids([target])[0] if isinstance(target, str) else target
         text = pieces.decode(output)
         batch = join([read.ids], [output]).to(model.output.weight.device)
-        with capture(model) as maps:
-            model.decode(batch.read)
-        seen = {name: weights[0].cpu().numpy() for name, weights in maps.items()}
-        return joined_record(seen, (source, read.offsets), (text, pieces.spans(output)))
+
+        def run() -> Tensor:
+            found = token_log_probabilities(model(batch.read), batch.wanted)[0]
+            return found[batch.real]
+
+        first = (source, read.offsets)
+        second = (text, pieces.spans(output))
+        written = [*pieces_in(*first), END, *pieces_in(*second)]
+        return ForcedPass(
+            model,
+            run,
+            partial(joined_record, source=first, target=second),
+            [*pieces_in(*second), END],
+            {"decoder": [START, *written]},
+            first=len(read.ids) + 1,
+            token=namer(pieces),
+        )

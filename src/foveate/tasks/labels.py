@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foveate.data.tokenizer import Tokenizer
 from foveate.data.words import split_words
 from foveate.look.record import AttentionRecord
 from foveate.look.words import Grouping, group_pieces, to_words
@@ -75,6 +76,16 @@ def encoder_record(
         rows[name] = labels if own else [produced]
     columns = dict.fromkeys(maps, labels)
     return AttentionRecord(words, rows, columns, title=f"{source[0]} → {produced}")
+
+
+def pieces_in(text: str, spans: Sequence[Span]) -> list[str]:
+    """The characters of each piece of a text."""
+    return [text[start:end] for start, end in spans]
+
+
+def namer(tokenizer: Tokenizer) -> Callable[[int], str]:
+    """What says the text of an id, special ones by their names."""
+    return lambda i: tokenizer.decode([i], skip_special=False)
 
 
 def _axis(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +22,14 @@ from torch import Tensor, nn
 from foveate.data.plan import sorted_batches
 from foveate.data.text import Corpus
 from foveate.data.tokenizer import SPECIALS, UNK
+from foveate.decode.forced import token_log_probabilities
 from foveate.decode.steps import Search
-from foveate.look.capture import capture
-from foveate.look.record import AttentionRecord
+from foveate.look.forced import ForcedPass
 from foveate.models.encoder_decoder import Model
 from foveate.models.masked_language_model import MaskedLanguageModel
 from foveate.spec import Tokens
 from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
-from foveate.tasks.labels import encoder_record
+from foveate.tasks.labels import END, START, encoder_record, namer, pieces_in
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.single import EXTRA, SingleText, read_texts, to, wrapped
 from foveate.tasks.text_batch import Ids, sizes_of
@@ -208,21 +209,26 @@ class MaskedLanguage(SingleText[MaskedBatch]):
         outputs = [self._filled(one, found, i) for i, one in enumerate(ids)]
         return Evaluation(_figures(found), {}, outputs, {CUT: longer} if longer else {})
 
-    @torch.inference_mode()
-    def explain(
+    def forced(
         self,
         model: MaskedLanguageModel,
         source: str,
         target: str | None = None,
         search: Search | None = None,
-    ) -> AttentionRecord:
-        """What every attention saw as the text was read, between words."""
+    ) -> ForcedPass:
+        """A text being read, nothing of it hidden, and log p of each of its own tokens."""
         encoded = self.tokenizer.encode(source)
         ids, keys = to(model.output.weight.device, *wrapped([encoded.ids]))
-        with capture(model) as maps:
-            model.encode(ids, keys)
-        found = {name: weights[0].cpu().numpy() for name, weights in maps.items()}
-        return encoder_record(found, (source, encoded.offsets), target or source)
+        text = (source, encoded.offsets)
+        return ForcedPass(
+            model,
+            lambda: token_log_probabilities(model(ids, keys), ids)[0, 1:-1],
+            partial(encoder_record, source=text, produced=target or source),
+            pieces_in(*text),
+            {"encoder": [START, *pieces_in(*text), END]},
+            first=1,
+            token=namer(self.tokenizer),
+        )
 
 
 def _figures(found: Guesses) -> dict[str, float]:

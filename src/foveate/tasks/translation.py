@@ -21,13 +21,12 @@ from foveate.data.tokenizer import BOS, EOS
 from foveate.decode.forced import token_log_probabilities
 from foveate.decode.greedy import Greedy
 from foveate.decode.steps import Hypothesis, Search
-from foveate.look.capture import capture
-from foveate.look.record import AttentionRecord
+from foveate.look.forced import ForcedPass
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.spec import Tokens
 from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
 from foveate.tasks.ensemble import steps_of
-from foveate.tasks.labels import attention_record
+from foveate.tasks.labels import END, START, attention_record, namer, pieces_in
 from foveate.tasks.metrics import SLOW, figures_of
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.pairs import PairTask
@@ -189,18 +188,14 @@ class Translation(PairTask):
         """Cross-attention between the words of pairs; see `foveate.tasks.word_maps`."""
         return word_maps(model, self._both(), pairs, **choices)
 
-    @torch.inference_mode()
-    def explain(
+    def forced(
         self,
         model: EncoderDecoder,
         source: str,
         target: Ids | str | None = None,
         search: Search | None = None,
-    ) -> AttentionRecord:
-        """What every attention saw when the target was produced: one forced pass, tapped.
-
-        Without a target, that of the search's best output.
-        """
+    ) -> ForcedPass:
+        """A target being produced; without one, the search's best output."""
         if target is None:
             found = self.answer(model, [source], search or Greedy.Config().build())[0].found
             target = found[0].ids if found else []
@@ -209,12 +204,22 @@ class Translation(PairTask):
             self.target_tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
         )
         batch = collate([tokens], [output]).to(model.output.weight.device)
-        with capture(model) as maps:
-            model.decode(batch.read, model.encode(batch.source, batch.keys))
-        return attention_record(
-            {name: weights[0].cpu().numpy() for name, weights in maps.items()},
+        read, written = (
             (source, self.source_tokenizer.encode(source).offsets),
             (self.target_tokenizer.decode(output), self.target_tokenizer.spans(output)),
+        )
+
+        def run() -> Tensor:
+            logits = model(batch.source, batch.read, batch.keys)
+            return token_log_probabilities(logits, batch.wanted)[0]
+
+        return ForcedPass(
+            model,
+            run,
+            partial(attention_record, source=read, target=written),
+            [*pieces_in(*written), END],
+            {"encoder": [*pieces_in(*read), END], "decoder": [START, *pieces_in(*written)]},
+            token=namer(self.target_tokenizer),
         )
 
 

@@ -39,7 +39,7 @@ def explains(run: Run) -> str | None:
     """A task that can say what was attended to."""
     from foveate.tasks.base import Task
 
-    has = type(run.task).explain is not Task.explain
+    has = getattr(type(run.task), "explain", Task.explain) is not Task.explain
     return None if has else f"the task {run.config.task.kind} has nothing to explain"
 
 
@@ -67,6 +67,22 @@ def translates(run: Run) -> str | None:
     return _can(run, "force", "makes no text of a text")
 
 
+def writes(run: Run) -> str | None:
+    """A run that writes tokens one after the other."""
+    from foveate.watching import WRITERS
+
+    has = any(hasattr(run.task, method) for method in WRITERS)
+    return None if has else f"the task {run.config.task.kind} writes no text"
+
+
+def forced(run: Run) -> str | None:
+    """A model that writes a text, token by token, and can be forced to one."""
+    if reason := explains(run):
+        return reason
+    has = hasattr(run.model, "decoder") and hasattr(run.model, "logits")
+    return None if has else "its model writes no text"
+
+
 def sees(run: Run) -> str | None:
     """A run about pictures that can draw over them."""
     return _can(run, "view", "is not about pictures")
@@ -75,6 +91,27 @@ def sees(run: Run) -> str | None:
 def forecasts(run: Run) -> str | None:
     """A run about series."""
     return _can(run, "forecast", "is not about series")
+
+
+def crosses_words(run: Run) -> str | None:
+    """A model with cross-attention whose maps are known between words."""
+    return crosses(run) or _can(run, "word_maps", "has no maps between words")
+
+
+def trained(run: Run) -> str | None:
+    """A run whose log has lines of training."""
+    return _logged(run, "train", "its log has no line of training")
+
+
+def watched(run: Run) -> str | None:
+    """A run whose log says how its modules do."""
+    return _logged(run, "health", "its log has no norms of modules: train with train.health_every")
+
+
+def _logged(run: Run, event: str, not_so: str) -> str | None:
+    from foveate.train.journal import read
+
+    return None if any(line.get("event") == event for line in read(run.path)) else not_so
 
 
 def places(run: Run) -> str | None:

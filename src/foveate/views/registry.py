@@ -75,12 +75,45 @@ ENTRIES = (
         ("text", "target", "image", *PART), (fits.attends, fits.explains),
     ),
     Entry(
+        "links", "What each word looks at, as lines between words.", "attention:links",
+        ("text", "target", *PART), (fits.attends, fits.explains, fits.forced),
+    ),
+    Entry(
+        "coverage", "How much of all looks fell on each source word.", "attention:coverage",
+        ("text", "target", *PART[:3]), (fits.crosses, fits.translates),
+    ),
+    Entry(
         "heads", "All layers and heads of a block side by side.", "attention:heads",
         ("text", "target", "image", "block", "scale"), (fits.attends, fits.explains),
     ),
     Entry(
+        "beam", "What a beam search kept and dropped, step by step.", "search:beam",
+        ("text", "image", "beam_size"), (fits.writes,),
+    ),
+    Entry(
         "picture", "Where the model looked, over the picture.", "attention:picture",
         ("image", "target", *PART), (fits.sees,), second="image",
+    ),
+    Entry(
+        "probabilities", "How sure each token was, and what else might stand there.",
+        "forced:probabilities", ("text", "target", "image", "top"), (fits.forced,),
+    ),
+    Entry(
+        "nbest", "The n best outputs, and how they differ from the best.", "hypotheses:nbest",
+        ("text", "num", "beam_size"), (fits.translates,),
+    ),
+    Entry(
+        "lengths", "BLEU and chrF by the length of the source, with intervals.", "lengths:lengths",
+        ("split", "beam_size", "source", "reference", "hypotheses"), (fits.translates,),
+        (0, float("inf")),
+    ),
+    Entry(
+        "importance", "Which heads align, are sure, or look broadly.", "importance:importance",
+        ("text", "target", "split", "gold"), (fits.crosses_words,),
+    ),
+    Entry(
+        "masks", "Which keys each query may see: causal, window, padding.", "masks:masks",
+        ("text", "target", "image", "block"), (fits.attends, fits.explains),
     ),
     Entry(
         "gates", "The gates of a recurrent language model over time.", "time:gates",
@@ -93,6 +126,18 @@ ENTRIES = (
     Entry(
         "horizon", "How a forecast errs at each step ahead.", "series:horizon",
         ("split",), (fits.forecasts,), MANY,
+    ),
+    Entry(
+        "forecast", "One forecast with its quantiles and what was looked at.", "series:forecast",
+        ("text", "target", "layer", "head"), (fits.forecasts,),
+    ),
+    Entry(
+        "curves", "How trainings went: loss, rate, scores, speed.", "journal:curves",
+        ("across",), (fits.trained,), MANY,
+    ),
+    Entry(
+        "health", "Gradients and updates of each module over training.", "journal:health",
+        (), (fits.watched,),
     ),
     Entry(
         "positions", "What a run's position encoding tells of each place.", "training:positions",

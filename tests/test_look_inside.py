@@ -1,0 +1,336 @@
+"""Ablation, kinds of heads, logit lens, permutation, states, loss surface: tested by truth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveate.config import ConfigError
+from foveate.look.gates import capture_gates
+from foveate.look.importance import importance, importances
+from foveate.look.lens import lens
+from foveate.look.measure import breadth, kind_of, kinds_of, on_diagonal, on_sink, spread
+from foveate.look.permutation import permutation, shuffled, without_positions
+from foveate.look.states import backwards, capture_states, principal, states
+from foveate.look.surface import direction, surface, surfaces
+from foveate.look.view import View
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.language_model import LanguageModel
+from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.position import NoPosition, Position, Rotary
+from foveate.nn.recurrent import LSTMCell
+from foveate.spec import Tokens
+from inside_toys import language, language_model, translating
+from test_capture import recurrent, transformer
+
+SOURCE, TARGET = torch.tensor([4, 9, 6, 11]), torch.tensor([7, 8])
+TEXT = torch.tensor([4, 5, 6, 7, 4, 5])
+
+
+@pytest.fixture(autouse=True)
+def _same() -> None:
+    torch.manual_seed(5)
+
+
+def saved(view: View, folder: Path) -> None:
+    for ending in (".png", ".json", ".txt", ".html"):
+        assert view.save(folder / f"view{ending}").stat().st_size > 30
+    assert view.drawings()
+
+
+# ------------------------------------------------------------------------------ ablation
+
+
+def test_a_heads_worth_is_what_is_lost_when_its_output_is_zero() -> None:
+    model = transformer()
+    pairs = [(SOURCE, TARGET), (SOURCE.flip(0), TARGET[:1])]
+    passes = [translating(model, *pair) for pair in pairs]
+    lost = importance(passes, "decoder")
+    assert {name: len(figures) for name, figures in lost.items()} == {
+        f"decoder.layers.{layer}.{block}_attention": 2
+        for layer in range(2)
+        for block in ("self", "cross")
+    }
+    before = np.concatenate([forced.scores() for forced in passes])
+    attention: Any = model.decoder.layers[1].self_attention  # type: ignore[index,union-attr]
+    with torch.no_grad():
+        attention.output.weight[:, :8] = 0  # head 0
+    after = np.concatenate([forced.scores() for forced in passes])
+    wanted = (before - after).mean()
+    assert lost["decoder.layers.1.self_attention"][0] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_head_that_adds_nothing_is_worth_nothing(tmp_path: Path) -> None:
+    model = transformer()
+    attention: Any = model.decoder.layers[0].cross_attention  # type: ignore[index,union-attr]
+    with torch.no_grad():
+        attention.output.weight[:, 8:] = 0
+    forced = translating(model, SOURCE, TARGET)
+    lost = importance([forced])
+    assert lost["decoder.layers.0.cross_attention"][1] == 0
+    assert abs(lost["decoder.layers.0.cross_attention"][0]) > 1e-6
+    view = importances(lost, [forced], "small")
+    saved(view, tmp_path)
+    [sheet] = [s for s in view.sheets if s.title == "decoder cross-attention"]
+    assert np.array_equal(sheet.values[0], lost["decoder.layers.0.cross_attention"])
+    assert "mean of 3" in view.caption
+
+
+# ------------------------------------------------------------------------------ kinds of heads
+
+
+def soft(rows: NDArray[np.floating], share: float = 0.7) -> NDArray[np.float32]:
+    """The same map with the rest of the weight everywhere."""
+    mixed = share * rows + (1 - share) / rows.shape[-1]
+    return np.asarray(mixed, np.float32)
+
+
+EYE = np.eye(6)
+SINK = np.zeros((6, 6))
+SINK[:, 0] = 1
+MADE = {
+    "diagonal": soft(EYE),
+    "previous token": soft(np.eye(6, k=-1) + np.diag([1, 0, 0, 0, 0, 0])),
+    "next token": soft(np.eye(6, k=1) + np.diag([0, 0, 0, 0, 0, 1])),
+    "sink": soft(SINK),
+    "broad": np.full((6, 6), 1 / 6, np.float32),
+    "mixed": soft(EYE[[3, 0, 5, 1, 4, 2]], 0.35),
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_heads_that_were_made_so_are_called_so(kind: str) -> None:
+    assert kind_of(MADE[kind], crosses=False) == kind
+
+
+def test_a_head_that_turns_the_order_round_aligns() -> None:
+    reverse = soft(EYE[::-1])
+    assert kind_of(reverse, crosses=True) == "aligning"
+    assert kind_of(reverse, crosses=False) == "mixed"
+    assert kind_of(soft(np.eye(6)), crosses=True) == "diagonal"
+    assert kind_of(soft(SINK), crosses=True) == "sink"
+    longer = np.zeros((3, 6))
+    longer[[0, 1, 2], [0, 2, 5]] = 1
+    assert kind_of(soft(longer), crosses=True) == "diagonal"  # the same place, further apart
+    assert kind_of(np.full((1, 4), 0.25, np.float32), crosses=True) == "mixed"
+    found = kinds_of({"decoder.layers.0.cross_attention": np.stack([reverse, soft(SINK)])})
+    assert found == {"decoder.layers.0.cross_attention": ["aligning", "sink"]}
+
+
+def test_the_measures_by_hand() -> None:
+    causal = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.2, 0.6]], np.float32)
+    assert on_diagonal(causal) == pytest.approx((1 + 0.5 + 0.6) / 3)
+    assert on_diagonal(causal, -1) == pytest.approx((0.5 + 0.2) / 2)
+    assert on_sink(causal) == pytest.approx(1.7 / 3)
+    entropy = -(0.4 * np.log2(0.2) + 0.6 * np.log2(0.6))
+    assert breadth(causal) == pytest.approx((1 + entropy / np.log2(3)) / 2, abs=1e-6)
+    assert spread(causal) == pytest.approx(2 / 3)
+    assert on_diagonal(np.stack([causal, causal])).shape == (2,)
+
+
+# ------------------------------------------------------------------------------ logit lens
+
+
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str, tmp_path: Path) -> None:
+    model = language_model(norm_order=order)
+    forced = language(model, TEXT)
+    view = lens(forced, "small")
+    read = torch.nn.functional.pad(TEXT, (1, 0), value=2)[None]
+    decoder: Any = model.decoder
+    whole = decoder.layers
+    with torch.no_grad():
+        for count in range(4):
+            decoder.layers = nn.ModuleList(whole[:count])
+            p = model(read)[0].softmax(-1).double()
+            best = p.max(-1)
+            np.testing.assert_allclose(view.p[count], best.values.numpy(), atol=1e-6)
+            assert view.tokens[count] == [
+                {2: "<s>", 3: "</s>"}.get(i, f"w{i}") for i in best.indices.tolist()
+            ]
+            wanted = p[torch.arange(7), torch.tensor([*TEXT.tolist(), 3])]
+            np.testing.assert_allclose(view.wanted[count], wanted.numpy(), atol=1e-6)
+    decoder.layers = whole
+    np.testing.assert_allclose(view.wanted[-1], np.exp(forced.scores()), atol=1e-6)
+    saved(view, tmp_path)
+    [drawing] = view.drawings()
+    assert drawing.cells == [list(row) for row in view.tokens]  # type: ignore[attr-defined]
+    assert view.layers == ["input", "after layer 0", "after layer 1", "after layer 2"]
+
+
+def test_the_lens_of_a_pair_and_of_none() -> None:
+    view = lens(translating(transformer(), SOURCE, TARGET))
+    assert view.p.shape == (3, 3)
+    with pytest.raises(ConfigError, match="stack of layers, as Transformers have"):
+        lens(translating(recurrent(), SOURCE, TARGET))
+
+
+# ------------------------------------------------------------------------------ permutation
+
+
+def positioned(position: Position.Config) -> EncoderDecoder:
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 8}
+    config = EncoderDecoder.Config(
+        encoder=TransformerEncoder.Config(**sizes, position=position),
+        decoder=TransformerDecoder.Config(**sizes),
+    )
+    model: EncoderDecoder = config.build(Tokens(20), Tokens(20)).eval()
+    return model
+
+
+def test_without_positions_an_encoder_reads_a_bag_of_words() -> None:
+    found = shuffled(translating(positioned(NoPosition.Config()), SOURCE, TARGET))
+    assert found.attention is not None
+    assert found.outputs.max() < 1e-5
+    assert found.attention.max() < 1e-5
+    assert abs(found.lost) < 1e-5
+
+
+def test_changes_are_those_of_a_shuffled_source() -> None:
+    """Against an encoder that reads the ids themselves in the other order."""
+    model = positioned(Rotary.Config())
+    forced = translating(model, SOURCE, TARGET)
+    found = shuffled(forced, seed=3)
+    ids = torch.tensor([[*SOURCE.tolist(), 3]])
+    order = torch.randperm(5, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        plain, after = model.encode(ids).values[0], model.encode(ids[:, order]).values[0]
+    wanted = (after - plain[order]).norm(dim=-1) / plain[order].norm(dim=-1)
+    np.testing.assert_allclose(found.outputs, wanted[order.argsort()].numpy(), atol=1e-5)
+    assert found.outputs.min() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned", "rope", "alibi"])
+def test_positions_come_off_and_back(kind: str, tmp_path: Path) -> None:
+    model = positioned(Position.Config.parse({"kind": kind}))
+    forced = translating(model, SOURCE, TARGET)
+    before = forced.scores()
+    with without_positions(model) as count:
+        assert count == 2
+    view = permutation(forced)
+    assert np.array_equal(forced.scores(), before)
+    assert view.curves["outputs, as it is"].min() > 1e-3
+    assert view.curves["outputs, without positions"].max() < 1e-5
+    assert view.curves["attention, without positions"].max() < 1e-5
+    assert view.labels == ["w4", "w9", "w6", "w11", "</s>"]
+    saved(view, tmp_path)
+
+
+def test_recurrence_and_a_causal_mask_know_the_order() -> None:
+    rnn = permutation(translating(recurrent(), SOURCE, TARGET))
+    assert list(rnn.curves) == ["outputs, as it is"]
+    assert rnn.curves["outputs, as it is"].max() > 1e-3
+    masked = permutation(language(language_model(position=NoPosition.Config()), TEXT))
+    assert list(masked.curves) == ["outputs, as it is", "attention, as it is"]
+    assert masked.curves["outputs, as it is"].max() > 1e-3
+
+
+# ------------------------------------------------------------------------------ hidden states
+
+
+def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
+    config = RecurrentEncoder.Config(
+        embedding_size=8, hidden_size=6, num_layers=2, bidirectional=True, cell=LSTMCell.Config()
+    )
+    encoder = config.build(Tokens(20)).eval()
+    with torch.no_grad(), capture_states(encoder) as found:
+        values = encoder(SOURCE[None]).values
+    names = [f"stack.layers.{layer}.{way}.cell" for layer in range(2) for way in range(2)]
+    assert sorted(found) == names
+    forth, back = found["stack.layers.1.0.cell"], found["stack.layers.1.1.cell"].flip(1)
+    assert torch.allclose(torch.cat((forth, back), -1), values, atol=1e-6)
+    assert [backwards(name) for name in names] == [False, True, False, True]
+    view = states(forth[0].numpy(), ["a", "b", "c", "d"], "encoder")
+    saved(view, tmp_path)
+    distances = np.linalg.norm(forth[0, :-1] - forth[0, 1:], axis=-1)
+    np.testing.assert_allclose(
+        np.linalg.norm(np.diff(view.path, axis=0), axis=-1), distances, atol=1e-5
+    )
+    with pytest.raises(ValueError, match="3 words for 4 steps"):
+        states(forth[0].numpy(), ["a", "b", "c"])
+
+
+def test_states_of_a_language_model_leave_the_kernel_as_it_was() -> None:
+    decoder = RecurrentDecoder.Config(
+        embedding_size=8, hidden_size=8, readout="state", cell=LSTMCell.Config()
+    )
+    model: LanguageModel = LanguageModel.Config(decoder=decoder).build(Tokens(20)).eval()
+    with torch.no_grad():
+        plain = model.decode(TEXT[None])
+        with capture_states(model) as found, capture_gates(model) as gates:
+            model.decode(TEXT[None])
+        assert torch.equal(model.decode(TEXT[None]), plain)
+    assert torch.allclose(found["decoder.cells.0"], plain, atol=1e-6)
+    assert gates["decoder.cells.0"]["forget"].shape == (1, 6, 8)
+
+
+def test_principal_components_of_a_line_are_the_line() -> None:
+    line = 1 + np.outer(np.arange(5.0), [3, 4, 0])
+    path, shares = principal(line)
+    np.testing.assert_allclose(np.abs(np.diff(path[:, 0])), 5, atol=1e-9)
+    np.testing.assert_allclose(shares, [1, 0, 0], atol=1e-9)
+
+
+# ------------------------------------------------------------------------------ loss surface
+
+
+class Bowl(nn.Module):
+    """L(W) = ½ ‖W‖²: its surface is known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(3, 4)), nn.Parameter(torch.ones(3))
+
+    def loss(self) -> float:
+        return float(self.weight.square().sum() / 2)
+
+
+def test_directions_are_as_long_as_the_filters() -> None:
+    model = Bowl()
+    way, still = direction(model, torch.Generator().manual_seed(0))
+    assert torch.allclose(way.norm(dim=1), model.weight.norm(dim=1))
+    assert not still.any()
+
+
+def test_the_surface_of_a_bowl_is_a_paraboloid(tmp_path: Path) -> None:
+    model = Bowl()
+    weight = model.weight.detach().clone()
+    found = surface(model, model.loss, steps=5, reach=0.5, seed=4)
+    assert torch.equal(model.weight, weight)
+    random = torch.Generator().manual_seed(4)
+    (one, _), (other, _) = direction(model, random), direction(model, random)
+    for row, beta in enumerate(np.linspace(-0.5, 0.5, 5)):
+        for column, alpha in enumerate(np.linspace(-0.5, 0.5, 5)):
+            wanted = float((weight + alpha * one + beta * other).square().sum() / 2)
+            assert found[row, column] == pytest.approx(wanted, rel=1e-4)
+    view = surfaces({"bowl": found, "flat": np.full((5, 5), found[2, 2])}, reach=0.5)
+    saved(view, tmp_path)
+    np.testing.assert_allclose(view.sheets[0].values, np.log10(found / found.min()), atol=1e-9)
+    assert view.sheets[0].ends == view.sheets[1].ends
+    assert "50 runs" in view.caption
+
+
+def test_weights_come_back_after_an_error() -> None:
+    model = Bowl()
+    weight = model.weight.detach().clone()
+
+    def fails() -> float:
+        raise RuntimeError("as wanted")
+
+    with pytest.raises(RuntimeError, match="as wanted"):
+        surface(model, fails, steps=3)
+    assert torch.equal(model.weight, weight)
+    with pytest.raises(ConfigError, match="give an odd number"):
+        surface(model, model.loss, steps=4)
+
+
+def test_a_captured_tensor_is_of_the_type_that_is_promised() -> None:
+    maps = translating(transformer(), SOURCE, TARGET).maps("cross_attention")
+    assert all(isinstance(w, np.ndarray) and not isinstance(w, Tensor) for w in maps.values())

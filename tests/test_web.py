@@ -1,4 +1,4 @@
-"""What is written for the browser by tools is fresh: types, colours, and the script of the pages."""
+"""What tools write for the browser is fresh: types, colours, and the script of the pages."""
 
 from __future__ import annotations
 

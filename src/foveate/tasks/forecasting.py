@@ -141,7 +141,7 @@ class Forecasting(SeriesTask):
 
         Raises `ConfigError` naming the dates at which a forecast can begin.
         """
-        windows = self._at(date)
+        windows = self.at(date)
         first = int(windows.starts[0])
         row = first + windows.look_back
         ahead = windows.table.dates[row : row + windows.horizon]

@@ -28,7 +28,9 @@ class Question(Config):
     scale: Literal["row", "absolute"] = Field("row", description="colours by row, or absolute")
     top: int = Field(5, ge=1, description="how many alternatives of each token")
     num: int = Field(5, ge=1, description="how many outputs")
-    beam_size: int | None = Field(None, ge=1, description="of the run, or as wide as --num, if absent")
+    beam_size: int | None = Field(
+        None, ge=1, description="of the run, or as wide as --num, if absent"
+    )
     length: int = Field(64, ge=2, description="places")
     across: Literal["step", "time"] = Field("step", description="what x is: step or time")
     gold: Path | None = Field(None, description="gold alignment of the split: 1-1 2p3 a line")

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 90c0732f130ff68b.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 7753680ef09e796d.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -21,6 +21,9 @@ export interface Everything {
   Example: Example;
   Examples: Examples;
   Failed: Failed;
+  Film: Film;
+  FilmAsk: FilmAsk;
+  Frame: Frame;
   Head: Head;
   Hypothesis: Hypothesis;
   LabelDone: LabelDone;
@@ -319,6 +322,27 @@ export interface Example {
 export interface Examples {
   examples: Example[];
   note: string;
+}
+/**
+ * A view as it changed over the checkpoints of a training that are still there.
+ */
+export interface Film {
+  frames: Frame[];
+}
+/**
+ * A view at one step of a training.
+ */
+export interface Frame {
+  step: number;
+  drawings: AnyDrawing[];
+}
+/**
+ * A view at several checkpoints of a training, ``most`` of them, the last among them.
+ */
+export interface FilmAsk {
+  view?: string;
+  question?: Question;
+  most?: number;
 }
 /**
  * What to look at, and how. A view says which fields it reads (`Entry.reads`).

@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PAIRS  ?= 10000000
 
-.PHONY: help quickstart test lint format wheel bench bench-peers looking configs growth kill hosts scaling lock clean
+.PHONY: help quickstart test lint format web wheel bench bench-peers looking configs growth kill hosts scaling lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -34,6 +34,11 @@ lint: $(STAMPS)/dev  ## ruff and mypy, as pre-commit runs them
 format: $(STAMPS)/dev  ## let ruff write the code's form
 	$(BIN)/ruff check --fix src tests benchmarks
 	$(BIN)/ruff format src tests benchmarks
+
+web: $(STAMPS)/foveate  ## check, test and build what a browser runs (Node 20.19 or newer)
+	cd web && npm ci --no-audit --no-fund
+	cd web && PYTHON=$(abspath $(BIN)/python) npm run types
+	cd web && npm run check && npm test && npm run build && npm run sizes
 
 wheel: $(STAMPS)/dev  ## build wheel and sdist; prove that the wheel works in an empty environment
 	rm -rf dist build/wheel

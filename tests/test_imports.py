@@ -25,6 +25,7 @@ LAYERS = [
     {"training", "watching"},
     {"views"},
     {"serve", "export", "bench", "distill", "doctor", "errors", "quickstart"},
+    {"studio"},
     {"verbs"},
     {"cli"},
     {"__init__", "__main__"},
@@ -49,8 +50,11 @@ NAMED = {  # other packages, and the only places that may import them
     "rapidfuzz": {"tasks"},
     "rouge_score": {"tasks"},
     "rich": {"cli", "data", "train", "look", "quickstart", "verbs", "run"},
-    "matplotlib": {"look"},
+    "matplotlib": {"look", "studio"},
     "tensorboard": {"train"},
+    "fastapi": {"studio"},
+    "starlette": {"studio"},
+    "uvicorn": {"studio"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
 }
 

@@ -7,8 +7,20 @@ import base64
 import numpy as np
 import pydantic
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from foveate.look.drawing import AnyDrawing, Curve, LinesDrawing, Numbers, SheetDrawing, listed
+from foveate.look.drawing import (
+    AnyDrawing,
+    Choice,
+    Curve,
+    Drawing,
+    LinesDrawing,
+    Numbers,
+    SheetDrawing,
+    Word,
+    listed,
+)
 
 ANY = pydantic.TypeAdapter(AnyDrawing)
 TYPES = {"u16": np.dtype("<u2"), "f32": np.dtype("<f4")}
@@ -26,6 +38,22 @@ def test_weights_are_within_a_step_and_only_zero_is_zero() -> None:
     steps = read(Numbers.weights(weights))
     assert np.abs(steps / 65535 - weights).max() <= 1 / 65535
     assert ((steps == 0) == (weights == 0)).all()
+
+
+@given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=20))
+def test_any_weight_is_within_a_step(weights: list[float]) -> None:
+    exact = np.float32(weights)
+    steps = read(Numbers.weights(exact))
+    assert np.abs(steps / 65535 - exact).max() <= 1 / 65535
+    assert ((steps == 0) == (exact == 0)).all()
+
+
+def test_nothing_hides_in_a_text() -> None:
+    word = Word(text="a\nb\u200b", note="\u202e", alternatives=[Choice(text="", p=1)])
+    assert (word.text, word.note) == ("a⟨U+000A⟩b⟨U+200B⟩", "⟨U+202E⟩")
+    assert word.alternatives[0].text == "∅"
+    assert Word(text="\ud800").text == "⟨U+D800⟩"  # half a letter is in no JSON
+    assert Drawing(title="").title == ""
 
 
 def test_other_numbers_are_exact_and_blanks_stay_blank() -> None:

@@ -85,6 +85,7 @@ def test_panels_stand_side_by_side() -> None:
     view = PanelsView([CURVES, CURVES, CURVES])
     assert len(view.drawings()) == 3
     assert [len(ax.lines) for ax in view.figure().axes] == [3, 3, 3, 0]  # the mark is a line too
+    assert [ax.axison for ax in view.figure().axes] == [True, True, True, False]
 
 
 def test_a_sheet_has_its_numbers_and_ends() -> None:

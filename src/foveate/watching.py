@@ -6,20 +6,18 @@ live here: the searches, and what they tell (`foveate.decode.watch`).
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from foveate.config import ConfigError
-from foveate.data.tokenizer import EOS, SPECIALS, Tokenizer
+from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.decode.choose import another
 from foveate.decode.sample import Sample
 from foveate.decode.steps import Hypothesis, Search
 from foveate.decode.watch import Alternatives, Beginning, Watch
-from foveate.look.alternatives import AlternativesView, Told
-from foveate.look.alternatives import alternatives as draw_alternatives
 from foveate.look.drawing import Node
 from foveate.look.lanes import LanesView
 from foveate.look.lanes import lanes as draw_lanes
@@ -35,7 +33,9 @@ Heard = Callable[[list[Beginning]], None]
 
 
 class Writer(ABC):
-    """A run that writes tokens, one after the other."""
+    """A run that writes tokens, one after the other; ``silent`` ones leave no trace in its text."""
+
+    silent: frozenset[int] = frozenset((PAD, BOS, EOS))
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -75,6 +75,15 @@ class Writer(ABC):
         """The text of an output."""
         return self.tokenizer.decode(list(ids))
 
+    def parts(self, ids: Sequence[int]) -> list[str]:
+        """What each token adds to the text of all, which they give in a row.
+
+        A character that several tokens make stands with the first of them.
+        """
+        text, spans = self.tokenizer.decode(list(ids)), self.tokenizer.spans(list(ids))
+        starts = [start for start, _ in spans] + [len(text)]
+        return [text[a:b] for a, b in pairwise(starts)]
+
 
 class Translator(Writer):
     """Writes a line for a line."""
@@ -106,7 +115,9 @@ class Captioner(Writer):
 
 
 class Continuer(Writer):
-    """Goes on with a text."""
+    """Goes on with a text, in which an end stands for the end of a line."""
+
+    silent = frozenset((PAD, BOS))
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -134,8 +145,18 @@ class Continuer(Writer):
         found: str = self.run.task.text_of(ids)
         return found
 
+    def parts(self, ids: Sequence[int]) -> list[str]:
+        found: list[str] = []
+        for line in _lines(ids):
+            found += ["\n"] if line == [EOS] else super().parts(line)
+        return found
 
-WRITERS: dict[str, Callable[[Run], Writer]] = {"answer": Translator, "generate": Continuer, "caption": Captioner}
+
+WRITERS: dict[str, Callable[[Run], Writer]] = {
+    "answer": Translator,
+    "generate": Continuer,
+    "caption": Captioner,
+}
 
 
 def writer(run: Run) -> Writer:
@@ -222,12 +243,9 @@ class Watched:
         steps = [[self.node(one) for one in step] for step in self.watch.steps]
         return draw_lanes(steps, [one.id for one in best.path] if best else [], title)
 
-    def alternatives(self, output: Output, title: str = "") -> AlternativesView:
-        """The tokens of an output with what might have stood in their places."""
-        told = []
-        for one in output.path:
-            found, names = self.instead(one)
-            p = [math.exp(log_p) for log_p in found.log_p]
-            choices = list(zip(names, p, strict=True))
-            told.append(Told(self.name(one), one.token_log_p, found.entropy, choices))
-        return draw_alternatives(told, title)
+
+def _lines(ids: Sequence[int]) -> Iterator[list[int]]:
+    """The runs of ids between ends of lines, and these ends."""
+    for ends, group in groupby(ids, lambda i: i == EOS):
+        line = list(group)
+        yield from ([i] for i in line) if ends else [line]

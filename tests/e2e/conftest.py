@@ -51,7 +51,7 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
         page.on("dialog", lambda dialog: (errors.append(dialog.message), dialog.dismiss()))
         page.on("request", lambda request: requests.append((request.url, address)))
         page.goto(address)
-        page.wait_for_selector("#matrix[aria-label]")
+        page.wait_for_selector(".fv")
         return page
 
     yield open_page

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foveate import __version__
-from foveate.cli import align, forecast, labels, language, looking, methods, vision
+from foveate.cli import align, forecast, labels, language, looking, methods, studio, vision
 from foveate.cli.bench import bench
 from foveate.cli.data import data
 from foveate.errors import one_line_errors
@@ -149,6 +149,7 @@ forecast.add(app)
 vision.add(app)
 align.add(app)
 methods.add(app)
+studio.add(app)
 
 
 # ------------------------------------------------------------------------------ runs

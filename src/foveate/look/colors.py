@@ -31,6 +31,15 @@ def table() -> NDArray[np.uint8]:
     return colors
 
 
+@cache
+def diverging() -> NDArray[np.uint8]:
+    """256 colours from least over white to most, shape (256, 3): violet to orange (PuOr)."""
+    from matplotlib import colormaps
+
+    colors: NDArray[np.uint8] = colormaps["PuOr_r"](np.arange(256), bytes=True)[:, :3]
+    return colors
+
+
 @dataclass(frozen=True)
 class Scale:
     """How a weight becomes a level from 0 to 1, and how a legend says it."""

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from foveate.look import colors
 from foveate.look.drawing import Curve, Drawing, LinesDrawing, Mark, listed
 from foveate.look.heatmap import FONT_SIZE
-from foveate.look.picture import page_of
 from foveate.look.view import View
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.floating]
 
 TOLD = 12  # places that the text names at most
+LETTERS = 76  # of the labels below an axis, together
 SIZE = 5.0, 3.4  # inches: narrow enough for a telephone
 NOTE = "#555555"
 DASHES: Sequence[Any] = ("-", "--", "-.", (0, (8, 2)), (0, (5, 1, 1, 1, 1, 1)), ":", (0, (1, 3)))
@@ -88,9 +88,6 @@ class CurvesView(View):
             )
         ]  # fmt: skip
 
-    def html(self) -> str:
-        return page_of(self, self.title or self.up)
-
     def figure(self) -> Figure:
         from matplotlib.figure import Figure
 
@@ -132,7 +129,8 @@ class CurvesView(View):
         for axis in self.log:
             getattr(ax, f"set_{axis}scale")("log")
         if self.labels:
-            every = -(-len(self.x) // TOLD)
+            most = max(2, LETTERS // (max(map(len, self.labels)) + 2))
+            every = -(-len(self.x) // most)
             ax.set_xticks(self.x[::every], list(self.labels)[::every], parse_math=False)
         elif "x" in self.log and len(self.x) <= TOLD:
             ax.set_xticks(self.x, [f"{place:g}" for place in self.x])
@@ -174,9 +172,6 @@ class PanelsView(View):
     def drawings(self) -> list[Drawing]:
         return [drawing for panel in self.panels for drawing in panel.drawings()]
 
-    def html(self) -> str:
-        return page_of(self, self.title or self.panels[0].title)
-
     def figure(self) -> Figure:
         from matplotlib.figure import Figure
 
@@ -184,10 +179,10 @@ class PanelsView(View):
         down = -(-len(self.panels) // across)
         width, height = SIZE
         figure = Figure(figsize=(width * across, (height + 0.4) * down), layout="constrained")
-        grid = figure.subplots(down, across, squeeze=False).flat
+        grid = figure.subplots(down, across, squeeze=False).flatten()
         for ax, panel in zip(grid, self.panels, strict=False):
             panel.plot(ax)
-        for ax in list(grid)[len(self.panels) :]:
+        for ax in grid[len(self.panels) :]:
             ax.set_axis_off()
         figure.suptitle(self.title, size=FONT_SIZE + 1, parse_math=False)
         return figure

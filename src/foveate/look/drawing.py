@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pydantic
 from numpy.typing import NDArray
 from pydantic.alias_generators import to_camel
 
+from foveate.look.words import visible
+
 STEPS = 65535  # a weight is kept as a whole number of these
+
+
+def _shown(text: Any) -> Any:
+    return visible(text) if isinstance(text, str) and text else text
+
+
+# Texts of users: controls, joiners and bidi marks become signs, so that nothing in them hides.
+Text = Annotated[str, pydantic.BeforeValidator(_shown)]
+Label = Annotated[str, pydantic.BeforeValidator(lambda t: visible(t) if t == "" else _shown(t))]
 
 
 class Part(pydantic.BaseModel):
@@ -27,6 +38,7 @@ class Part(pydantic.BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         ser_json_inf_nan="null",
+        json_schema_serialization_defaults_required=True,
     )
 
 
@@ -57,9 +69,9 @@ class Numbers(Part):
 class Drawing(Part):
     """What every drawing has: a title, what it means in a sentence, and what had to be left out."""
 
-    title: str = ""
-    caption: str = ""
-    notes: list[str] = []
+    title: Text = ""
+    caption: Text = ""
+    notes: list[Text] = []
 
 
 class Block(Part):
@@ -71,8 +83,8 @@ class Block(Part):
 
     name: str
     row_means: Literal["producing", "at"] = "at"
-    rows: list[str]
-    columns: list[str]
+    rows: list[Label]
+    columns: list[Label]
     layers: list[Numbers]
     has_heads: bool = True
     kinds: list[list[str]] = []
@@ -104,15 +116,15 @@ class SheetDrawing(Drawing):
 
     kind: Literal["sheet"] = "sheet"
     values: Numbers
-    rows: list[str] = []
-    columns: list[str] = []
+    rows: list[Label] = []
+    columns: list[Label] = []
     down: str = ""
     across: str = ""
     least: float
     most: float
     told: str = ""
     aspect: float = 1.0
-    cells: list[list[str]] = []
+    cells: list[list[Text]] = []
 
 
 class Curve(Part):
@@ -140,7 +152,7 @@ class LinesDrawing(Drawing):
     across: str = ""
     up: str = ""
     log: Literal["", "x", "y", "xy"] = ""
-    labels: list[str] = []  # of the places, where they are no numbers: dates, words
+    labels: list[Label] = []  # of the places, where they are no numbers: dates, words
     marks: list[Mark] = []
 
 
@@ -157,7 +169,7 @@ class BarsDrawing(Drawing):
     """Bars for each label, beside each other where there are several series."""
 
     kind: Literal["bars"] = "bars"
-    labels: list[str]
+    labels: list[Label]
     series: list[Series]
     up: str = ""
     across: str = ""
@@ -166,7 +178,7 @@ class BarsDrawing(Drawing):
 class Choice(Part):
     """A token that might have stood here, and its p."""
 
-    text: str
+    text: Label
     p: float
 
 
@@ -176,10 +188,10 @@ class Word(Part):
     ``space`` says whether a space stands before it; ``note`` is what else there is to say of it.
     """
 
-    text: str
+    text: Label
     value: float | None = None
     space: bool = True
-    note: str = ""
+    note: Text = ""
     alternatives: list[Choice] = []
 
 
@@ -198,7 +210,7 @@ class Node(Part):
 
     id: int
     parent: int | None
-    text: str
+    text: Label
     log_p: float
     score: float
     state: Literal["live", "done", "pruned"]
@@ -218,9 +230,9 @@ class LanesDrawing(Drawing):
 class Overlay(Part):
     """Weights (rows, columns) over the cells of a picture."""
 
-    title: str
+    title: Label
     weights: Numbers
-    note: str = ""
+    note: Text = ""
 
 
 class PictureDrawing(Drawing):
@@ -261,7 +273,7 @@ class TableDrawing(Drawing):
 
     kind: Literal["table"] = "table"
     columns: list[str]
-    rows: list[list[str | float | None]]
+    rows: list[list[Text | float | None]]
 
 
 AnyDrawing = Annotated[

@@ -99,13 +99,7 @@ class AttentionView(View):
         from foveate.look.maps import drawing
 
         start = {"block": block_of(self.name), "layer": self.layer, "scale": self.scale}
-        return [drawing(self.record, **start, head=self.head, caption=self.caption)]
-
-    def html(self) -> str:
-        from foveate.look import page
-
-        start = {"block": block_of(self.name), "layer": self.layer, "scale": self.scale}
-        return page.html([self.record], start=start | {"head": self.head})
+        return [drawing(self.record, **start, head=self.head)]
 
     def figure(self) -> Figure:
         from matplotlib.figure import Figure

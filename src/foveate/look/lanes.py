@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from foveate.look import colors
 from foveate.look.drawing import Drawing, LanesDrawing, Node
 from foveate.look.heatmap import FONT_SIZE
-from foveate.look.picture import page_of
 from foveate.look.view import View
 from foveate.look.words import visible
 
@@ -83,9 +82,6 @@ class LanesView(View):
         word = visible(node.text.removeprefix(" ") or node.text)
         word = f"[{word}]" if node.id in self.best else word
         return f"{word} {node.score:.2f}{MARKS[node.state]}".rstrip()
-
-    def html(self) -> str:
-        return page_of(self, self.title or "beam")
 
     def figure(self) -> Figure:
         from matplotlib.figure import Figure

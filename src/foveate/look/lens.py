@@ -20,7 +20,6 @@ from foveate.config import ConfigError
 from foveate.look.drawing import Drawing
 from foveate.look.forced import ForcedPass
 from foveate.look.heatmap import FONT_SIZE
-from foveate.look.picture import page_of
 from foveate.look.sheets import Sheet, paint
 from foveate.look.view import View
 from foveate.look.words import visible
@@ -90,9 +89,6 @@ class LensView(View):
         cells = [[visible(token) for token in row] for row in self.tokens]
         drawn = self.sheet.drawing(caption=CAPTION)
         return [drawn.model_copy(update={"cells": cells})]
-
-    def html(self) -> str:
-        return page_of(self, self.title or "logit lens")
 
     def figure(self) -> Figure:
         from matplotlib.figure import Figure

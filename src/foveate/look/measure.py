@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 Weights = NDArray[np.float32]  # (..., T, S)
 Figures = NDArray[np.float64]  # (...)
+Judge = Callable[[Weights], Figures]
 
 
 def entropy(weights: Weights) -> Figures:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from foveate.look import colors
 from foveate.look.drawing import Drawing
 from foveate.look.heatmap import FONT_SIZE
-from foveate.look.picture import page_of, picture_drawing, show_pixels
+from foveate.look.picture import picture_drawing, show_pixels
 from foveate.look.view import View
 from foveate.look.words import visible
 
@@ -51,9 +51,6 @@ class PathView(View):
         path = [(float(x), float(y)) for x, y in self.places]
         title = visible(self.title)
         return [picture_drawing(self.pixels, title=title, path=path, sides=list(self.sides))]
-
-    def html(self) -> str:
-        return page_of(self, self.title)
 
     def figure(self) -> Figure:
         from matplotlib.figure import Figure

@@ -1,13 +1,12 @@
 """Weights over the places of a picture, drawn over the picture: one panel for each word or layer.
 
-Lives here: `over_picture` and its view, and the page around a drawing. The path of glimpses is
+Lives here: `over_picture` and its view, and a picture as a drawing. The path of glimpses is
 drawn by `path`; the same weights as a matrix by `heatmap`.
 """
 
 from __future__ import annotations
 
 import base64
-import html
 import io
 import re
 import textwrap
@@ -22,7 +21,7 @@ from foveate.look.drawing import Drawing, Numbers, Overlay, PictureDrawing
 from foveate.look.heatmap import FONT_SIZE, AttentionView, attention
 from foveate.look.overlay import OVERLAYS, enlarged, tinted
 from foveate.look.record import AttentionRecord, block_of
-from foveate.look.view import View, picture_bytes
+from foveate.look.view import View
 from foveate.look.words import visible
 
 if TYPE_CHECKING:
@@ -118,9 +117,6 @@ class PictureView(View):
         title = visible(self.matrix.record.title)
         shown = picture_drawing(self.pixels, title=title, caption=self.caption)
         return [shown.model_copy(update={"overlays": overlays, "scale": self.scale})]
-
-    def html(self) -> str:
-        return page_of(self, self.matrix.record.title)
 
     def figure(self) -> Figure:
         from matplotlib.figure import Figure
@@ -247,17 +243,3 @@ def picture_drawing(pixels: NDArray[np.uint8], **more: Any) -> PictureDrawing:
     _, height, width = pixels.shape
     image = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
     return PictureDrawing(image=image, width=width, height=height, **more)
-
-
-def page_of(view: View, title: str) -> str:
-    """A page that holds the drawing itself; it needs no network and no script."""
-    drawn = base64.b64encode(picture_bytes(view, "png")).decode()
-    name = html.escape(visible(title))
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{name}</title>'
-        "<style>:root{color-scheme:light dark}body{font:16px system-ui;margin:2rem}"
-        "img{max-width:100%;background:#fff;border-radius:6px}</style>"
-        f'<h1 style="font-size:1.2rem">{name}</h1>'
-        f'<img alt="{html.escape(view.text(width=100, color=False))}" '
-        f'src="data:image/png;base64,{drawn}"></html>'
-    )

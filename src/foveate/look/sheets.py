@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from foveate.look.drawing import Drawing, Numbers, SheetDrawing
 from foveate.look.heatmap import FONT_SIZE, write_words
-from foveate.look.picture import page_of
 from foveate.look.view import View
 from foveate.look.words import visible
 
@@ -49,6 +48,7 @@ class Sheet:
     most: float | None = None
     aspect: float = 1.0
     told: str = ""  # what the ends are called, where they should not be numbers
+    written: bool = False  # whether the numbers stand in their cells
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -89,7 +89,15 @@ class Sheet:
             most=most,
             told=self.told,
             aspect=self.aspect,
+            cells=self.cells,
         )
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """What is written into the cells."""
+        if not self.written:
+            return []
+        return [[f"{v:.2f}" if np.isfinite(v) else "" for v in row] for row in self.values]
 
     @property
     def marked(self) -> bool:
@@ -113,15 +121,15 @@ class SheetsView(View):
         """Each sheet in shades, a sign for a cell; of more cells than fit, every k-th."""
         parts = [self.title] if self.title else []
         for sheet in self.sheets:
+            if sheet.written:
+                parts += [sheet.title, *figures(sheet)]
+                continue
             parts += [f"{sheet.title} ({sheet.legend}, {SHADES})", *shaded(sheet, width or 100)]
         return "\n".join([*parts, self.caption] if self.caption else parts)
 
     def drawings(self) -> list[Drawing]:
         last = self.sheets[-1]
         return [s.drawing(self.title, self.caption * (s is last)) for s in self.sheets]
-
-    def html(self) -> str:
-        return page_of(self, self.title or self.sheets[0].title)
 
     def figure(self) -> Figure:
         from matplotlib.figure import Figure
@@ -168,6 +176,11 @@ def paint(ax: Axes, sheet: Sheet) -> None:
     ax.set_aspect(sheet.aspect)
     ax.spines[:].set_visible(False)
     ax.tick_params(length=2, labelsize=FONT_SIZE - 1, color=NOTE)
+    for t, row in enumerate(sheet.cells):
+        for s, text in enumerate(row):
+            bright = (sheet.values[t, s] - least) / ((most - least) or 1) > 0.5
+            ink = "black" if bright or least < 0 else "white"
+            ax.text(s + 0.5, t + 0.5, text, size=FONT_SIZE - 2, ha="center", va="center", color=ink)
     if not sheet.marked:
         ax.set(xticks=[], yticks=[])
     if sheet.columns or sheet.rows:
@@ -175,6 +188,16 @@ def paint(ax: Axes, sheet: Sheet) -> None:
     ax.set_xlabel(sheet.across, size=FONT_SIZE - 0.5, color=NOTE)
     ax.set_ylabel(sheet.down, size=FONT_SIZE - 0.5, color=NOTE)
     ax.set_title(sheet.heading, size=FONT_SIZE, parse_math=False)
+
+
+def figures(sheet: Sheet) -> list[str]:
+    """A sheet as a table of its numbers."""
+    left = max(map(len, sheet.rows), default=0)
+    wide = max(map(len, [*sheet.columns, "0.00"])) + 2
+    lines = [" " * left + "".join(f"{name:>{wide}}" for name in sheet.columns)]
+    for name, row in zip(sheet.rows, sheet.cells, strict=True):
+        lines.append(f"{name:>{left}}" + "".join(f"{cell:>{wide}}" for cell in row))
+    return lines
 
 
 def shaded(sheet: Sheet, width: int) -> list[str]:

@@ -17,7 +17,6 @@ from foveate.look.curves import CurvesView
 from foveate.look.drawing import Drawing
 from foveate.look.gates import Hear, stepping
 from foveate.look.heatmap import FONT_SIZE
-from foveate.look.picture import page_of
 from foveate.look.view import View
 from foveate.look.words import visible
 from foveate.nn.recurrent import Cell, Hidden
@@ -103,9 +102,6 @@ class StatesView(View):
 
     def drawings(self) -> list[Drawing]:
         return self.lines.drawings()
-
-    def html(self) -> str:
-        return page_of(self, self.title or "hidden states")
 
     def figure(self) -> Figure:
         from matplotlib.figure import Figure

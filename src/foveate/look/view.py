@@ -39,16 +39,18 @@ class View(ABC):
         """The picture for a terminal of ``width`` columns; see `foveate.look.terminal`."""
 
     @abstractmethod
-    def html(self) -> str:
-        """The picture as one page that needs no network."""
-
-    @abstractmethod
     def drawings(self) -> list[Drawing]:
         """What a browser is given to draw: the same numbers, without their looks."""
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is drawn, by name: the weights and the labels of their axes."""
+
+    def html(self) -> str:
+        """The drawings as one page that needs no network, no library and no other file."""
+        from foveate.look import page
+
+        return page.drawn(self.drawings(), str(getattr(self, "title", "")))
 
     def save(self, path: str | Path) -> Path:
         """Write the picture in the form that the ending names, and return where.

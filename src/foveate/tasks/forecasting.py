@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
-from foveate.data.series import calendar, divide, following, labels, parse_date
+from foveate.data.series import Dates, Table, calendar, divide, following, labels, parse_date
 from foveate.data.windows import Windows
 from foveate.look.forced import ForcedPass, Maps
 from foveate.look.record import AttentionRecord
@@ -133,14 +133,28 @@ class Forecasting(SeriesTask):
         table, config = self.table() if source is None else self.read_file(source), self.config
         if len(table) < config.look_back:
             raise DataError(f"{table.file}: {len(table)} rows; the model reads {config.look_back}")
-        last = slice(len(table) - config.look_back, None)
         ahead = following(table.dates, config.horizon)
-        dates = np.concatenate((table.dates[last], ahead))
-        values = torch.from_numpy(self.scaling.enter(table.values[last]))[None]
+        return self._said(model, table, slice(len(table) - config.look_back, None), ahead)
+
+    def forecast_at(self, model: Forecaster, date: str) -> Forecast:
+        """What a model that has read the rows before a date says of those from it on.
+
+        Raises `ConfigError` naming the dates at which a forecast can begin.
+        """
+        windows = self.at(date)
+        first = int(windows.starts[0])
+        row = first + windows.look_back
+        ahead = windows.table.dates[row : row + windows.horizon]
+        return self._said(model, windows.table, slice(first, row), ahead)
+
+    @torch.inference_mode()
+    def _said(self, model: Forecaster, table: Table, read: slice, ahead: Dates) -> Forecast:
+        """The forecast for some dates after the rows read, in the units of the series."""
+        config, device = self.config, next(model.parameters()).device
+        dates = np.concatenate((table.dates[read], ahead))
+        values = torch.from_numpy(self.scaling.enter(table.values[read]))[None]
         features = torch.from_numpy(calendar(dates, config.calendar))[None]
-        device = next(model.parameters()).device
-        with torch.inference_mode():
-            said = model(values.to(device), features.to(device))[0].float().cpu().numpy()
+        said = model(values.to(device), features.to(device))[0].float().cpu().numpy()
         original = self.scaling.leave(said.swapaxes(1, 2)).swapaxes(1, 2)  # channels last
         quantiles = np.sort(original, axis=-1) if config.quantiles else None
         return Forecast(ahead, self.names, middle(original), quantiles, config.quantiles)
@@ -157,8 +171,8 @@ class Forecasting(SeriesTask):
         ``source`` is the date of the first row asked for (the first of the test rows if absent),
         ``target`` the channel (the last if absent).
         """
-        windows = self._at(source)
-        channel = self._channel(target)
+        windows = self.at(source)
+        channel = self.channel(target)
         device = next(model.parameters()).device
         read = [torch.from_numpy(part).to(device) for part in windows.take([0])[:2]]
         first, asked = int(windows.starts[0]), labels(windows.asked(), windows.table.dates)
@@ -177,13 +191,14 @@ class Forecasting(SeriesTask):
 
         return ForcedPass(model, run, dated, asked, row=channel, told="forecast")
 
-    def _channel(self, name: str | None) -> int:
+    def channel(self, name: str | None) -> int:
+        """The number of a channel, the last where none is named."""
         if name is not None and name not in self.names:
             raise ConfigError(f"no channel {name!r}; there are: {', '.join(self.names)}")
         return len(self.names) - 1 if name is None else self.names.index(name)
 
-    def _at(self, date: str | None) -> Windows:
-        """The one window that is asked for the row of a date."""
+    def at(self, date: str | None) -> Windows:
+        """The one window that is asked for the row of a date; absent, the first test row."""
         table, length = self.table(), self.config.look_back
         if date is None:
             row = divide(len(table), self.config.series)["test"][0]

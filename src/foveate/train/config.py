@@ -47,6 +47,7 @@ class TrainConfig(Config):
     batches of each device make one step. ``max_minutes`` is wall clock, earlier sessions of the run
     included. ``average`` is the number of last checkpoints whose mean is tried at the end; ``ema``
     keeps a moving mean of the weights, which is what is validated, saved and used.
+    ``health_every`` logs the gradient norm and the size of the update of each module.
 
     ``parallel`` is how several devices work together where ``torchrun`` starts as many ranks: each
     holds the whole model ("ddp") or a part of it ("fsdp"); "auto" is the first where it fits. A
@@ -66,6 +67,7 @@ class TrainConfig(Config):
     validation: ValidationConfig = ValidationConfig()
     precision: Name = "auto"
     log_every: int = Field(default=50, gt=0)  # steps
+    health_every: int | None = Field(default=None, gt=0)  # steps
     tensorboard: bool = False
     threads: int | None = Field(default=None, gt=0)
     average: int | None = Field(default=None, gt=1)

@@ -22,10 +22,11 @@ from foveate.train.diagnose import is_out_of_memory
 from foveate.train.feed import Plan, Turn, fingerprint, mix
 from foveate.train.files import TrainError
 from foveate.train.finish import try_average
+from foveate.train.health import Health
 from foveate.train.job import Job, Tools
 from foveate.train.journal import Journal, NoJournal
 from foveate.train.moving_mean import moving_mean
-from foveate.train.parallel import parallel_of
+from foveate.train.parallel import Parallel, parallel_of
 from foveate.train.precision import Name, Precision, resolve
 from foveate.train.progress import Display, clock
 from foveate.train.ranks import Ranks
@@ -81,6 +82,7 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             interrupt=Interrupt(),
             mean=moving_mean(config.ema, job.model, checkpoint.path_of(folder, state.step)),
         )
+        tools.health = health_of(config, job, parallel, tools.journal)
         stack.callback(tools.journal.close)
         stack.enter_context(tools.interrupt)
         stack.enter_context(tools.display)
@@ -94,6 +96,18 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             reason = ranks.lead("the mean", lambda: try_average(trainer, last, ended))
             trainer.agree()
         return _end(trainer, reason)
+
+
+def health_of(config: TrainConfig, job: Job, parallel: Parallel, journal: Journal) -> Health | None:
+    """What watches the modules where that is asked for; `TrainError` for weights in shards."""
+    if config.health_every is None:
+        return None
+    if parallel.name == "fsdp":
+        raise TrainError(
+            'train.health_every wants whole weights, and train.parallel = "fsdp" has shards: '
+            "leave one of them out"
+        )
+    return Health(job.model, config.health_every, journal)
 
 
 def resume(

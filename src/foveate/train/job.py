@@ -14,6 +14,7 @@ from torch import nn
 
 from foveate.tasks.base import Task
 from foveate.train.feed import Plan, PlanFactory
+from foveate.train.health import Health
 from foveate.train.journal import Journal
 from foveate.train.moving_mean import MovingMean
 from foveate.train.precision import Precision
@@ -55,3 +56,4 @@ class Tools:
     display: Display
     interrupt: Interrupt
     mean: MovingMean | None = None
+    health: Health | None = None

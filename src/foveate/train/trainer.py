@@ -7,6 +7,7 @@ averaging (`foveate.train.fit`), and any task: the trainer sees `foveate.tasks.b
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -151,7 +152,8 @@ class Trainer:
         torch._foreach_mul_(grads, scale / count)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        optimizer.step()
+        with self.tools.health.watching(number) if self.tools.health else nullcontext():
+            optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if self.tools.mean is not None:
             self.tools.mean.update(number)

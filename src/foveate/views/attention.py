@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foveate.look.bars import BarsView
 from foveate.look.heads import HeadsView
 from foveate.look.heads import heads as draw_heads
 from foveate.look.heatmap import AttentionView
 from foveate.look.heatmap import attention as draw
+from foveate.look.links import LinksView
+from foveate.look.links import links as draw_links
 from foveate.look.record import AttentionRecord
 from foveate.look.view import View
 from foveate.run import Run
@@ -18,6 +21,24 @@ from foveate.views.question import Question
 def attention(runs: Sequence[Run], question: Question) -> AttentionView:
     """One layer of a block: one head, or the mean of all."""
     return part(explained(runs[0], question), question)
+
+
+def links(runs: Sequence[Run], question: Question) -> LinksView:
+    """The same as lines between words."""
+    return draw_links(attention(runs, question))
+
+
+def coverage(runs: Sequence[Run], question: Question) -> BarsView:
+    """How much of all looks fell on each source word: the sums of the columns of a map.
+
+    c_s = Σ_t a_ts: near 0 a word was skipped, far above 1 it was looked at again and again (Tu et
+    al., 2016).
+    """
+    view = attention(runs, question)
+    return BarsView(
+        view.columns, {"coverage": view.array.sum(axis=0)}, "sum of the weights of all rows",
+        view.record.title, f"{view.caption} · the line is one look for a word", at=1.0,
+    )  # fmt: skip
 
 
 def heads(runs: Sequence[Run], question: Question) -> HeadsView:

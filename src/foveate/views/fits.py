@@ -39,22 +39,43 @@ def explains(run: Run) -> str | None:
     """A task that can say what was attended to."""
     from foveate.tasks.base import Task
 
-    has = type(run.task).explain is not Task.explain
+    has = getattr(type(run.task), "forced", Task.forced) is not Task.forced
     return None if has else f"the task {run.config.task.kind} has nothing to explain"
 
 
 def recurs(run: Run) -> str | None:
-    """A model with recurrent cells that have gates."""
+    """A model with recurrent cells."""
     from foveate.nn.recurrent import Cell
 
     has = any(isinstance(part, Cell) for part in run.model.modules())
-    return None if has else "its model has no recurrent cells, and so no gates"
+    return None if has else "its model has no recurrent cells"
 
 
 def embeds(run: Run) -> str | None:
     """A model whose decoder has a stem that gives embeddings."""
     has = hasattr(getattr(run.model, "decoder", None), "stem")
     return None if has else "its model has no embeddings that a gradient could be asked of"
+
+
+def says(run: Run) -> str | None:
+    """A model that says something with a probability, of an example that can be made ready."""
+    forecast = hasattr(run.task, "forecast")
+    return "a forecast has no probability" if forecast else explains(run)
+
+
+def layered(run: Run) -> str | None:
+    """A stack of layers behind each other, whose last one tokens or labels are read from."""
+    from foveate.look.lens import layers_of
+
+    has = layers_of(run.model) is not None and hasattr(run.model, "output")
+    return None if has else "its model has no stack of layers that an output is read from"
+
+
+def stemmed(run: Run) -> str | None:
+    """A model that reads places, one vector each."""
+    from foveate.look.permutation import side_of
+
+    return None if side_of(run.model) else "its model reads no places that could be shuffled"
 
 
 def models_language(run: Run) -> str | None:
@@ -67,6 +88,22 @@ def translates(run: Run) -> str | None:
     return _can(run, "force", "makes no text of a text")
 
 
+def writes(run: Run) -> str | None:
+    """A run that writes tokens one after the other."""
+    from foveate.watching import WRITERS
+
+    has = any(hasattr(run.task, method) for method in WRITERS)
+    return None if has else f"the task {run.config.task.kind} writes no text"
+
+
+def forced(run: Run) -> str | None:
+    """A model that writes a text, token by token, and can be forced to one."""
+    if reason := explains(run):
+        return reason
+    has = hasattr(run.model, "decoder") and hasattr(run.model, "logits")
+    return None if has else "its model writes no text"
+
+
 def sees(run: Run) -> str | None:
     """A run about pictures that can draw over them."""
     return _can(run, "view", "is not about pictures")
@@ -75,6 +112,27 @@ def sees(run: Run) -> str | None:
 def forecasts(run: Run) -> str | None:
     """A run about series."""
     return _can(run, "forecast", "is not about series")
+
+
+def crosses_words(run: Run) -> str | None:
+    """A model with cross-attention whose maps are known between words."""
+    return crosses(run) or _can(run, "word_maps", "has no maps between words")
+
+
+def trained(run: Run) -> str | None:
+    """A run whose log has lines of training."""
+    return _logged(run, "train", "its log has no line of training")
+
+
+def watched(run: Run) -> str | None:
+    """A run whose log says how its modules do."""
+    return _logged(run, "health", "its log has no norms of modules: train with train.health_every")
+
+
+def _logged(run: Run, event: str, not_so: str) -> str | None:
+    from foveate.train.journal import read
+
+    return None if any(line.get("event") == event for line in read(run.path)) else not_so
 
 
 def places(run: Run) -> str | None:

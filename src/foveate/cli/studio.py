@@ -1,0 +1,34 @@
+"""The verb ``foveate studio``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def add(app: typer.Typer) -> None:
+    """Register the verb."""
+    app.command()(studio)
+
+
+def studio(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN…", help="runs, or folders of runs", exists=True)
+    ],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = 8377,
+    browser: Annotated[bool, typer.Option(help="open the page")] = True,
+    host: Annotated[
+        str, typer.Option(help="another than this machine needs --token")
+    ] = "127.0.0.1",
+    token: Annotated[str | None, typer.Option(help="what the page asks for")] = None,
+    openapi: Annotated[bool, typer.Option("--openapi", help="print the API and end")] = False,
+) -> None:
+    """Open runs in the browser."""
+    from foveate.verbs.studio import document, serve
+
+    if openapi:
+        typer.echo(document(runs), nl=False)
+    else:
+        serve(runs, port, host, token, browser)

@@ -1,0 +1,108 @@
+"""What a model thought of each token of a text: one forced pass, heard from outside.
+
+p(y_t = k | y_<t, x) for every k and t; the entropy H_t = −Σ_k p log₂ p says how open it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from foveate.data.tokenizer import EOS, Tokenizer
+from foveate.look.chips import WordsView
+from foveate.look.drawing import Choice, Word
+from foveate.look.words import visible
+from foveate.run import Run
+from foveate.views import examples
+from foveate.views.question import Question
+
+
+@dataclass(frozen=True)
+class Forced:
+    """A text as its ``ids`` (T), its end among them, and log p (T, V) of all that might follow."""
+
+    ids: list[int]
+    log_p: Tensor
+    tokenizer: Tokenizer
+
+    def entropy(self) -> Tensor:
+        """H_t in bits, (T,)."""
+        return (
+            -(self.log_p.exp() * self.log_p.nan_to_num(neginf=0)).sum(dim=-1)
+            / torch.tensor(2.0).log()
+        )
+
+    def texts(self) -> list[tuple[str, bool]]:
+        """Each token as it stands in the text, and whether a space stands before it."""
+        text, spans = self.tokenizer.decode(self.ids), self.tokenizer.spans(self.ids)
+        found = []
+        for i, (start, end) in zip(self.ids, spans, strict=True):
+            piece = text[start:end]
+            spaced = piece.startswith(" ") or text[max(0, start - 1) : start] == " " or not start
+            found.append((visible(piece.strip(" ") or piece or name(self.tokenizer, i)), spaced))
+        return found
+
+
+def name(tokenizer: Tokenizer, i: int) -> str:
+    """A token by itself: its text, or its name where it has none, such as ``</s>``."""
+    return tokenizer.decode([i]) or tokenizer.pieces[i].replace("Ġ", " ")
+
+
+@torch.inference_mode()
+def forced(run: Run, question: Question) -> Forced:
+    """The forced pass over the source and the target, or the answer where no target is asked for.
+
+    Of a language model the target is part of the text that is read.
+    """
+    calls: list[tuple[Tensor, Tensor]] = []
+
+    def hear(module: object, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        calls.append((inputs[0], output))
+
+    handle = run.model.decoder.register_forward_hook(hear)
+    try:
+        run.explain(examples.source(run, question), question.target)
+    finally:
+        handle.remove()
+    read, hidden = calls[-1]  # those before are of the search
+    log_p = run.model.logits(hidden[0]).float().log_softmax(dim=-1).cpu()
+    task = run.task
+    tokenizer = task.target_tokenizer if hasattr(task, "target_tokenizer") else task.tokenizer
+    return Forced([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
+
+
+def probabilities(runs: Sequence[Run], question: Question) -> WordsView:
+    """P of each token, with the most probable ones that might have stood in its place."""
+    found = forced(runs[0], question)
+    p = found.log_p.exp()
+    best = p.topk(min(question.top, p.shape[1]))
+    words = [
+        Word(
+            text=text,
+            value=float(p[t, i]),
+            space=space,
+            note=f"{entropy:.1f} bits",
+            alternatives=[
+                Choice(text=visible(name(found.tokenizer, k)), p=chance)
+                for k, chance in zip(ids, chances, strict=True)
+            ],
+        )
+        for t, (i, (text, space), entropy, ids, chances) in enumerate(
+            zip(
+                found.ids,
+                found.texts(),
+                found.entropy().tolist(),
+                best.indices.tolist(),
+                best.values.tolist(),
+                strict=True,
+            )
+        )
+    ]
+    total = sum(float(found.log_p[t, i]) for t, i in enumerate(found.ids))
+    return WordsView(
+        words, "p of each token, entropy, and the most probable ones",
+        found.tokenizer.decode(found.ids), f"log p of the whole: {total:.2f}",
+    )  # fmt: skip

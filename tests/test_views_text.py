@@ -1,0 +1,210 @@
+"""The views of texts show what the run itself says: scores, weights, outputs, figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from copier import copier
+from foveate.config import ConfigError
+from foveate.look.drawing import AttentionDrawing
+from foveate.run import Run
+from foveate.tasks.metrics import bleu, chrf, interval
+from foveate.train.journal import Line, read
+from foveate.views.hypotheses import differences
+from foveate.views.journal import panel, smoothed
+from foveate.views.lengths import by_length, group_names
+from foveate.views.question import Question
+from foveate.views.registry import find
+
+PAIR = {"text": "a b c", "target": "A B C"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return copier(tmp_path_factory.mktemp("copier"))
+
+
+def draw(name: str, *runs: Run, **asked: Any) -> Any:
+    return find(name).draw(runs, Question(**asked))
+
+
+# ---- one text
+
+
+def test_probabilities_are_those_of_scoring(run: Run) -> None:
+    [scored] = run.score([("a b c", "A B C")])
+    view = draw("probabilities", run, **PAIR, top=3)
+    assert view.arrays()["words"].tolist() == ["A", "B", "C", "</s>"]
+    np.testing.assert_allclose(
+        np.log(view.arrays()["values"]), scored.token_log_probabilities, rtol=1e-4
+    )
+    p = view.arrays()["p"]
+    assert p.shape == (4, 3) and (np.diff(p, axis=1) <= 0).all()
+    whole = draw("probabilities", run, **PAIR, top=10_000)
+    everything = whole.arrays()["p"]
+    np.testing.assert_allclose(everything.sum(axis=1), 1, rtol=1e-5)
+    bits = -(everything * np.log2(everything)).sum(axis=1)
+    assert [word.note for word in whole.words] == [f"{b:.1f} bits" for b in bits]
+
+
+def test_probabilities_without_a_target_are_of_the_answer(run: Run) -> None:
+    ids = run.translate(["a b"])[0].found[0].ids
+    [wanted] = run.task.force(run.model, [(run.task.source_tokenizer.encode("a b").ids, ids)])
+    values = draw("probabilities", run, text="a b").arrays()["values"]
+    np.testing.assert_allclose(np.log(values), wanted, rtol=1e-4)
+
+
+def test_coverage_is_the_sum_of_each_column(run: Run) -> None:
+    weights = draw("attention", run, **PAIR, layer=0, head=1).arrays()
+    covered = draw("coverage", run, **PAIR, layer=0, head=1).arrays()
+    np.testing.assert_allclose(covered["coverage"], weights["weights"].sum(axis=0), rtol=1e-6)
+    assert covered["labels"].tolist() == ["a", "b", "c", "</s>"]
+    assert covered["coverage"].sum() == pytest.approx(4, rel=1e-5)
+
+
+def test_links_are_the_same_weights_as_lines(run: Run) -> None:
+    view = draw("links", run, **PAIR)
+    [drawing] = view.drawings()
+    assert isinstance(drawing, AttentionDrawing) and drawing.form == "links"
+    lines = view.figure().axes[0].lines
+    strong = view.array[view.array >= 0.05]
+    np.testing.assert_allclose(sorted(line.get_alpha() for line in lines), np.sort(strong))
+
+
+def test_the_n_best_are_those_of_the_search(run: Run) -> None:
+    answer = run.translate(["a b c"], beam_size=4, num_hypotheses=3)[0]
+    rows = draw("nbest", run, text="a b c", num=3, beam_size=4).rows
+    assert [row[4] for row in rows] == answer.hypotheses
+    assert [row[1] for row in rows] == answer.scores
+    assert rows[0][5] == ""
+
+
+def test_differences_say_what_must_be_done() -> None:
+    before = ["the", "cat", "sat", "on", "a", "mat"]
+    assert list(differences(before, ["the", "dog", "sat", "on", "mat", "today"])) == [
+        "cat → dog", "−a", "+today",
+    ]  # fmt: skip
+    assert list(differences(before, before)) == []
+
+
+def test_masks_hide_the_future_and_the_padding(run: Run) -> None:
+    encoder, own, across = draw("masks", run, **PAIR).sheets
+    real = np.array([word != "<pad>" for word in encoder.columns])
+    assert real.sum() == 4 and not real.all()
+    for sheet in (encoder, across):
+        np.testing.assert_array_equal(
+            np.isfinite(sheet.values), np.broadcast_to(real, sheet.values.shape)
+        )
+    size = len(own.rows)
+    np.testing.assert_array_equal(np.isfinite(own.values), np.tri(size, dtype=bool))
+
+
+def test_importance_is_measured_on_the_cross_attention(run: Run, tmp_path: Path) -> None:
+    weights = [
+        draw("attention", run, **PAIR, layer=layer, head=head).array[:3]
+        for layer in (0, 1)
+        for head in (0, 1)
+    ]
+    broad, sure, _ = draw("importance", run, **PAIR).sheets
+    want = [-(w * np.log2(w)).sum(axis=1).mean() for w in weights]
+    np.testing.assert_allclose(broad.values.flatten(), want, rtol=1e-4)
+    want = [w.max(axis=1).mean() for w in weights]
+    np.testing.assert_allclose(sure.values.flatten(), want, rtol=1e-4)
+    gold = tmp_path / "gold.txt"
+    gold.write_text("1-1 2-2 3-3\n1-1 2-2\n1-1 2-2 3-3\n" * 4)
+    sheets = draw("importance", run, gold=gold).sheets
+    assert sheets[-1].title == "alignment error rate"
+    assert ((sheets[-1].values >= 0) & (sheets[-1].values <= 1)).all()
+    gold.write_text("1-1\n")
+    with pytest.raises(ConfigError, match="gold links of 1 sentences for 12 pairs"):
+        draw("importance", run, gold=gold)
+
+
+# ---- many texts
+
+
+def test_scores_by_length_are_those_of_each_group(tmp_path: Path) -> None:
+    sources = [" ".join(["w"] * n) for n in (*range(1, 11), *range(21, 31))]
+    references = [" ".join(f"r{k}" for k in range(len(s.split()) + 4)) for s in sources]
+    outputs = [r if i % 2 else r.replace("r1", "x") for i, r in enumerate(references)]
+    view = by_length({"system": (sources, outputs, references)})
+    first, second = view.panels
+    assert list(first.labels) == ["1–10 (n=10)", "21–30 (n=10)"]
+    short, long = slice(0, 10), slice(10, 20)
+    for shown, metric in ((first, bleu), (second, chrf)):
+        want = [metric(outputs[part], references[part])[0] for part in (short, long)]
+        np.testing.assert_allclose(shown.curves["system"], want)
+        low, high = shown.bands["system"]
+        assert (low <= want).all() and (want <= high).all() and (low < high).all()
+    assert group_names()[0] == "1–10" and group_names()[-1] == "over 50"
+    with pytest.raises(ConfigError, match="20 sources, 19 outputs, 20 references"):
+        by_length({"system": (sources, outputs[1:], references)})
+
+
+def test_an_interval_is_of_a_metric_that_has_one() -> None:
+    middle, low, high = interval("bleu", ["a b c d e"] * 9, ["a b c d e"] * 9)
+    assert middle == low == high == pytest.approx(100)
+    with pytest.raises(ValueError, match="bleu, chrf"):
+        interval("ter", ["a"], ["a"])
+
+
+def test_lengths_of_runs_and_of_files(run: Run, tmp_path: Path) -> None:
+    view = draw("lengths", run, split="valid")
+    assert [list(panel.curves) for panel in view.panels] == [["run"], ["run"]]
+    (tmp_path / "s").write_text("a b\n" * 6)
+    (tmp_path / "r").write_text("A B C D\n" * 6)
+    files = {"source": tmp_path / "s", "reference": tmp_path / "r"}
+    view = draw("lengths", hypotheses=(tmp_path / "r",), **files)
+    assert view.panels[0].curves["r"][0] == pytest.approx(100)
+    with pytest.raises(ConfigError, match="needs --source and --reference"):
+        draw("lengths", hypotheses=(tmp_path / "r",))
+    with pytest.raises(ConfigError, match="nothing to score"):
+        draw("lengths")
+
+
+# ---- training
+
+
+def test_curves_are_those_of_the_log(run: Run) -> None:
+    view = draw("curves", run, run)
+    by_name = {panel.up: panel for panel in view.panels}
+    trained = [line for line in read(run.path) if line["event"] == "train"]
+    assert by_name["loss"].x.tolist() == [1, 2, 3, 4]
+    np.testing.assert_allclose(by_name["loss"].curves["run"], [line["loss"] for line in trained])
+    assert by_name["bleu, validation"].x.tolist() == [2, 4]
+    assert by_name["gradient norm"].log == "y"
+    minutes = draw("curves", run, across="time").panels[0]
+    np.testing.assert_allclose(minutes.x, [line["seconds"] / 60 for line in trained])
+
+
+def test_runs_of_other_steps_share_an_axis() -> None:
+    logs: dict[str, list[Line]] = {
+        "a": [{"event": "train", "step": n, "lr": float(n)} for n in (1, 3, 5)],
+        "b": [{"event": "train", "step": n, "lr": None if n == 4 else 0.5} for n in (2, 4)],
+    }
+    shown = panel(logs, "train", "lr")
+    assert shown.x.tolist() == [1, 2, 3, 4, 5]
+    np.testing.assert_allclose(shown.curves["a"], [1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(shown.curves["b"], [np.nan, 0.5, np.nan, np.nan, np.nan])
+    long = {"a": [{"event": "train", "step": n, "lr": n / 2} for n in range(5000)]}
+    assert len(panel(long, "train", "lr").x) == 1000
+    np.testing.assert_allclose(panel(long, "train", "lr").curves["a"][-1], 4999 / 2)
+
+
+def test_the_moving_mean_of_what_stays_is_itself() -> None:
+    np.testing.assert_allclose(smoothed(np.array([2.0, np.nan, 2.0, 2.0])), 2)
+    np.testing.assert_allclose(smoothed(np.array([1.0, 0.0])), [1, 0.7 * 0.3 / 0.51])
+
+
+def test_health_is_what_was_logged(run: Run) -> None:
+    logged = [line for line in read(run.path) if line["event"] == "health"]
+    assert [line["step"] for line in logged] == [2, 4]
+    gradient, ratio = draw("health", run).sheets
+    assert "decoder.layers.1" in gradient.rows and "encoder.stem" in gradient.rows
+    for sheet, name, zero in ((gradient, "gradient", 0), (ratio, "ratio", 3)):
+        want = [[np.log10(line[name][module]) + zero for line in logged] for module in sheet.rows]
+        np.testing.assert_allclose(sheet.values, want)

@@ -1,0 +1,21 @@
+// Builds the entries that are named, or all: node scripts/build.mjs [embed] [widget] [studio]
+// into src/foveate, or with OUT=folder into that folder.
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { build } from "vite";
+
+const target = { target: "es2023", cssTarget: ["chrome123", "firefox120", "safari17.5"] }; // those that know light-dark()
+const one = (entry, format) => ({
+  ...target, outDir: process.env.OUT ?? "../src/foveate/look", emptyOutDir: false, reportCompressedSize: false,
+  lib: { entry: `src/${entry}/main.ts`, name: "foveate", formats: [format], fileName: () => `${entry}.js` },
+});
+const ENTRIES = {
+  embed: { build: one("embed", "iife") },
+  widget: { build: one("widget", "es") },
+  studio: { root: "src/studio", base: "./", plugins: [svelte()], build: { ...target, outDir: "../../../src/foveate/studio/static", emptyOutDir: true } },
+};
+
+const wanted = process.argv.slice(2);
+for (const name of wanted.length ? wanted : Object.keys(ENTRIES)) {
+  if (!(name in ENTRIES)) throw new Error(`no entry ${name}; there are: ${Object.keys(ENTRIES).join(", ")}`);
+  await build({ configFile: false, logLevel: "warn", ...ENTRIES[name] });
+}

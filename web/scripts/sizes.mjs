@@ -1,0 +1,13 @@
+// What a visitor's browser loads, packed; above the limit the build has failed.
+import { readdirSync, readFileSync } from "node:fs";
+import { gzipSync } from "node:zlib";
+
+const look = "../src/foveate/look", assets = "../src/foveate/studio/static";
+const under = (folder) => readdirSync(folder, { recursive: true, withFileTypes: true })
+  .filter((entry) => entry.isFile()).map((entry) => `${entry.parentPath}/${entry.name}`);
+const limits = [["embed", [`${look}/embed.js`], 40], ["widget", [`${look}/widget.js`], 40], ["studio", under(assets), 180]];
+for (const [name, files, most] of limits) {
+  const size = files.reduce((sum, file) => sum + gzipSync(readFileSync(file), { level: 9 }).length, 0) / 1000;
+  console.log(`${name.padEnd(8)} ${size.toFixed(1)} kB packed of ${most}`);
+  if (size > most) process.exitCode = 1;
+}

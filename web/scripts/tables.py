@@ -1,0 +1,48 @@
+"""What the browser must have the same as Python: the schema of drawings, and the colours.
+
+``python web/scripts/tables.py`` prints both as JSON; ``npm run types`` writes TypeScript of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+import pydantic
+
+from foveate.look import colors, overlay
+from foveate.look.drawing import STEPS, AnyDrawing
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of any drawing as it is written, camelCase, with every field there."""
+    return pydantic.TypeAdapter(AnyDrawing).json_schema(mode="serialization", by_alias=True)
+
+
+def palette() -> dict[str, Any]:
+    """Both tables of 256 colours, the hues of lines, the scales of weights, the tint of overlays."""
+    return {
+        "steps": STEPS,
+        "sequential": base64.b64encode(colors.table().tobytes()).decode(),
+        "diverging": base64.b64encode(colors.diverging().tobytes()).decode(),
+        "lines": list(colors.LINES),
+        "scales": {
+            name: {"caption": s.caption, "marks": sorted(s.marks.items())}
+            for name, s in colors.SCALES.items()
+        },
+        "overlays": {name: o.caption for name, o in overlay.OVERLAYS.items()},
+        "tint": {"dark": overlay.DARK.tolist(), "light": overlay.LIGHT.tolist()},
+        "even": overlay.EVEN,
+    }
+
+
+def stamp(part: dict[str, Any]) -> str:
+    """What a generated file says it was made of."""
+    return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    parts = {"schema": schema(), "palette": palette()}
+    print(json.dumps({name: {"of": stamp(part), "is": part} for name, part in parts.items()}))

@@ -1,0 +1,162 @@
+// Attention between words: sentences, links, matrix and heads, all of one map that is chosen.
+import { Grid } from "./cells";
+import { choices, h } from "./dom";
+import { heads } from "./heads";
+import { legend } from "./legend";
+import { levelsOf, rowOf, sequential, strongest, type Matrix, type Scale } from "./levels";
+import { links, MOST_WORDS } from "./links";
+import { cellOf, layerAndHead, nextHead, weightsOf, type Looking, type Side } from "./looking";
+import { blockOf, BlockMaps } from "./maps";
+import { palette } from "./palette";
+import type { Choice } from "./selection";
+import { sentences } from "./sentences";
+import type { Draw, Part, Twin } from "./stage";
+import { spoken } from "./text";
+import type { AttentionDrawing, Block } from "./types";
+
+const FORMS: Record<AttentionDrawing["form"], readonly Part[]> = {
+  matrix: ["sentences", "matrix", "blocks", "heads", "scale"],
+  links: ["links", "blocks", "heads", "scale"],
+  heads: ["heads", "matrix", "blocks", "scale"],
+};
+const MOST_LISTED = 20_000; // cells in the table; above, each row says its strongest
+
+/** Which map this is, in words. */
+export function described({ name, layers, hasHeads }: Block, layer: number, head: number | null): string {
+  const parts = [spoken(name)];
+  if (layers.length > 1) parts.push(`layer ${layer}`);
+  if (!hasHeads || (layers[layer]?.shape[0] ?? 1) > 1) parts.push(head === null ? "mean of the heads" : `head ${head}`);
+  return parts.join(", ");
+}
+
+/** The numbers of a map as a table; of a large one the strongest of each row. */
+export function listed(map: Matrix, { rows, columns }: Block, caption: string): Twin {
+  const rounded = (weight: number) => weight.toFixed(4);
+  if (map.values.length <= MOST_LISTED)
+    return { caption, columns: ["", ...columns], rows: rows.map((word, t) => [word, ...Array.from(rowOf(map, t), rounded)]) };
+  const most = (t: number) => strongest(rowOf(map, t), 8, 1e-4).map((k) => `${columns[k]} ${rounded(rowOf(map, t)[k]!)}`);
+  return { caption: `${caption}: the strongest of each row`, columns: ["", "looks at"], rows: rows.map((word, t) => [word, most(t).join(", ")]) };
+}
+
+export const attention: Draw<AttentionDrawing> = (stage, drawing) => {
+  const { body, selection, options, memory } = stage;
+  const parts = new Set(options.parts ?? FORMS[drawing.form]);
+  const chosenBlock = () => blockOf(drawing, selection.now.block ?? drawing.block);
+  let scale = (memory.get("scale") as Scale | undefined) ?? drawing.scale;
+  let shown = -1, maps!: BlockMaps, block!: Block, map: Matrix | undefined, looking: Looking = { row: 0, column: 0, side: "row" };
+
+  const choose = (change: Choice) => selection.set(change);
+  const words = () => ({ rows: block.rows, columns: block.columns });
+  const pointSide = (side: Side, place: number) =>
+    choose(side === "row" ? { ...words(), side, row: place, column: undefined } : { ...words(), side, column: place, row: undefined });
+  const pointCell = (row: number, column: number) => choose({ ...words(), side: "row", row, column });
+
+  const grid = new Grid(pointCell, "matrix of attention"), lines = sentences(pointSide), joined = links(pointSide);
+  const picker = heads((layer, head) => choose({ layer, head }), drawing.form === "heads" && !options.parts);
+  const reading = h("output", { class: "fv-reading", "aria-live": "polite" }), others = h("p", { class: "fv-others" });
+  const keys = h("p", { class: "fv-keys" }, ...["←", "↑", "↓", "→"].map((k) => h("kbd", {}, k)), " cell · ",
+    h("kbd", {}, "["), h("kbd", {}, "]"), " layer · ", h("kbd", {}, ","), h("kbd", {}, "."), " head");
+  const blocks = choices("Attention of", drawing.blocks.map((b) => [b.name, spoken(b.name)] as const),
+    drawing.blocks[chosenBlock()]?.name ?? "", (name) => choose({ block: name }));
+  const scales = choices("Colours", [["row", "by row"], ["absolute", "absolute"]] as const, scale, (value) => {
+    memory.set("scale", (scale = value));
+    showBlock();
+  });
+  const key = h("div"), wrong = h("p", { class: "fv-wrong", hidden: true });
+  const reads = parts.has("matrix") || parts.has("links") || parts.has("sentences");
+  const has = (part: Part, ...nodes: HTMLElement[]) => (parts.has(part) ? nodes : []);
+  const main = h("div", { class: "fv-main" }, ...(drawing.form === "heads" && !options.parts ? [picker.element] : []),
+    ...(reads ? [reading, others] : []), ...has("links", joined.element), ...has("matrix", grid.element, keys), wrong);
+  const full = reads && (parts.has("blocks") || parts.has("heads") || parts.has("scale"));
+  const aside = h("div", { class: "fv-aside" }, ...(full ? has("matrix", grid.loupe!.element) : []), ...has("blocks", blocks.element),
+    ...(drawing.form === "heads" && !options.parts ? [] : has("heads", picker.element)), ...has("scale", scales.element, key));
+  body.append(...has("sentences", lines.element), h("div", { class: full ? "fv-two" : "" }, main, aside));
+  main.hidden = !main.childElementCount;
+
+  const many = () => Math.max(block.rows.length, block.columns.length) > MOST_WORDS;
+  const heights = () => layerAndHead(selection.now, drawing, block);
+
+  function point(): void { // another cell of the same map
+    if (!map) return;
+    looking = cellOf(selection.now, block, map);
+    const { row, column, side } = looking, weights = weightsOf(map, looking);
+    const { layer, head } = heights(), name = described(block, layer, head);
+    if (parts.has("matrix")) grid.select(row, column);
+    if (parts.has("sentences") && !lines.element.hidden) lines.select(side, side === "row" ? row : column, weights);
+    if (parts.has("links")) joined.select(looking);
+    if (!reads) return;
+    const value = map.values[row * map.width + column]!, names = side === "row" ? block.columns : block.rows;
+    reading.replaceChildren(`${block.rowMeans} « `, h("bdi", {}, block.rows[row]!), " »: ", h("bdi", {}, block.columns[column]!),
+      " ", h("b", {}, value.toFixed(4)));
+    others.replaceChildren(`${name} · most: `, ...strongest(weights, 3, 0.005).flatMap((k, i) =>
+      [i ? ", " : "", h("bdi", {}, names[k]!), ` ${weights[k]!.toFixed(2)}`]));
+    for (const box of [grid.box, joined.element.firstElementChild!]) box.setAttribute("aria-label", `${name}: ${reading.textContent}`);
+  }
+
+  function showMap(): void { // another layer or head of the same block
+    const { layer, head } = heights();
+    map = maps.map(layer, head);
+    wrong.hidden = !(wrong.textContent = map ? "" : maps.failure ? `The weights could not be had: ${maps.failure}` : "The weights are on their way …");
+    if (parts.has("heads")) picker.select(layer, head);
+    if (!map) return;
+    const { rows, columns } = block;
+    if (parts.has("matrix")) grid.show({
+      height: map.height, width: map.width, levels: levelsOf(map, scale), colours: sequential, rows, columns,
+      dots: shown === blockOf(drawing, drawing.block) ? drawing.gold : [],
+    });
+    if (parts.has("links")) joined.show(rows, columns, block.rowMeans, map);
+    point();
+    stage.changed();
+  }
+
+  function showBlock(): void { // another block, or other colours
+    const index = chosenBlock();
+    if (shown !== index) {
+      shown = index;
+      block = drawing.blocks[index]!;
+      maps = new BlockMaps(block, () => { if (shown === index) showBlock(); });
+      lines.element.hidden = many();
+      if (parts.has("sentences") && !many()) lines.show(block.rows, block.columns, block.rowMeans);
+      blocks.set(block.name);
+    }
+    if (parts.has("heads")) picker.show(maps, scale);
+    const how = palette.scales[scale];
+    if (parts.has("scale")) key.replaceChildren(legend(sequential, how.marks, `${how.caption}; no colour: exactly 0 (masked)`));
+    showMap();
+  }
+
+  const quiet = selection.on((_, changed) => {
+    if ("block" in changed) showBlock();
+    else if ("layer" in changed || "head" in changed) showMap();
+    else point();
+  });
+  showBlock();
+
+  const onKey = (event: KeyboardEvent): boolean => {
+    const { layer, head } = heights(), to = (l: number) => Math.max(0, Math.min(block.layers.length - 1, l));
+    const ring = (by: number) => choose({ head: nextHead(head, by, maps.heads(layer)) });
+    const acts: Record<string, () => void> = {
+      "[": () => choose({ layer: to(layer - 1) }), "]": () => choose({ layer: to(layer + 1) }), ",": () => ring(-1), ".": () => ring(1),
+    };
+    const target = event.target as Node, inPicker = picker.element.contains(target);
+    if (inPicker) Object.assign(acts, { ArrowUp: acts["["], ArrowDown: acts["]"], ArrowLeft: acts[","], ArrowRight: acts["."] });
+    const inWords = joined.element.contains(target), place = looking[looking.side];
+    if (inWords) Object.assign(acts, {
+      ArrowUp: () => pointSide(looking.side, Math.max(0, place - 1)),
+      ArrowDown: () => pointSide(looking.side, Math.min(block[`${looking.side}s`].length - 1, place + 1)),
+      ArrowLeft: () => pointSide("row", looking.row), ArrowRight: () => pointSide("column", looking.column),
+    });
+    const step = grid.box === target ? grid.step(event.key) : undefined, act = acts[event.key];
+    if (step) pointCell(...step);
+    else act?.();
+    return step !== undefined || act !== undefined;
+  };
+  const name = () => described(block, heights().layer, heights().head);
+  return {
+    key: onKey,
+    resize: () => { if (parts.has("heads")) picker.show(maps, scale); showMap(); },
+    twin: () => (map ? listed(map, block, name()) : { caption: name(), columns: [], rows: [] }),
+    json: () => map && ({ map: name(), rows: block.rows, columns: block.columns, weights: block.rows.map((_, t) => Array.from(rowOf(map!, t))) }),
+    destroy: quiet,
+  };
+};

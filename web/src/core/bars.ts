@@ -1,0 +1,87 @@
+// Bars for labels, several beside each other where there are several series.
+import { along, boxOf, endsOf, upward } from "./axes";
+import { fitted, h, s, widthOf } from "./dom";
+import type { Draw } from "./stage";
+import { figure } from "./text";
+import type { BarsDrawing } from "./types";
+
+const HEIGHT = 280;
+
+export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
+  const { labels, series } = drawing;
+  const svg = s("svg", { class: "fv-plot", role: "img", "aria-label": drawing.title || "bars" });
+  const box = h("div", { class: "fv-chart fv-scroll", tabindex: 0, role: "application", "aria-roledescription": "bars", "aria-label": drawing.title || "bars" }, svg);
+  const reading = h("output", { class: "fv-reading fv-small" });
+  const keys = h("div", { class: "fv-keys-row", hidden: series.length < 2 }, ...series.map(({ name }, k) =>
+    h("span", { class: "fv-key" }, s("svg", { width: 12, height: 12, "aria-hidden": "true" },
+      s("rect", { class: `fv-bar fv-line-${k % 7}`, width: 12, height: 12, rx: 2 })), name)));
+  body.append(keys, box, reading);
+  let groups: SVGElement[] = [], place = 0;
+
+  const read = () => {
+    groups.forEach((group, k) => group.classList.toggle("fv-chosen", k === place));
+    if (!labels.length) return;
+    reading.replaceChildren(h("bdi", {}, labels[place]!), ...series.flatMap(({ name, values, low, high }) => [
+      " · ", ...(series.length > 1 || name ? [h("bdi", {}, name), " "] : []), h("b", {}, figure(values[place])),
+      ...(low.length ? [` (${figure(low[place])} … ${figure(high[place])})`] : []),
+    ]));
+  };
+  const go = (k: number) => {
+    place = Math.max(0, Math.min(labels.length - 1, k));
+    selection.point(labels, place);
+    read();
+  };
+
+  function draw(): void {
+    const room = Math.min(Math.max(body.clientWidth - 6, 280), 960);
+    const longest = Math.min(120, Math.max(0, ...labels.map((label) => widthOf(label, 12))));
+    const axis = endsOf([0, ...series.flatMap((one) => [...one.values, ...one.low, ...one.high])], false, 0);
+    if (axis.most > 0) axis.most += 0.06 * (axis.most - axis.least);
+    const least = Math.max(18, 12 * series.length + 4), slim = boxOf(room, HEIGHT, axis, drawing.up, drawing.across);
+    const step = Math.min(90, Math.max(least, (slim.right - slim.left) / Math.max(1, labels.length)));
+    const turned = longest > step - 6, deep = turned ? Math.round(longest * 0.85) : 0, height = HEIGHT + deep;
+    const frame = boxOf(room, height, axis, drawing.up, drawing.across, deep);
+    frame.right = frame.left + step * labels.length;
+    const width = frame.right + (turned ? 40 : 12), y = along(axis, frame.bottom, frame.top), thick = Math.min(40, (step * 0.76) / series.length);
+    groups = labels.map((label, k) => {
+      const middle = frame.left + (k + 0.5) * step, here = () => go(k);
+      const parts = series.flatMap(({ values, low, high }, i) => {
+        const value = values[k];
+        if (value === null || value === undefined) return [];
+        const x = middle + (i - series.length / 2) * thick, top = Math.min(y(value), y(0)), centre = x + thick / 2;
+        return [s("rect", { class: `fv-bar fv-line-${i % 7}`, x: x + 1, y: top, width: thick - 2, height: Math.max(1, Math.abs(y(value) - y(0))), rx: 2 }),
+          ...(Number.isFinite(low[k] ?? NaN) && Number.isFinite(high[k] ?? NaN)
+            ? [s("path", { class: "fv-whisker", d: `M${centre} ${y(low[k]!)}V${y(high[k]!)}M${centre - 4} ${y(low[k]!)}h8M${centre - 4} ${y(high[k]!)}h8` })] : [])];
+      });
+      const text = fitted(label, turned ? 120 : step - 4, 12);
+      return s("g", { pointerenter: here, click: here },
+        s("rect", { class: "fv-hit", x: middle - step / 2, y: frame.top, width: step, height: frame.bottom - frame.top }), ...parts,
+        turned ? s("text", { transform: `translate(${middle - 2} ${frame.bottom + 12}) rotate(50)` }, text)
+          : s("text", { x: middle, y: frame.bottom + 17, "text-anchor": "middle" }, text));
+    });
+    svg.replaceChildren(...upward(frame, axis, drawing.up), s("path", { class: "fv-axis", d: `M${frame.left} ${y(0)}H${frame.right}` }), ...groups,
+      ...(drawing.across ? [s("text", { class: "fv-quiet", x: (frame.left + frame.right) / 2, y: height - 5, "text-anchor": "middle" }, drawing.across)] : []));
+    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
+    read();
+  }
+  const quiet = selection.on(() => {
+    place = selection.placeOf(labels) ?? place;
+    read();
+  });
+  draw();
+  return {
+    resize: draw,
+    destroy: quiet,
+    key: (event) => {
+      const by = event.target === box ? { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 }[event.key] : undefined;
+      if (by !== undefined) go(place + by);
+      return by !== undefined;
+    },
+    twin: () => ({
+      caption: [drawing.title, drawing.up].filter(Boolean).join(": "),
+      columns: [drawing.across, ...series.flatMap(({ name, low }) => (low.length ? [name, `${name}, low`, `${name}, high`] : [name]))],
+      rows: labels.map((label, k) => [label, ...series.flatMap(({ values, low, high }) =>
+        low.length ? [values[k] ?? null, low[k] ?? null, high[k] ?? null] : [values[k] ?? null])]),
+    }),
+  };
+};

@@ -1,0 +1,220 @@
+// Cells of colour with words at their sides: what matrices, sheets and the loupe are drawn with.
+import { fitted, h, s, widthOf } from "./dom";
+import { colourOf, isLight, pixels, pooled, type Colours } from "./levels";
+import { every } from "./text";
+
+export interface Cells {
+  height: number;
+  width: number;
+  levels: Float64Array; // -1 is blank
+  colours: Colours;
+  rows: readonly string[]; // words at the sides; none where empty
+  columns: readonly string[];
+  aspect?: number; // height of a cell by its width
+  texts?: readonly (readonly string[])[]; // in the cells
+  dots?: readonly (readonly [number, number])[]; // row, column
+  down?: string; // what rows and columns are
+  across?: string;
+}
+
+const SHORT = 64; // words along a side that are all written, if need be by scrolling
+const LOUPE = 9; // pixels of a cell below which a loupe helps
+const MOST = 44; // pixels of a cell
+
+/** Where things lie, in pixels. */
+interface Place { left: number; top: number; across: number; down: number; turn: number; limit: number; width: number; height: number }
+
+/** Lay cells out in so much room: `across` and `down` are the sides of one cell. Pure but for text widths. */
+export function place(cells: Cells, room: number, tall: number): Place {
+  const limit = Math.min(150, room * 0.3), told = cells.texts?.length ? cells.texts.flat() : undefined;
+  const most = told ? Math.max(MOST, ...told.map((text) => widthOf(text, 12) + 10)) : MOST;
+  const widths = (words: readonly string[]) => words.map((word) => Math.min(limit, widthOf(word)));
+  const short = Math.max(cells.rows.length, cells.columns.length) <= SHORT;
+  const left = (cells.rows.length ? Math.max(...widths(cells.rows)) + 8 : 2) + (cells.down ? 18 : 0);
+  const flat = cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, most) - 6);
+  const turn = flat ? 0 : room < 30 * cells.width ? -75 : -55;
+  const along = Math.cos((turn * Math.PI) / 180), upward = -Math.sin((turn * Math.PI) / 180);
+  const least = cells.rows.length && short ? 12 : 0, aspect = cells.aspect ?? 1;
+  const right = flat ? 2 : Math.max(2, ...widths(cells.columns).map((w, k) => w * along + 8 - (cells.width - k - 0.5) * least));
+  const fit = Math.min((room - left - right) / cells.width, told ? most : Math.max(least || 4, tall / cells.height / aspect), most);
+  const across = least ? Math.max(least, Math.floor(fit)) : Math.max(fit, 0.2);
+  const top = !cells.columns.length ? 2 : flat ? 22 : Math.max(...widths(cells.columns)) * upward + 16;
+  const down = told ? Math.max(24, Math.min(across, 30)) : least ? Math.max(1, Math.round(across * aspect)) : across * aspect;
+  return {
+    left, top, across, down, turn, limit,
+    width: left + across * cells.width + right, height: top + down * cells.height + (cells.across ? 22 : 2),
+  };
+}
+
+export class Grid {
+  readonly element: HTMLElement;
+  readonly canvas = h("canvas");
+  private readonly over = s("svg", { "aria-hidden": "true" });
+  readonly loupe: Grid | undefined; // the cells around the chosen one, where cells are small
+  private cells: Cells | undefined;
+  private lies: Place | undefined;
+  private chosen: [number, number] = [0, 0];
+  private labels: { side: 0 | 1; index: number; node: SVGElement }[] = [];
+  private marks: SVGElement[] = [];
+  private current: SVGTextElement[] = [];
+
+  /** `onpoint` hears of the cell that is pointed at; without it the grid is a picture only. */
+  constructor(private readonly onpoint?: (row: number, column: number) => void, roledescription = "matrix") {
+    const box = h("div", { class: "fv-cells" }, this.canvas, this.over);
+    this.element = h("div", { class: "fv-grid" }, h("div", { class: "fv-scroll" }, box));
+    if (!onpoint) return;
+    const role = { tabindex: "0", role: "application", "aria-roledescription": roledescription };
+    for (const [name, value] of Object.entries(role)) box.setAttribute(name, value);
+    box.addEventListener("pointermove", (event) => event.pointerType === "mouse" && this.pointed(event));
+    box.addEventListener("click", (event) => this.pointed(event));
+    this.loupe = new Grid();
+    this.loupe.element.classList.add("fv-loupe");
+    this.element.append(this.loupe.element);
+  }
+
+  get box(): HTMLElement {
+    return this.over.parentElement!;
+  }
+
+  private pointed(event: MouseEvent): void {
+    const { cells, lies } = this;
+    if (!cells || !lies) return;
+    const box = this.box.getBoundingClientRect();
+    const column = Math.floor((event.clientX - box.x - lies.left) / lies.across);
+    const row = Math.floor((event.clientY - box.y - lies.top) / lies.down);
+    if (row >= 0 && column >= 0 && row < cells.height && column < cells.width) this.onpoint?.(row, column);
+  }
+
+  /** Where an arrow key goes from the chosen cell, if it is one. */
+  step(key: string): [number, number] | undefined {
+    const moves: Record<string, [number, number]> = {
+      ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], Home: [0, -1e9], End: [0, 1e9],
+    };
+    const move = moves[key];
+    if (!move || !this.cells) return undefined;
+    const within = (value: number, count: number) => Math.max(0, Math.min(count - 1, value));
+    return [within(this.chosen[0] + move[0], this.cells.height), within(this.chosen[1] + move[1], this.cells.width)];
+  }
+
+  show(cells: Cells): void {
+    this.cells = cells;
+    this.layout();
+  }
+
+  /** Draw anew for the width there is. */
+  layout(room = this.element.clientWidth, tall = 0.75 * innerHeight): void {
+    const { cells } = this;
+    if (!cells || room <= 0) return;
+    const lies = (this.lies = place(cells, room - 6, tall)), { left, top, across, down } = lies;
+    const box = this.box, wide = across * cells.width, high = down * cells.height;
+    Object.assign(box.style, { width: `${lies.width}px`, height: `${lies.height}px` });
+    Object.assign(box.dataset, { left, top, across, down }); // for who points by measure
+    Object.assign(this.canvas.style, { left: `${left}px`, top: `${top}px`, width: `${wide}px`, height: `${high}px` });
+    const tile = Math.max(1, Math.floor(1 / (Math.min(across, down) * (devicePixelRatio || 1))));
+    const { levels, height, width } = pooled(cells.levels, cells.height, cells.width, tile);
+    Object.assign(this.canvas, { width, height });
+    if (width * height) this.canvas.getContext("2d")!.putImageData(new ImageData(pixels(levels, cells.colours), width, height), 0, 0);
+    for (const [name, value] of Object.entries({ width: lies.width, height: lies.height })) this.over.setAttribute(name, String(value));
+    this.over.replaceChildren(...this.rule(lies, cells), ...this.write(lies, cells), ...this.inside(lies, cells));
+    this.marks = ["fv-band", "fv-band", "fv-edge", "fv-cell"].map((name) => s("rect", { class: name }));
+    this.current = [0, 1].map(() => s("text", { class: "fv-chosen" }));
+    if (this.onpoint) this.over.append(...this.marks, ...this.current);
+    if (this.loupe) this.loupe.element.hidden = Math.min(across, down) >= LOUPE;
+    this.select(...this.chosen);
+  }
+
+  /** Thin lines between cells that are large enough to be told apart. */
+  private rule({ left, top, across, down }: Place, { height, width }: Cells): SVGElement[] {
+    if (Math.min(across, down) < 8) return [];
+    const parts = [];
+    for (let k = 1; k < width; k++) parts.push(`M${left + k * across} ${top}v${down * height}`);
+    for (let k = 1; k < height; k++) parts.push(`M${left} ${top + k * down}h${across * width}`);
+    return [s("path", { class: "fv-rule", d: parts.join("") })];
+  }
+
+  /** The words at the sides; those that would cover another are left out. */
+  private write(lies: Place, { rows, columns, down, across, height, width }: Cells): SVGElement[] {
+    this.labels = [];
+    const sides = [[rows, lies.down], [columns, lies.across]] as const;
+    sides.forEach(([words, cell], side) => words.forEach((word, index) => {
+      if (index % every(cell)) return;
+      const node = s("text", this.at(lies, side as 0 | 1, index), fitted(word, lies.limit));
+      this.labels.push({ side: side as 0 | 1, index, node });
+    }));
+    const names = [];
+    const middle = lies.top + (lies.down * height) / 2;
+    if (down) names.push(s("text", { class: "fv-quiet", transform: `translate(12 ${middle}) rotate(-90)`, "text-anchor": "middle" }, down));
+    if (across) names.push(s("text", { class: "fv-quiet", x: lies.left + (lies.across * width) / 2, y: lies.height - 5, "text-anchor": "middle" }, across));
+    return [...this.labels.map(({ node }) => node), ...names];
+  }
+
+  private at(lies: Place, side: 0 | 1, index: number): Record<string, string | number> {
+    if (side === 0) return { x: lies.left - 6, y: lies.top + (index + 0.5) * lies.down + 4, "text-anchor": "end" };
+    const x = lies.left + (index + 0.5) * lies.across;
+    return lies.turn === 0
+      ? { x, y: lies.top - 7, "text-anchor": "middle" }
+      : { transform: `translate(${x} ${lies.top - 7}) rotate(${lies.turn})`, y: 4 };
+  }
+
+  /** True links as dots, and texts where cells have room for them. */
+  private inside({ left, top, across, down }: Place, { texts, dots, levels, width, colours }: Cells): SVGElement[] {
+    const middle = (row: number, column: number) => ({ x: left + (column + 0.5) * across, y: top + (row + 0.5) * down });
+    const made: SVGElement[] = (dots ?? []).map(([row, column]) => {
+      const { x, y } = middle(row, column);
+      return s("circle", { class: "fv-dot", cx: x, cy: y, r: Math.max(1.5, Math.min(5, across / 5)) });
+    });
+    if (!texts?.length || down < 13) return made;
+    texts.forEach((line, row) => line.forEach((text, column) => {
+      const { x, y } = middle(row, column), level = levels[row * width + column]!;
+      const ink = level < 0 ? "" : isLight(level, colours) ? "fv-on-light" : "fv-on-dark";
+      made.push(s("text", { x, y: y + 4, "text-anchor": "middle", class: `fv-text ${ink}` }, fitted(text, across - 4, 12)));
+    }));
+    return made;
+  }
+
+  /** Frame a cell and its row and column. */
+  select(row: number, column: number): void {
+    this.chosen = [row, column];
+    const { cells, lies } = this;
+    if (!cells || !lies || !this.onpoint) return;
+    const { left, top, across, down } = lies, x = left + column * across, y = top + row * down;
+    const boxes = [[left, y, across * cells.width, down], [x, top, across, down * cells.height], [x, y, across, down], [x, y, across, down]];
+    this.marks.forEach((mark, k) => ["x", "y", "width", "height"].forEach((name, i) => mark.setAttribute(name, String(boxes[k]![i]))));
+    for (const { side, index, node } of this.labels) {
+      const chosen = this.chosen[side]!, cell = side === 0 ? down : across;
+      node.toggleAttribute("hidden", Math.abs(index - chosen) < every(cell));
+    }
+    [cells.rows, cells.columns].forEach((words, side) => {
+      const index = this.chosen[side]!, node = this.current[side]!;
+      node.textContent = words.length ? fitted(words[index] ?? "", lies.limit) : "";
+      for (const name of ["transform", "x", "y"]) node.removeAttribute(name);
+      for (const [name, value] of Object.entries(this.at(lies, side as 0 | 1, index))) node.setAttribute(name, String(value));
+    });
+    if (this.loupe && !this.loupe.element.hidden) this.magnify(row, column);
+  }
+
+  /** The cells around the chosen one, large and with all their words. */
+  private magnify(row: number, column: number): void {
+    const { cells, loupe } = this;
+    if (!cells || !loupe) return;
+    const span = (middle: number, count: number): [number, number] => {
+      const from = Math.max(0, Math.min(middle - 7, count - 15));
+      return [from, Math.min(count, from + 15)];
+    };
+    const [top, bottom] = span(row, cells.height), [left, right] = span(column, cells.width), width = right - left;
+    const levels = new Float64Array((bottom - top) * width);
+    for (let t = top; t < bottom; t++) levels.set(cells.levels.subarray(t * cells.width + left, t * cells.width + right), (t - top) * width);
+    loupe.cells = {
+      height: bottom - top, width, levels, colours: cells.colours,
+      rows: cells.rows.slice(top, bottom), columns: cells.columns.slice(left, right),
+      dots: [[row - top, column - left]],
+    };
+    loupe.layout(Math.min(this.element.clientWidth, 328), 300);
+  }
+
+  /** `rgb(…)` of a cell, for legends and readings. */
+  colour(row: number, column: number): string {
+    const { cells } = this;
+    return cells ? colourOf(cells.levels[row * cells.width + column]!, cells.colours) : "";
+  }
+}

@@ -1,0 +1,63 @@
+// Elements made short. Texts are always text: a word may say anything and does nothing.
+
+type Attributes = Record<string, string | number | boolean | undefined | ((event: never) => void)>;
+type Child = Node | string | undefined | false;
+
+function dress(made: Element, attributes: Attributes, children: Child[]): void {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === false) continue;
+    if (typeof value === "function") made.addEventListener(name, value as unknown as EventListener);
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...children.filter((child): child is Node | string => child !== undefined && child !== false));
+}
+
+/** An HTML element; functions are listeners of the event that their name says. */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K, attributes: Attributes = {}, ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const made = document.createElement(tag);
+  dress(made, attributes, children);
+  return made;
+}
+
+/** An SVG element. */
+export function s<K extends keyof SVGElementTagNameMap>(
+  tag: K, attributes: Attributes = {}, ...children: Child[]
+): SVGElementTagNameMap[K] {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  dress(made, attributes, children);
+  return made;
+}
+
+export const FONT = "system-ui, sans-serif";
+let pen: CanvasRenderingContext2D | null = null;
+
+/** Pixels that a text takes on a line. */
+export function widthOf(text: string, size = 13): number {
+  pen ??= document.createElement("canvas").getContext("2d")!;
+  pen.font = `${size}px ${FONT}`;
+  return pen.measureText(text).width;
+}
+
+/** A text cut to so many pixels, with an ellipsis where something is missing. */
+export function fitted(text: string, room: number, size = 13): string {
+  if (widthOf(text, size) <= room) return text;
+  const letters = Array.from(text);
+  while (letters.length && widthOf(letters.join("") + "…", size) > room) letters.pop();
+  return letters.join("") + "…";
+}
+
+/** A few choices of which one holds, as radio buttons under a name. */
+export function choices<T extends string>(
+  legend: string, options: readonly (readonly [T, string])[], chosen: T, choose: (value: T) => void
+): { element: HTMLElement; set(value: T): void } {
+  const name = `fv-${Math.random().toString(36).slice(2)}`;
+  const inputs = options.map(([value]) => h("input", { type: "radio", name, value, change: () => choose(value) }));
+  const labels = options.map(([, text], k) => h("label", {}, inputs[k]!, text));
+  const element = h("fieldset", { class: "fv-choices" }, h("legend", {}, legend), h("div", {}, ...labels));
+  element.hidden = options.length < 2;
+  const set = (value: T) => inputs.forEach((input) => { input.checked = input.value === value; });
+  set(chosen);
+  return { element, set };
+}

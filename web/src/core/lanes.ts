@@ -1,0 +1,90 @@
+// A beam as it went: a column for each step, the best beginning on top, what was cut off dashed.
+import { fitted, h, s, widthOf } from "./dom";
+import type { Draw } from "./stage";
+import { figure } from "./text";
+import type { LanesDrawing, Node } from "./types";
+
+const DOWN = 34, TALL = 26, TOP = 24; // pixels from rank to rank, of a node, above the first
+
+/** The nodes from the first step to this one, by parents. */
+export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
+  const path: Node[] = [], seen = new Set<number>();
+  for (let node = nodes.get(id); node && !seen.has(node.id); node = node.parent === null ? undefined : nodes.get(node.parent)) {
+    seen.add(node.id);
+    path.unshift(node);
+  }
+  return path;
+}
+
+export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
+  const { steps } = drawing, nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
+  const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text);
+  const wide = Math.min(132, Math.max(56, ...steps.flat().map(({ text }) => widthOf(text) + 22))), across = wide + 34;
+  const deepest = Math.max(1, ...steps.map((step) => step.length));
+  const width = across * steps.length + 4, height = TOP + DOWN * deepest + 4;
+  const at = new Map<number, [number, number]>();
+  steps.forEach((step, t) => step.forEach(({ id }, rank) => at.set(id, [t * across + 2, TOP + rank * DOWN])));
+  const svg = s("svg", { class: "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
+  const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
+  const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
+  body.append(reading, box, h("p", { class: "fv-keys" }, "thick: the answer · dashed: cut off · ",
+    h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " step · ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " rank"));
+
+  const edges = new Map<number, SVGElement>(), boxes = new Map<number, SVGElement>();
+  const kind = (node: Node) => `fv-${node.state}${best.has(node.id) ? " fv-best" : ""}`;
+  let chosen: Node | undefined;
+  const choose = (node: Node) => {
+    chosen = node;
+    const path = pathTo(nodes, node.id), on = new Set(path.map(({ id }) => id));
+    for (const [id, group] of boxes) group.classList.toggle("fv-on", on.has(id));
+    for (const [id, edge] of edges) edge.classList.toggle("fv-on", on.has(id));
+    boxes.forEach((group, id) => group.classList.toggle("fv-chosen", id === node.id));
+    reading.replaceChildren(h("bdi", {}, path.map(({ text }) => text).join(" ")), " · log p ", h("b", {}, figure(node.logP)), " · score ", h("b", {}, figure(node.score)),
+      node.state === "pruned" ? " · cut off" : node.state === "done" ? " · finished" : "");
+    box.setAttribute("aria-label", reading.textContent ?? "");
+  };
+  const point = (node: Node) => {
+    choose(node);
+    if (best.has(node.id)) selection.point(answer, answer.length ? [...nodes.values()].filter(({ id }) => best.has(id)).indexOf(node) : 0);
+  };
+  for (const node of nodes.values()) {
+    const [x, y] = at.get(node.id)!, from = node.parent === null ? undefined : at.get(node.parent);
+    if (from) {
+      const x1 = from[0] + wide, y1 = from[1] + TALL / 2, y2 = y + TALL / 2, middle = (x1 + x) / 2;
+      edges.set(node.id, s("path", { class: `fv-edge-line ${kind(node)}`, d: `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x} ${y2}` }));
+    }
+    boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
+      s("rect", { x, y, width: wide, height: TALL, rx: 6 }),
+      s("text", { x: x + wide / 2, y: y + 17, "text-anchor": "middle" }, fitted(node.text, wide - 12))));
+  }
+  svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
+    ...edges.values(), ...boxes.values());
+  const last = [...nodes.values()].filter(({ id }) => best.has(id)).at(-1) ?? steps.at(-1)?.[0];
+  if (last) choose(last);
+  const quiet = selection.on(() => {
+    const place = answer.length ? selection.placeOf(answer) : undefined, node = place === undefined ? undefined : [...nodes.values()].filter(({ id }) => best.has(id))[place];
+    if (node && node !== chosen) choose(node);
+  });
+  const step = (by: number, rankBy: number): boolean => {
+    const t = steps.findIndex((nodesOf) => chosen !== undefined && nodesOf.includes(chosen));
+    if (t < 0) return false;
+    const to = steps[Math.max(0, Math.min(steps.length - 1, t + by))]!, rank = steps[t]!.indexOf(chosen!) + rankBy;
+    const node = to[Math.max(0, Math.min(to.length - 1, rank))];
+    if (node) point(node);
+    boxes.get(node?.id ?? -1)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    return true;
+  };
+  return {
+    destroy: quiet,
+    key: (event) => {
+      const moves: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+      const move = event.target === box ? moves[event.key] : undefined;
+      return move !== undefined && step(...move);
+    },
+    twin: () => ({
+      caption: drawing.title || "beam", columns: ["step", "rank", "text", "log p", "score", "state"],
+      rows: steps.flatMap((step, t) => step.map((node, rank) =>
+        [String(t + 1), rank + 1, pathTo(nodes, node.id).map(({ text }) => text).join(" "), node.logP, node.score, best.has(node.id) ? `${node.state}, answer` : node.state])),
+    }),
+  };
+};

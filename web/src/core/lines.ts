@@ -1,0 +1,148 @@
+// Lines over one axis: curves of training, errors against distance, a forecast with its fan.
+import { across, along, boxOf, endsOf, marksOf, upward, type Map1 } from "./axes";
+import { h, s } from "./dom";
+import type { Draw } from "./stage";
+import { figure, tick } from "./text";
+import type { Curve, LinesDrawing } from "./types";
+
+const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 5", "4 2 1 2", "1 3"];
+const HEIGHT = 300;
+
+/** The points of a curve as a path; blanks break it. More points than pixels become least and most of each pixel. */
+export function pathOf(xs: readonly number[], ys: readonly (number | null)[], x: Map1, y: Map1, wide: number): string {
+  const points: ([number, number] | null)[] = xs.map((at, k) => {
+    const value = ys[k];
+    const [px, py] = value === null || value === undefined ? [NaN, NaN] : [x(at), y(value)];
+    return Number.isFinite(px) && Number.isFinite(py) ? [px, py] : null;
+  });
+  let path = "", open = false;
+  for (const point of points.length > 4 * wide ? thinned(points) : points) {
+    if (point) path += `${open ? "L" : "M"}${point[0].toFixed(1)} ${point[1].toFixed(1)}`;
+    open = point !== null;
+  }
+  return path;
+}
+
+/** Of the points of each pixel column the first, the lowest, the highest and the last. */
+function thinned(points: ([number, number] | null)[]): ([number, number] | null)[] {
+  const made: ([number, number] | null)[] = [];
+  let run: [number, number][] = [];
+  const close = () => {
+    const sorted = [...run].sort((a, b) => a[1] - b[1]), kept = new Set([run[0], sorted[0], sorted.at(-1), run.at(-1)]);
+    made.push(...run.filter((point) => kept.has(point)));
+    run = [];
+  };
+  for (const point of points) {
+    if (run.length && (!point || Math.floor(point[0]) !== Math.floor(run[0]![0]))) close();
+    if (point) run.push(point);
+    else made.push(null);
+  }
+  if (run.length) close();
+  return made;
+}
+
+function band(xs: readonly number[], { low, high }: Curve, x: Map1, y: Map1): string {
+  const there = xs.map((_, k) => k).filter((k) => Number.isFinite(low[k] ?? NaN) && Number.isFinite(high[k] ?? NaN));
+  if (!there.length) return "";
+  const at = (k: number, v: number) => `${x(xs[k]!).toFixed(1)} ${y(v).toFixed(1)}`;
+  return `M${there.map((k) => at(k, high[k]!)).join("L")}L${there.reverse().map((k) => at(k, low[k]!)).join("L")}Z`;
+}
+
+/** The place on the axis that is nearest. */
+export function nearest(xs: readonly number[], wanted: number): number {
+  let best = 0;
+  for (let k = 1; k < xs.length; k++) if (Math.abs(xs[k]! - wanted) < Math.abs(xs[best]! - wanted)) best = k;
+  return best;
+}
+
+export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) => {
+  const { x: xs, curves, labels, marks } = drawing;
+  const hidden = (memory.get("hidden") as Set<string> | undefined) ?? new Set<string>();
+  memory.set("hidden", hidden);
+  let place = xs.length - 1, x: Map1 = (v) => v;
+  const svg = s("svg", { class: "fv-plot", role: "img", "aria-label": drawing.title || "lines" });
+  const cross = s("path", { class: "fv-cross" }), reading = h("output", { class: "fv-reading fv-small" });
+  const box = h("div", { class: "fv-chart", tabindex: 0, role: "application", "aria-roledescription": "lines", "aria-label": drawing.title || "lines" }, svg);
+  const look = (k: number) => `fv-line-${k % 7}`;
+  const keys = h("div", { class: "fv-keys-row" }, ...curves.map((curve, k) => {
+    const sample = s("svg", { width: 26, height: 10, "aria-hidden": "true" },
+      s("path", { class: `fv-curve ${look(k)}`, d: "M1 5H25", "stroke-dasharray": DASHES[k % 7]! }));
+    const press = () => {
+      if (hidden.has(curve.name)) hidden.delete(curve.name);
+      else hidden.add(curve.name);
+      button.setAttribute("aria-pressed", String(!hidden.has(curve.name)));
+      draw();
+    };
+    const button = h("button", { type: "button", class: "fv-key", "aria-pressed": String(!hidden.has(curve.name)), click: press }, sample, curve.name);
+    return button;
+  }));
+  body.append(keys, box, reading);
+
+  const nameOf = (k: number) => labels[k] ?? `${drawing.across || "x"} ${figure(xs[k]!)}`;
+  const read = () => {
+    if (!xs.length) return;
+    const parts = curves.filter(({ name }) => !hidden.has(name)).flatMap((curve) => [" · ", h("bdi", {}, curve.name), " ", h("b", {}, figure(curve.y[place]))]);
+    reading.replaceChildren(h("bdi", {}, nameOf(place)), ...parts);
+    cross.setAttribute("d", `M${x(xs[place]!).toFixed(1)} 10V${cross.dataset.bottom ?? 0}`);
+  };
+
+  function draw(): void {
+    const width = Math.min(Math.max(body.clientWidth, 280), 960), height = HEIGHT;
+    const seen = curves.filter(({ name }) => !hidden.has(name)), logUp = drawing.log.includes("y"), logAcross = drawing.log.includes("x");
+    const up = endsOf(seen.flatMap((c) => [...c.y, ...c.low, ...c.high]), logUp);
+    const wide = endsOf([...xs, ...marks.map((mark) => mark.x)], logAcross, 0);
+    const frame = boxOf(width, height, up, drawing.up, drawing.across), y = along(up, frame.bottom, frame.top);
+    x = along(wide, frame.left, frame.right);
+    const count = Math.max(2, Math.floor(width / 110));
+    const places = labels.length
+      ? xs.map((at, k) => [x(at), labels[k] ?? ""] as const).filter((_, k) => k % Math.ceil(xs.length / count) === 0)
+      : marksOf(wide, count).map((value) => [x(value), tick(value)] as const);
+    const clip = `fv-clip-${Math.random().toString(36).slice(2)}`;
+    cross.dataset.bottom = String(frame.bottom);
+    svg.replaceChildren(
+      s("clipPath", { id: clip }, s("rect", { x: frame.left, y: 0, width: frame.right - frame.left, height: frame.bottom })),
+      ...upward(frame, up, drawing.up), ...across(frame, places, drawing.across, height),
+      ...marks.flatMap(({ x: at, label }) => [
+        s("path", { class: "fv-mark", d: `M${x(at)} ${frame.top}V${frame.bottom}` }),
+        s("text", { class: "fv-quiet", ...(x(at) > width * 0.7 ? { x: x(at) - 5, "text-anchor": "end" } : { x: x(at) + 5 }), y: frame.top + 10 }, label),
+      ]),
+      s("g", { "clip-path": `url(#${clip})` }, ...curves.flatMap((curve, k) => hidden.has(curve.name) ? [] : [
+        ...(curve.low.length ? [s("path", { class: `fv-area ${look(k)}`, d: band(xs, curve, x, y) })] : []),
+        s("path", { class: `fv-curve ${look(k)}`, d: pathOf(xs, curve.y, x, y, width), "stroke-dasharray": DASHES[k % 7]! }),
+        ...(xs.length <= 24 ? xs.flatMap((at, i) => curve.y[i] === null || curve.y[i] === undefined || !Number.isFinite(y(curve.y[i]!)) ? [] :
+          [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: 3 })]) : []),
+      ])), cross);
+    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
+    read();
+  }
+  const go = (k: number, told = true) => {
+    place = Math.max(0, Math.min(xs.length - 1, k));
+    if (told && labels.length) selection.point(labels, place);
+    read();
+  };
+  box.addEventListener("pointermove", (event) => {
+    if (!xs.length) return;
+    const at = event.clientX - svg.getBoundingClientRect().x;
+    go(nearest(xs.map(x), at));
+  });
+  const quiet = selection.on(() => {
+    const chosen = labels.length ? selection.placeOf(labels) : undefined;
+    if (chosen !== undefined) go(chosen, false);
+  });
+  draw();
+  return {
+    resize: draw,
+    destroy: quiet,
+    key: (event) => {
+      const by = event.target === box ? { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 }[event.key] : undefined;
+      if (by !== undefined) go(place + by);
+      return by !== undefined;
+    },
+    twin: () => ({
+      caption: [drawing.title, drawing.up].filter(Boolean).join(": "),
+      columns: [drawing.across, ...curves.flatMap(({ name, low }) => (low.length ? [name, `${name}, low`, `${name}, high`] : [name]))],
+      rows: xs.map((at, k) => [labels[k] ?? figure(at), ...curves.flatMap(({ y, low, high }) =>
+        low.length ? [y[k] ?? null, low[k] ?? null, high[k] ?? null] : [y[k] ?? null])]),
+    }),
+  };
+};

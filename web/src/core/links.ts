@@ -1,0 +1,91 @@
+// Words in columns joined by lines: across two texts, or as arcs beside one text that looks at itself.
+import { fitted, h, s, widthOf } from "./dom";
+import { glow, largest, rowOf, strongest, type Matrix } from "./levels";
+import type { Looking, Side } from "./looking";
+import { weightsOf } from "./looking";
+import { sameWords } from "./text";
+
+const STEP = 24; // pixels from one word to the next
+export const MOST_WORDS = 64; // beyond, no line would be told from another
+
+export interface Links {
+  readonly element: HTMLElement;
+  show(rows: readonly string[], columns: readonly string[], rowMeans: string, map: Matrix): void;
+  select(looking: Looking): void;
+}
+
+export function links(point: (side: Side, place: number) => void): Links {
+  const svg = s("svg", { "aria-hidden": "true" });
+  const box = h("div", { class: "fv-joined", tabindex: 0, role: "application", "aria-roledescription": "words joined by lines" }, svg);
+  const element = h("section", { class: "fv-join" }, box);
+  const idle = s("g", { class: "fv-idle" }), chosen = s("g", { class: "fv-now" });
+  let words: Record<Side, SVGElement[]> = { row: [], column: [] }, map: Matrix | undefined, alone = false;
+  let x: Record<Side, number> = { row: 0, column: 0 };
+
+  const y = (place: number) => 40 + place * STEP;
+  const path = (row: number, column: number) => {
+    const from = y(row), to = y(column);
+    if (!alone) return `M${x.row} ${from}C${(x.row + x.column) / 2} ${from} ${(x.row + x.column) / 2} ${to} ${x.column} ${to}`;
+    const far = x.row + (row === column ? 26 : 22 + 11 * Math.min(20, Math.abs(row - column)));
+    return row === column
+      ? `M${x.row} ${from - 5}C${far} ${from - 12} ${far} ${from + 12} ${x.row} ${from + 5}`
+      : `M${x.row} ${from}C${far} ${from} ${far} ${to} ${x.row} ${to}`;
+  };
+  const line = (row: number, column: number, weight: number) =>
+    s("path", { d: path(row, column), "stroke-width": 0.8 + 4.5 * weight, opacity: 0.15 + 0.8 * weight });
+
+  const list = (side: Side, texts: readonly string[], anchor: "start" | "end", at: number, limit: number) => {
+    words[side] = texts.map((text, place) => {
+      const here = () => point(side, place);
+      return s("g", { pointerenter: here, click: here },
+        s("rect", { x: anchor === "end" ? at - limit : at, y: y(place) - STEP / 2, width: limit, height: STEP, rx: 4 }),
+        s("text", { x: anchor === "end" ? at - 6 : at + 6, y: y(place) + 5, "text-anchor": anchor }, fitted(text, limit - 10, 15)));
+    });
+    return words[side];
+  };
+
+  const show: Links["show"] = (rows, columns, rowMeans, next) => {
+    map = next;
+    element.hidden = Math.max(rows.length, columns.length) > MOST_WORDS;
+    if (element.hidden) return;
+    alone = sameWords(rows, columns) && rows.length === columns.length;
+    const room = Math.min(element.clientWidth || 600, 720), half = (room - 90) / 2;
+    const limit = (texts: readonly string[]) => Math.min(half, Math.max(...texts.map((t) => widthOf(t, 15))) + 34);
+    const left = limit(rows), right = alone ? 0 : limit(columns), gap = alone ? 260 : Math.max(90, Math.min(320, room - left - right));
+    x = { row: left + 4, column: left + gap - 4 };
+    words = { row: [], column: [] };
+    const headings = alone ? [s("text", { class: "fv-quiet", x: left - 6, y: 16, "text-anchor": "end" }, `${rowMeans} · looks at`)]
+      : [s("text", { class: "fv-quiet", x: left - 6, y: 16, "text-anchor": "end" }, rowMeans),
+        s("text", { class: "fv-quiet", x: left + gap + 6, y: 16 }, "looks at")];
+    idle.replaceChildren(...Array.from({ length: next.height }, (_, row) => {
+      const weights = rowOf(next, row), column = largest(weights);
+      return line(row, column, weights[column]!);
+    }));
+    svg.replaceChildren(...headings, idle, chosen, ...list("row", rows, "end", left, left),
+      ...(alone ? [] : list("column", columns, "start", left + gap, right)));
+    const width = Math.min(room, left + gap + right + 8), height = y(Math.max(rows.length, columns.length));
+    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
+  };
+
+  const select: Links["select"] = (looking) => {
+    if (!map || element.hidden) return;
+    const { side, row, column } = looking, weights = weightsOf(map, looking), top = Math.max(...weights) || 1;
+    const other: Side = side === "row" ? "column" : "row", far = alone ? words.row : words[other];
+    const near = alone ? words.row : words[side], place = side === "row" ? row : column;
+    for (const group of [...words.row, ...words.column]) {
+      group.removeAttribute("class");
+      group.style.removeProperty("--level");
+    }
+    far.forEach((group, k) => group.style.setProperty("--level", glow(weights[k]! / top).toFixed(3)));
+    far.forEach((group, k) => group.classList.toggle("fv-lit", weights[k]! / top >= 0.5));
+    near[place]?.classList.add("fv-chosen");
+    const best = strongest(weights, 6, 0.01);
+    chosen.replaceChildren(...best.flatMap((k) => {
+      const [t, from] = side === "row" ? [row, k] : [k, column], end = side === "row" ? k : t;
+      const number = alone ? { x: x.row + 6, "text-anchor": "start" }
+        : other === "column" ? { x: x.column - 4, "text-anchor": "end" } : { x: x.row + 4, "text-anchor": "start" };
+      return [line(t, from, weights[k]!), s("text", { ...number, y: y(end) - 4 }, weights[k]!.toFixed(2))];
+    }));
+  };
+  return { element, show, select };
+}

@@ -1,0 +1,78 @@
+// A sheet of numbers as colours, with a reading of the cell that is pointed at.
+import { Grid } from "./cells";
+import { h } from "./dom";
+import { legend } from "./legend";
+import { ends, levelsBetween } from "./levels";
+import { decode, floats, type Values } from "./numbers";
+import type { Draw, Twin } from "./stage";
+import { figure, tick } from "./text";
+import type { SheetDrawing } from "./types";
+
+const MOST_LISTED = 20_000; // cells in the table
+
+export const sheet: Draw<SheetDrawing> = (stage, drawing) => {
+  const { body, selection } = stage, { rows, columns } = drawing;
+  const [height = 0, width = 0] = drawing.values.shape, how = ends(drawing.least, drawing.most);
+  let values: Float64Array | undefined, cell: [number, number] = [0, 0];
+  const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
+  const point = (row: number, column: number) => {
+    cell = [row, column];
+    if (rows.length || columns.length) selection.set({
+      ...(rows.length ? { rows, row, side: "row" as const } : {}), ...(columns.length ? { columns, column } : {}),
+    });
+    read();
+  };
+  const grid = new Grid(point, "sheet of numbers");
+  const name = (words: readonly string[], what: string, place: number) =>
+    words.length ? h("bdi", {}, words[place]!) : `${what || "place"} ${place}`;
+  const read = () => {
+    if (!values) return;
+    const [row, column] = cell, text = drawing.cells[row]?.[column];
+    grid.select(row, column);
+    reading.replaceChildren(name(rows, drawing.down || "row", row), " · ", name(columns, drawing.across || "column", column), ": ",
+      ...(text ? [h("bdi", {}, text), " "] : []), h("b", {}, figure(values[row * width + column])));
+    grid.box.setAttribute("aria-label", `${drawing.title}: ${reading.textContent}`);
+  };
+  const middle = how.least < 0 && how.most > 0 ? [[0.5, "0"] as const] : [];
+  const marks = [[0, tick(how.least)] as const, ...middle, [1, tick(how.most)] as const];
+  body.append(reading, grid.element, legend(how.colours, marks, drawing.told));
+  const paint = (made: Values) => {
+    values = floats(made);
+    grid.show({
+      height, width, levels: levelsBetween(values, how.least, how.most), colours: how.colours, rows, columns,
+      aspect: drawing.aspect, texts: drawing.cells, down: drawing.down, across: drawing.across,
+    });
+    read();
+    stage.changed();
+  };
+  const coming = decode(drawing.values);
+  if (coming instanceof Promise) coming.then(paint, (error: unknown) => { reading.textContent = `The numbers could not be had: ${String(error)}`; });
+  else paint(coming);
+  const quiet = selection.on(() => {
+    const row = rows.length ? selection.placeOf(rows) : undefined, column = columns.length ? selection.placeOf(columns) : undefined;
+    if (row === undefined && column === undefined) return;
+    cell = [row ?? cell[0], column ?? cell[1]];
+    read();
+  });
+  const twin = (): Twin => {
+    const many = height * width > MOST_LISTED, shown = many ? Math.max(1, Math.floor(MOST_LISTED / width)) : height;
+    const line = (t: number) => Array.from({ length: width }, (_, k) => (values ? values[t * width + k]! : null));
+    return {
+      caption: `${drawing.title}${many ? ` (the first ${shown} of ${height} rows)` : ""}`,
+      columns: ["", ...(columns.length ? columns : Array.from({ length: width }, (_, k) => String(k)))],
+      rows: Array.from({ length: Math.min(shown, height) }, (_, t) => [rows[t] ?? String(t), ...line(t)]),
+    };
+  };
+  return {
+    twin,
+    json: () => values && ({ title: drawing.title, rows, columns, values: Array.from({ length: height }, (_, t) =>
+      Array.from(values!.subarray(t * width, (t + 1) * width), (v) => (Number.isFinite(v) ? v : null))) }),
+    key: (event) => {
+      const step = event.target === grid.box ? grid.step(event.key) : undefined;
+      if (step) point(...step);
+      return step !== undefined;
+    },
+    resize: () => { grid.layout(); },
+    destroy: quiet,
+  };
+};

@@ -1,0 +1,50 @@
+// What a kind of drawing is given to draw on, and what it gives back.
+import type { Choice, Selection } from "./selection";
+import type { AnyDrawing } from "./types";
+
+/** Parts of attention; without a list all that belong to the drawing's form are shown. */
+export type Part = "sentences" | "links" | "matrix" | "heads" | "blocks" | "scale";
+
+export interface Options {
+  /** What is chosen; drawings that share it light together. */
+  selection?: Selection;
+  onselect?: (choice: Readonly<Choice>, changed: Choice) => void;
+  /** A word's alternative was clicked: put it in place of the word. */
+  onforce?: (word: number, alternative: number) => void;
+  /** Parts of attention that are shown here. */
+  parts?: readonly Part[];
+  /** Title, caption, notes, table and the buttons that save; they are there unless this is false. */
+  frame?: boolean;
+  /** A page of this drawing alone as HTML; where it can be had there is a button to save it. */
+  page?: (drawing: AnyDrawing) => Promise<string> | string;
+}
+
+/** The same as a picture in rows and columns, for who does not see it and for copying. */
+export interface Twin {
+  caption: string;
+  columns: string[];
+  rows: (string | number | null)[][]; // the first of a row is its name
+}
+
+export interface Drawn {
+  twin(): Twin;
+  /** What is saved as JSON; the drawing itself where absent. */
+  json?(): unknown;
+  /** A key was pressed; true where it meant something here. */
+  key?(event: KeyboardEvent): boolean;
+  /** There is another width to draw on. */
+  resize?(): void;
+  destroy?(): void;
+}
+
+export interface Stage {
+  readonly body: HTMLElement;
+  readonly selection: Selection;
+  readonly options: Options;
+  /** What outlives an update: which curves are hidden, where one has scrolled to. */
+  readonly memory: Map<string, unknown>;
+  /** The drawing shows something else: what goes along with it (the table) is made anew. */
+  changed(): void;
+}
+
+export type Draw<D extends AnyDrawing> = (stage: Stage, drawing: D) => Drawn;

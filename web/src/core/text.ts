@@ -1,0 +1,70 @@
+// Numbers and names as they are written; places of marks on an axis. Pure functions.
+
+/** A number with about four digits that count; grouped where it is large and whole. */
+export function figure(value: number | null | undefined): string {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  let text: string;
+  if (Number.isInteger(value) && size < 1e15) text = size.toLocaleString("en-US");
+  else if (size >= 1e6 || size < 1e-4) text = size.toExponential(2).replace("e", " e").replace("e+", "e").replace("e-", "e−");
+  else if (size >= 1000) text = size.toLocaleString("en-US", { maximumFractionDigits: 1 });
+  else text = String(Number(size.toPrecision(4)));
+  return (value < 0 ? "−" : "") + text;
+}
+
+/** `decoder.cross_attention` as people say it. */
+export const spoken = (name: string): string => name.replaceAll("_", "-").replaceAll(".", " ");
+
+/** At most `count` letters (whole characters, no halves of an emoji). */
+export function clipped(text: string, count: number): string {
+  const letters = Array.from(text);
+  return letters.length <= count ? text : letters.slice(0, count - 1).join("") + "…";
+}
+
+/** About `count` round numbers from least to most. */
+export function ticks(least: number, most: number, count = 5): number[] {
+  if (!(most > least)) return [least];
+  const rough = (most - least) / count, unit = 10 ** Math.floor(Math.log10(rough));
+  const step = unit * ([1, 2, 2.5, 5, 10].find((n) => n * unit >= rough) ?? 10);
+  const made = [];
+  for (let k = Math.ceil(least / step - 1e-9); k * step <= most + step * 1e-9; k++) made.push(Number((k * step).toPrecision(12)));
+  return made;
+}
+
+/** Powers of ten from least to most, with 2 and 5 between where there are few; ends above 0. */
+export function logTicks(least: number, most: number): number[] {
+  const made: number[] = [], from = Math.floor(Math.log10(least)), to = Math.ceil(Math.log10(most));
+  const every = Math.max(1, Math.ceil((to - from) / 7)), between = most / least <= 100 ? [1, 2, 5] : [1];
+  for (let power = from; power <= to; power += every)
+    for (const n of between) {
+      const value = Number((n * 10 ** power).toPrecision(12));
+      if (value >= least * 0.999 && value <= most * 1.001) made.push(value);
+    }
+  return made.length > 1 ? made : ticks(least, most);
+}
+
+/** A short figure for an axis: 12k, 1.5M, 0.001, 1e−7. */
+export function tick(value: number): string {
+  const size = Math.abs(value), sign = value < 0 ? "−" : "";
+  if (size === 0) return "0";
+  const short = (number: number) => String(Number(number.toPrecision(4)));
+  if (size >= 1e9 || size < 1e-4) {
+    const power = Math.floor(Math.log10(size) + 1e-9), digits = short(size / 10 ** power);
+    return `${sign}${digits === "1" ? "" : digits + "·"}10${[...String(power)].map((c) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]).join("")}`;
+  }
+  if (size >= 1e6) return `${sign}${short(size / 1e6)}M`;
+  if (size >= 1e4) return `${sign}${short(size / 1e3)}k`;
+  return sign + short(size);
+}
+
+/** Every how many labels one is written, so that none covers the next. */
+export const every = (cell: number, room = 14): number => Math.max(1, Math.ceil(room / cell));
+
+/** Whether two lists name the same words: one may have a few more at its end (an end sign). */
+export function sameWords(a: readonly string[], b: readonly string[]): boolean {
+  const shared = Math.min(a.length, b.length);
+  if (shared === 0 || Math.max(a.length, b.length) - shared > 2) return false;
+  for (let k = 0; k < shared; k++) if (a[k] !== b[k]) return false;
+  return true;
+}

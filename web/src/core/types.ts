@@ -1,0 +1,246 @@
+// Written by `npm run types` from src/foveate/look; do not edit. Of 4675316c4bbcb7a8.
+export type AnyDrawing =
+  | AttentionDrawing
+  | SheetDrawing
+  | LinesDrawing
+  | BarsDrawing
+  | WordsDrawing
+  | LanesDrawing
+  | PictureDrawing
+  | ModelDrawing
+  | TableDrawing;
+
+/**
+ * Attention between words, layer by layer and head by head, and what is shown of it first.
+ *
+ * ``form``: ``matrix``, ``links`` (words joined by lines) or ``heads`` (all of a block in small).
+ * ``head`` absent is the mean of all. ``gold`` are true links (row, column), drawn as dots.
+ */
+export interface AttentionDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  kind: "attention";
+  blocks: Block[];
+  form: "matrix" | "links" | "heads";
+  block: string;
+  layer: number;
+  head: number | null;
+  scale: "row" | "absolute";
+  gold: [number, number][];
+}
+/**
+ * The maps of one block of a model: weights (H, T, S) of each layer, with one set of labels.
+ *
+ * ``row_means`` says whether a row is the word a decoder is ``producing`` or the one it is ``at``;
+ * ``kinds`` may call each head of each layer something (diagonal, sink …).
+ */
+export interface Block {
+  name: string;
+  rowMeans: "producing" | "at";
+  rows: string[];
+  columns: string[];
+  layers: Numbers[];
+  hasHeads: boolean;
+  kinds: string[][];
+}
+/**
+ * An array as base64 of little-endian numbers, or the place where its bytes are to be had.
+ *
+ * ``u16`` counts 1/65,535 (weights from 0 to 1; 0 is kept for 0); ``f32`` is float32, NaN a blank.
+ */
+export interface Numbers {
+  shape: number[];
+  codec: "u16" | "f32";
+  data: string;
+  url: string;
+}
+/**
+ * Numbers (T, S) as colours, the first row on top; they diverge from white at 0 where ends do.
+ *
+ * ``told`` is what the ends are called where they are no numbers; ``cells`` are texts written
+ * into the cells; ``aspect`` is the height of a cell by its width.
+ */
+export interface SheetDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  kind: "sheet";
+  values: Numbers;
+  rows: string[];
+  columns: string[];
+  down: string;
+  across: string;
+  least: number;
+  most: number;
+  told: string;
+  aspect: number;
+  cells: string[][];
+}
+/**
+ * Lines over one axis, told apart by colour and dash.
+ */
+export interface LinesDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  kind: "lines";
+  x: number[];
+  curves: Curve[];
+  across: string;
+  up: string;
+  log: "" | "x" | "y" | "xy";
+  labels: string[];
+  marks: Mark[];
+}
+/**
+ * A line over the places of its drawing, with a band where its ends are known.
+ */
+export interface Curve {
+  name: string;
+  y: (number | null)[];
+  low: (number | null)[];
+  high: (number | null)[];
+}
+/**
+ * A place on the axis with a name: where a forecast begins, a checkpoint was kept.
+ */
+export interface Mark {
+  x: number;
+  label: string;
+}
+/**
+ * Bars for each label, beside each other where there are several series.
+ */
+export interface BarsDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  kind: "bars";
+  labels: string[];
+  series: Series[];
+  up: string;
+  across: string;
+}
+/**
+ * The bars of one name, with the ends of their intervals where known.
+ */
+export interface Series {
+  name: string;
+  values: (number | null)[];
+  low: (number | null)[];
+  high: (number | null)[];
+}
+/**
+ * A text whose words have colours; ``told`` says what of. Signs of both kinds diverge at 0.
+ */
+export interface WordsDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  kind: "words";
+  words: Word[];
+  told: string;
+  least: number;
+  most: number;
+}
+/**
+ * A word or piece; ``value`` colours it, ``alternatives`` are shown when it is chosen.
+ *
+ * ``space`` says whether a space stands before it; ``note`` is what else there is to say of it.
+ */
+export interface Word {
+  text: string;
+  value: number | null;
+  space: boolean;
+  note: string;
+  alternatives: Choice[];
+}
+/**
+ * A token that might have stood here, and its p.
+ */
+export interface Choice {
+  text: string;
+  p: number;
+}
+/**
+ * A beam as it went: a column for each step, in it the beginnings, best first.
+ *
+ * ``best`` are the nodes of the answer.
+ */
+export interface LanesDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  kind: "lanes";
+  steps: Node[][];
+  best: number[];
+}
+/**
+ * A beginning in the beam at one step: its last token, and the beginning that it extends.
+ */
+export interface Node {
+  id: number;
+  parent: number | null;
+  text: string;
+  logP: number;
+  score: number;
+  state: "live" | "done" | "pruned";
+}
+/**
+ * A picture (a data URI), beside it what was looked at in it: weights on cells, or a path.
+ *
+ * ``path`` are middles of glimpses as (x, y) in pixels, ``sides`` the widths that they see.
+ */
+export interface PictureDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  kind: "picture";
+  image: string;
+  width: number;
+  height: number;
+  overlays: Overlay[];
+  scale: "row" | "absolute";
+  path: [number, number][];
+  sides: number[];
+}
+/**
+ * Weights (rows, columns) over the cells of a picture.
+ */
+export interface Overlay {
+  title: string;
+  weights: Numbers;
+  note: string;
+}
+/**
+ * A model as blocks in blocks, in the order in which data goes through them.
+ */
+export interface ModelDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  kind: "model";
+  parts: Module[];
+}
+/**
+ * A part of a model with its own parts; ``output`` is the shape of what it gives.
+ */
+export interface Module {
+  name: string;
+  does: string;
+  parameters: number;
+  output: string;
+  parts: Module[];
+}
+/**
+ * Rows of figures or texts under the names of their columns.
+ */
+export interface TableDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  kind: "table";
+  columns: string[];
+  rows: (string | number | null)[][];
+}

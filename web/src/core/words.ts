@@ -1,0 +1,71 @@
+// A text whose words have colours; the chosen one says what else it might have been.
+import { h } from "./dom";
+import { legend } from "./legend";
+import { colourOf, ends, isLight } from "./levels";
+import type { Draw } from "./stage";
+import { figure, tick } from "./text";
+import type { WordsDrawing } from "./types";
+
+export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing) => {
+  const { words: list } = drawing, texts = list.map((word) => word.text);
+  const how = ends(drawing.least, drawing.most), coloured = list.some((word) => word.value !== null);
+  const level = (value: number) => (value - how.least) / (how.most - how.least || 1);
+  let place: number | undefined;
+  const others = h("div", { class: "fv-others", "aria-live": "polite" });
+  const spans = list.map((word, k) => {
+    const here = () => selection.point(texts, k);
+    const made = h("span", { class: "fv-word", dir: "auto", pointerenter: here, click: here }, word.text);
+    if (word.value !== null && Number.isFinite(word.value)) {
+      made.style.backgroundColor = colourOf(level(word.value), how.colours);
+      made.classList.add(isLight(level(word.value), how.colours) ? "fv-on-light" : "fv-on-dark");
+    }
+    return made;
+  });
+  const text = h("p", { class: "fv-text-line", tabindex: 0, role: "application", "aria-roledescription": "words" },
+    ...spans.flatMap((span, k) => (list[k]!.space && k ? [" ", span] : [span])));
+  body.append(text, others);
+  if (coloured) {
+    const middle = how.least < 0 && how.most > 0 ? [[0.5, "0"] as const] : [];
+    body.append(legend(how.colours, [[0, tick(how.least)] as const, ...middle, [1, tick(how.most)] as const], drawing.told));
+  }
+
+  const show = () => {
+    spans.forEach((span, k) => span.classList.toggle("fv-chosen", k === place));
+    const word = place === undefined ? undefined : list[place];
+    if (!word) return;
+    const top = Math.max(...word.alternatives.map(({ p }) => p), 1e-9), index = place!;
+    const said = [word.value === null ? "" : figure(word.value), word.note].filter(Boolean).join(" · ");
+    const rows = word.alternatives.map(({ text: other, p }, k) => {
+      const bar = h("span", { class: "fv-share" });
+      bar.style.width = `${(100 * p) / top}%`;
+      const name = h("bdi", { class: "fv-other" }, other);
+      const named = options.onforce
+        ? h("button", { type: "button", title: "put this here and go on", click: () => options.onforce?.(index, k) }, name) : name;
+      return h("li", { class: other === word.text ? "fv-taken" : "" }, named, h("span", { class: "fv-bar-room" }, bar), h("b", {}, figure(p)));
+    });
+    others.replaceChildren(h("p", {}, h("bdi", {}, `« ${word.text} »`), said && ` ${said}`), ...(rows.length ? [h("ol", { class: "fv-alternatives" }, ...rows)] : []));
+    text.setAttribute("aria-label", `${word.text}: ${said}`);
+  };
+  const quiet = selection.on(() => {
+    const chosen = selection.placeOf(texts);
+    if (chosen === undefined || chosen === place) return;
+    place = chosen;
+    show();
+  });
+  place = selection.placeOf(texts) ?? (list.some((word) => word.alternatives.length) ? 0 : undefined);
+  show();
+  return {
+    destroy: quiet,
+    key: (event) => {
+      const by = event.target === text ? { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 }[event.key] : undefined;
+      if (by !== undefined) selection.point(texts, Math.max(0, Math.min(list.length - 1, (place ?? 0) + by)));
+      return by !== undefined;
+    },
+    twin: () => ({
+      caption: [drawing.title, drawing.told].filter(Boolean).join(": "),
+      columns: ["word", ...(coloured ? ["value"] : []), "note", "alternatives"],
+      rows: list.map((word) => [word.text, ...(coloured ? [word.value] : []), word.note,
+        word.alternatives.map(({ text: other, p }) => `${other} ${figure(p)}`).join(", ")]),
+    }),
+  };
+};

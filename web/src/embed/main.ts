@@ -1,0 +1,58 @@
+// One HTML file of drawings: which group of them is shown, light or dark. All else is the core's.
+import { mount, Selection, type AnyDrawing, type Mounted } from "../core";
+import { h } from "../core/dom";
+import { pageText, type Group, type Page } from "./text";
+import css from "./page.css?inline";
+
+const own = document.currentScript!.textContent!;
+const sheet = new CSSStyleSheet();
+sheet.replaceSync(css);
+document.adoptedStyleSheets.push(sheet);
+
+const read = <T>(element: Element): T => JSON.parse(element.textContent!) as T;
+const page = read<Page>(document.getElementById("page")!);
+const groups = [...document.querySelectorAll(".group")]; // each is read when it is shown
+const policy = document.querySelector<HTMLMetaElement>("meta[http-equiv]")!.content;
+const selection = new Selection(), main = h("main");
+let drawn: Mounted[] = [], shown = 0;
+
+const notes = h("footer"), title = h("span", { dir: "auto" });
+const chooser = h("select", { "aria-label": "sentence", change: () => show(Number(chooser.value)) },
+  ...page.groups.map((name, k) => h("option", { value: k }, `${k + 1} · ${name}`)));
+const turn = (by: number) => show((shown + by + groups.length) % groups.length);
+const turner = (label: string, text: string, by: number) =>
+  h("button", { type: "button", "aria-label": label, hidden: groups.length < 2, click: () => turn(by) }, text);
+const theme = h("button", { type: "button", class: "theme", click: () => dress(document.documentElement.dataset.theme === "light") });
+chooser.hidden = groups.length < 2;
+title.hidden = groups.length > 1;
+
+function show(number: number): void {
+  shown = number;
+  chooser.value = String(number);
+  const group = read<Group>(groups[number]!);
+  title.textContent = group.title;
+  const saved = (drawing: AnyDrawing) =>
+    pageText({ policy, script: own, page: { ...page, groups: [group.title], leftOut: 0 }, groups: [{ ...group, drawings: [drawing] }] });
+  selection.set({ row: undefined, column: undefined, rows: undefined, columns: undefined, side: undefined });
+  for (const one of drawn) one.destroy();
+  drawn = group.drawings.map((drawing) => mount(main, drawing, { selection, page: saved }));
+  const left = page.leftOut ? [`${page.leftOut} more sentences are not in this page`] : [];
+  notes.textContent = [...group.notes, ...page.notes, ...left].join(" · ");
+  notes.hidden = !notes.textContent;
+}
+
+function dress(dark: boolean): void {
+  document.documentElement.dataset.theme = dark ? "dark" : "light";
+  theme.textContent = dark ? "Light" : "Dark";
+}
+
+const wishes = matchMedia("(prefers-color-scheme: dark)");
+dress(wishes.matches);
+wishes.addEventListener("change", () => dress(wishes.matches));
+document.body.prepend(
+  h("header", {}, h("h1", { dir: "auto" }, page.title), h("div", {}, title, turner("previous sentence", "‹", -1), chooser, turner("next sentence", "›", 1)), theme),
+  main, notes);
+document.addEventListener("keydown", (event) => {
+  if (!event.defaultPrevented && drawn.some((one) => one.key(event))) event.preventDefault();
+});
+show(0);

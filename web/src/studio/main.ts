@@ -1,0 +1,5 @@
+// The studio begins here.
+import { mount } from "svelte";
+import App from "./App.svelte";
+
+mount(App, { target: document.getElementById("app")! });

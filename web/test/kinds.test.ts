@@ -1,0 +1,50 @@
+import { expect, test } from "vitest";
+import { listed } from "../src/core/attention";
+import { pathTo } from "../src/core/lanes";
+import { opacities, tinted } from "../src/core/picture";
+import { fileName } from "../src/core/save";
+import { compared } from "../src/core/table";
+import { safe } from "../src/embed/text";
+import type { Node } from "../src/core/types";
+
+test("a beginning in a beam goes back to its first token", () => {
+  const node = (id: number, parent: number | null): Node => ({ id, parent, text: `t${id}`, logP: 0, score: 0, state: "live" });
+  const nodes = new Map([node(0, null), node(1, 0), node(2, 0), node(3, 2)].map((n) => [n.id, n]));
+  expect(pathTo(nodes, 3).map(({ id }) => id)).toEqual([0, 2, 3]);
+});
+
+test("a panel's largest weight has all the tint, an even look stays pale", () => {
+  expect(Math.max(...opacities(Float64Array.of(0.7, 0.3, 0, 0, 0, 0, 0, 0), "row"))).toBeCloseTo(0.7 / 0.75);
+  expect(Math.max(...opacities(new Float64Array(100).fill(0.01), "row"))).toBeCloseTo(1 / 6);
+  expect([...opacities(Float64Array.of(0.5), "absolute")]).toEqual([0.5]);
+});
+
+test("without weight a pixel is grey, with all of it it is tinted", () => {
+  const image = Uint8ClampedArray.of(30, 60, 90, 255, 30, 60, 90, 255);
+  expect([...tinted(image, 2, 1, Float64Array.of(0, 1), 2)]).toEqual([60, 60, 60, 255, 200, 99, 25, 255]);
+});
+
+test("rows are put in order by size or alphabet, blanks last both ways", () => {
+  const values = [3, null, 10, 1];
+  expect([...values].sort((a, b) => compared(a, b, 1))).toEqual([1, 3, 10, null]);
+  expect([...values].sort((a, b) => compared(a, b, -1))).toEqual([10, 3, 1, null]);
+  expect(compared("a2", "a10", 1)).toBeLessThan(0);
+});
+
+test("a table of a large map says the strongest of each row", () => {
+  const size = 200, words = Array.from({ length: size }, (_, k) => `w${k}`), values = new Float64Array(size * size);
+  for (let k = 0; k < size; k++) values[k * size + ((k + 1) % size)] = 0.75;
+  const block = { name: "b", rowMeans: "at" as const, rows: words, columns: words, layers: [], hasHeads: true, kinds: [] };
+  expect(listed({ height: size, width: size, values }, block, "map").rows[3]).toEqual(["w3", "w4 0.7500"]);
+});
+
+test("names of files hold letters of any script and nothing that a disk would mind", () => {
+  expect(fileName("Über / die: Katze?", "png")).toBe("Über-die-Katze.png");
+  expect(fileName("../..", "svg")).toBe("drawing.svg");
+});
+
+test("nothing in JSON ends a script", () => {
+  const text = safe(["</script><!--", "\u2028"]);
+  expect(text).not.toMatch(/[<\u2028]/);
+  expect(JSON.parse(text)).toEqual(["</script><!--", "\u2028"]);
+});

@@ -1,0 +1,56 @@
+import { expect, test } from "vitest";
+import { colourOf, diverging, ends, enlarged, glow, isLight, levelsBetween, levelsOf, pixels, pooled, sequential, strongest } from "../src/core/levels";
+
+const matrix = (height: number, width: number, ...values: number[]) => ({ height, width, values: Float64Array.from(values) });
+
+test("by row a level is the root of the share of the row's largest; 0 is blank", () => {
+  expect([...levelsOf(matrix(2, 2, 0.4, 0.1, 0, 0.05), "row")]).toEqual([1, 0.5, -1, 1]);
+  expect([...levelsOf(matrix(1, 3, 0.4, 0, 1), "absolute")]).toEqual([0.4, -1, 1]);
+});
+
+test("numbers lie between their ends, blanks are blank", () => {
+  expect([...levelsBetween([-1, 0, 1, 5, NaN], -1, 1)]).toEqual([0, 0.5, 1, 1, -1]);
+});
+
+test("ends of both signs diverge around 0", () => {
+  expect(ends(-1, 3)).toEqual({ least: -3, most: 3, colours: diverging });
+  expect(ends(0, 3).colours).toBe(sequential);
+});
+
+test("a tile keeps its largest, at a ragged edge too", () => {
+  const made = pooled(Float64Array.from({ length: 25 }, (_, i) => i / 25), 5, 5, 2);
+  expect([made.height, made.width]).toEqual([3, 3]);
+  expect([...made.levels].map((v) => Math.round(v * 25))).toEqual([6, 8, 9, 16, 18, 19, 21, 23, 24]);
+  expect(pooled(Float64Array.of(-1, -1, -1, -1), 2, 2, 2).levels[0]).toBe(-1);
+});
+
+test("pixels are the colours of the table; a blank is clear", () => {
+  const made = pixels([0, 1, -1], sequential);
+  expect([...made.subarray(0, 4)]).toEqual([...sequential.subarray(0, 3), 255]);
+  expect([...made.subarray(4, 8)]).toEqual([...sequential.subarray(765, 768), 255]);
+  expect(made[11]).toBe(0);
+  expect(colourOf(2, sequential)).toBe(`rgb(${sequential.slice(765).join(", ")})`);
+});
+
+test("black is written on light colours, white on dark ones", () => {
+  expect(isLight(0, sequential)).toBe(false);
+  expect(isLight(1, sequential)).toBe(true);
+  expect(isLight(0.5, diverging)).toBe(true);
+});
+
+test("words glow more the more they weigh, and never where no ink could be read", () => {
+  const made = Array.from({ length: 101 }, (_, i) => glow(i / 100));
+  expect(made).toEqual([...made].sort((a, b) => a - b));
+  expect([made[0], made[100]]).toEqual([0, 1]);
+  expect(made.some((alpha) => alpha > 0.36 && alpha < 0.74)).toBe(false);
+});
+
+test("a small picture fills its box and nothing else", () => {
+  const whole = new Uint32Array(16);
+  enlarged(Uint32Array.of(1, 2), 1, 2, whole, 4, { x: 0, y: 1, width: 4, height: 2 });
+  expect([...whole]).toEqual([0, 0, 0, 0, 1, 1, 2, 2, 1, 1, 2, 2, 0, 0, 0, 0]);
+});
+
+test("the strongest come first, none below the least", () => {
+  expect(strongest([0.1, 0.5, 0.02, 0.3], 3, 0.05)).toEqual([1, 3, 0]);
+});

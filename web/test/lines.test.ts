@@ -1,0 +1,31 @@
+import { expect, test } from "vitest";
+import { along, endsOf } from "../src/core/axes";
+import { nearest, pathOf } from "../src/core/lines";
+
+const same = (value: number) => value;
+
+test("a blank breaks a line", () => {
+  expect(pathOf([0, 1, 2, 3], [1, null, 3, 4], same, same, 100)).toBe("M0.0 1.0M2.0 3.0L3.0 4.0");
+});
+
+test("of many points each pixel keeps its least and most, in their order", () => {
+  const xs = Array.from({ length: 10_000 }, (_, k) => k / 100), ys = xs.map((_, k) => (k === 4321 ? 99 : k === 4377 ? -99 : 0));
+  const path = pathOf(xs, ys, same, same, 100);
+  expect(path).toContain("43.2 99.0L43.8 -99.0");
+  expect(path.split(/[ML]/).length).toBeLessThan(420);
+});
+
+test("the nearest place is found", () => {
+  expect(nearest([0, 10, 100], 40)).toBe(1);
+});
+
+test("axes hold what they are given, a log axis only what is above 0", () => {
+  const axis = endsOf([1, null, NaN, 3], false);
+  expect(axis.least).toBeLessThan(1);
+  expect(axis.most).toBeGreaterThan(3);
+  const log = endsOf([-1, 0, 0.1, 10], true, 0);
+  expect([log.least, log.most]).toEqual([0.1, 10]);
+  expect(along(log, 0, 100)(1)).toBeCloseTo(50);
+  expect(endsOf([], false, 0)).toMatchObject({ least: 0, most: 1 });
+  expect(endsOf([5], false).least).toBeLessThan(5);
+});

@@ -1,0 +1,31 @@
+import { expect, test } from "vitest";
+import { clipped, figure, logTicks, sameWords, tick, ticks } from "../src/core/text";
+
+test("figures have about four digits that count", () => {
+  expect([0, 1234567, 0.123456, -2.5, 1e-6, 12345.67, NaN, null, Infinity].map(figure)).toEqual(
+    ["0", "1,234,567", "0.1235", "−2.5", "1.00 e−6", "12,345.7", "–", "–", "∞"]);
+});
+
+test("marks of an axis are round and within it", () => {
+  expect(ticks(0, 1)).toEqual([0, 0.2, 0.4, 0.6, 0.8, 1]);
+  expect(ticks(3, 97, 4)).toEqual([25, 50, 75]);
+  expect(ticks(2, 2)).toEqual([2]);
+  expect(logTicks(0.5, 20)).toEqual([0.5, 1, 2, 5, 10, 20]);
+  expect(logTicks(1e-6, 1e6).length).toBeLessThan(9);
+});
+
+test("figures of an axis are short", () => {
+  expect([0, 0.001, 12000, 1.5e6, -3, 1e-7, 2.5e10].map(tick)).toEqual(["0", "0.001", "12k", "1.5M", "−3", "10⁻⁷", "2.5·10¹⁰"]);
+});
+
+test("no letter is cut in half", () => {
+  expect(clipped("a😀😀😀", 3)).toBe("a😀…");
+  expect(clipped("abc", 3)).toBe("abc");
+});
+
+test("words are the same where one list only has an end sign more", () => {
+  expect(sameWords(["a", "b"], ["a", "b", "</s>"])).toBe(true);
+  expect(sameWords(["a", "b"], ["a", "c"])).toBe(false);
+  expect(sameWords(["a"], ["a", "b", "c", "d"])).toBe(false);
+  expect(sameWords([], ["a"])).toBe(false);
+});

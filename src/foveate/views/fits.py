@@ -39,7 +39,8 @@ def explains(run: Run) -> str | None:
     """A task that can say what was attended to."""
     from foveate.tasks.base import Task
 
-    has = getattr(type(run.task), "explain", Task.explain) is not Task.explain
+    ways = {"forced": Task.forced, "explain": Task.explain}  # a task has either of its own
+    has = any(getattr(type(run.task), name, way) is not way for name, way in ways.items())
     return None if has else f"the task {run.config.task.kind} has nothing to explain"
 
 

@@ -22,7 +22,7 @@ def schema() -> dict[str, Any]:
 
 
 def palette() -> dict[str, Any]:
-    """Both tables of 256 colours, the hues of lines, the scales of weights, the tint of overlays."""
+    """Tables of 256 colours, the hues of lines, the scales of weights, the tint of overlays."""
     return {
         "steps": STEPS,
         "sequential": base64.b64encode(colors.table().tobytes()).decode(),

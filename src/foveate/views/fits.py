@@ -39,7 +39,7 @@ def explains(run: Run) -> str | None:
     """A task that can say what was attended to."""
     from foveate.tasks.base import Task
 
-    has = getattr(type(run.task), "explain", Task.explain) is not Task.explain
+    has = getattr(type(run.task), "forced", Task.forced) is not Task.forced
     return None if has else f"the task {run.config.task.kind} has nothing to explain"
 
 

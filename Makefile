@@ -27,13 +27,13 @@ test: $(STAMPS)/dev  ## set up and run every test
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(TESTS)
 
 lint: $(STAMPS)/dev  ## ruff and mypy, as pre-commit runs them
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks web hatch_build.py
+	$(BIN)/ruff format --check src tests benchmarks web hatch_build.py
 	$(BIN)/mypy
 
 format: $(STAMPS)/dev  ## let ruff write the code's form
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks web hatch_build.py
+	$(BIN)/ruff format src tests benchmarks web hatch_build.py
 
 web: $(STAMPS)/foveate  ## check, test and build what a browser runs (Node 20.19 or newer)
 	cd web && npm ci --no-audit --no-fund
@@ -54,6 +54,7 @@ wheel: $(STAMPS)/dev  ## build wheel and sdist; prove that the wheel works in an
 bench: $(STAMPS)/foveate  ## speed of training and decoding on this machine
 	$(BIN)/foveate bench train $(SHAPE)
 	$(BIN)/foveate bench decode $(SHAPE)
+	$(BIN)/foveate bench decode $(SHAPE) --levers --seconds 5
 
 bench-peers: $(STAMPS)/foveate  ## foveate beside its peers, each in an environment of its own (hours)
 	$(BIN)/python benchmarks/peers/compare.py $(PEERS)

@@ -16,7 +16,7 @@ batch_tokens = 256
 max_steps = {steps}
 precision = "fp32"
 log_every = 5
-save = {{ every = {steps} }}
+save = {{ every = {half} }}
 validation = {{ every = {steps}, samples = 2 }}
 optimizer = {{ kind = "adam", lr = 0.01 }}
 schedule = {{ kind = "constant" }}
@@ -124,7 +124,7 @@ def made(folder: Path, names: Sequence[str], steps: int = 20) -> dict[str, Run]:
     write_data(folder)
     found = {}
     for name in names:
-        text = CONFIGS[name].format(folder=folder.as_posix()) + TRAIN.format(steps=steps)
+        text = CONFIGS[name].format(folder=folder.as_posix()) + TRAIN.format(steps=steps, half=max(1, steps // 2))
         (folder / f"{name}.toml").write_text(text, "utf-8")
         found[name] = train(folder / f"{name}.toml", folder=folder / "runs" / name)
     return found

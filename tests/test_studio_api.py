@@ -320,10 +320,25 @@ def test_views_refuse_what_is_not_there(client: TestClient, tmp_path: Path) -> N
     secret.write_bytes(b"x")
     assert error("/runs/vit/views/attention", {"image": str(secret)})["code"] == "no_picture"
     assert error("/runs/vit/answer", {"picture": str(secret)})["code"] == "no_picture"
+    for field, value in {"gold": str(secret), "hypotheses": [str(secret)]}.items():
+        found = error("/runs/rnn/views/lengths", {field: value})
+        assert found["code"] in ("no_files", "bad_request") and field in found["message"]
     assert error("/runs/vit/answer", {"picture": "data:image/png;base64,!"})["code"] == "no_picture"
     assert (
         "kinds" not in error("/runs/rnn/answer", {"text": "a", "search": {"kind": "bean"}})["code"]
     )
+
+
+def test_a_view_over_the_checkpoints_of_a_training(client: TestClient) -> None:
+    question = {"text": "the dog runs", "target": "le chien court"}
+    film = client.post(f"{API}/trainings/transformer/film", json={"question": question}).json()
+    assert [frame["step"] for frame in film["frames"]] == [15, 30]
+    blocks = [frame["drawings"][0]["blocks"][-1]["layers"][-1] for frame in film["frames"]]
+    assert blocks[0]["data"] != blocks[1]["data"]
+    drawn = client.post(f"{API}/runs/transformer/views/attention", json=question).json()
+    assert drawn["drawings"][0]["blocks"][-1]["layers"][-1] == blocks[1]
+    wrong = client.post(f"{API}/trainings/transformer/film", json={"view": "x"})
+    assert wrong.status_code == 404
 
 
 def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:

@@ -27,13 +27,13 @@ test: $(STAMPS)/dev  ## set up and run every test
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(TESTS)
 
 lint: $(STAMPS)/dev  ## ruff and mypy, as pre-commit runs them
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks web hatch_build.py
+	$(BIN)/ruff format --check src tests benchmarks web hatch_build.py
 	$(BIN)/mypy
 
 format: $(STAMPS)/dev  ## let ruff write the code's form
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks web hatch_build.py
+	$(BIN)/ruff format src tests benchmarks web hatch_build.py
 
 web: $(STAMPS)/foveate  ## check, test and build what a browser runs (Node 20.19 or newer)
 	cd web && npm ci --no-audit --no-fund

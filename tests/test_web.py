@@ -1,4 +1,4 @@
-"""What is written for the browser by tools is fresh: types, colours, and the script of the pages."""
+"""What tools write for the browser is fresh: types, colours, and the script of the pages."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ def module(path: Path) -> ModuleType:
     return loaded
 
 
-@pytest.mark.parametrize(("part", "file"), [("schema", "types.ts"), ("palette", "palette.ts")])
+WRITTEN = {"schema": "core/types.ts", "palette": "core/palette.ts", "api": "studio/api.ts"}
+
+
+@pytest.mark.parametrize(("part", "file"), WRITTEN.items())
 def test_what_typescript_has_of_python_is_fresh(part: str, file: str) -> None:
     tables = module(WEB / "scripts" / "tables.py")
-    written = (WEB / "src" / "core" / file).read_text("utf-8")
+    written = (WEB / "src" / file).read_text("utf-8")
     said = re.search(r"do not edit\. Of (\w+)\.", written)
     assert said is not None
     fresh = tables.stamp(getattr(tables, part)())
-    assert said[1] == fresh, f"web/src/core/{file} is stale: run `npm run types` in web/"
+    assert said[1] == fresh, f"web/src/{file} is stale: run `npm run types` in web/"
 
 
 @pytest.mark.slow

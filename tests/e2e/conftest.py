@@ -19,6 +19,29 @@ FLAGS = [
 ]
 
 
+_CONTRAST = """() => {
+  const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const behind = (node) => {
+    const layers = [];
+    for (; node; node = node.parentElement)
+      layers.unshift(parse(getComputedStyle(node).backgroundColor));
+    return layers.reduce((under, [r, g, b, a = 1]) =>
+      [r, g, b].map((c, i) => c * a + under[i] * (1 - a)), [255, 255, 255]);
+  };
+  const inkOf = (e) => getComputedStyle(e)[e.namespaceURI.endsWith('svg') ? 'fill' : 'color'];
+  return [...document.querySelectorAll('body *')]
+    .filter((e) => e.checkVisibility())
+    .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+    .map((e) => {
+      const ink = light(parse(inkOf(e))), paper = light(behind(e));
+      const [a, b] = [Math.max(ink, paper), Math.min(ink, paper)];
+      return [(a + 0.05) / (b + 0.05), e.tagName + ' ' + e.textContent.slice(0, 30)];
+    });
+}"""
+
+
 @pytest.fixture(scope="session")
 def browser(browser_path: str) -> Iterator[Any]:
     """Chromium under Playwright, or a skip that says why."""
@@ -59,3 +82,9 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
         context.close()
     assert not errors
     assert not [url for url, address in requests if url != address and url[:5] != "blob:"]
+
+
+@pytest.fixture
+def contrasts() -> Callable[[Any], list[Any]]:
+    """Of every text seen in a page: how far its ink is from what is behind, and what it says."""
+    return lambda page: page.evaluate(_CONTRAST)

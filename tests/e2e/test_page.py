@@ -116,7 +116,11 @@ def test_pointing_at_a_word_shows_what_it_is_linked_to(visit: Visit, address: st
     assert page.locator(".fv-links path").count() >= 1
     page.locator("[data-side=column] .fv-word").nth(1).hover()
     assert reading(page)[1:3] == ("européenne", "European")
-    shade = page.locator("[data-side=row] .fv-word").nth(3).evaluate("e => getComputedStyle(e).backgroundColor")
+    shade = (
+        page.locator("[data-side=row] .fv-word")
+        .nth(3)
+        .evaluate("e => getComputedStyle(e).backgroundColor")
+    )
     assert re.fullmatch(r"rgb\(253, 224, 71\)", shade)  # the strongest, in full
 
 
@@ -189,38 +193,18 @@ def test_the_page_never_scrolls_sideways(visit: Visit, address: str, width: int)
     assert matrix["x"] + matrix["width"] <= width
 
 
-CONTRAST = """() => {
-  const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-  const behind = (node) => {
-    const layers = [];
-    for (; node; node = node.parentElement)
-      layers.unshift(parse(getComputedStyle(node).backgroundColor));
-    return layers.reduce((under, [r, g, b, a = 1]) =>
-      [r, g, b].map((c, i) => c * a + under[i] * (1 - a)), [255, 255, 255]);
-  };
-  return [...document.querySelectorAll('body *')]
-    .filter((e) => e.checkVisibility())
-    .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
-    .map((e) => {
-      const ink = light(parse(getComputedStyle(e).color)), paper = light(behind(e));
-      const [a, b] = [Math.max(ink, paper), Math.min(ink, paper)];
-      return [(a + 0.05) / (b + 0.05), e.tagName + ' ' + e.textContent.slice(0, 30)];
-    });
-}"""
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_contrast(visit: Visit, address: str, scheme: str) -> None:
+def test_every_text_has_contrast(
+    visit: Visit, contrasts: Callable[[Any], list[Any]], address: str, scheme: str
+) -> None:
     page = visit(address, scheme=scheme)
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
-    found = page.evaluate(CONTRAST)
+    found = contrasts(page)
     assert len(found) > 30
     assert not [entry for entry in found if entry[0] < 4.5]
     page.click(".theme")
     assert page.evaluate("document.documentElement.dataset.theme") != scheme
-    assert not [entry for entry in page.evaluate(CONTRAST) if entry[0] < 4.5]
+    assert not [entry for entry in contrasts(page) if entry[0] < 4.5]
 
 
 def test_every_control_has_a_name_and_is_large_enough(visit: Visit, address: str) -> None:

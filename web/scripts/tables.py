@@ -1,6 +1,6 @@
-"""What the browser must have the same as Python: the schema of drawings, and the colours.
+"""What the browser must have the same as Python: the schema of drawings, colours, the studio's API.
 
-``python web/scripts/tables.py`` prints both as JSON; ``npm run types`` writes TypeScript of them.
+``python web/scripts/tables.py`` prints all as JSON; ``npm run types`` writes TypeScript of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def schema() -> dict[str, Any]:
 
 
 def palette() -> dict[str, Any]:
-    """Both tables of 256 colours, the hues of lines, the scales of weights, the tint of overlays."""
+    """Tables of 256 colours, the hues of lines, the scales of weights, the tint of overlays."""
     return {
         "steps": STEPS,
         "sequential": base64.b64encode(colors.table().tobytes()).decode(),
@@ -38,11 +38,20 @@ def palette() -> dict[str, Any]:
     }
 
 
+def api() -> dict[str, Any]:
+    """What the studio's API takes and tells, by name."""
+    from foveate.studio.app import application
+    from foveate.studio.openapi import document
+
+    found: dict[str, Any] = document(application([]))["components"]["schemas"]
+    return {name: form for name, form in sorted(found.items()) if "Validation" not in name}
+
+
 def stamp(part: dict[str, Any]) -> str:
     """What a generated file says it was made of."""
     return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:16]
 
 
 if __name__ == "__main__":
-    parts = {"schema": schema(), "palette": palette()}
+    parts = {"schema": schema(), "palette": palette(), "api": api()}
     print(json.dumps({name: {"of": stamp(part), "is": part} for name, part in parts.items()}))

@@ -1,11 +1,12 @@
-// Writes src/core/types.ts and src/core/palette.ts from what Python says (scripts/tables.py).
+// Writes src/core/types.ts, src/core/palette.ts and src/studio/api.ts from what Python says
+// (scripts/tables.py).
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { compile } from "json-schema-to-typescript";
 
 const python = process.env.PYTHON ?? "python3";
 const said = JSON.parse(execFileSync(python, ["scripts/tables.py"], { encoding: "utf8" }));
-const header = (of) => `// Written by \`npm run types\` from src/foveate/look; do not edit. Of ${of}.\n`;
+const header = (of, from = "look") => `// Written by \`npm run types\` from src/foveate/${from}; do not edit. Of ${of}.\n`;
 
 /** Names of fields are no types of their own, and a tuple is `prefixItems` only in newer drafts. */
 function plain(node, isField = false) {
@@ -30,3 +31,29 @@ const types = await compile(plain(said.schema.is), "AnyDrawing", {
 writeFileSync("src/core/types.ts", header(said.schema.of) + types);
 writeFileSync("src/core/palette.ts",
   `${header(said.palette.of)}export const palette = ${JSON.stringify(said.palette.is, null, 2)} as const;\n`);
+
+// The studio's API: its own types by name, those of drawings from the core.
+const drawn = new Set(Object.keys(said.schema.is.$defs));
+const taken = new Set();
+
+/** A schema whose references are to definitions, or to a type of the core. */
+function own(node) {
+  if (Array.isArray(node)) return node.map(own);
+  if (node === null || typeof node !== "object") return node;
+  const name = node.$ref?.split("/").at(-1);
+  const choices = (node.oneOf ?? node.anyOf ?? []).map((one) => one.$ref?.split("/").at(-1));
+  const type = choices.length > 1 && choices.every((one) => drawn.has(one)) ? "AnyDrawing" : drawn.has(name) ? name : null;
+  if (type) taken.add(type);
+  if (type) return { tsType: type };
+  if (name) return { $ref: `#/$defs/${name}` };
+  return Object.fromEntries(Object.entries(node).map(([key, value]) => [key, own(value)]));
+}
+
+const names = Object.keys(said.api.is).filter((name) => !drawn.has(name));
+const $defs = Object.fromEntries(names.map((name) => [name, own(said.api.is[name])]));
+const properties = Object.fromEntries(names.map((name) => [name, { $ref: `#/$defs/${name}` }]));
+const all = await compile(plain({ title: "Everything", type: "object", required: names, properties, $defs }), "Everything", {
+  bannerComment: "", additionalProperties: false, style: { printWidth: 100 },
+});
+writeFileSync("src/studio/api.ts",
+  `${header(said.api.of, "studio")}import type { ${[...taken].sort().join(", ")} } from "../core";\n\n${all}`);

@@ -15,8 +15,8 @@ def add(app: typer.Typer) -> None:
 
 def studio(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN…", help="runs, or folders of runs", exists=True)
-    ],
+        list[Path] | None, typer.Argument(metavar="RUN…", help="runs, or folders of runs")
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = 8377,
     browser: Annotated[bool, typer.Option(help="open the page")] = True,
     host: Annotated[
@@ -29,6 +29,6 @@ def studio(
     from foveate.verbs.studio import document, serve
 
     if openapi:
-        typer.echo(document(runs), nl=False)
+        typer.echo(document(), nl=False)
     else:
-        serve(runs, port, host, token, browser)
+        serve(runs or [], port, host, token, browser)

@@ -24,15 +24,19 @@ if TYPE_CHECKING:
 class Next(NamedTuple):
     """Each hypothesis's next token: log p(v) = ``logits[:, v] − log_z``, −∞ where v may not come.
 
+    ``free`` is what might come where a beginning is given; None where it is the same.
+
     *Shapes:* ``logits`` (N, V), ``log_z`` (N, 1).
     """
 
     logits: Float[Tensor, "N V"]
     log_z: Float[Tensor, "N 1"]
+    free: Next | None = None
 
     def of(self, rows: Int[Tensor, "R"]) -> Next:
         """Those of some hypotheses, which may be repeated."""
-        return Next(self.logits[rows], self.log_z[rows])
+        free = None if self.free is None else self.free.of(rows)
+        return Next(self.logits[rows], self.log_z[rows], free)
 
 
 class Constrained:
@@ -83,7 +87,7 @@ class Constrained:
         logits[rows] = -torch.inf
         logits[rows, token] = given[rows, token]
         log_z[rows] = given[rows].logsumexp(dim=1, keepdim=True)
-        return Next(logits, log_z)
+        return Next(logits, log_z, Next(given, given.logsumexp(dim=1, keepdim=True)))
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
         """Hypothesis i goes on from hypothesis ``rows[i]``."""

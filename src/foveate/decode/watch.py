@@ -93,7 +93,7 @@ class Watch:
         """Keep a step. Raises ``ValueError`` where a search has several sources."""
         if len(step.sources) != 1:
             raise ValueError(f"a Watch follows one source, not {len(step.sources)}")
-        self._choices.append(alternatives(step.following, self.top_k))
+        self._choices.append(alternatives(step.following.free or step.following, self.top_k))
         picked = step.following.logits[step.parent[0], step.token[0]]
         own: list[float] = (picked - step.following.log_z[step.parent[0], 0]).tolist()
         found: dict[int, Beginning] = {}

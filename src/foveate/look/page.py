@@ -15,6 +15,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from pydantic import Field
+
 from foveate.atomic import replace_file
 from foveate.look import maps
 from foveate.look.drawing import AnyDrawing, Drawing, Part, Text
@@ -48,7 +50,7 @@ class Cover(Part):
 
     title: Text
     groups: list[Text]
-    notes: list[Text] = []
+    notes: list[Text] = Field(default_factory=list)
     left_out: int = 0
 
 

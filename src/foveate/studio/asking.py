@@ -73,6 +73,19 @@ class Ask(Part):
     top_k: int = Field(8, ge=0, le=50)
 
 
+FILES = frozenset(
+    name for name, field in Question.model_fields.items() if "Path" in str(field.annotation)
+)  # fields of a question that name files of this machine: a browser may not
+
+
+class FilmAsk(Part):
+    """A view at several checkpoints of a training, ``most`` of them, the last among them."""
+
+    view: str = "attention"
+    question: Question = Question()
+    most: int = Field(6, ge=1, le=24)
+
+
 class ViewsAsk(Part):
     """A view of one run or of several in one picture, with heads silenced while it is made."""
 

@@ -9,6 +9,7 @@ from foveate.config import kinds
 from foveate.decode.steps import Search
 from foveate.run import Run, device
 from foveate.studio.answers import Answerer, Filler, Foreteller, PictureLabeller, TextLabeller
+from foveate.studio.asking import FILES
 from foveate.studio.errors import Refused
 from foveate.studio.shelf import Shelf
 from foveate.studio.told import RunDetail, RunInfo, SearchInfo, ViewField, ViewInfo
@@ -158,6 +159,7 @@ def view_info(run: Run | None, entry: Entry) -> ViewInfo:
         fields=[
             ViewField(name=name, description=form[name].pop("description", ""), form=form[name])
             for name in entry.reads
+            if name not in FILES
         ],
         fits=reason is None,
         reason=reason or "",

@@ -50,16 +50,14 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
         try:
-            self._check(scope, headers)
+            self._check(scope, Headers(scope=scope))
+            await self.app(scope, self._bounded(receive), self._sending(scope, send))
         except Refused as refused:
             content = refused.body.model_dump_json(by_alias=True)
-            kind = "application/json"
-            response = Response(content, refused.status, dict(HEADERS), kind)
+            status = refused.status
+            response = Response(content, status, dict(HEADERS), "application/json")
             await response(scope, receive, send)
-            return
-        await self.app(scope, self._bounded(receive), self._sending(scope, send))
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         host, origin = headers.get("host", ""), headers.get("origin")

@@ -8,21 +8,24 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import Depends, Request
 
 from foveate.look.drawing import Drawing
-from foveate.studio.asking import MOST_CHARACTERS, Ask, Head
+from foveate.run import Run, load
+from foveate.studio.asking import FILES, MOST_CHARACTERS, Ask, FilmAsk, Head
 from foveate.studio.describing import answerer
 from foveate.studio.desk import Desk, Say
 from foveate.studio.errors import Refused
-from foveate.studio.evaluating import Evaluated, evaluated
+from foveate.studio.evaluating import Evaluated, Progress, evaluated
 from foveate.studio.pictures import opened
 from foveate.studio.shelf import Shelf
 from foveate.studio.silence import silenced
 from foveate.studio.tensors import Tensors
-from foveate.studio.told import Drawings
+from foveate.studio.told import Drawings, Film, Frame
+from foveate.train.checkpoint import steps
 from foveate.views.question import Question
-from foveate.views.registry import find
+from foveate.views.registry import Entry, find
 
 
 class Studio:
@@ -49,15 +52,20 @@ class Studio:
     ) -> Drawings:
         """A view of some runs, the big arrays of its drawings kept here."""
         began = time.perf_counter()
-        entry, runs = find(view), [self.shelf.run(name) for name in names]
-        with ExitStack() as stack:
-            for run in runs:
-                stack.enter_context(silenced(run, heads))
-            if question.image is not None:
-                picture = stack.enter_context(opened(question.image))
-                question = question.model_copy(update={"image": str(picture)})
-            drawings = entry.draw(runs, question).drawings()
-        return self.drawings(drawings, began)
+        runs = [self.shelf.run(name) for name in names]
+        return self.drawings(drawn(find(view), runs, question, heads), began)
+
+    def film(self, name: str, ask: FilmAsk, say: Say) -> Film:
+        """A view at checkpoints from all over a training."""
+        folder, entry = self.shelf.folder(name), find(ask.view)
+        frames: list[Frame] = []
+        kept = steps(folder)
+        for place in np.linspace(0, len(kept) - 1, min(ask.most, len(kept))).round().astype(int):
+            say(Progress(done=len(frames), total=ask.most))
+            run = load(folder, str(kept[place]))
+            shown: list[Any] = [self.tensors.outside(d) for d in drawn(entry, [run], ask.question)]
+            frames.append(Frame.model_construct(step=kept[place], drawings=shown))
+        return Film.model_construct(frames=frames)
 
     def evaluate(self, name: str, split: str, most: int, say: Say) -> Evaluated:
         """The scores of a run's examples; those of the same weights are computed once."""
@@ -72,6 +80,26 @@ class Studio:
         spent = 1000 * (time.perf_counter() - began)
         sent: list[Any] = [self.tensors.outside(one) for one in drawings]
         return Drawings.model_construct(drawings=sent, milliseconds=spent)
+
+
+def drawn(
+    entry: Entry, runs: Sequence[Run], question: Question, heads: Sequence[Head] = ()
+) -> list[Drawing]:
+    """The drawings of a view, with heads silenced. Pictures are no paths."""
+    with ExitStack() as stack:
+        for run in runs:
+            stack.enter_context(silenced(run, heads))
+        if question.image is not None:
+            picture = stack.enter_context(opened(question.image))
+            question = question.model_copy(update={"image": str(picture)})
+        return entry.draw(runs, question).drawings()
+
+
+def check(question: Question) -> None:
+    """Raise `Refused` for a question that names files of this machine, or is too long."""
+    check_length(question.text, question.target)
+    if named := sorted(question.model_fields_set & FILES):
+        raise Refused(422, "no_files", f"{named[0]}: a page names no files", "use the command line")
 
 
 def check_length(*texts: str | None) -> None:

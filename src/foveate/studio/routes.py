@@ -14,7 +14,7 @@ from foveate.studio import describing, examples, modelling
 from foveate.studio.asking import Ask, ViewsAsk
 from foveate.studio.errors import ErrorBody, Refused, unknown
 from foveate.studio.evaluating import Evaluated
-from foveate.studio.place import Here, check_length
+from foveate.studio.place import Here, check, check_length
 from foveate.studio.streaming import EVENTS, HEADERS, stream
 from foveate.studio.told import (
     Answer,
@@ -136,7 +136,7 @@ async def compare(view: str, ask: ViewsAsk, here: Here) -> Drawings:
 
 async def _drawn(here: Here, view: str, ask: ViewsAsk) -> Drawings:
     question = ask.question
-    check_length(question.text, question.target)
+    check(question)
     if view not in VIEWS:
         raise unknown("view", view, f"there are: {', '.join(VIEWS)}")
     for name in ask.runs:

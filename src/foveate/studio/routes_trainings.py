@@ -10,10 +10,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
-from foveate.studio.errors import ErrorBody, Refused
-from foveate.studio.place import Here, Studio
+from foveate.studio.asking import FilmAsk
+from foveate.studio.errors import ErrorBody, Refused, unknown
+from foveate.studio.place import Here, Studio, check
 from foveate.studio.routes import PAUSE
 from foveate.studio.streaming import EVENTS, HEADERS, sent
+from foveate.studio.told import Film
 from foveate.studio.trainings import (
     LOG,
     SamplesOf,
@@ -27,9 +29,12 @@ from foveate.studio.trainings import (
     series,
     training,
 )
+from foveate.views.registry import VIEWS
 
 LOOKING = 0.5  # seconds between two looks at a log
-ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": ErrorBody} for status in (404, 422)}
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorBody} for status in (404, 422, 429, 500)
+}
 TAILED: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "the lines of the log as they are written",
@@ -69,6 +74,16 @@ def training_series(
 def training_samples(name: str, here: Here) -> SamplesOf:
     """What came out for the same examples at every validation."""
     return samples(here.shelf.log(name))
+
+
+@router.post("/{name}/film")
+async def training_film(name: str, ask: FilmAsk, here: Here) -> Film:
+    """A view, such as one sentence's attention, at the checkpoints that are still there."""
+    here.shelf.folder(name)
+    check(ask.question)
+    if ask.view not in VIEWS:
+        raise unknown("view", ask.view, f"there are: {', '.join(VIEWS)}")
+    return await here.desk.take(lambda say: here.film(name, ask, say)).result()
 
 
 @router.get("/{name}/events", response_class=StreamingResponse, responses=TAILED)

@@ -247,6 +247,19 @@ class Answer(Told):
     done: Done
 
 
+class Frame(Told):
+    """A view at one step of a training."""
+
+    step: int
+    drawings: list[AnyDrawing]
+
+
+class Film(Told):
+    """A view as it changed over the checkpoints of a training that are still there."""
+
+    frames: list[Frame]
+
+
 class Drawings(Told):
     """A view as drawings; arrays above 64 kB are had from their URLs."""
 

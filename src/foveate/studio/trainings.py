@@ -194,6 +194,7 @@ class Tail:
         self.path, self.seen = path, _place(after)
         self._file: int | None = None  # its inode: a log that is written anew is another file
         self._read, self._last = 0, NOWHERE
+        self._told: dict[Place, str] = {}
 
     def news(self) -> Iterator[tuple[str, Line]]:
         """The whole lines that are new, with their places."""
@@ -204,13 +205,25 @@ class Tail:
         if again:
             self._file, self._read, self._last = file.st_ino, 0, NOWHERE
         lines = self._whole()
-        if again and self._last < self.seen:
-            self.seen = self._last
-            yield _written(self.seen), {"event": "cut", "step": max(0, self.seen[0])}
+        if again and (kept := self._kept(lines)) < self.seen:
+            self.seen = kept
+            self._told = {place: said for place, said in self._told.items() if place <= kept}
+            yield _written(kept), {"event": "cut", "step": max(0, kept[0])}
         for place, line in lines:
             if place > self.seen:
-                self.seen = place
+                self.seen, self._told[place] = place, repr(line)
                 yield _written(place), line
+
+    def _kept(self, lines: Sequence[tuple[Place, Line]]) -> Place:
+        """The last place up to which a log has what was told; what was asked for, where all."""
+        last = NOWHERE
+        for place, line in lines:
+            if place > self.seen:
+                return self.seen
+            if self._told.get(place, repr(line)) != repr(line):
+                return last
+            last = place
+        return self.seen if last == self.seen or self.seen == (last[0], LARGE) else last
 
     def _whole(self) -> list[tuple[Place, Line]]:
         """The lines that were not read yet and have been written to their ends."""

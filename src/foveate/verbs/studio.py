@@ -11,13 +11,15 @@ from foveate.config import ConfigError
 
 
 def serve(runs: Sequence[Path], port: int, host: str, token: str | None, browser: bool) -> None:
-    """Serve runs until interrupted."""
+    """Serve runs until interrupted. Raises ``ConfigError`` where there are none."""
+    if not runs:
+        raise ConfigError("name a run, or a folder of runs: foveate studio runs/en-fr")
     _module("serving").serve(runs, port, host, token, browser)
 
 
-def document(runs: Sequence[Path]) -> str:
+def document() -> str:
     """The OpenAPI document of the studio."""
-    return str(_module("openapi").text(_module("app").application(runs)))
+    return str(_module("openapi").text(_module("app").application([])))
 
 
 def _module(name: str) -> Any:

@@ -112,19 +112,20 @@ def health(runs: Sequence[Run], question: Question) -> SheetsView:
     modules = list(found[-1]["gradient"])
     steps = [f"{line['step']:,}" for line in found]
     sheets = []
-    for name, title, zero, told in (
-        ("gradient", "gradient norm, log₁₀", 0.0, ""),
-        ("ratio", "‖update‖ / ‖weights‖, log₁₀ against 1/1000", -3.0, ""),
+    for name, title, zero in (
+        ("gradient", "gradient norm, log₁₀", 0.0),
+        ("ratio", "‖update‖ / ‖weights‖, log₁₀ against 1/1000", -3.0),
     ):
         table = [[line[name].get(module) for line in found] for module in modules]
         values = np.array([[np.nan if v is None else v for v in row] for row in table], float)
         with np.errstate(divide="ignore"):
             power = np.log10(values) - zero
         power[~np.isfinite(power)] = np.nan
+        far = float(np.nanmax(np.abs(power), initial=0.1)) if zero else None
         sheets.append(
             Sheet(
-                title, power, modules, steps, "", "step", told=told,
-                aspect=len(steps) / (3.0 * len(modules)),
+                title, power, modules, steps, "", "step", None if far is None else -far,
+                far, aspect=len(steps) / (3.0 * len(modules)),
             )
         )  # fmt: skip
     return SheetsView(sheets, f"Health of {runs[0].path.name}", across=1)

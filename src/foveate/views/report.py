@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import html
 from dataclasses import dataclass
 from pathlib import Path
 
 from foveate.atomic import replace_file
 from foveate.config import ConfigError
-from foveate.look.view import View, picture_bytes
+from foveate.look.drawing import Drawing
+from foveate.look.page import drawn
+from foveate.look.view import View
 from foveate.run import Run
 from foveate.views.question import Question
 from foveate.views.registry import VIEWS, Entry
@@ -24,15 +24,9 @@ class Report:
     left_out: dict[str, str]
 
     def html(self) -> str:
-        """The page."""
-        sections = "".join(_section(entry, view) for entry, view in self.views)
-        title = html.escape(self.title)
-        return (
-            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-            '<meta name="viewport" content="width=device-width">'
-            "<style>:root{color-scheme:light dark}body{font:16px system-ui;margin:2rem auto;"
-            "max-width:60rem;padding:0 1rem}img{max-width:100%;background:#fff;"
-            f"border-radius:6px}}h2{{margin-top:3rem}}</style><h1>{title}</h1>{sections}</html>"
+        """The page: a drawing below the other, each under the name of its view."""
+        return drawn(
+            [each for entry, view in self.views for each in _named(entry, view)], self.title
         )
 
     def save(self, path: Path) -> None:
@@ -49,17 +43,17 @@ def report(run: Run, question: Question) -> Report:
             continue
         try:
             view = entry.draw([run], question)
-            view.drawings()
             views.append((entry, view))
         except (ConfigError, OSError, ValueError) as error:
             left_out[entry.name] = str(error)
     return Report(run.path.name, views, left_out)
 
 
-def _section(entry: Entry, view: View) -> str:
-    drawn = base64.b64encode(picture_bytes(view, "png")).decode()
-    text = html.escape(view.text(width=100, color=False))
-    return (
-        f"<section><h2>{html.escape(entry.name)}</h2><p>{html.escape(entry.summary)}</p>"
-        f'<img alt="{text}" src="data:image/png;base64,{drawn}"></section>'
-    )
+def _named(entry: Entry, view: View) -> list[Drawing]:
+    """The drawings of a view under its name, the first with what the view shows."""
+    found = []
+    for number, drawing in enumerate(view.drawings()):
+        title = " · ".join(part for part in (entry.name, drawing.title) if part)
+        told = " ".join(part for part in (entry.summary * (not number), drawing.caption) if part)
+        found.append(drawing.model_copy(update={"title": title, "caption": told}))
+    return found

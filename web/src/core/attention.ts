@@ -54,7 +54,7 @@ export const attention: Draw<AttentionDrawing> = (stage, drawing) => {
   const grid = new Grid(pointCell, "matrix of attention"), lines = sentences(pointSide), joined = links(pointSide);
   const picker = heads((layer, head) => choose({ layer, head }), drawing.form === "heads" && !options.parts);
   const reading = h("output", { class: "fv-reading", "aria-live": "polite" }), others = h("p", { class: "fv-others" });
-  const keys = h("p", { class: "fv-keys" }, ...["←", "↑", "↓", "→"].map((k) => h("kbd", {}, k)), " cell · ",
+  const keys = h("p", { class: "fv-keys", "data-unsaved": true }, ...["←", "↑", "↓", "→"].map((k) => h("kbd", {}, k)), " cell · ",
     h("kbd", {}, "["), h("kbd", {}, "]"), " layer · ", h("kbd", {}, ","), h("kbd", {}, "."), " head");
   const blocks = choices("Attention of", drawing.blocks.map((b) => [b.name, spoken(b.name)] as const),
     drawing.blocks[chosenBlock()]?.name ?? "", (name) => choose({ block: name }));

@@ -34,7 +34,7 @@ export function place(cells: Cells, room: number, tall: number): Place {
   const flat = cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, most) - 6);
   const turn = flat ? 0 : room < 30 * cells.width ? -75 : -55;
   const along = Math.cos((turn * Math.PI) / 180), upward = -Math.sin((turn * Math.PI) / 180);
-  const least = cells.rows.length && short ? 12 : 0, aspect = cells.aspect ?? 1;
+  const least = told ? 52 : cells.rows.length && short ? 12 : 0, aspect = cells.aspect ?? 1;
   const right = flat ? 2 : Math.max(2, ...widths(cells.columns).map((w, k) => w * along + 8 - (cells.width - k - 0.5) * least));
   const fit = Math.min((room - left - right) / cells.width, told ? most : Math.max(least || 4, tall / cells.height / aspect), most);
   const across = least ? Math.max(least, Math.floor(fit)) : Math.max(fit, 0.2);

@@ -55,7 +55,7 @@ export function choices<T extends string>(
   const name = `fv-${Math.random().toString(36).slice(2)}`;
   const inputs = options.map(([value]) => h("input", { type: "radio", name, value, change: () => choose(value) }));
   const labels = options.map(([, text], k) => h("label", {}, inputs[k]!, text));
-  const element = h("fieldset", { class: "fv-choices" }, h("legend", {}, legend), h("div", {}, ...labels));
+  const element = h("fieldset", { class: "fv-choices", "data-unsaved": true }, h("legend", {}, legend), h("div", {}, ...labels));
   element.hidden = options.length < 2;
   const set = (value: T) => inputs.forEach((input) => { input.checked = input.value === value; });
   set(chosen);

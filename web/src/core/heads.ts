@@ -25,10 +25,10 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     h("h3", {}, "Layers and heads"), kinds, h("div", { class: "fv-scroll" }, grid));
   let thumbs: Thumb[] = [], only = "", paint = () => undefined as void;
 
-  const thumb = (maps: BlockMaps, layer: number, head: number | null, x: number, y: number): Thumb => {
+  const thumb = (maps: BlockMaps, layer: number, head: number | null, named: boolean, x: number, y: number): Thumb => {
     const kind = head === null ? "" : (maps.block.kinds[layer]?.[head] ?? "");
     const name = `layer ${layer}, ${called(head)}${kind && `: ${kind}`}`;
-    const label = maps.block.kinds.length > 0 && h("span", {}, kind || called(head));
+    const label = named && h("span", {}, kind || called(head));
     return { layer, head, kind, x, y, button: h("button", { type: "button", "aria-label": name, title: name, click: () => choose(layer, head) }, label) };
   };
 
@@ -37,15 +37,15 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     const most = hasHeads ? Math.max(...layers.map((_, layer) => maps.heads(layer))) : 0;
     const across = most === 1 ? [null] : [null, ...Array(most).keys()]; // one head is its own mean
     element.hidden = across.length * layers.length === 1;
-    const room = (element.parentElement?.clientWidth || 300) - LABEL - 10, named = known.length > 0;
-    const wide = Math.max(named ? 56 : 28, Math.min(large ? 112 : 60, Math.floor(room / across.length) - GAP));
+    const room = (element.parentElement?.clientWidth || 300) - LABEL - 10;
+    const wide = Math.max(28, Math.min(large ? 112 : 60, Math.floor(room / across.length) - GAP)), named = known.length > 0 && wide >= 56;
     const ratio = Math.min(3, Math.max(1 / 3, rows.length / columns.length)), inner = wide - 2 * EDGE, deep = Math.round(inner * ratio);
     const tall = deep + 2 * EDGE + (named ? NAME : 0);
     grid.style.gridTemplateColumns = `${LABEL}px repeat(${across.length}, ${wide}px)`;
     grid.style.gridTemplateRows = `${LABEL}px repeat(${layers.length}, ${tall}px)`;
     const place = (k: number, side: number, before: number) => before + GAP + k * (side + GAP) + EDGE;
     thumbs = layers.flatMap((_, layer) => across.flatMap((head, k) =>
-      head !== null && head >= maps.heads(layer) ? [] : [thumb(maps, layer, head, place(k, wide, LABEL), place(layer, tall, LABEL))]));
+      head !== null && head >= maps.heads(layer) ? [] : [thumb(maps, layer, head, named, place(k, wide, LABEL), place(layer, tall, LABEL))]));
     const line = (layer: number) => across.map((head) => thumbs.find((t) => t.layer === layer && t.head === head)?.button ?? h("span"));
     grid.replaceChildren(h("span"), ...across.map((head) => h("span", {}, head === null ? "mean" : String(head))),
       ...layers.flatMap((_, layer) => [h("span", {}, String(layer)), ...line(layer)]), canvas);

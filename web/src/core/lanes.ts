@@ -27,7 +27,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const svg = s("svg", { class: "fv-plot", "aria-hidden": "true", width, height, viewBox: `0 0 ${width} ${height}` });
   const box = h("div", { class: "fv-scroll fv-lanes", tabindex: 0, role: "application", "aria-roledescription": "beam" }, svg);
   const reading = h("output", { class: "fv-reading fv-small", "aria-live": "polite" });
-  body.append(reading, box, h("p", { class: "fv-keys" }, "thick: the answer · dashed: cut off · ",
+  body.append(reading, box, h("p", { class: "fv-quiet" }, "thick: the answer · dashed: cut off"), h("p", { class: "fv-keys", "data-unsaved": true },
     h("kbd", {}, "←"), " ", h("kbd", {}, "→"), " step · ", h("kbd", {}, "↑"), " ", h("kbd", {}, "↓"), " rank"));
 
   const edges = new Map<number, SVGElement>(), boxes = new Map<number, SVGElement>();

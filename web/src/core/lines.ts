@@ -93,7 +93,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     const wide = endsOf([...xs, ...marks.map((mark) => mark.x)], logAcross, 0);
     const frame = boxOf(width, height, up, drawing.up, drawing.across), y = along(up, frame.bottom, frame.top);
     x = along(wide, frame.left, frame.right);
-    const count = Math.max(2, Math.floor(width / 110));
+    const count = Math.max(2, Math.floor(width / 90));
     const places = labels.length
       ? xs.map((at, k) => [x(at), labels[k] ?? ""] as const).filter((_, k) => k % Math.ceil(xs.length / count) === 0)
       : marksOf(wide, count).map((value) => [x(value), tick(value)] as const);

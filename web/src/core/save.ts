@@ -3,7 +3,7 @@ import { h, s } from "./dom";
 import { inlined } from "./numbers";
 import type { AnyDrawing, Numbers } from "./types";
 
-const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "fill-opacity", "font-size", "font-weight", "font-family", "text-anchor"];
+const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "paint-order", "opacity", "fill-opacity", "font-size", "font-weight", "font-family", "text-anchor"];
 const FAR = 3; // pixels of a PNG for one of the screen, at most
 
 export function saveFile(content: Blob, name: string): void {

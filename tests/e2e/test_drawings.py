@@ -1,0 +1,263 @@
+"""Every kind of drawing in one page: it is seen, linked, said in a table, saved, and harmless."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foveate.look import page as pages
+from foveate.look.drawing import (
+    AttentionDrawing,
+    BarsDrawing,
+    Block,
+    Choice,
+    Curve,
+    Drawing,
+    LanesDrawing,
+    LinesDrawing,
+    Mark,
+    ModelDrawing,
+    Module,
+    Node,
+    Numbers,
+    Overlay,
+    PictureDrawing,
+    Series,
+    SheetDrawing,
+    TableDrawing,
+    Word,
+    WordsDrawing,
+)
+
+pytestmark = pytest.mark.browser
+
+Visit = Callable[..., Any]
+SOURCE = ["the", "cat", "</script><img src=x onerror=alert(1)>"]
+TARGET = ["le", "chat", "مرحبا", "a\nb"]
+WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), (2, 2, 4)).astype(np.float32)
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAYAAABytg0kAAAAFElEQVR42mNk"
+    "YPhfz0AEYBxVSF+FAP8CBAGYnRFvAAAAAElFTkSuQmCC"
+)
+
+
+def beam() -> list[list[Node]]:
+    def node(step: int, rank: int) -> Node:
+        return Node(
+            id=2 * step + rank, parent=2 * step - 2 if step else None,
+            text=TARGET[step] if rank == 0 else "x", log_p=-step - rank, score=-1 - rank,
+            state="pruned" if rank else "done" if step == 3 else "live",
+        )  # fmt: skip
+
+    return [[node(step, rank) for rank in range(2)] for step in range(4)]
+
+
+def drawings() -> list[Drawing]:
+    block = Block(
+        name="decoder.cross_attention", row_means="producing", rows=TARGET, columns=SOURCE,
+        layers=[Numbers.weights(heads) for heads in WEIGHTS],
+        kinds=[["diagonal", "sink"], ["broad", "sink"]],
+    )  # fmt: skip
+    alternatives = [Choice(text="le", p=0.6), Choice(text="un", p=0.4)]
+    return [
+        AttentionDrawing(title="attention", blocks=[block], form="heads", gold=[(0, 0), (1, 1)]),
+        AttentionDrawing(title="links", blocks=[block], form="links"),
+        WordsDrawing(
+            title="words",
+            told="p",
+            words=[
+                Word(text=w, value=0.3 * k, alternatives=alternatives) for k, w in enumerate(TARGET)
+            ],
+        ),
+        LanesDrawing(title="lanes", steps=beam(), best=[0, 2, 4, 6]),
+        LinesDrawing(
+            title="lines",
+            x=[1, 2, 3],
+            up="loss",
+            across="step",
+            log="y",
+            curves=[
+                Curve(name="a", y=[3, None, 1]),
+                Curve(name="b", y=[4, 3, 2], low=[3, 2, 1], high=[5, 4, 3]),
+            ],
+            marks=[Mark(x=2, label="kept")],
+        ),
+        BarsDrawing(
+            title="bars", labels=SOURCE, series=[Series(name="coverage", values=[1, 0.5, 1.5])]
+        ),
+        SheetDrawing(
+            title="sheet",
+            values=Numbers.exact(np.array([[-1, 0.5], [np.nan, 2]])),
+            least=-1,
+            most=2,
+        ),
+        PictureDrawing(
+            title="picture",
+            image=PIXEL,
+            width=2,
+            height=2,
+            overlays=[Overlay(title=w, weights=Numbers.weights(np.eye(2) * 0.25)) for w in TARGET],
+        ),
+        ModelDrawing(
+            title="model",
+            parts=[
+                Module(
+                    name="encoder",
+                    does="reads",
+                    parameters=10,
+                    parts=[Module(name="layer", does="", parameters=10)],
+                )
+            ],
+        ),
+        TableDrawing(
+            title="table", columns=["text", "BLEU"], rows=[["b", 1.5], ["a", 10], ["c", None]]
+        ),
+    ]
+
+
+KINDS = [drawing.title for drawing in drawings()]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("drawings") / "all.html"
+    path.write_text(pages.drawn(drawings(), "All kinds"), "utf-8")
+    return path.as_uri()
+
+
+def part(page: Any, title: str) -> Any:
+    return page.locator("section.fv", has=page.get_by_role("heading", name=title, exact=True))
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light"), (2560, "dark")])
+def test_all_kinds_fit_the_page(visit: Visit, address: str, width: int, scheme: str) -> None:
+    page = visit(address, width, scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("section.fv").count() == len(KINDS)
+    assert page.locator("h1").inner_text() == "All kinds"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_contrast(
+    visit: Visit, contrasts: Callable[[Any], list[Any]], address: str, scheme: str
+) -> None:
+    found = contrasts(visit(address, scheme=scheme))
+    assert len(found) > 150
+    # what is written on cells and beams has its own ground, which is no background of an element
+    plain = [entry for entry in found if not entry[1].startswith("text ")]
+    assert not [entry for entry in plain if entry[0] < 4.5]
+
+
+def test_a_word_lights_in_all_drawings_that_have_it(visit: Visit, address: str) -> None:
+    page = visit(address)
+    part(page, "words").locator(".fv-word").nth(1).hover()
+    for title in ("attention", "links"):
+        assert "« chat »" in part(page, title).locator(".fv-reading").inner_text()
+    assert part(page, "lanes").locator(".fv-node.fv-chosen").text_content() == "chat"
+    assert part(page, "picture").locator("[aria-pressed=true]").inner_text() == "chat"
+    part(page, "bars").locator(".fv-chart g").nth(1).hover()  # a word of the source: a column
+    assert part(page, "links").locator(".fv-joined .fv-chosen").text_content() == "cat"
+    page.get_by_role("button", name="layer 0, head 1: sink").first.click()
+    for title in ("attention", "links"):
+        assert "layer 0, head 1" in part(page, title).locator(".fv-others").first.inner_text()
+
+
+def test_kinds_of_heads_can_be_told_apart(visit: Visit, address: str) -> None:
+    page = visit(address)
+    grid = part(page, "attention").locator(".fv-heads-grid canvas")
+    before = grid.evaluate("e => e.toDataURL()")
+    part(page, "attention").get_by_label("sink 2").check()
+    assert grid.evaluate("e => e.toDataURL()") != before
+
+
+KEYS = {
+    "attention": (".fv-cells", "ArrowDown", ".fv-reading"),
+    "links": (".fv-joined", "ArrowDown", ".fv-reading"),
+    "words": (".fv-text-line", "ArrowRight", ".fv-others"),
+    "lanes": (".fv-lanes", "ArrowLeft", ".fv-reading"),
+    "lines": (".fv-chart", "ArrowLeft", ".fv-reading"),
+    "bars": (".fv-chart", "ArrowRight", ".fv-reading"),
+    "sheet": (".fv-cells[role]", "ArrowRight", ".fv-reading"),
+}
+
+
+@pytest.mark.parametrize("title", KEYS)
+def test_the_keyboard_moves_in_each(visit: Visit, address: str, title: str) -> None:
+    page = visit(address)
+    place, key, says = KEYS[title]
+    says_what = part(page, title).locator(says).first
+    before = says_what.inner_text()
+    part(page, title).locator(place).first.focus()
+    page.keyboard.press(key)
+    assert says_what.inner_text() != before
+
+
+TABLES = {
+    "attention": "le",
+    "words": "le 0.6, un 0.4",
+    "lanes": "le chat مرحبا a⟨U+000A⟩b",
+    "lines": "1 3 4 3 5",
+    "bars": "cat 0.5",
+    "sheet": "0 −1 0.5",
+    "picture": "row 0, column 0: 0.25",
+    "model": "encoder › layer 10",
+    "table": "b 1.5",
+}
+
+
+@pytest.mark.parametrize("title", TABLES)
+def test_the_table_says_the_same(visit: Visit, address: str, title: str) -> None:
+    page = visit(address)
+    twin = part(page, title).locator(".fv-twin")
+    twin.locator("summary").click()
+    twin.locator("table").wait_for()
+    rows = [re.sub(r"\s+", " ", row) for row in twin.locator("tr").all_inner_texts()]
+    assert any(TABLES[title] in row for row in rows), rows
+
+
+@pytest.mark.parametrize("title", KINDS)
+def test_each_is_saved_in_every_form(
+    visit: Visit, address: str, tmp_path: Path, title: str
+) -> None:
+    page = visit(address)
+    saved: dict[str, Path] = {}
+    for form in ("PNG", "SVG", "JSON", "HTML"):
+        with page.expect_download() as download:
+            part(page, title).get_by_role("button", name=form, exact=True).click()
+        assert download.value.suggested_filename == f"{title}.{form.lower()}"
+        saved[form] = tmp_path / f"{title}.{form.lower()}"
+        download.value.save_as(saved[form])
+    assert saved["PNG"].read_bytes().startswith(b"\x89PNG") and saved["PNG"].stat().st_size > 1000
+    drawn = saved["SVG"].read_text("utf-8")
+    assert drawn.startswith("<svg") and f">{title}</text>" in drawn
+    assert "<img" not in drawn and "class=" not in drawn
+    assert json.loads(saved["JSON"].read_text("utf-8"))
+    alone = visit(saved["HTML"].as_uri())
+    assert alone.locator("section.fv").count() == 1
+    assert part(alone, title).count() == 1
+
+
+def test_lines_can_be_hidden_and_tables_put_in_order(visit: Visit, address: str) -> None:
+    page = visit(address)
+    lines = part(page, "lines")
+    assert lines.locator("svg.fv-plot .fv-curve").count() == 2
+    lines.get_by_role("button", name="a", exact=True).click()
+    assert lines.locator("svg.fv-plot .fv-curve").count() == 1
+    table = part(page, "table")
+    table.get_by_role("button", name="BLEU").click()
+    assert table.locator("tbody tr td:first-child").all_inner_texts() == ["a", "b", "c"]
+    table.get_by_role("button", name="BLEU").click()
+    assert table.locator("tbody tr td:first-child").all_inner_texts() == ["b", "a", "c"]
+
+
+def test_hostile_words_are_shown_and_do_nothing(visit: Visit, address: str) -> None:
+    page = visit(address)
+    assert page.locator("img[onerror]").count() == 0
+    assert part(page, "bars").get_by_text("</script><img").count() == 1
+    assert part(page, "words").locator(".fv-word").all_inner_texts() == [*TARGET[:3], "a⟨U+000A⟩b"]

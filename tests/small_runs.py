@@ -1,0 +1,144 @@
+"""A run of each family, trained in a second or two, for whatever is done with runs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+from foveate.run import Run
+from foveate.training import train
+from pictures import write_bars
+
+TRAIN = """
+[train]
+batch_tokens = 256
+max_steps = {steps}
+precision = "fp32"
+log_every = 5
+save = {{ every = {half} }}
+validation = {{ every = {steps}, samples = 2 }}
+optimizer = {{ kind = "adam", lr = 0.01 }}
+schedule = {{ kind = "constant" }}
+"""
+TRANSLATOR = """
+[task]
+kind = "translation"
+source = "{folder}/pairs.{{split}}.tsv"
+tokenizer = {{ kind = "word", min_frequency = 1 }}
+
+[model]
+kind = "encoder_decoder"
+encoder = {{ {encoder}, dropout = 0.0 }}
+decoder = {{ {decoder}, dropout = 0.0 }}
+"""
+LANGUAGE = """
+[task]
+kind = "language"
+text = "{folder}/text.txt"
+tokenizer = "byte"
+block_length = 32
+
+[model]
+kind = "language_model"
+
+[model.decoder]
+kind = "recurrent"
+cell = "gru"
+embedding_size = 16
+hidden_size = 16
+readout = "state"
+dropout = 0.0
+"""
+CLASSIFIER = """
+[task]
+kind = "classification"
+source = "{folder}/labelled.{{split}}.tsv"
+tokenizer = {{ kind = "word", min_frequency = 1 }}
+
+[model]
+kind = "classifier"
+encoder = {{ kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 1, dropout = 0.0 }}
+"""
+VIT = """
+[task]
+kind = "image_classification"
+
+[task.pictures]
+kind = "idx"
+images = "{folder}/{{split}}-images"
+labels = "{folder}/{{split}}-labels"
+held_out = 4
+
+[model]
+kind = "vit-tiny"
+"""
+FORECASTER = """
+[task]
+kind = "forecasting"
+look_back = 12
+horizon = 4
+quantiles = [0.1, 0.5, 0.9]
+series = {{ path = "{folder}/series.csv" }}
+
+[model]
+kind = "patch_forecaster"
+
+[model.encoder]
+kind = "transformer"
+hidden_size = 8
+num_heads = 2
+num_layers = 1
+stem = {{ kind = "series_patches", size = 4, stride = 4 }}
+
+[objective]
+kind = "quantile"
+"""
+RNN = 'kind = "recurrent", embedding_size = 24, hidden_size = 24'
+TRANSFORMER = 'kind = "transformer", hidden_size = 24, num_heads = 2, num_layers = 2'
+SUBJECTS = {"the dog": "le chien", "a cat": "un chat", "a girl": "une fille", "the man": "l'homme"}
+VERBS = {"runs": "court", "sleeps": "dort", "eats": "mange", "sings": "chante", "reads": "lit"}
+
+
+def write_data(folder: Path) -> None:
+    """The data of all runs."""
+    pairs = list(itertools.product(SUBJECTS.items(), VERBS.items()))
+    for split in ("train", "valid", "test"):
+        rows = pairs if split == "train" else pairs[::3]
+        lines = [f"{s} {v}\t{t} {w}\n" for (s, t), (v, w) in rows]
+        (folder / f"pairs.{split}.tsv").write_text("".join(lines), "utf-8")
+        labelled = [
+            f"{s} {v}\t{'animal' if s in ('the dog', 'a cat') else 'human'}\n"
+            for (s, _), (v, _) in rows
+        ]
+        (folder / f"labelled.{split}.tsv").write_text("".join(labelled), "utf-8")
+    (folder / "text.txt").write_text("the dog runs .\na cat sleeps .\n" * 60, "utf-8")
+    write_bars(folder)
+    dates = [f"{2000 + n // 12}-{n % 12 + 1:02d}-01" for n in range(120)]
+    values = [f"{date},{n % 12},{(n * 7) % 5}\n" for n, date in enumerate(dates)]
+    (folder / "series.csv").write_text("date,season,other\n" + "".join(values), "utf-8")
+
+
+def made(folder: Path, names: Sequence[str], steps: int = 20) -> dict[str, Run]:
+    """The runs of some names, in folders of these names."""
+    write_data(folder)
+    found = {}
+    for name in names:
+        text = CONFIGS[name].format(folder=folder.as_posix()) + TRAIN.format(steps=steps, half=max(1, steps // 2))
+        (folder / f"{name}.toml").write_text(text, "utf-8")
+        found[name] = train(folder / f"{name}.toml", folder=folder / "runs" / name)
+    return found
+
+
+def _translator(encoder: str, decoder: str) -> str:
+    return TRANSLATOR.replace("{encoder}", encoder).replace("{decoder}", decoder)
+
+
+CONFIGS = {
+    "rnn": _translator(RNN, RNN + ', attention = {{ score = "additive" }}'),
+    "transformer": _translator(TRANSFORMER, TRANSFORMER),
+    "language": LANGUAGE,
+    "classifier": CLASSIFIER,
+    "vit": VIT,
+    "forecaster": FORECASTER,
+}

@@ -1,0 +1,443 @@
+"""The studio's API over small runs of every family: what it streams is what the runs answer."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from foveate.data.tokenizer import EOS
+from foveate.look.drawing import Numbers, SheetDrawing
+from foveate.run import Run, load
+from foveate.studio.app import application
+from foveate.studio.place import Studio
+from small_runs import CONFIGS, made
+
+API, HERE = "/api/v1", "http://127.0.0.1"
+SENTENCES = ["the dog runs", "a girl sings"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return made(tmp_path_factory.mktemp("studio"), list(CONFIGS), steps=30)
+
+
+@pytest.fixture(scope="module")
+def client(runs: dict[str, Run]) -> Iterator[TestClient]:
+    folder = runs["rnn"].path.parent
+    with TestClient(application([folder]), base_url=HERE, raise_server_exceptions=False) as client:
+        yield client
+
+
+def streamed(client: TestClient, run: str, ask: dict[str, Any]) -> list[dict[str, Any]]:
+    """The events of an answer."""
+    accept = {"accept": "text/event-stream"}
+    with client.stream("POST", f"{API}/runs/{run}/answer", json=ask, headers=accept) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        blocks = "".join(answer.iter_text()).strip().split("\n\n")
+    found = []
+    for block in blocks:
+        name, data = block.split("\n")
+        found.append(json.loads(data.removeprefix("data: ")))
+        assert name == f"event: {found[-1]['event']}"
+    return found
+
+
+def folded(client: TestClient, run: str, ask: dict[str, Any]) -> dict[str, Any]:
+    """An answer all together."""
+    answer = client.post(f"{API}/runs/{run}/answer", json=ask)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+# ------------------------------------------------------------------------------ runs
+
+
+def test_runs_are_listed_without_being_loaded(client: TestClient, runs: dict[str, Run]) -> None:
+    found = {run["id"]: run for run in client.get(f"{API}/runs").json()["runs"]}
+    assert set(found) == set(runs)
+    assert found["rnn"]["reads"] == "text" and found["rnn"]["gives"] == "text"
+    assert found["vit"]["reads"] == "picture" and found["vit"]["gives"] == "label"
+    assert found["forecaster"]["gives"] == "forecast"
+    for name, run in runs.items():
+        assert found[name]["parameters"] == sum(p.numel() for p in run.model.parameters())
+        assert found[name]["step"] == 30
+        assert "step" not in found[name]["figures"] and found[name]["figures"]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_run_says_what_it_can(client: TestClient, name: str) -> None:
+    found = client.get(f"{API}/runs/{name}").json()
+    attends = name not in ("language",)
+    assert ("attention" in found["can"]) == ("silence" in found["can"]) == attends
+    assert ("force" in found["can"]) == (name in ("rnn", "transformer", "language"))
+    fits = {view["name"]: view["fits"] for view in found["views"]}
+    assert fits["attention"] == attends
+    assert fits["gates"] == (name == "language")
+    assert all(view["reason"] for view in found["views"] if not view["fits"])
+    if found["search"]:
+        assert {"beam", "greedy", "sample"} <= set(found["search"]["kinds"])
+        assert found["search"]["kinds"]["sample"]["temperature"] == 1.0
+    if name == "classifier":
+        assert found["labels"] == ["animal", "human"]
+    if name == "forecaster":
+        assert found["channels"] == ["season", "other"]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_examples_can_be_asked(client: TestClient, name: str) -> None:
+    found = client.get(f"{API}/runs/{name}/examples?most=2").json()
+    assert len(found["examples"]) == 2 and not found["note"]
+    for example in found["examples"]:
+        ask = {key: example[key] for key in ("text", "picture", "date")}
+        done = folded(
+            client, name, ask | {"search": {"maxExtra": 4}} if name == "language" else ask
+        )
+        assert done["done"]["event"] == "done"
+
+
+# ------------------------------------------------------------------------------ answers
+
+
+@pytest.mark.parametrize("name", ["rnn", "transformer"])
+@pytest.mark.parametrize("search", [{"kind": "greedy"}, {"kind": "beam", "beamSize": 3}])
+def test_what_is_streamed_is_what_the_run_translates(
+    client: TestClient, runs: dict[str, Run], name: str, search: dict[str, Any]
+) -> None:
+    for sentence in SENTENCES:
+        [wanted] = runs[name].translate([sentence], beam_size=search.get("beamSize", 1))
+        events = streamed(client, name, {"text": sentence, "search": search})
+        assert events[0]["event"] == "start" and events[-1]["event"] == "done"
+        assert [token["text"].strip() for token in events[0]["source"]] == sentence.split()
+        best = events[-1]["hypotheses"][0]
+        assert best["text"] == wanted.hypotheses[0]
+        if search["kind"] == "beam":
+            assert best["score"] == pytest.approx(wanted.scores[0], abs=1e-5)
+        assert "".join(token["text"] for token in best["tokens"]) == best["text"]
+        assert sum(token["logP"] for token in best["tokens"]) == pytest.approx(
+            best["logP"], abs=1e-4
+        )
+        ids = [token["id"] for token in best["tokens"] if not token["special"]]
+        assert ids == wanted.found[0].ids
+        tokens = [event for event in events if event["event"] == "token"]
+        beams = [event for event in events if event["event"] == "beam"]
+        if search["kind"] == "greedy":
+            assert tokens == best["tokens"] and not beams
+        else:
+            nodes = {node["id"]: node for beam in beams for node in beam["nodes"]}
+            assert [nodes[i]["text"] for i in best["path"]][:-1] == [
+                token["text"] for token in best["tokens"]
+            ][:-1]
+            assert nodes[best["path"][-1]]["state"] == "done"
+            assert max(len(beam["nodes"]) for beam in beams) <= 2 * 3
+
+
+def test_probabilities_are_those_of_the_model(client: TestClient, runs: dict[str, Run]) -> None:
+    done = folded(client, "rnn", {"text": "the dog runs", "search": {"kind": "greedy"}})["done"]
+    best = done["hypotheses"][0]
+    [scored] = runs["rnn"].score([("the dog runs", best["text"])])
+    assert [token["logP"] for token in best["tokens"]] == pytest.approx(
+        scored.token_log_probabilities, abs=1e-5
+    )
+    for token in best["tokens"]:
+        p = [one["p"] for one in token["alternatives"]]
+        assert p == sorted(p, reverse=True) and len(p) == 8
+        assert token["alternatives"][0]["id"] == token["id"]
+        assert math.log(p[0]) == pytest.approx(token["logP"], abs=1e-5)
+        assert 0 <= token["entropy"] <= math.log(28) + 1e-5
+
+
+def test_a_forced_alternative_stands_and_the_rest_follows(
+    client: TestClient, runs: dict[str, Run]
+) -> None:
+    ask = {"text": "the dog runs", "search": {"kind": "greedy"}}
+    first = folded(client, "transformer", ask)["done"]["hypotheses"][0]["tokens"]
+    other = first[1]["alternatives"][1]
+    prefix = [first[0]["id"], other["id"]]
+    forced = folded(client, "transformer", ask | {"prefix": prefix})["done"]["hypotheses"][0]
+    assert [token["id"] for token in forced["tokens"][:2]] == prefix
+    for before, after in zip(first[:2], forced["tokens"], strict=False):
+        again = {one["id"]: one["p"] for one in after["alternatives"]}
+        p = {one["id"]: one["p"] for one in before["alternatives"]}
+        assert again == pytest.approx(p), "what else might stand there is still to be had"
+    assert forced["tokens"][1]["logP"] == pytest.approx(math.log(other["p"]), abs=1e-5)
+    begun = folded(client, "transformer", ask | {"beginning": "un chat"})["done"]["hypotheses"][0]
+    [wanted] = runs["transformer"].translate(["the dog runs"], beam_size=1, prefix="un chat")
+    assert begun["text"] == wanted.hypotheses[0] and begun["text"].startswith("un chat")
+    wrong = client.post(f"{API}/runs/rnn/answer", json=ask | {"prefix": [99999]})
+    assert wrong.status_code == 422 and "ids end at 27" in wrong.json()["error"]["message"]
+
+
+def test_a_silenced_head_changes_what_is_said(client: TestClient) -> None:
+    ask: dict[str, Any] = {"text": "the dog runs", "search": {"kind": "greedy"}}
+    heads = [{"block": "cross_attention", "layer": layer} for layer in (0, 1)]
+    plain = folded(client, "transformer", ask)["done"]["hypotheses"][0]
+    silent = folded(client, "transformer", ask | {"silenced": heads})["done"]["hypotheses"][0]
+    again = folded(client, "transformer", ask)["done"]["hypotheses"][0]
+    assert silent["tokens"][0]["logP"] != pytest.approx(plain["tokens"][0]["logP"], abs=1e-6)
+    assert again == plain, "the head speaks again"
+    other = folded(
+        client,
+        "transformer",
+        {"text": "a girl sings"} | {"search": {"kind": "greedy"}, "silenced": heads},
+    )
+    assert other["done"]["hypotheses"][0]["text"] == silent["text"], "it cannot see its source"
+    wrong = client.post(
+        f"{API}/runs/transformer/answer",
+        json=ask | {"silenced": [{"block": "cross_attention", "layer": 2, "head": 0}]},
+    ).json()["error"]
+    assert "decoder.cross_attention (2)" in wrong["hint"]
+
+
+def test_a_text_goes_on_as_the_run_generates(client: TestClient, runs: dict[str, Run]) -> None:
+    search = {"kind": "sample", "seed": 5, "temperature": 0.8, "maxExtra": 12}
+    events = streamed(client, "language", {"text": "the d", "search": search})
+    [wanted] = runs["language"].generate(["the d"], max_length=12, seed=5, temperature=0.8)
+    tokens = [event for event in events if event["event"] == "token"]
+    assert events[-1]["hypotheses"][0]["text"] == wanted.text
+    assert "".join(token["text"] for token in tokens) == wanted.text
+    assert len(tokens) == 12 and len({token["i"] for token in tokens}) == 12
+    ends = [token for token in tokens if token["id"] == EOS]
+    assert all(token["text"] == "\n" and not token["special"] for token in ends)
+    other = folded(client, "language", {"text": "the d", "search": search | {"seed": 6}})
+    assert other["done"]["hypotheses"][0]["text"] != wanted.text
+
+
+def test_labels_and_pictures_and_forecasts(client: TestClient, runs: dict[str, Run]) -> None:
+    found = folded(client, "classifier", {"text": "the dog runs"})["done"]
+    [wanted] = runs["classifier"].classify(["the dog runs"])
+    assert {one["label"]: one["p"] for one in found["labels"]} == pytest.approx(
+        wanted.probabilities
+    )
+    found = folded(client, "vit", {"picture": "3"})["done"]
+    [wanted] = runs["vit"].classify_images([3])
+    assert found["labels"][0]["label"] == wanted.label
+    uri = found["drawings"][0]["image"]
+    again = folded(client, "vit", {"picture": uri})["done"]
+    assert again["labels"][0]["p"] == pytest.approx(found["labels"][0]["p"], abs=1e-3)
+    ahead = folded(client, "forecaster", {"channel": "season"})["done"]["drawings"]
+    said = runs["forecaster"].forecast()
+    assert len(ahead) == 1
+    series, forecast = ahead[0]["curves"]
+    assert forecast["y"][-4:] == pytest.approx(said.values[:, 0].tolist(), rel=1e-5)
+    assert said.quantiles is not None
+    assert forecast["high"][-4:] == pytest.approx(said.quantiles[:, 0, -1].tolist(), rel=1e-5)
+    assert series["y"][-4:] == [None] * 4, "nobody knows what will come"
+    past = folded(client, "forecaster", {"channel": "season", "date": "2008-06-01"})
+    series, forecast = past["done"]["drawings"][0]["curves"]
+    assert series["y"][-4:] == [5, 6, 7, 8], "what came is shown beside"
+    csv = "date,season,other\n" + "".join(f"2020-{n:02d}-01,{n},1\n" for n in range(1, 13))
+    own = folded(client, "forecaster", {"csv": csv})["done"]["drawings"]
+    assert len(own) == 2 and own[0]["labels"][-4:] == ["2021-01", "2021-02", "2021-03", "2021-04"]
+
+
+HOSTILE = "</script><img src=x onerror=alert(1)> \u202eevil\u2069 a\u200bb \U0001f642 \\u0000"
+
+
+def test_hostile_text_is_only_text(client: TestClient) -> None:
+    for name in ("rnn", "classifier", "language"):
+        ask = (
+            {"text": HOSTILE, "search": {"maxExtra": 3}}
+            if name == "language"
+            else {"text": HOSTILE}
+        )
+        answer = client.post(f"{API}/runs/{name}/answer", json=ask)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        source = answer.json()["start"]["source"]
+        assert all(HOSTILE[t["start"] : t["end"]] == t["text"] for t in source)
+    events = streamed(client, "classifier", {"text": "a\nevent: done\ndata: {}\n\n"})
+    assert [event["event"] for event in events] == ["start", "done"], "no event is smuggled in"
+    error = client.get(f"{API}/runs/%3Cscript%3E").json()["error"]
+    assert error["code"] == "not_found"
+    surrogate = client.post(
+        f"{API}/runs/rnn/answer",
+        content=b'{"text": "\\ud800"}',
+        headers={"content-type": "application/json"},
+    )
+    assert surrogate.status_code == 422
+
+
+# ------------------------------------------------------------------------------ views
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_view_that_fits_is_drawn(client: TestClient, name: str) -> None:
+    detail = client.get(f"{API}/runs/{name}").json()
+    example = client.get(f"{API}/runs/{name}/examples?most=1").json()["examples"][0]
+    for view in detail["views"]:
+        reads = {field["name"] for field in view["fields"]}
+        question = {"text": example["text"] or example["date"], "image": example["picture"]}
+        asked = {key: value for key, value in question.items() if value and key in reads}
+        drawn = client.post(f"{API}/runs/{name}/views/{view['name']}", json=asked)
+        assert drawn.status_code == (200 if view["fits"] else 422), (view["name"], drawn.text)
+        if view["fits"]:
+            assert drawn.json()["drawings"]
+        else:
+            assert view["reason"] in drawn.json()["error"]["message"]
+
+
+def test_a_view_of_two_runs_and_one_with_a_silenced_head(client: TestClient) -> None:
+    both = client.post(f"{API}/views/schedule", json={"runs": ["rnn", "transformer"]}).json()
+    assert len(both["drawings"][0]["curves"]) == 2
+    ask = {
+        "runs": ["transformer"],
+        "question": {"text": "the dog runs", "target": "le chien"},
+        "silenced": [{"block": "decoder.cross_attention", "layer": 1, "head": 0}],
+    }
+    drawn = client.post(f"{API}/views/attention", json=ask).json()["drawings"][0]
+    block = next(b for b in drawn["blocks"] if b["name"] == "decoder.cross_attention")
+    weights = np.frombuffer(base64.b64decode(block["layers"][1]["data"]), "<u2")
+    assert not weights.reshape(block["layers"][1]["shape"])[0].any()
+    assert weights.reshape(block["layers"][1]["shape"])[1].any()
+
+
+def test_views_refuse_what_is_not_there(client: TestClient, tmp_path: Path) -> None:
+    def error(path: str, ask: dict[str, Any]) -> dict[str, Any]:
+        answer = client.post(f"{API}{path}", json=ask)
+        assert answer.status_code in (404, 422), answer.text
+        found: dict[str, Any] = answer.json()["error"]
+        return found
+
+    assert "there are: attention" in error("/runs/rnn/views/atention", {})["hint"]
+    assert "there are:" in error("/runs/none/views/attention", {})["hint"]
+    assert (
+        "middle" in error("/runs/rnn/views/attention", {"text": "a", "block": "middle"})["message"]
+    )
+    assert "extra" in error("/runs/rnn/views/attention", {"texts": "a"})["message"].lower()
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(b"x")
+    assert error("/runs/vit/views/attention", {"image": str(secret)})["code"] == "no_picture"
+    assert error("/runs/vit/answer", {"picture": str(secret)})["code"] == "no_picture"
+    for field, value in {"gold": str(secret), "hypotheses": [str(secret)]}.items():
+        found = error("/runs/rnn/views/lengths", {field: value})
+        assert found["code"] in ("no_files", "bad_request") and field in found["message"]
+    assert error("/runs/vit/answer", {"picture": "data:image/png;base64,!"})["code"] == "no_picture"
+    assert (
+        "kinds" not in error("/runs/rnn/answer", {"text": "a", "search": {"kind": "bean"}})["code"]
+    )
+
+
+def test_a_view_over_the_checkpoints_of_a_training(client: TestClient) -> None:
+    question = {"text": "the dog runs", "target": "le chien court"}
+    film = client.post(f"{API}/trainings/transformer/film", json={"question": question}).json()
+    assert [frame["step"] for frame in film["frames"]] == [15, 30]
+    blocks = [frame["drawings"][0]["blocks"][-1]["layers"][-1] for frame in film["frames"]]
+    assert blocks[0]["data"] != blocks[1]["data"]
+    drawn = client.post(f"{API}/runs/transformer/views/attention", json=question).json()
+    assert drawn["drawings"][0]["blocks"][-1]["layers"][-1] == blocks[1]
+    wrong = client.post(f"{API}/trainings/transformer/film", json={"view": "x"})
+    assert wrong.status_code == 404
+
+
+def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:
+    found: Studio = client.app.state.studio  # type: ignore[attr-defined]
+    values = np.random.default_rng(0).random((300, 300)).astype(np.float32)
+    small = Numbers.exact(values[:100, :100])
+    drawing = SheetDrawing(values=Numbers.exact(values), least=0, most=1)
+    sent = found.tensors.outside(drawing)
+    assert found.tensors.outside(SheetDrawing(values=small, least=0, most=1)).values == small
+    assert sent.values.data == "" and sent.values.url.startswith(f"{API}/tensors/")
+    answer = client.get(sent.values.url)
+    assert answer.headers["content-encoding"] == "gzip"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert np.array_equal(np.frombuffer(answer.content, "<f4").reshape(300, 300), values)
+    assert len(gzip.compress(answer.content)) < values.nbytes
+    for wrong in (sent.values.url[:-1], f"{API}/tensors/", f"{API}/tensors/..%2F..%2Fetc"):
+        missing = client.get(wrong)
+        assert missing.status_code == 404 and missing.json()["error"]["code"] == "not_found"
+
+
+# ------------------------------------------------------------------------------ evaluation, model
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_examples_are_judged_as_the_run_is(
+    client: TestClient, runs: dict[str, Run], name: str
+) -> None:
+    found = client.get(f"{API}/runs/{name}/evaluation?split=test&most=5000")
+    if name == "language":  # its test share is empty
+        assert found.status_code == 422
+        found = client.get(f"{API}/runs/{name}/evaluation?split=valid")
+    judged = found.json()
+    assert judged["count"] == len(judged["rows"]) and judged["rows"][0]["score"] is not None
+    if name in ("rnn", "transformer"):
+        figures = runs[name].evaluate().figures
+        assert judged["figures"]["bleu"] == pytest.approx(figures["bleu"])
+    if name in ("classifier", "vit"):
+        assert judged["figures"]["accuracy"] == pytest.approx(
+            runs[name].evaluate().figures["accuracy"]
+        )
+    if name == "forecaster":
+        scores = [row["score"] for row in judged["rows"]]
+        assert np.mean(scores) == pytest.approx(runs[name].evaluate().figures["mse"], rel=1e-4)
+    kept = client.get(f"{API}/runs/{name}/evaluation?split={judged['split']}&most=5000")
+    assert kept.json()["rows"][0] == judged["rows"][0]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_model_is_drawn_as_blocks_whose_parameters_add_up(
+    client: TestClient, runs: dict[str, Run], name: str
+) -> None:
+    drawing = client.get(f"{API}/runs/{name}/model").json()
+    total = sum(p.numel() for p in runs[name].model.parameters())
+    own = sum(p.numel() for p in runs[name].model.parameters(recurse=False))
+    assert sum(part["parameters"] for part in drawing["parts"]) + own == total
+    if name != "language":
+        assert not drawing["notes"]
+        assert any(part["output"] for part in drawing["parts"])
+
+
+# ------------------------------------------------------------------------------ the rest
+
+
+def test_errors_have_one_form(client: TestClient) -> None:
+    long = client.post(f"{API}/runs/rnn/answer", json={"text": "a" * 10_001})
+    assert long.status_code == 413 and long.json()["error"]["code"] == "too_long"
+    wrong = client.post(f"{API}/runs/rnn/answer", json={"text": "a", "beam": 3})
+    assert wrong.status_code == 422 and wrong.json()["error"]["message"].startswith("beam")
+    assert client.get(f"{API}/nothing").json()["error"]["code"] == "not_found"
+    assert client.delete(f"{API}/runs").status_code == 405
+    key = client.post(f"{API}/runs/rnn/answer", json={"text": "a", "search": {"temperature": 1.0}})
+    assert key.status_code == 422 and "temperature" in key.json()["error"]["message"]
+    events = streamed(client, "rnn", {"text": "a", "search": {"temperature": 1.0}})
+    assert events[-1]["event"] == "error" and "temperature" in events[-1]["message"]
+
+
+def test_the_page_says_how_it_is_built_where_it_is_missing(
+    runs: dict[str, Run], tmp_path: Path
+) -> None:
+    folder = [runs["rnn"].path]
+    with TestClient(application(folder, static=tmp_path / "none"), base_url=HERE) as client:
+        page = client.get("/")
+        assert page.status_code == 503 and "make web" in page.text
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "index.html").write_text("<p>built</p>")
+    (tmp_path / "assets" / "app.js").write_text("1")
+    with TestClient(application(folder, static=tmp_path), base_url=HERE) as client:
+        page = client.get("/")
+        assert page.status_code == 200 and "built" in page.text
+        assert "default-src 'self'" in page.headers["content-security-policy"]
+        assert client.get("/assets/app.js").headers["content-type"].startswith("text/javascript")
+        assert client.get("/../app.py").status_code == 404
+
+
+def test_a_run_is_loaded_anew_when_its_weights_are(runs: dict[str, Run]) -> None:
+    found = Studio([runs["rnn"].path.parent])
+    first = found.shelf.run("rnn")
+    assert found.shelf.run("rnn") is first
+    chosen = first.path / "best.json"
+    chosen.write_bytes(chosen.read_bytes())
+    assert found.shelf.run("rnn") is not first
+    assert load(first.path).checkpoint == first.checkpoint

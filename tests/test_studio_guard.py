@@ -1,0 +1,99 @@
+"""Who may speak with the studio: its own pages on this machine, and whoever knows the token."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from foveate.config import ConfigError
+from foveate.studio.guard import LOOPBACK, Guard
+from foveate.studio.serving import serve
+
+
+async def told(request: Request) -> Response:
+    return JSONResponse({"length": len(await request.body())})
+
+
+def client(token: str | None = None, hosts: frozenset[str] | None = LOOPBACK) -> TestClient:
+    app = Starlette(routes=[Route("/", told, methods=["GET", "POST"])])
+    app.add_middleware(Guard, token=token, hosts=hosts)
+    return TestClient(app, base_url="http://127.0.0.1:8377")
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:9", "localhost:8377", "[::1]:8377", "[::1]"]
+)
+def test_this_machine_may_be_called_by_its_names(host: str) -> None:
+    assert client().get("/", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "127.0.0.1.evil.example:80",
+        "",
+        "0.0.0.0",
+        "[::2]:1",
+    ],
+)
+def test_other_names_are_refused(host: str) -> None:
+    answer = client().get("/", headers={"host": host})
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "wrong_host"
+
+
+def test_pages_of_other_sites_are_refused() -> None:
+    own = client()
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:9", "https://localhost:8377"):
+        answer = own.post("/", headers={"origin": origin})
+        assert answer.status_code == 403 and answer.json()["error"]["code"] == "wrong_origin"
+    assert own.post("/", headers={"origin": "http://127.0.0.1:8377"}).status_code == 200
+    assert own.post("/").status_code == 200, "programs send no origin"
+    assert own.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    linked = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert own.get("/", headers=linked).status_code == 200, "a link may lead here"
+
+
+def test_nothing_may_be_loaded_from_elsewhere() -> None:
+    headers = client().get("/").headers
+    policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == "'self'" and policy["frame-ancestors"] == "'none'"
+    assert "http" not in headers["content-security-policy"]
+    assert (
+        client().get("/", headers={"host": "evil"}).headers["x-content-type-options"] == "nosniff"
+    )
+
+
+def test_a_token_is_asked_for_and_kept_in_a_cookie() -> None:
+    guarded = client("open-sesame", None)
+    assert guarded.get("/").status_code == 401
+    assert guarded.get("/?token=wrong").status_code == 401
+    assert guarded.get("/", headers={"authorization": "Bearer open-sesame"}).status_code == 200
+    answer = guarded.get("/?token=open-sesame")
+    assert answer.status_code == 200
+    assert (
+        "HttpOnly" in answer.headers["set-cookie"]
+        and "SameSite=Strict" in answer.headers["set-cookie"]
+    )
+
+
+def test_another_host_demands_a_token() -> None:
+    with pytest.raises(ConfigError, match="give a token"):
+        serve([], host="0.0.0.0")
+
+
+def test_no_body_is_too_long_whatever_it_says_of_itself() -> None:
+    most = 20 * 1024 * 1024
+    answer = client().post("/", content=b"x" * (most + 1))
+    assert answer.status_code == 413 and answer.json()["error"]["code"] == "too_long"
+
+    small = client().post("/", content=b"x" * 1000)
+    assert small.json() == {"length": 1000}
+    chunked = client().post("/", content=(b"x" * (most // 2) for _ in range(3)))
+    assert chunked.status_code == 413

@@ -1,0 +1,186 @@
+"""The studio as a server on a real socket: streams, a reader who leaves, a log that grows."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+
+from foveate.run import Run
+from foveate.studio.app import application
+from foveate.studio.place import Studio
+from small_runs import made
+
+EVENTS = {"accept": "text/event-stream"}
+PATH = "/runs/language/answer"
+LONG = {"text": "the", "search": {"kind": "greedy", "maxExtra": 2000}}
+
+
+@pytest.fixture(scope="module")
+def language(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made(tmp_path_factory.mktemp("server"), ["language"], steps=5)["language"]
+
+
+@pytest.fixture
+def server(language: Run) -> Iterator[tuple[httpx.Client, Studio]]:
+    app = application([language.path], waiting=1)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=60) as client:
+        yield client, app.state.studio
+    server.should_exit = True
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def until(true: object, seconds: float = 20) -> None:
+    """Wait until a function says so."""
+    end = time.monotonic() + seconds
+    while not true():  # type: ignore[operator]
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.01)
+
+
+def test_the_search_stops_where_the_reader_leaves(server: tuple[httpx.Client, Studio]) -> None:
+    client, studio = server
+    steps: list[int] = []
+    run = studio.shelf.run("language")
+    handle = run.model.decoder.register_forward_hook(lambda *_: steps.append(1))
+    with client.stream("POST", "/runs/language/answer", json=LONG, headers=EVENTS) as answer:
+        lines = answer.iter_lines()
+        while not next(lines).startswith("event: token"):
+            pass
+        assert studio.desk.held == 1
+    until(lambda: studio.desk.held == 0)
+    seen = len(steps)
+    time.sleep(0.2)
+    assert seen == len(steps) < 2000
+    found = client.post("/runs/language/answer", json=LONG | {"search": {"maxExtra": 3}})
+    assert found.status_code == 200, "the next has its turn"
+    handle.remove()
+
+
+def test_who_comes_when_the_queue_is_full_is_sent_away(
+    server: tuple[httpx.Client, Studio], language: Run
+) -> None:
+    client, studio = server
+    gate = threading.Event()
+    run = studio.shelf.run("language")
+    handle = run.model.decoder.register_forward_hook(lambda *_: gate.wait(20) and None)
+    short = {"text": "the", "search": {"maxExtra": 2}}
+    found: list[int] = []
+    threads = [
+        threading.Thread(
+            target=lambda: found.append(
+                client.post("/runs/language/answer", json=short).status_code
+            )
+        )
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    until(lambda: studio.desk.held == 2)
+    busy = client.post("/runs/language/answer", json=short)
+    assert busy.status_code == 429 and busy.json()["error"]["code"] == "busy"
+    assert busy.headers["retry-after"] == "1"
+    assert client.get("/trainings").status_code == 200, "what needs no computing is answered"
+    gate.set()
+    for thread in threads:
+        thread.join(20)
+    handle.remove()
+    assert found == [200, 200]
+
+
+def test_a_running_training_is_told_as_it_goes_on(
+    server: tuple[httpx.Client, Studio], language: Run
+) -> None:
+    client, _ = server
+    log = language.path / "log.jsonl"
+    step = client.get("/trainings/language").json()["step"]
+
+    def write(number: int) -> None:
+        with log.open("a") as file:
+            file.write(json.dumps({"event": "train", "step": number, "loss": 0.5}) + "\n")
+
+    def read(last: str, count: int) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        place = ""
+        headers = {"last-event-id": last} if last else {}
+        with client.stream("GET", "/trainings/language/events", headers=headers) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            for line in answer.iter_lines():
+                name, _, value = line.partition(": ")
+                if name == "id":
+                    place = value
+                elif name == "data" and place:
+                    found.append((place, json.loads(value)["step"]))
+                    if len(found) == count:
+                        break
+        return found
+
+    begun = read("", 1)
+    assert begun[0] == ("0.0", 0)
+    writing = threading.Timer(0.3, write, [step + 1])
+    writing.start()
+    assert read(f"{step}", 1) == [(f"{step + 1}.0", step + 1)]
+    write(step + 2)
+    assert read(f"{step + 1}.0", 1) == [(f"{step + 2}.0", step + 2)], (
+        "nothing is lost, nothing twice"
+    )
+
+
+@pytest.mark.slow
+def test_the_program_serves_and_ends(language: Run) -> None:
+    words = [sys.executable, "-m", "foveate", "studio", str(language.path), "--no-browser"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [*words, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment,
+    ) as program:  # fmt: skip
+        assert program.stdout is not None and program.stderr is not None
+        said = program.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+/", said)
+        assert found, said
+        client = httpx.Client(base_url=found[0] + "api/v1", timeout=60)
+        assert client.get("/runs").json()["runs"][0]["id"] == "language"
+        with client.stream("POST", "/runs/language/answer", json=LONG, headers=EVENTS) as answer:
+            next(answer.iter_lines())
+            program.send_signal(signal.SIGINT)
+            assert program.wait(30) in (0, -signal.SIGINT, 130)
+        assert "Traceback" not in program.stderr.read()
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from foveate.cli import app
+    from foveate.config import ConfigError
+
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="is no run and holds none"):
+        CliRunner().invoke(app, ["studio", str(tmp_path / "empty")], catch_exceptions=False)
+
+
+def test_the_document_is_the_same_every_time() -> None:
+    from foveate.verbs.studio import document
+
+    first = document()
+    assert first == document()
+    schemas = json.loads(first)["components"]["schemas"]
+    kinds = {ref["$ref"].rpartition("/")[2] for ref in schemas["AnswerEvent"]["oneOf"]}
+    assert {"Start", "Token", "BeamStep", "TextDone", "Failed", "Ping"} <= kinds <= set(schemas)

@@ -1,0 +1,63 @@
+"""Runs that write, watched: tokens in a row are the text, whatever the tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from foveate.config import ConfigError
+from foveate.data.tokenizer import EOS
+from foveate.look.lanes import LanesView
+from foveate.run import Run
+from foveate.views.question import Question
+from foveate.views.registry import find
+from foveate.watching import Watched, writer
+from small_runs import made
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    folder = tmp_path_factory.mktemp("watching")
+    return made(folder, ["transformer", "language", "classifier"], steps=30)
+
+
+def test_bytes_of_a_character_are_one_part(runs: dict[str, Run]) -> None:
+    language = writer(runs["language"])
+    ids = language.begun("é\n🙂a")
+    parts = language.parts(ids)
+    assert len(parts) == len(ids) == 8
+    assert "".join(parts) == "é\n🙂a" == language.text(ids)
+    assert sorted(parts, reverse=True)[:4] == ["🙂", "é", "a", "\n"]
+    assert language.name(ids[:2], EOS) == "⏎"
+    assert language.name([], ids[-1]) == "a"
+
+
+def test_what_is_watched_is_what_is_written(runs: dict[str, Run]) -> None:
+    watched = Watched(writer(runs["transformer"]))
+    search = watched.writer.search("beam", beam_size=3).build()
+    found = watched.write("the dog runs", search)
+    [wanted] = runs["transformer"].translate(["the dog runs"], beam_size=3, num_hypotheses=3)
+    assert [one.text for one in found] == wanted.hypotheses
+    assert [one.score for one in found] == pytest.approx(wanted.scores)
+    names = [watched.name(one) for one in found[0].path if one.token != EOS]
+    assert "".join(names) == found[0].text
+    told = watched.instead(found[0].path[0])
+    assert len(told[0].tokens) == len(told[1]) == 8
+
+
+def test_a_run_that_writes_nothing_says_so(runs: dict[str, Run]) -> None:
+    with pytest.raises(ConfigError, match="writes no text"):
+        writer(runs["classifier"])
+    with pytest.raises(ConfigError, match="writes no text"):
+        find("beam").draw([runs["classifier"]], Question(text="a"))
+
+
+@pytest.mark.parametrize("name", ["transformer", "language"])
+def test_the_beam_of_a_run_as_a_view(runs: dict[str, Run], name: str, tmp_path: Path) -> None:
+    view = find("beam").draw([runs[name]], Question(text="the dog", beam_size=3))
+    assert isinstance(view, LanesView)
+    arrays = view.arrays()
+    assert (arrays["state"][arrays["id"] == arrays["best"][-1]] == "done").all()
+    assert arrays["step"][arrays["id"] == arrays["best"][0]] == 0
+    assert view.save(tmp_path / "b.png").stat().st_size > 1000

@@ -328,3 +328,16 @@ def test_verbs(trained: dict[str, Run], tmp_path: Path) -> None:
     assert drawn.exit_code == 0, drawn.output
     assert all(path.stat().st_size > 400 for path in pictures)
     assert "teacher forced" in pictures[1].read_text()
+
+
+def test_a_forced_pass_is_the_forecast_of_a_channel(trained: dict[str, Run]) -> None:
+    run = trained["patch"]
+    forced = run.task.forced(run.model, "2020-04-15", "wave")
+    record = forced.record()
+    assert len(forced.produced) == len(forced.scores()) == run.config.task.horizon
+    assert forced.produced[0] in record.title and forced.told == "forecast"
+    whole = run.task.forecast_at(run.model, "2020-04-15")
+    channel = run.task.names.index("wave")
+    scale = np.ptp(whole.values[:, channel]) / np.ptp(forced.scores())  # scores are standardised
+    moved = whole.values[:, channel] - scale * forced.scores()
+    np.testing.assert_allclose(moved, moved[0], atol=1e-3 * scale)

@@ -70,5 +70,5 @@ def test_what_does_not_fit_says_why(run: Run) -> None:
 def test_the_surface_has_the_model_in_the_middle(run: Run) -> None:
     view: Any = find("surface").draw([run, run], ASKED.model_copy(update={"steps": 3}))
     here = -forced(run).scores().mean()
-    assert f"in the middle {here:.3g}" in view.sheets[0].told
+    assert f"middle {here:.3g}" in view.sheets[0].told
     assert np.isfinite(view.sheets[0].values).all()

@@ -61,7 +61,7 @@ def ablation(runs: Sequence[Run], question: Question) -> SheetsView:
     """Each head silenced in turn; of a block, or of all."""
     forced = ready(runs[0], question)
     lost = heads.importance([forced], question.block or (lambda name: True))
-    return heads.importances(lost, [forced], forced.record().title)
+    return heads.importances(lost, [forced], runs[0].path.name)
 
 
 def lens(runs: Sequence[Run], question: Question) -> LensView:

@@ -1,17 +1,19 @@
-"""The studio's page in a real browser, before a real server over small trained runs of every family."""
+"""The studio's page in a browser, before a real server over small trained runs of every family."""
 
 from __future__ import annotations
 
-import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.conftest import FLAGS
 from foveate.run import Run
 from small_runs import CONFIGS, made
 
@@ -33,11 +35,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return made(tmp_path_factory.mktemp("page"), list(CONFIGS), steps=60)
 
 
-@pytest.fixture(scope="module")
-def address(runs: dict[str, Run]) -> Iterator[str]:
-    """Where the studio is served."""
-    app = application([runs["rnn"].path.parent])
-    config = uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1)
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Where the studio of a folder of runs is served."""
+    config = uvicorn.Config(
+        application([folder]), port=0, log_level="error", timeout_graceful_shutdown=1
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -48,16 +51,20 @@ def address(runs: dict[str, Run]) -> Iterator[str]:
     thread.join(20)
 
 
+@pytest.fixture(scope="module")
+def address(runs: dict[str, Run]) -> Iterator[str]:
+    with served(runs["rnn"].path.parent) as found:
+        yield found
+
+
 @pytest.fixture
 def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
-    """Open a place of the studio. Errors, dialogs and requests elsewhere fail the test at its end."""
-    contexts, errors, elsewhere = [], [], []
+    """Open a place of the studio; errors, dialogs and requests elsewhere fail the test."""
+    contexts, errors, requests = [], [], []
 
-    def note(request: Any) -> None:
-        if not request.url.startswith((address, "blob:", "data:")):
-            elsewhere.append(request.url)
-
-    def open_page(place: str = "", width: int = 1280, scheme: str = "light") -> Any:
+    def open_page(
+        place: str = "", width: int = 1280, scheme: str = "light", at: str = address
+    ) -> Any:
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
         )
@@ -67,8 +74,8 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
         page.on("console", lambda m: errors.append(m.text) if m.type != "log" else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: (errors.append(dialog.message), dialog.dismiss()))
-        page.on("request", note)
-        page.goto(address + place)
+        page.on("request", lambda r: requests.append((r.url, (at, "blob:", "data:"))))
+        page.goto(at + place)
         page.wait_for_selector("main [data-testid]")
         return page
 
@@ -76,13 +83,21 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
     for context in contexts:
         context.close()
     assert not errors
-    assert not elsewhere
+    assert not [url for url, own in requests if not url.startswith(own)]
 
 
 def wait(page: Any, name: str, status: str = "done") -> Any:
     """An element with a status, once it has it."""
     page.wait_for_selector(f'[data-testid="{name}"][data-status="{status}"]')
     return page.get_by_test_id(name)
+
+
+def until(page: Any, true: str, about: Any = None, seconds: float = 30) -> None:
+    """Wait until an expression holds; asked from here, since the page's policy forbids eval."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(true, about):
+        assert time.monotonic() < end, f"never came true: {true}"
+        page.wait_for_timeout(50)
 
 
 def words(page: Any) -> list[str]:
@@ -112,11 +127,11 @@ def test_a_sentence_is_typed_answered_forced_and_found_again_by_its_address(
     wait(again, "answer")
     assert words(again) == words(page)
     page.get_by_test_id("unforce").click()
-    page.wait_for_function("!location.hash.includes('prefix')")
+    until(page, "!location.hash.includes('prefix')")
     wait(page, "answer")
     assert words(page) == [*str(said).split(), "</s>"]
     page.go_back()
-    page.wait_for_function("location.hash.includes('prefix')")
+    until(page, "location.hash.includes('prefix')")
     wait(page, "answer")
     assert words(page)[0] == told
 
@@ -133,7 +148,7 @@ def test_beams_are_lanes_and_each_output_can_be_read(visit: Callable[..., Any]) 
     assert words(page) != first
     page.get_by_test_id("search-beam_size").fill("2")
     page.get_by_test_id("search-beam_size").press("Tab")
-    page.wait_for_function("document.querySelectorAll('[data-testid=hypotheses] li').length === 2")
+    until(page, "document.querySelectorAll('[data-testid=hypotheses] li').length === 2")
 
 
 def test_tokens_stream_and_stop(visit: Callable[..., Any]) -> None:
@@ -141,7 +156,7 @@ def test_tokens_stream_and_stop(visit: Callable[..., Any]) -> None:
     page.get_by_test_id("source").fill("the dog")
     page.get_by_test_id("ask").click()
     output = page.get_by_test_id("output").locator(".word")
-    page.wait_for_function("document.querySelectorAll('[data-testid=output] .word').length > 5")
+    until(page, "document.querySelectorAll('[data-testid=output] .word').length > 5")
     assert page.get_by_test_id("answer").get_attribute("data-status") == "working"
     page.keyboard.press("Escape")
     wait(page, "answer", "stopped")
@@ -163,9 +178,7 @@ def test_tokens_stream_and_stop(visit: Callable[..., Any]) -> None:
         ("forecaster", "channel=season", "drawing-lines"),
     ],
 )
-def test_every_family_answers(
-    visit: Callable[..., Any], name: str, place: str, shown: str
-) -> None:
+def test_every_family_answers(visit: Callable[..., Any], name: str, place: str, shown: str) -> None:
     page = visit(f"#/ask?run={name}&{place}")
     if name == "forecaster":
         page.get_by_test_id("ask").click()
@@ -177,15 +190,19 @@ def test_heads_are_picked_in_the_picture_and_silenced(visit: Callable[..., Any])
     page = visit(f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention")
     view = wait(page, "view-attention")
     view.locator(".fv-heads-grid button[aria-label^='layer 0, head 1']").click()
-    page.wait_for_function("location.hash.includes('layer=0') && location.hash.includes('head=1')")
+    until(page, "location.hash.includes('layer=0') && location.hash.includes('head=1')")
     reading = view.locator(".fv-reading").inner_text()
     page.keyboard.press("s")
-    page.wait_for_selector('[data-testid="answered-transformer"][data-status="done"] [data-testid="changed"]')
+    page.wait_for_selector(
+        '[data-testid="answered-transformer"][data-status="done"] [data-testid="changed"]'
+    )
     assert "silence=decoder.cross_attention%3A0%3A1" in page.url
     wait(page, "view-attention")
-    page.wait_for_function(
-        "old => document.querySelector('[data-testid=view-attention] .fv-reading').innerText !== old",
-        arg=reading,
+    until(
+        page,
+        "old => document.querySelector('[data-testid=view-attention] .fv-reading')"
+        ".innerText !== old",
+        reading,
     )
     assert page.get_by_test_id("changed").inner_text().strip()
     again = visit(page.url[page.url.index("#") :])
@@ -194,7 +211,9 @@ def test_heads_are_picked_in_the_picture_and_silenced(visit: Callable[..., Any])
 
 
 def test_what_is_chosen_lights_in_all(visit: Callable[..., Any]) -> None:
-    page = visit(f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention&view=attention&view=heads")
+    page = visit(
+        f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention&view=attention&view=heads"
+    )
     wait(page, "view-attention")
     wait(page, "view-heads")
     wait(page, "answered-transformer")
@@ -203,7 +222,7 @@ def test_what_is_chosen_lights_in_all(visit: Callable[..., Any]) -> None:
         drawing = page.get_by_test_id(f"view-{name}")
         second = words(page)[1]
         assert f"« {second} »" in drawing.locator(".fv-reading").first.inner_text()
-    page.wait_for_function("location.hash.includes('row=1')")
+    until(page, "location.hash.includes('row=1')")
 
 
 def test_runs_stand_side_by_side(visit: Callable[..., Any]) -> None:
@@ -211,8 +230,9 @@ def test_runs_stand_side_by_side(visit: Callable[..., Any]) -> None:
     wait(page, "view-schedule")
     page.get_by_test_id("compare-add").select_option("rnn")
     page.wait_for_selector('[data-testid="answered-rnn"][data-status="done"]')
-    page.wait_for_function(
-        "document.querySelectorAll('[data-testid=view-attention][data-status=done]').length === 2"
+    until(
+        page,
+        "document.querySelectorAll('[data-testid=view-attention][data-status=done]').length === 2",
     )
     wait(page, "view-schedule")
     assert page.get_by_test_id("view-schedule").locator(".fv-keys-row .fv-key").count() == 2
@@ -237,33 +257,45 @@ def test_pictures_are_saved(visit: Callable[..., Any], tmp_path: Path, ending: s
         alone.context.close()
 
 
-def test_a_running_training_is_watched(visit: Callable[..., Any], runs: dict[str, Run]) -> None:
-    log = runs["rnn"].path / "log.jsonl"
-    before = log.read_text("utf-8")
-    config = runs["rnn"].path / "config.toml"
-    kept = config.read_text("utf-8")
-    try:
-        page = visit("#/train?run=rnn")
-        loss = page.get_by_test_id("drawing-loss").locator(".fv-reading")
-        loss.wait_for()
-        assert "step 60" in loss.inner_text()
-        page.get_by_test_id("samples").locator("tbody tr").first.wait_for()
-        log.write_text(before + line(65, 0.5), "utf-8")  # written while nobody follows
-        page.reload()
-        page.wait_for_function(
-            "document.querySelector('[data-testid=drawing-loss] .fv-reading')?.innerText.includes('step 65')"
-        )
-    finally:
-        log.write_text(before, "utf-8")
-        config.write_text(kept, "utf-8")
+def test_a_running_training_is_watched(
+    visit: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
+) -> None:
+    text = (runs["rnn"].path.parent.parent / "rnn.toml").read_text("utf-8")
+    (tmp_path / "live.toml").write_text(text.replace("max_steps = 60", "max_steps = 100000"))
+    command = [sys.executable, "-m", "foveate", "train", str(tmp_path / "live.toml"),
+               "--run", str(tmp_path / "live")]  # fmt: skip
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
+    ) as training:
+        try:
+            log = tmp_path / "live" / "log.jsonl"
+            while not (log.is_file() and '"train"' in log.read_text("utf-8")):
+                assert training.poll() is None
+                time.sleep(0.1)
+            with served(tmp_path) as at:
+                page = visit("#/train?run=live", at=at)
+                page.get_by_test_id("live").wait_for()
+                loss = page.get_by_test_id("drawing-loss").locator(".fv-reading")
+                loss.wait_for()
+                first = step_of(loss.inner_text())
+                end = time.monotonic() + 30
+                while step_of(loss.inner_text()) <= first + 20:  # nothing is touched meanwhile
+                    assert time.monotonic() < end
+                    page.wait_for_timeout(100)
+                page.get_by_test_id("samples").locator("tbody tr").first.wait_for()
+                page.close()
+        finally:
+            training.kill()
 
 
-def line(step: int, loss: float) -> str:
-    values = {"event": "train", "step": step, "epoch": 9, "loss": loss, "lr": 0.01, "seconds": 9.0}
-    return json.dumps(values) + "\n"
+def step_of(reading: str) -> int:
+    return int(reading.split("·")[0].removeprefix("step").strip().replace(",", ""))
 
 
-def test_examples_are_scored_sorted_and_opened(visit: Callable[..., Any], runs: dict[str, Run]) -> None:
+def test_examples_are_scored_sorted_and_opened(
+    visit: Callable[..., Any], runs: dict[str, Run]
+) -> None:
     page = visit("#/evaluate?run=transformer")
     page.get_by_test_id("evaluate").click()
     wait(page, "evaluation")
@@ -298,14 +330,14 @@ def test_the_main_path_needs_no_mouse(visit: Callable[..., Any]) -> None:
     assert page.evaluate("document.activeElement.dataset.at") == "1"
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    page.wait_for_function("location.hash.includes('prefix')")
+    until(page, "location.hash.includes('prefix')")
     wait(page, "answer")
     assert words(page)[1] != first[1]
     page.keyboard.press("2")
     view = wait(page, "view-attention")
     for keys, wanted in (("]", "layer=1"), ("[", "layer=0"), (".", "head=0")):
         page.keyboard.press(keys)
-        page.wait_for_function("wanted => location.hash.includes(wanted)", arg=wanted)
+        until(page, "wanted => location.hash.includes(wanted)", wanted)
     page.keyboard.press("e")
     assert page.evaluate("document.activeElement.innerText") == "PNG"
     view.locator("summary").filter(has_text="Table").focus()
@@ -319,7 +351,10 @@ def test_the_main_path_needs_no_mouse(visit: Callable[..., Any]) -> None:
         page.get_by_test_id(f"page-{name}").wait_for()
 
 
-HOSTILE = "</script><img src=x onerror=alert(1)> \u202eabc\u202c e\u200bf \U0001f468\u200d\U0001f469\u200d\U0001f467 \u0645\u0631\u062d\u0628\u0627"
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)> \u202eabc\u202c e\u200bf "
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u0645\u0631\u062d\u0628\u0627"
+)
 
 
 @pytest.mark.parametrize("name", ["transformer", "language"])
@@ -355,7 +390,13 @@ def test_nothing_stands_in_the_way_of_anyone(
     page.evaluate(AXE.read_text("utf-8"))
     found = page.evaluate("axe.run().then(({violations}) => violations)")
     grave = [
-        (one["id"], [node["html"][:160] + " | " + node["failureSummary"][:200] for node in one["nodes"][:3]])
+        (
+            one["id"],
+            [
+                node["html"][:160] + " | " + node["failureSummary"][:200]
+                for node in one["nodes"][:3]
+            ],
+        )
         for one in found
         if one["impact"] in ("serious", "critical")
     ]
@@ -364,10 +405,11 @@ def test_nothing_stands_in_the_way_of_anyone(
 
 @pytest.mark.parametrize("width", [360, 1280, 2560])
 @pytest.mark.parametrize("name", PAGES)
-def test_no_page_is_wider_than_its_window(
-    visit: Callable[..., Any], name: str, width: int
-) -> None:
+def test_no_page_is_wider_than_its_window(visit: Callable[..., Any], name: str, width: int) -> None:
     page = visit(f"#/{name}?run=transformer&text={SENTENCE}&split=test", width=width)
-    page.wait_for_selector(".fv")
+    if name == "evaluate":
+        wait(page, "evaluation")
+    else:
+        page.wait_for_selector(".fv")
     page.wait_for_timeout(200)
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -54,6 +54,7 @@ wheel: $(STAMPS)/dev  ## build wheel and sdist; prove that the wheel works in an
 bench: $(STAMPS)/foveate  ## speed of training and decoding on this machine
 	$(BIN)/foveate bench train $(SHAPE)
 	$(BIN)/foveate bench decode $(SHAPE)
+	$(BIN)/foveate bench decode $(SHAPE) --levers --seconds 5
 
 bench-peers: $(STAMPS)/foveate  ## foveate beside its peers, each in an environment of its own (hours)
 	$(BIN)/python benchmarks/peers/compare.py $(PEERS)

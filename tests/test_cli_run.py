@@ -12,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from foveate import cli
+from foveate import cli, verbs
+from foveate.data.workers import WorkerError
+from foveate.errors import is_for_the_user
+from foveate.run import load
+from foveate.verbs.crew import Crew, Loading
 
 CONFIG = """# twenty sentences by heart
 [task]
@@ -130,6 +134,43 @@ def test_translate_with_a_silent_attention(folder: Path, call: Call) -> None:
     assert call("translate", folder / "run", "--scores", text=text).out == plain
     assert "no head 1: there are 1" in call(*silent, "decoder:1", text=text).err
     assert "there are: decoder.cross_attention" in call(*silent, "encoder", text=text).err
+
+
+def test_several_processes_are_one(
+    folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(verbs, "SHARE", 2)
+    lines = [f"{subject} {verb}" for subject in SUBJECTS for verb in VERBS]
+    text = "\n".join([*lines[:9], "", *lines[9:]]).encode()
+    (tmp_path / "begun").write_text("le\n" * 21)
+    for options in ((), ("--num-hypotheses", 2), ("--prefix-file", tmp_path / "begun", "--scores")):
+        alone = call("translate", folder / "run", *options, text=text)
+        crew = call("translate", folder / "run", "--processes", 2, *options, text=text)
+        assert (crew.code, crew.out, crew.err) == (0, alone.out, alone.err)
+    refused = call("translate", folder / "run", "--processes", 2, "--silence", "decoder")
+    assert refused.code == 2 and "leave out --processes" in refused.err
+
+
+def test_a_killed_process_ends_the_others(folder: Path) -> None:
+    run = load(folder / "run")
+    jobs = ((["the dog runs"], {"beam_size": 2}) for _ in range(9))
+    with Crew(run, Loading(str(folder / "run")), 2) as crew:
+        answers = crew.translate(jobs)
+        (first,) = next(answers)
+        assert first == run.translate(["the dog runs"], beam_size=2)[0]
+        for worker in crew.workers:
+            worker.kill()
+        with pytest.raises(WorkerError, match="was it killed"):
+            list(answers)
+    assert is_for_the_user(WorkerError())
+
+
+def test_weights_in_eight_bits(folder: Path, call: Call) -> None:
+    text = b"the dog runs\na girl sings\n"
+    said = call("translate", folder / "run", "--precision", "int8", text=text)
+    assert said.out == "le chien court\nune fille chante\n"
+    said = call("translate", folder / "run", "--precision", "int4", text=text)
+    assert said.code == 2 and "there are: fp32, int8" in said.err
 
 
 def test_n_best(folder: Path, call: Call) -> None:

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 # From the bottom up; a module may import what stands on a lower line, or its own package.
 LAYERS = [
     {"tree", "atomic"},
-    {"config", "spec"},
+    {"config", "spec", "native"},
     {"nn", "data"},
     {"models"},
     {"decode", "look"},

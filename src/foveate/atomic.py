@@ -1,4 +1,4 @@
-"""Replacing a file whole: at every moment the old one or the new one is there."""
+"""Files that appear whole: at every moment the old one or the new one is there; the cache."""
 
 from __future__ import annotations
 
@@ -35,3 +35,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def cache_folder() -> Path:
+    """Where what can be had anew is kept: ``$XDG_CACHE_HOME/foveate`` or ``~/.cache/foveate``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "foveate"

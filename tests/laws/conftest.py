@@ -19,6 +19,7 @@ from foveate.look.capture import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
+from foveate.models.ssru import SSRUDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn import attention as attention_module
 from foveate.nn.attention import Attention
@@ -132,6 +133,7 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     pairs["grouped heads"] = tuple(changed(part, attention=grouped) for part in TRANSFORMER)
     additive = RECURRENT[1].attention.model_copy(update={"num_heads": 4})
     pairs["mamba"] = MAMBA
+    pairs["ssru"] = encoder, shrink(SSRUDecoder.Config())
     pairs["mamba one way"] = changed(MAMBA[0], bidirectional=False), MAMBA[1]
     for name, attention in defaults("attention").items():
         if name != "full" and not issubclass(attention.owner, SparseAttention):

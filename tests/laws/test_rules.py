@@ -56,11 +56,16 @@ def test_rules_that_forbid_nothing_change_nothing(search: Search.Config) -> None
 
 def test_repeats_by_hand() -> None:
     written = torch.tensor([[4, 5, 4, 5], [4, 4, 4, 6]])
-    two = NoRepeat.Config(size=2).build().forbidden(written, 8, END)
-    assert two.nonzero().tolist() == [[0, 4]]
-    one = NoRepeat.Config(size=1).build().forbidden(written, 8, END)
-    assert one.nonzero().tolist() == [[0, 4], [0, 5], [1, 4], [1, 6]]
-    assert not NoRepeat.Config(size=3).build().forbidden(written[:, :2], 8, END).any()
+    assert pairs(NoRepeat.Config(size=2), written) == [(0, 4)]
+    assert pairs(NoRepeat.Config(size=1), written) == [(0, 4), (0, 5), (1, 4), (1, 6)]
+    assert pairs(NoRepeat.Config(size=3), written[:, :2]) == []
+    assert pairs(MinLength.Config(length=5), written) == [(0, END), (1, END)]
+    assert pairs(MinLength.Config(length=4), written) == []
+
+
+def pairs(rule: Rule.Config, written: torch.Tensor) -> list[tuple[int, int]]:
+    rows, tokens = rule.build().forbidden(written, END)
+    return sorted(set(zip(rows.tolist(), tokens.tolist(), strict=True)))
 
 
 def test_where_nothing_is_allowed_the_output_ends() -> None:

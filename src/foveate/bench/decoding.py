@@ -10,8 +10,10 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, cast, get_args
 
 import torch
@@ -22,6 +24,8 @@ from foveate.config import ConfigError
 from foveate.decode.beam import Beam
 from foveate.decode.greedy import Greedy
 from foveate.decode.steps import Search
+from foveate.native.library import library, without_kernels
+from foveate.nn.int8 import quantized
 from foveate.run import device
 from foveate.train.precision import Name, Precision, resolve
 
@@ -61,8 +65,7 @@ def measure(
     before = ceilings(1.0, place)
     numbers = resolve(precision, place)
     model = work.model().eval()
-    sources = work.task.source_tokenizer.encode_ids(work.task.corpus("test").sources[:sentences])
-    sources = [ids[: work.config.data.max_length] for ids in sources]
+    sources = _sources(work, sentences)
     speeds = {
         case.name(): round(speed(work.task, model, sources, case, seconds, numbers), 2)
         for case in CASES
@@ -81,6 +84,52 @@ def measure(
     }
 
 
+def levers(
+    work: Workload, seconds: float, sentences: int = 1000, rounds: int = 3
+) -> dict[str, Any]:
+    """Sentences a processor second of each road, one after the other in turn, and the ratios.
+
+    Medians of the rounds, on one thread: what other programs take of the machine does not count,
+    though they make caches and memory slower for every road.
+    """
+    torch.set_num_threads(1)
+    model = work.model().eval()
+    roads: dict[str, tuple[torch.nn.Module, Callable[[], AbstractContextManager[None]]]] = {
+        "plain": (model, without_kernels),
+        "native": (model, nullcontext),
+        "native int8": (quantized(model), nullcontext),
+    }
+    numbers, lines = resolve("fp32", device()), _sources(work, sentences)
+    found: dict[str, dict[str, float]] = {}
+    for case in CASES:
+        each: dict[str, list[float]] = {name: [] for name in roads}
+        for _, (name, (used, context)) in itertools.product(range(rounds), roads.items()):
+            with context():
+                each[name].append(
+                    speed(work.task, used, lines, case, seconds, numbers, time.process_time)
+                )
+        found[case.name()] = {name: round(median(values), 2) for name, values in each.items()}
+    return {
+        "what": "levers of decoding",
+        **work.said(),
+        "output_tokens": LENGTH,
+        "rounds": rounds,
+        "sentences_per_processor_second": found,
+        "ratios_to_plain": {
+            case: {name: round(value / row["plain"], 2) for name, value in row.items()}
+            for case, row in found.items()
+        },
+        "kernels": library() is not None,
+        "machine": describe(),
+    }
+
+
+def _sources(work: Workload, sentences: int) -> list[Ids]:
+    """The ids of so many sentences of the test data."""
+    sources = work.task.source_tokenizer.encode_ids(work.task.corpus("test").sources[:sentences])
+    return [ids[: work.config.data.max_length] for ids in sources]
+
+
 def speed(
     task: Any,
     model: torch.nn.Module,
@@ -88,6 +137,7 @@ def speed(
     case: Case,
     seconds: float,
     precision: Precision,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> float:
     """Sentences/s of a case after one batch of warm-up, over whole batches."""
     search = forced(case.beam_size)
@@ -96,13 +146,13 @@ def speed(
     done, started = 0, 0.0
     with precision.context():
         task.search(model, list(sources[: case.rows or 64]), search, budget)
-        started = time.perf_counter()
+        started = clock()
         for batch in itertools.cycle(batches):
             task.search(model, batch, search, budget)
             done += len(batch)
-            if time.perf_counter() - started >= seconds:
+            if clock() - started >= seconds:
                 break
-    return done / (time.perf_counter() - started)
+    return done / (clock() - started)
 
 
 def batches_of(sources: Sequence[Ids], rows: int | None) -> list[list[Ids]]:

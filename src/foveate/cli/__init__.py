@@ -6,6 +6,7 @@ Nothing heavy is imported before a verb needs it, so ``foveate --help`` answers 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -22,6 +23,7 @@ from foveate.errors import one_line_errors
 
 if TYPE_CHECKING:
     from foveate.run import Run
+    from foveate.verbs.crew import Loading
 
 app = typer.Typer(
     name="foveate",
@@ -45,6 +47,7 @@ BatchTokens = Annotated[int | None, typer.Option(min=1, help="source tokens of a
 Ensemble = Annotated[
     list[Path] | None, typer.Option(metavar="RUN", help="decode with it too; may be repeated")
 ]
+Precision = Annotated[str, typer.Option(help="of the weights: fp32 or int8")]
 Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
@@ -84,18 +87,30 @@ def translate(
     batch_tokens: BatchTokens = None,
     length_penalty: LengthPenalty = None,
     checkpoint: Checkpoint = "best",
+    precision: Precision = "fp32",
+    processes: Annotated[int, typer.Option(min=1, help="of one thread each, for bulk work")] = 1,
     threads: Threads = None,
 ) -> None:
     """Translate stdin to stdout, a line for a line."""
     from foveate import verbs
+    from foveate.config import ConfigError
     from foveate.look.edit import edit, silenced
+    from foveate.verbs.crew import Crew
 
     search = _search(beam_size, length_penalty, batch_tokens) | {"to": to}
     wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
-    loaded = _load(run, checkpoint, threads, ensemble, overrides)
+    loading = _loading(run, checkpoint, threads, ensemble, overrides, precision)
+    loaded = loading.load()
     _hint("Type a sentence a line; Ctrl-D ends.")
-    with edit(loaded.model, silenced(silence or [])):
-        _say(verbs.translate(loaded, sys.stdin.buffer, sys.stdout, wanted, search).report())
+    answering: Run | Crew = loaded
+    with contextlib.ExitStack() as stack:
+        if processes > 1:
+            if silence:
+                raise ConfigError("--silence works in this process alone: leave out --processes")
+            answering = stack.enter_context(Crew(loaded, loading, processes))
+        else:
+            stack.enter_context(edit(loaded.model, silenced(silence or [])))
+        _say(verbs.translate(answering, sys.stdin.buffer, sys.stdout, wanted, search).report())
 
 
 @app.command()
@@ -111,13 +126,14 @@ def evaluate(
     output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None,
     ensemble: Ensemble = None,
     checkpoint: Checkpoint = "best",
+    precision: Precision = "fp32",
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """All figures of the task on held-out data."""
     from foveate import verbs
 
-    loaded = _load(run, checkpoint, threads, ensemble, overrides)
+    loaded = _load(run, checkpoint, threads, ensemble, overrides, precision)
     search = _search(beam_size, length_penalty, batch_tokens)
     evaluation = verbs.evaluate(loaded, source, reference, split, search)
     if output is not None:
@@ -229,21 +245,26 @@ def options(
 # ------------------------------------------------------------------------------ what verbs share
 
 
-def _load(
+def _loading(
     run: Path,
     checkpoint: str,
     threads: int | None,
     ensemble: list[Path] | None = None,
     overrides: list[str] | None = None,
-) -> Run:
+    precision: str = "fp32",
+) -> Loading:
     if threads is not None:
         import torch
 
         torch.set_num_threads(threads)
-    from foveate.run import load
-    from foveate.verbs.decoding import decoding
+    from foveate.verbs.crew import Loading
 
-    return decoding(load(run, checkpoint, ensemble or ()), overrides or ())
+    names = tuple(map(str, ensemble or ())), tuple(overrides or ())
+    return Loading(str(run), checkpoint, *names, precision)
+
+
+def _load(*choices: Any) -> Run:
+    return _loading(*choices).load()
 
 
 def _search(

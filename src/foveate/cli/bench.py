@@ -46,6 +46,7 @@ def bench_decode(
     seconds: Annotated[float, typer.Option(min=0.1, help="of each way of decoding")] = 10,
     sentences: Annotated[int, typer.Option(min=1, help="of the test data")] = 1000,
     precision: Annotated[str, typer.Option(help="auto, fp32 or bf16")] = "auto",
+    levers: Annotated[bool, typer.Option("--levers", help="plain, native, int8 in turn")] = False,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
@@ -55,6 +56,9 @@ def bench_decode(
     from foveate.bench.workload import workload
 
     with workload(shape, overrides or []) as work:
+        if levers:
+            _say(decoding.levers(work, seconds, sentences), as_json)
+            return
         _say(decoding.measure(work, seconds, sentences, decoding.named(precision)), as_json)
 
 

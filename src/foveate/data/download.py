@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from urllib.parse import urljoin
 
+from foveate.atomic import cache_folder
 from foveate.data.catalogue import DataError, DataSet, File, catalogue, named
 
 Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all if known
@@ -35,11 +36,6 @@ def mirror_folder() -> Path | None:
     """The folder of data sets that the environment names in ``FOVEATE_DATA``."""
     folder = os.environ.get("FOVEATE_DATA")
     return Path(folder).expanduser() if folder else None
-
-
-def cache_folder() -> Path:
-    """Where `get` puts sets: ``$XDG_CACHE_HOME/foveate`` or ``~/.cache/foveate``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "foveate"
 
 
 def find(path: str | Path) -> Path:

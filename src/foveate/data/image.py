@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from foveate.atomic import cache_folder
 from foveate.config import BaseConfig, Configurable
 from foveate.data.catalogue import DataError
-from foveate.data.download import cache_folder, find, mirror_folder
+from foveate.data.download import find, mirror_folder
 
 Pixels = NDArray[np.uint8]  # (C, H, W), 0 is black
 UNSIGNED_BYTES = 8  # the only type of number that IDX pictures and labels have

@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from foveate.atomic import cache_folder
 from foveate.data.catalogue import DataError
-from foveate.data.download import cache_folder
 
 MANIFEST = "manifest.json"
 DAYS = 30  # a folder that nobody has used for so long is removed

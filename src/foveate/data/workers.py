@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 Span = tuple[int, int]  # from the first row to the one after the last
 Arrays = dict[str, NDArray[Any]]
-Work = Callable[[int, int], Arrays]
+Work = Callable[..., Arrays]  # of a span, or of other plain values
 Maker = Callable[[Mapping[str, Any]], Work]  # plain values → the work that they describe
 
 ENOUGH = 100_000  # rows from which it pays to start processes
@@ -78,8 +78,12 @@ def cores() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
+class WorkerError(RuntimeError):
+    """The work failed in another process, or that process was ended."""
+
+
 class Worker:
-    """Another process that does the work on one span after the other."""
+    """Another process that does the work on one span, or other plain values, after the other."""
 
     def __init__(self, maker: Maker, values: Mapping[str, Any]) -> None:
         what = {"maker": f"{maker.__module__}:{maker.__name__}", "values": values}
@@ -93,8 +97,8 @@ class Worker:
         )
         self._say(what)
 
-    def __call__(self, span: Span) -> Arrays:
-        self._say(span)
+    def __call__(self, values: Sequence[Any]) -> Arrays:
+        self._say(values)
         assert self._process.stdout is not None
         return _received(self._process.stdout)
 
@@ -107,8 +111,12 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def kill(self) -> None:
+        """End it in the midst of what it does."""
         self._process.kill()
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
         self._process.communicate()
 
 
@@ -140,7 +148,7 @@ def _received(stream: IO[bytes]) -> Arrays:
     line = stream.readline()
     header = json.loads(line) if line else "the process ended; was it killed, or out of memory?"
     if isinstance(header, str):
-        raise RuntimeError(f"preparing data in another process: {header}")
+        raise WorkerError(f"in another process: {header}")
     arrays: Arrays = {}
     for key, (dtype, shape) in header.items():
         content = stream.read(math.prod(shape) * np.dtype(dtype).itemsize)

@@ -17,6 +17,7 @@ from torch import Tensor
 from foveate.decode.constrained import Constrained, Next
 from foveate.decode.steps import Hypothesis, Search
 from foveate.decode.watch import DONE, LIVE, PRUNED, Step
+from foveate.native.rows import highest
 
 Extensions = tuple[Tensor, Tensor, Tensor]  # log p, token and parent, best first
 
@@ -54,7 +55,7 @@ class Beam(Search):
     ) -> list[list[Hypothesis]]:
         groups, size, device = self.groups, self.width // self.groups, steps.device
         found: list[list[list[Hypothesis]]] = [[[] for _ in range(groups)] for _ in limits]
-        limit = torch.tensor(limits, device=device)
+        limit, soonest = torch.tensor(limits, device=device), min(limits, default=0)
         alive = torch.arange(len(limits), device=device)  # (M,) sources still being decoded
         place = alive[:, None, None].expand(-1, groups, 1)  # (M, G, n) row of each beginning
         total = torch.zeros(place.shape, device=device)  # (M, G, n) log p of each beginning
@@ -66,16 +67,18 @@ class Beam(Search):
             written = torch.cat((_of(written, parent), token[..., None]), dim=-1)
             last = written.shape[-1] >= limit[alive]  # (M,)
             ended = token == end  # (M, G, up to 2n)
-            self._collect(found, alive, (log_p, written), ended & _first(ended, size))
+            new = self._collect(found, alive, (log_p, written), ended & _first(ended, size))
             chosen = unfinished(ended, size)
             total = log_p.masked_fill(ended, -torch.inf).gather(-1, chosen)
             written, row = _of(written, chosen), place.gather(-1, parent)
             cut = last[:, None, None].expand(total.shape)
-            self._collect(found, alive, (total, written), cut, cut=True)
-
-            full = [[len(group) >= size for group in found[s]] for s in alive.tolist()]
-            total = total.masked_fill(torch.tensor(full, device=device)[..., None], -torch.inf)
-            keep = (~last & total.isfinite().any(dim=2).any(dim=1)).nonzero().flatten()
+            if written.shape[-1] >= soonest:
+                self._collect(found, alive, (total, written), cut, cut=True)
+            if new:
+                full = [[len(group) >= size for group in found[s]] for s in alive.tolist()]
+                total = total.masked_fill(torch.tensor(full, device=device)[..., None], -torch.inf)
+            going = total.flatten(1).amax(dim=1) > -torch.inf
+            keep = (~last & going).nonzero().flatten()
             if self.listener is not None:
                 going = torch.where(cut, DONE, torch.where(total.isfinite(), LIVE, PRUNED))
                 state = torch.where(ended & _first(ended, size), DONE, PRUNED)
@@ -114,10 +117,13 @@ class Beam(Search):
         outputs: tuple[Tensor, Tensor],
         wanted: Bool[Tensor, "M G n"],
         cut: bool = False,
-    ) -> None:
-        """Put outputs (log p, ids) that have ended, or are cut at their limit, among the found."""
+    ) -> bool:
+        """Put outputs (log p, ids) that have ended, or are cut at their limit, among the found;
+        whether there were any.
+        """
         log_p, written = outputs
-        for row, group, rank in (wanted & log_p.isfinite()).nonzero().tolist():
+        places = (wanted & (log_p > -torch.inf)).nonzero().tolist()
+        for row, group, rank in places:
             ids, log_probability = (
                 written[row, group, rank].tolist(),
                 float(log_p[row, group, rank]),
@@ -125,6 +131,7 @@ class Beam(Search):
             score = log_probability / self.penalty(len(ids))
             one = Hypothesis(ids if cut else ids[:-1], log_probability, score, not cut)
             found[int(alive[row])][group].append(one)
+        return bool(places)
 
     def penalty(self, length: int) -> float:
         """lp(y) for an output of this many tokens, its end included."""
@@ -161,7 +168,7 @@ def best(
     logits, log_z = following.logits, following.log_z
     if less is not None:
         logits = logits - less.repeat_interleave(total.shape[1], dim=0)
-    value, token = logits.topk(min(size + 1, logits.shape[1]), dim=1)  # (M·n, c)
+    value, token = highest(logits, min(size + 1, logits.shape[1]))  # (M·n, c)
     log_p = (total.flatten()[:, None] + (value - log_z)).view(len(total), -1)  # (M, n·c)
     log_p, index = log_p.topk(min(2 * size, log_p.shape[1]), dim=1)
     parent = index // value.shape[1]

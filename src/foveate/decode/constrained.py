@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from foveate.decode.rules import Rule
+from foveate.native.rows import log_sum_exp
 
 if TYPE_CHECKING:
     from foveate.decode.steps import Steps
@@ -51,43 +52,51 @@ class Constrained:
     ) -> None:
         self.steps, self.rules, self.end = steps, rules, end
         self.device: torch.device = getattr(steps, "device", torch.device("cpu"))
-        self.written: Tensor | None = None  # (N, 1 + t), the start first
+        self.written: Tensor | None = None  # (N, t), what rules read; the start is left out
+        self.length = -1  # tokens written so far
         self.prefixes = list(prefixes)  # of the sources that are still being decoded
 
     def step(self, ids: Int[Tensor, "N"]) -> Next:
         """What may follow, after reading one more id of each hypothesis."""
-        before = [] if self.written is None else [self.written]
-        self.written = torch.cat((*before, ids[:, None]), dim=1)
-        given = self.steps.step(ids)
-        allowed = self._ruled(given)
-        return self._begun(given, Next(allowed, allowed.logsumexp(dim=1, keepdim=True)))
+        self.length += 1
+        if self.rules:
+            new = ids[:, None]
+            self.written = new[:, :0] if self.written is None else torch.cat((self.written, new), 1)
+        logits = self.steps.step(ids)
+        begun = self._begun(logits)
+        if begun is None:
+            return self._ruled(logits)
+        rows, given = begun
+        free = Next(logits.clone(), log_sum_exp(logits))
+        following = self._ruled(logits)
+        following.logits[rows], following.log_z[rows] = given.logits, given.log_z
+        return Next(following.logits, following.log_z, free)
 
-    def _ruled(self, logits: Tensor) -> Tensor:
-        """The logits, −∞ at what a rule forbids."""
-        if not self.rules or self.written is None:
-            return logits
+    def _ruled(self, logits: Tensor) -> Next:
+        """What may follow freely: −∞ at what a rule forbids, which is written into the logits."""
         for rule in self.rules:
-            wrong = rule.forbidden(self.written[:, 1:], logits.shape[1], self.end)
-            logits = logits.masked_fill(wrong, -torch.inf)
-        stuck = logits.isneginf().all(dim=1)
-        logits[stuck, self.end] = 0.0
-        return logits
+            assert self.written is not None
+            rows, tokens = rule.forbidden(self.written, self.end)
+            logits[rows, tokens] = -torch.inf
+        log_z = log_sum_exp(logits)
+        if self.rules:
+            stuck = log_z.isneginf().squeeze(1)
+            logits[stuck, self.end] = 0.0
+            log_z[stuck] = 0.0
+        return Next(logits, log_z)
 
-    def _begun(self, given: Tensor, free: Next) -> Next:
-        """What may follow freely, but for the sources whose beginnings are not yet written."""
-        written = 0 if self.written is None else self.written.shape[1] - 1
-        pairs = [(i, p[written]) for i, p in enumerate(self.prefixes) if len(p) > written]
+    def _begun(self, logits: Tensor) -> tuple[Tensor, Next] | None:
+        """The hypotheses whose beginnings are not yet written, and the one token that follows."""
+        at = self.length
+        pairs = [(i, p[at]) for i, p in enumerate(self.prefixes) if len(p) > at]
         if not pairs:
-            return free
-        source, token = torch.tensor(pairs, device=given.device).unbind(dim=1)
-        each = len(given) // len(self.prefixes)
-        rows = (source[:, None] * each + torch.arange(each, device=given.device)).flatten()
-        token = token.repeat_interleave(each)
-        logits, log_z = free.logits.clone(), free.log_z.clone()
-        logits[rows] = -torch.inf
-        logits[rows, token] = given[rows, token]
-        log_z[rows] = given[rows].logsumexp(dim=1, keepdim=True)
-        return Next(logits, log_z, Next(given, given.logsumexp(dim=1, keepdim=True)))
+            return None
+        source, token = torch.tensor(pairs, device=logits.device).unbind(dim=1)
+        each = len(logits) // len(self.prefixes)
+        rows = (source[:, None] * each + torch.arange(each, device=logits.device)).flatten()
+        own, only = logits[rows], token.repeat_interleave(each)[:, None]
+        alone = torch.full_like(own, -torch.inf).scatter(1, only, own.gather(1, only))
+        return rows, Next(alone, log_sum_exp(own))
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
         """Hypothesis i goes on from hypothesis ``rows[i]``."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from foveate.decode.beam import Beam
 from foveate.decode.single import Draw, SingleSearch
 from foveate.decode.steps import Search
+from foveate.native.rows import highest
 
 
 class Greedy(SingleSearch):
@@ -24,4 +25,4 @@ class Greedy(SingleSearch):
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
     ) -> Int[Tensor, "N"]:
-        return logits.argmax(dim=1)
+        return highest(logits, 1)[1].squeeze(1)

@@ -10,15 +10,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
 
+Forbidden = tuple[Int[Tensor, "F"], Int[Tensor, "F"]]
+
 
 class Rule(Configurable, ABC):
-    """Says of every token whether it may come next."""
+    """Says which tokens may not come next."""
 
     class Config(BaseConfig, family="rule"):
         """Which rule."""
@@ -27,10 +29,8 @@ class Rule(Configurable, ABC):
         self.config = config
 
     @abstractmethod
-    def forbidden(
-        self, written: Int[Tensor, "N t"], vocab_size: int, end: int
-    ) -> Bool[Tensor, "N V"]:
-        """True at tokens that may not follow what is written, the start left out."""
+    def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
+        """Rows of what is written, the start left out, and a token that may not follow in each."""
 
 
 class NoRepeat(Rule):
@@ -43,19 +43,15 @@ class NoRepeat(Rule):
 
     config: Config
 
-    def forbidden(
-        self, written: Int[Tensor, "N t"], vocab_size: int, end: int
-    ) -> Bool[Tensor, "N V"]:
-        n, (rows, length) = self.config.size, written.shape
-        found = torch.zeros(rows, vocab_size, dtype=torch.bool, device=written.device)
+    def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
+        n, length = self.config.size, written.shape[1]
         if length < n:
-            return found
+            return written[:, 0:0].flatten(), written[:, 0:0].flatten()
         grams = written.unfold(1, n, 1)  # (N, t − n + 1, n)
         last = written[:, length - n + 1 :]  # (N, n − 1), what the next token would end
         again = (grams[..., :-1] == last[:, None]).all(dim=-1)
         row, place = again.nonzero(as_tuple=True)
-        found[row, grams[row, place, -1]] = True
-        return found
+        return row, grams[row, place, -1]
 
 
 class MinLength(Rule):
@@ -68,9 +64,7 @@ class MinLength(Rule):
 
     config: Config
 
-    def forbidden(
-        self, written: Int[Tensor, "N t"], vocab_size: int, end: int
-    ) -> Bool[Tensor, "N V"]:
-        found = torch.zeros(len(written), vocab_size, dtype=torch.bool, device=written.device)
-        found[:, end] = written.shape[1] < self.config.length
-        return found
+    def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
+        rows = torch.arange(len(written), device=written.device)
+        rows = rows[: len(rows) if written.shape[1] < self.config.length else 0]
+        return rows, torch.full_like(rows, end)

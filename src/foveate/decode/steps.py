@@ -22,7 +22,10 @@ class Steps(Protocol):
     """A batch of sources being decoded: N hypotheses at a time, rows grouped by source."""
 
     def step(self, ids: Tensor) -> Tensor:
-        """Logits (N, V) of the next token, after reading one more id (N,) of each hypothesis."""
+        """Logits (N, V) of the next token, after reading one more id (N,) of each hypothesis.
+
+        They are the caller's, who may write into them.
+        """
 
     def reorder(self, rows: Tensor) -> None:
         """Hypothesis i goes on from what hypothesis ``rows[i]`` has read."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.models.decoder import Decoder
 from foveate.models.encoder import Encoder, Memory
+from foveate.models.native_decoder import native_reading
 from foveate.nn.state import State
 from foveate.spec import Input, Tokens
 
@@ -103,22 +104,29 @@ def tie(
 
 
 class DecoderSteps:
-    """One source batch being decoded step by step: what greedy and beam search ask of a model."""
+    """One source batch being decoded step by step: what greedy and beam search ask of a model.
 
-    def __init__(self, model: EncoderDecoder, memory: Memory) -> None:
+    The step is a native one where `foveate.models.native_decoder` has one that gives the same;
+    ``plain`` does without.
+    """
+
+    def __init__(self, model: EncoderDecoder, memory: Memory, plain: bool = False) -> None:
         self.model, self.memory, self.state = model, memory, State()
         self.device = memory.values.device
+        self.native = None if plain else native_reading(model, memory)
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Logits of the next token after reading one more of each hypothesis."""
+        if self.native is not None:
+            return self.native.step(ids)
         hidden = self.model.decode(ids[:, None], self.memory, self.state)
         return self.model.logits(hidden[:, -1]).float()
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
         """Hypothesis i goes on from hypothesis ``rows[i]``."""
-        self.state.reorder(rows)
+        (self.native or self.state).reorder(rows)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
         """Go on with these sources alone."""
         self.memory = self.memory.select(sources)
-        self.state.select(sources)
+        (self.native or self.state).select(sources)

@@ -11,6 +11,7 @@ from foveate.models.decoder import Decoder
 from foveate.models.encoder import Encoder
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
+from foveate.models.ssru import SSRUDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.recurrent import GRUCell, LSTMCell
 from foveate.nn.score import Additive, General
@@ -47,6 +48,26 @@ class TransformerTiny(EncoderDecoder.Config, kind="transformer-tiny"):
     decoder: Decoder.Config = TransformerDecoder.Config(
         hidden_size=128, num_layers=4, ffn_size=256, dropout=0.2
     )
+    tie: Tie = "all"
+
+
+class TransformerShallow(EncoderDecoder.Config, kind="transformer-shallow"):
+    """6 + 1 layers, D = 256: a deep encoder reads once, a shallow decoder writes each word
+    (Kasai et al., 2021). For serving.
+    """
+
+    encoder: Encoder.Config = TransformerEncoder.Config(num_layers=6)
+    decoder: Decoder.Config = TransformerDecoder.Config(num_layers=1)
+    tie: Tie = "all"
+
+
+class TransformerSSRU(EncoderDecoder.Config, kind="transformer-ssru"):
+    """6 + 1 layers, D = 256, a recurrence in place of the decoder's self-attention
+    (Kim et al., 2019). For serving.
+    """
+
+    encoder: Encoder.Config = TransformerEncoder.Config(num_layers=6)
+    decoder: Decoder.Config = SSRUDecoder.Config(num_layers=1)
     tie: Tie = "all"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
@@ -66,13 +66,24 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: TransformerDecoder.Config, memory_size: int | None) -> None:
         super().__init__()
         size = config.hidden_size
-        self.self_attention = _heads(config, _causal(config.attention)).build(size)
+        self._look_back(config)
         self.cross_attention = None
         if memory_size is not None:
             cross = config.cross_attention or config.attention.across()
             self.cross_attention = _heads(config, cross).build(size, memory_size)
         self.feed_forward = config.feed_forward.build(size, config.ffn_size)
         self.blocks = _blocks(config, 2 if memory_size is None else 3)
+
+    def _look_back(self, config: TransformerDecoder.Config) -> None:
+        """Make what reads the text so far."""
+        self.self_attention = _heads(config, _causal(config.attention)).build(config.hidden_size)
+
+    def back(
+        self, x: Tensor, mask: Mask, state: State | None, position: Position
+    ) -> Float[Tensor, "B T D"]:
+        """What each place gathers from the text so far."""
+        gathered: Tensor = self.self_attention(x, None, mask, state, position)
+        return gathered
 
     def forward(
         self,
@@ -84,7 +95,7 @@ class DecoderLayer(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         attend, *look, feed = _named(self.blocks)
         own, cross = masks
-        x = attend.leave(x, self.self_attention(attend.enter(x), None, own, state, position))
+        x = attend.leave(x, self.back(attend.enter(x), own, state, position))
         if memory is not None and self.cross_attention is not None:
             seen = self.cross_attention(look[0].enter(x), memory.values, cross, state)
             x = look[0].leave(x, seen)
@@ -152,6 +163,7 @@ class TransformerDecoder(Decoder):
         feed_forward: FeedForward.Config = ReLU.Config()
 
     config: Config
+    layer: ClassVar[type[DecoderLayer]] = DecoderLayer
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)
@@ -161,7 +173,7 @@ class TransformerDecoder(Decoder):
         self.embedding_norm = _first_norm(config)
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(
-            DecoderLayer(config, memory_size) for _ in range(config.num_layers)
+            self.layer(config, memory_size) for _ in range(config.num_layers)
         )
         self.norm = _last_norm(config)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
 Tensors = tuple[Tensor, ...]
@@ -71,7 +72,7 @@ class State:
     def reorder(self, rows: Tensor) -> None:
         """Let row i become what row ``rows[i]`` was; rows may be repeated or left out."""
         for module, (buffers, length) in self._grown.items():
-            self._grown[module] = (tuple(b.index_select(0, rows) for b in buffers), length)
+            self._grown[module] = (tuple(_taken(b, rows, length) for b in buffers), length)
         for module, tensors in self._swapped.items():
             self._swapped[module] = tuple(t.index_select(0, rows) for t in tensors)
 
@@ -79,3 +80,10 @@ class State:
         """Keep only the given rows of what came once: the sources that are still being decoded."""
         for module, tensors in self._once.items():
             self._once[module] = tuple(t.index_select(0, sources) for t in tensors)
+
+
+def _taken(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
+    """The rows with their room; of the room nothing is copied."""
+    taken = buffer.new_empty(len(rows), *buffer.shape[1:])
+    torch.index_select(buffer[:, :, :length], 0, rows, out=taken[:, :, :length])
+    return taken

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self, TextIO
 from foveate.config import ConfigError
 from foveate.data.text import read_lines
 from foveate.tasks.base import CUT
+from foveate.verbs.crew import Crew, Job
 from foveate.verbs.decoding import Prefixes
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from foveate.tasks.base import Evaluation
 
 CHUNK = 4096  # lines translated together: enough to sort by length, little enough for memory
+SHARE = 512  # lines that a process of several translates together
 PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
 NAMED = 10  # line numbers printed of what is reported
 DAMAGED = "not UTF-8, the bytes read as U+FFFD"
@@ -89,7 +91,7 @@ def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def translate(
-    run: Run, source: BinaryIO, target: TextIO, wanted: Wanted, search: dict[str, Any]
+    run: Run | Crew, source: BinaryIO, target: TextIO, wanted: Wanted, search: dict[str, Any]
 ) -> Tally:
     """Translate a stream, a line for a line and in order, in bounded memory.
 
@@ -97,19 +99,25 @@ def translate(
     list of the field: ``line ||| hypothesis ||| features ||| score``, lines counted from 0.
     """
     tally, number, damaged = Tally(), 0, list[int]()
-    size = 1 if source.isatty() else CHUNK
+    size = 1 if source.isatty() else CHUNK if not isinstance(run, Crew) else SHARE
+    choices = search | {"num_hypotheses": wanted.num_hypotheses}
     with _Beside(wanted, tally) as beside:
-        for chunk in chunks(read_lines(source, damaged), size):
-            begun = beside.begun(len(chunk))
-            for answer in run.translate(
-                chunk, num_hypotheses=wanted.num_hypotheses, **begun, **search
-            ):
+        jobs = (
+            (chunk, beside.begun(len(chunk)) | choices)
+            for chunk in chunks(read_lines(source, damaged), size)
+        )
+        for answers in run.translate(jobs) if isinstance(run, Crew) else _in_turn(run, jobs):
+            for answer in answers:
                 target.writelines(_written(answer, number, wanted))
                 number += 1
                 beside.add(answer, number)
             target.flush()
     tally.note_all(DAMAGED, damaged)
     return tally
+
+
+def _in_turn(run: Run, jobs: Iterable[Job]) -> Iterator[list[Translation]]:
+    return (run.translate(lines, **choices) for lines, choices in jobs)
 
 
 class _Beside:

@@ -17,6 +17,8 @@ from foveate.tree import override
 if TYPE_CHECKING:
     from foveate.run import Run
 
+PRECISIONS = ("fp32", "int8")
+
 
 def decoding(run: Run, overrides: Sequence[str]) -> Run:
     """The run with the search of assignments such as ``decode.kind=diverse_beam``.
@@ -31,6 +33,20 @@ def decoding(run: Run, overrides: Sequence[str]) -> Run:
     said = tree.get("decode", {})
     choices = {"kind": said} if isinstance(said, str) else said
     return run.decoding(**choices) if choices else run
+
+
+def at_precision(run: Run, precision: str) -> Run:
+    """The run with its weights in "fp32", as they are, or in "int8" (`foveate.nn.int8`).
+
+    Raises ``ConfigError`` for another name.
+    """
+    if precision not in PRECISIONS:
+        raise ConfigError(f"no precision {precision!r}; there are: {', '.join(PRECISIONS)}")
+    if precision == "int8":
+        from foveate.nn.int8 import quantized
+
+        run.model = quantized(run.model)
+    return run
 
 
 class Prefixes:

@@ -1,0 +1,262 @@
+"""A Transformer decoder's steps in one native call each, where the kernels know all its parts.
+
+The equations are those of `foveate.models.transformer`, which is the twin that everyone else gets;
+``tests/laws`` hold both to the same numbers. Nothing is copied when beams are reordered: keys and
+values stay where they were written, and each hypothesis knows in which rows its ancestors stood.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from foveate.models.encoder import Memory
+from foveate.models.ssru import SSRUDecoder, SSRULayer
+from foveate.models.transformer import DecoderLayer, TransformerDecoder
+from foveate.native.library import address, at, library
+from foveate.native.linear import Packed, pack, pack_int8
+from foveate.native.step import Decoder, Layer, Norm, Reading
+from foveate.nn.attention import Attention
+from foveate.nn.feed_forward import ReLU
+from foveate.nn.int8 import Int8Linear
+from foveate.nn.norm import LayerNorm
+from foveate.nn.normalizer import Softmax
+from foveate.nn.position import Learned, NoPosition, Sinusoidal, SinusoidalHalves
+from foveate.nn.score import ScaledDot
+from foveate.nn.stem import TokenStem
+
+ADDED = {NoPosition, Sinusoidal, SinusoidalHalves, Learned}  # positions that are vectors, added
+KNOWN = {TransformerDecoder, SSRUDecoder}
+PARTS = {"query", "key", "value", "output"}
+LINEAR = {nn.Linear, Int8Linear}
+
+
+class PackedDecoder:
+    """The weights of a decoder and its projection, laid out for the kernels."""
+
+    def __init__(
+        self, kernels: ctypes.CDLL, decoder: TransformerDecoder, output: nn.Module
+    ) -> None:
+        self.kernels, self.decoder, self.kept = kernels, decoder, list[Packed]()
+        self.layers = [cast(DecoderLayer, layer) for layer in decoder.layers]
+        config, stem = decoder.config, cast(TokenStem, decoder.stem)
+        layers = (Layer * len(self.layers))(*map(self._layer, self.layers))
+        self.places: list[Tensor] = []
+        self.vocab_size = len(cast(Tensor, output.weight))
+        self.native = Decoder(
+            len(self.layers),
+            config.hidden_size,
+            config.num_heads,
+            config.ffn_size,
+            config.norm_order == "post",
+            stem.scale,
+            at(stem.embedding.weight),
+            layers,
+            self._norm(decoder.embedding_norm),
+            self._norm(decoder.norm),
+            self._map(output),
+        )
+
+    def place(self, time: int) -> Float[Tensor, "D"]:
+        """The vector that the position adds at a place."""
+        while len(self.places) <= time:
+            place = torch.tensor([len(self.places)])
+            nothing = torch.zeros(1, 1, self.decoder.config.hidden_size)
+            self.places.append(self.decoder.position.embed(nothing, place).flatten())
+        return self.places[time]
+
+    def _layer(self, layer: DecoderLayer) -> Layer:
+        cross, feed, none = layer.cross_attention, layer.feed_forward, Packed()
+        if isinstance(layer, SSRULayer):
+            own = self._map(layer.unit.forget, layer.unit.value), none
+        else:
+            back = layer.self_attention
+            own = self._map(back.query, back.key, back.value), self._map(back.output)
+        return Layer(
+            *own,
+            none if cross is None else self._map(cross.query),
+            none if cross is None else self._map(cross.output),
+            self._map(feed.inner),
+            self._map(feed.outer),
+            (Norm * 3)(*(self._norm(block.norm) for block in layer.blocks)),
+        )
+
+    def _map(self, *parts: nn.Module) -> Packed:
+        """One map of the outputs of several."""
+        weight, bias, scale = (_stacked(parts, name) for name in ("weight", "bias", "scale"))
+        assert weight is not None
+        if scale is None:
+            packed = pack(weight, bias, self.kernels.panel())
+        else:
+            packed = pack_int8(weight, scale, bias, self.kernels.int8_panel())
+        self.kept.append(packed)
+        return packed
+
+    def _norm(self, norm: Any) -> Norm:
+        if isinstance(norm, nn.Identity):
+            return Norm()
+        return Norm(at(norm.norm.weight), at(norm.norm.bias), norm.norm.eps)
+
+
+class NativeReading:
+    """What the hypotheses of some sources have read: the kernel's side of `DecoderSteps`."""
+
+    def __init__(self, packed: PackedDecoder, memory: Memory) -> None:
+        self.packed = packed
+        cross = [layer.cross_attention for layer in packed.layers]
+        self.keys = [a.key(memory.values).contiguous() for a in cross if a is not None]
+        self.values = [a.value(memory.values).contiguous() for a in cross if a is not None]
+        self.real = None if memory.keys is None else memory.keys.contiguous()
+        self.sources, self.length = memory.values.shape[:2]
+        self.blocks: list[Tensor] = []  # of each step (rows then, L, 2, D)
+        self.ancestors = torch.empty(self.sources, 0, dtype=torch.long)  # (N, t), or one behind
+
+    def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
+        """Logits of the next token after reading one more of each hypothesis."""
+        kernels, native = self.packed.kernels, self.packed.native
+        rows, time = len(ids), len(self.blocks)
+        self.blocks.append(torch.empty(rows, native.layers, 2, native.size))
+        if self.ancestors.shape[1] < time:  # nothing was reordered
+            self.reorder(torch.arange(rows))
+        ids, ancestors = ids.contiguous(), self.ancestors
+        keys, values, blocks = map(_pointers, (self.keys, self.values, self.blocks))
+        reading = Reading(
+            rows,
+            self.sources,
+            self.length,
+            time,
+            at(ids),
+            at(self.packed.place(time)),
+            keys,
+            values,
+            at(self.real),
+            blocks,
+            at(ancestors),
+        )
+        logits = torch.empty(rows, self.packed.vocab_size)
+        room = torch.empty(kernels.room(address(native), rows, self.length, time))
+        kernels.step(address(native), address(reading), at(room), at(logits))
+        return logits
+
+    def reorder(self, rows: Int[Tensor, "N"]) -> None:
+        """Hypothesis i goes on from hypothesis ``rows[i]``."""
+        before = self.ancestors.index_select(0, rows)
+        last = rows[:, None][:, : len(self.blocks) - before.shape[1]]  # where it stood just now
+        self.ancestors = torch.cat((before, last), dim=1)
+
+    def select(self, sources: Int[Tensor, "M"]) -> None:
+        """Go on with these sources alone."""
+        self.keys = [keys[sources] for keys in self.keys]
+        self.values = [values[sources] for values in self.values]
+        self.real = None if self.real is None else self.real[sources]
+        self.sources = len(sources)
+
+
+def native_reading(model: Any, memory: Memory) -> NativeReading | None:
+    """The kernel's side of a model's steps; None where there is no kernel, or not for such a model.
+
+    Nobody may look inside a native step: with taps and hooks it is the plain one.
+    """
+    decoder = model.decoder
+    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or model.training:
+        return None
+    kernels = library()
+    if kernels is None or type(decoder) not in KNOWN:
+        return None
+    modules = _inside(decoder, model.output)
+    if any(map(_watched, modules)):
+        return None
+    made_of = modules, _weights(modules)
+    before, packed = _PACKED.get(decoder, (None, None))
+    if before != made_of:
+        known = _known(decoder, model.output)
+        packed = PackedDecoder(kernels, decoder, model.output) if known else None
+        _PACKED[decoder] = made_of, packed
+    return None if packed is None else NativeReading(packed, memory)
+
+
+MadeOf = tuple[list[nn.Module], list[tuple[int, int]]]  # modules; where tensors lie, their changes
+_PACKED: WeakKeyDictionary[nn.Module, tuple[MadeOf, PackedDecoder | None]] = WeakKeyDictionary()
+
+
+def _inside(*modules: nn.Module) -> list[nn.Module]:
+    """The modules and all in them; ``modules()`` takes ten times as long, for every sentence."""
+    found = list(modules)
+    for module in found:
+        found += [part for part in module._modules.values() if part is not None]
+    return found
+
+
+def _weights(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:
+    tensors = (t for m in modules for t in (*m._parameters.values(), *m._buffers.values()))
+    return [(t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors if t is not None]
+
+
+def _watched(module: nn.Module) -> bool:
+    """Whether somebody looks at what a module does, or changes it."""
+    tapped = getattr(module, "tap", None) is not None
+    return tapped or bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _known(decoder: TransformerDecoder, output: nn.Module) -> bool:
+    """Whether the kernel computes just what these modules do."""
+    kinds = type(decoder.stem) is TokenStem and type(decoder.position) in ADDED
+    norms = (decoder.embedding_norm, decoder.norm, *_norms(decoder))
+    layers = (cast(DecoderLayer, layer) for layer in decoder.layers)
+    tensors = [*decoder.parameters(), *output.parameters()]
+    return (
+        kinds
+        and all(type(norm) in (LayerNorm, nn.Identity) for norm in norms)
+        and all(map(_plain_layer, layers))
+        and type(output) in LINEAR
+        and decoder.config.hidden_size % 4 == 0
+        and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
+    )
+
+
+def _norms(decoder: TransformerDecoder) -> Iterator[Any]:
+    return (block.norm for layer in decoder.layers for block in layer.blocks)  # type: ignore
+
+
+def _plain_layer(layer: DecoderLayer) -> bool:
+    own = None if isinstance(layer, SSRULayer) else layer.self_attention
+    attentions = [a for a in (own, layer.cross_attention) if a is not None]
+    feed = layer.feed_forward
+    return type(feed) is ReLU and type(feed.inner) in LINEAR and all(map(_plain, attentions))
+
+
+def _plain(attention: Any) -> bool:
+    """Softmax over scaled dot products of projected heads, none of them shared."""
+    return (
+        type(attention) is Attention
+        and type(attention.score) is ScaledDot
+        and type(attention.normalizer) is Softmax
+        and set(attention.config.project) == PARTS
+        and attention.key_heads == attention.num_heads
+        and attention.config.head_size is None
+        and type(attention.query) in LINEAR
+    )
+
+
+def _stacked(parts: Sequence[nn.Module], name: str) -> Tensor | None:
+    """What the parts have under a name, one below the other, zeros for who lacks it; None where
+    all do.
+    """
+    found: list[Tensor | None] = [getattr(part, name, None) for part in parts]
+    if all(part is None for part in found):
+        return None
+    sizes = [len(cast(Tensor, part.weight)) for part in parts]
+    return torch.cat(
+        [torch.zeros(n) if f is None else f for f, n in zip(found, sizes, strict=True)]
+    )
+
+
+def _pointers(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
+    """Where each of some tensors lies."""
+    return (ctypes.c_void_p * len(tensors))(*map(at, tensors))

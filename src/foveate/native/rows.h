@@ -1,0 +1,74 @@
+/* Rows of scores: log Σ exp, and the highest. */
+
+/* exp x for x ≤ 0, relative error below 2e-7 (Cephes); 1e-38 below −87. */
+static inline float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    float n = rintf(x * 1.44269504f), r = x - n * 0.693147181f;
+    float y = 1.98756915e-4f;
+    y = y * r + 1.39819995e-3f;
+    y = y * r + 8.33345190e-3f;
+    y = y * r + 4.16657960e-2f;
+    y = y * r + 1.66666655e-1f;
+    y = y * r + 0.5f;
+    y = y * r * r + r + 1.0f;
+    int32_t bits = ((int32_t)n + 127) << 23;  /* of 2ⁿ */
+    float power;
+    memcpy(&power, &bits, 4);
+    return y * power;
+}
+
+static inline float maximum(const float *z, int64_t size) {
+    float most = -INFINITY, each[LANES];
+    int64_t i = 0;
+    for (int j = 0; j < LANES; j++) each[j] = most;
+    for (; i + LANES <= size; i += LANES)
+        for (int j = 0; j < LANES; j++) each[j] = z[i + j] > each[j] ? z[i + j] : each[j];
+    for (; i < size; i++) most = z[i] > most ? z[i] : most;
+    for (int j = 0; j < LANES; j++) most = each[j] > most ? each[j] : most;
+    return most;
+}
+
+/* log Σ exp z of each row; −∞ where all are. */
+void log_sum_exp(const float *z, int64_t rows, int64_t size, float *out) {
+    for (int64_t row = 0; row < rows; row++, z += size) {
+        float most = maximum(z, size), sum = 0;
+        if (most > -INFINITY)
+            for (int64_t i = 0; i < size; i++) sum += exponential(z[i] - most);
+        out[row] = most > -INFINITY ? most + logf(sum) : most;
+    }
+}
+
+enum { BLOCK = 64 }; /* scores of which one maximum is kept */
+
+/* Put v among the k highest, best first; of equals the first stays before. */
+static inline int insert(float v, int64_t at, float *value, int64_t *index, int count, int k) {
+    if (count == k && !(v > value[k - 1])) return count;
+    int i = count < k ? count++ : k - 1;
+    for (; i > 0 && v > value[i - 1]; i--) {
+        value[i] = value[i - 1];
+        index[i] = index[i - 1];
+    }
+    value[i] = v;
+    index[i] = at;
+    return count;
+}
+
+/* The k highest of each row: looked for in the k blocks of the highest maxima alone. */
+void highest(const float *z, int64_t rows, int64_t size, int k, float *value, int64_t *index,
+             float *maxima) {
+    int64_t blocks = (size + BLOCK - 1) / BLOCK;
+    for (int64_t row = 0; row < rows; row++, z += size, value += k, index += k) {
+        int count = 0;
+        for (int64_t b = 0; b < blocks; b++) {
+            int64_t left = size - b * BLOCK;
+            maxima[b] = maximum(z + b * BLOCK, left < BLOCK ? left : BLOCK);
+            count = insert(maxima[b], b, value, index, count, k);
+        }
+        float least = count < k ? -INFINITY : value[k - 1];
+        count = 0;
+        for (int64_t b = 0; b < blocks; b++)
+            if (maxima[b] >= least)
+                for (int64_t i = b * BLOCK; i < size && i < (b + 1) * BLOCK; i++)
+                    count = insert(z[i], i, value, index, count, k);
+    }
+}

@@ -1,0 +1,113 @@
+"""Translating by several processes of one thread each: for many sentences that is the faster half.
+
+Lives here: dealing out chunks of lines, and answers in their order. Does not live here: how a
+process is started and watched (`foveate.data.workers`), and the stream (`foveate.verbs`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+
+from foveate.answers import Translation
+from foveate.data.workers import Arrays, Work, Worker
+from foveate.decode.steps import Hypothesis
+
+if TYPE_CHECKING:
+    from foveate.run import Run
+
+Job = tuple[list[str], dict[str, Any]]  # lines, and what `foveate.run.Run.translate` is to know
+
+
+class Loading(NamedTuple):
+    """How a run is loaded, in plain values that another process can be told."""
+
+    run: str
+    checkpoint: str = "best"
+    ensemble: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    precision: str = "fp32"
+
+    def load(self) -> Run:
+        """Raises ``ConfigError`` where there is no such run."""
+        from foveate.run import load
+        from foveate.verbs.decoding import at_precision, decoding
+
+        run = load(self.run, self.checkpoint, [Path(path) for path in self.ensemble])
+        return at_precision(decoding(run, self.overrides), self.precision)
+
+
+class Crew:
+    """Processes that have all loaded a run; an answer is that of this process's ``run``.
+
+    When this process ends, however it does, so do they.
+    """
+
+    def __init__(self, run: Run, loading: Loading, processes: int) -> None:
+        self.run, self.loading, self.processes = run, loading._asdict(), processes
+        self.workers: list[Worker] = []
+        self._idle, self._stack = SimpleQueue[Worker](), ExitStack()
+
+    def __enter__(self) -> Self:
+        for _ in range(self.processes):
+            self.workers.append(self._stack.enter_context(Worker(translator, self.loading)))
+            self._idle.put(self.workers[-1])
+        self._threads = self._stack.enter_context(ThreadPoolExecutor(self.processes))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._stack.close()
+
+    def translate(self, jobs: Iterable[Job]) -> Iterator[list[Translation]]:
+        """The answers to each job, in the order of the jobs, of which few are taken ahead.
+
+        Raises ``WorkerError`` where a process fails or was killed.
+        """
+        waiting: deque[Future[list[Translation]]] = deque()
+        for job in jobs:
+            waiting.append(self._threads.submit(self._one, job))
+            if len(waiting) > 2 * self.processes:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _one(self, job: Job) -> list[Translation]:
+        worker = self._idle.get()
+        try:
+            found = json.loads(worker(job)["answers"].tobytes())
+        finally:
+            self._idle.put(worker)
+        return [
+            Translation(*answer, [Hypothesis(*one) for one in outputs], self.run)
+            for *answer, outputs in found
+        ]
+
+
+def translator(values: Mapping[str, Any]) -> Work:
+    """What a process does: translate lines with a run of its own."""
+    import torch
+
+    torch.set_num_threads(1)
+    run = Loading(**values).load()
+
+    def work(lines: list[str], choices: dict[str, Any]) -> Arrays:
+        answers = [
+            (a.source, a.hypotheses, a.scores, a.cut, [_plain(one) for one in a.found])
+            for a in run.translate(lines, **choices)
+        ]
+        return {"answers": np.frombuffer(json.dumps(answers).encode(), dtype=np.uint8)}
+
+    return work
+
+
+def _plain(one: Hypothesis) -> tuple[Any, ...]:
+    return one.ids, one.log_probability, one.score, one.ended

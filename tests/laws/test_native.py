@@ -1,0 +1,235 @@
+"""Native steps and PyTorch's are one: the same numbers, for every way of decoding."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from foveate.decode.diverse_beam import DiverseBeam
+from foveate.decode.ensemble import EnsembleSteps
+from foveate.decode.rules import MinLength, NoRepeat
+from foveate.decode.steps import Hypothesis, Search, Steps
+from foveate.models.decoder import Decoder
+from foveate.models.encoder import Encoder
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
+from foveate.models.presets import TransformerSmall
+from foveate.native.library import library
+from foveate.native.rows import highest, log_sum_exp
+from foveate.nn.int8 import Int8Linear, quantized
+from laws.conftest import build, defaults
+
+pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")
+
+VOCABULARY, END = 67, 3  # no multiple of a panel
+LENGTHS = [9, 4, 7, 1, 9]
+SOURCE = torch.randint(4, VOCABULARY, (5, 9), generator=torch.Generator().manual_seed(1))
+KEYS = torch.arange(9) < torch.tensor(LENGTHS)[:, None]
+SIZES = {"hidden_size": 24, "num_heads": 3, "num_layers": 2, "ffn_size": 36, "dropout": 0.0}
+SHAPES: dict[str, dict[str, Any]] = {
+    "pre": {},
+    "post": {"norm_order": "post"},
+    "learned": {"position": {"kind": "learned", "max_length": 40}},
+    "no places, no bias": {"position": "none", "attention": {"kind": "full", "bias": False}},
+    "embedding norm": {"embedding_norm": {"kind": "layer_norm", "eps": 1e-3}},
+    "one head": {"num_heads": 1},
+    "ssru": {"kind": "ssru"},
+    "ssru, post": {"kind": "ssru", "norm_order": "post"},
+}
+SEARCHES: dict[str, Search.Config] = defaults("search") | {
+    "pairs of beams": DiverseBeam.Config(beam_size=6, groups=3)
+}
+
+
+def made(seed: int = 0, **choices: Any) -> EncoderDecoder:
+    """A small translator with weights that are not those of a start."""
+    kind = choices.pop("kind", "transformer")
+    encoder = Encoder.Config.parse({"kind": "transformer"} | SIZES | choices)
+    decoder = Decoder.Config.parse({"kind": kind} | SIZES | choices)
+    model = build(TransformerSmall(encoder=encoder, decoder=decoder), vocabulary=VOCABULARY)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.2 * torch.randn(weight.shape, generator=generator)
+    return model.eval()
+
+
+def begun(model: EncoderDecoder, plain: bool) -> DecoderSteps:
+    steps = DecoderSteps(model, model.encode(SOURCE, KEYS), plain)
+    assert (steps.native is None) == plain
+    return steps
+
+
+def found_by(config: Search.Config, steps: Steps, **begun: Any) -> list[list[Hypothesis]]:
+    search: Search = config.like(config, max_ratio=1.0, max_extra=6).build()
+    return search.after(begun.get("prefixes", ()))(steps, LENGTHS, 2, END)
+
+
+def same(left: Sequence[Sequence[Hypothesis]], right: Sequence[Sequence[Hypothesis]]) -> None:
+    for ours, theirs in zip(left, right, strict=True):
+        assert [(h.ids, h.ended) for h in ours] == [(h.ids, h.ended) for h in theirs]
+        for one, other in zip(ours, theirs, strict=True):
+            assert math.isclose(one.log_probability, other.log_probability, abs_tol=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@torch.no_grad()
+def test_every_step_gives_the_same_logits(shape: dict[str, Any]) -> None:
+    """Sources become beams, beams are reordered, sources leave."""
+    model = made(**shape)
+    native, plain = begun(model, False), begun(model, True)
+    ids = torch.full((5,), 2)
+    for time in range(12):
+        logits = native.step(ids)
+        torch.testing.assert_close(logits, plain.step(ids), atol=1e-4, rtol=1e-4)
+        sources = torch.arange(5 if time < 6 else 3)
+        before = len(ids) // (5 if time < 7 else 3)
+        rows = torch.randint(before, (len(sources), 4)) + before * sources[:, None]
+        for steps in (native, plain):
+            steps.reorder(rows.flatten())
+            if time == 6:
+                steps.select(sources)
+        ids = torch.randint(4, VOCABULARY, (rows.numel(),))
+
+
+@pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
+@pytest.mark.parametrize("shape", ["pre", "post", "ssru"])
+@torch.no_grad()
+def test_every_search_finds_the_same(config: Search.Config, shape: str) -> None:
+    model = made(**SHAPES[shape])
+    ruled = config.like(config, rules=(NoRepeat.Config(size=2), MinLength.Config(length=4)))
+    prefixes = [[7, 8], [], [9], [], [60]]
+    for each in (config, ruled):
+        same(found_by(each, begun(model, False)), found_by(each, begun(model, True)))
+    native, plain = begun(model, False), begun(model, True)
+    same(found_by(config, native, prefixes=prefixes), found_by(config, plain, prefixes=prefixes))
+
+
+@pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
+@torch.no_grad()
+def test_a_batch_is_its_sentences_one_by_one(config: Search.Config) -> None:
+    model = made()
+    together = found_by(config, begun(model, False))
+    for row, length in enumerate(LENGTHS):
+        steps = DecoderSteps(model, model.encode(SOURCE[row : row + 1, :length]))
+        search: Search = config.like(config, max_ratio=1.0, max_extra=6).build()
+        same(search(steps, [length], 2, END, [row]), [together[row]])
+
+
+@torch.no_grad()
+def test_ensembles_find_the_same() -> None:
+    models = [made(1), made(2, norm_order="post")]
+    native, plain = ([begun(model, road) for model in models] for road in (False, True))
+    beam = SEARCHES["beam"]
+    same(found_by(beam, EnsembleSteps(native)), found_by(beam, EnsembleSteps(plain)))
+
+
+# ------------------------------------------------------------------------------ eight bits
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_whole_numbers_are_exact(bias: bool) -> None:
+    linear = nn.Linear(256, 67, bias=bias)
+    eight = Int8Linear(linear)
+    for shape in ((1, 256), (13, 256), (4, 7, 256)):
+        x = torch.randn(shape) * 3
+        assert torch.allclose(eight(x), eight.plain(x), atol=1e-4)
+        assert (eight(x) - linear(x)).abs().mean() < 0.02 * linear(x).abs().mean()
+    assert torch.equal(eight(torch.zeros(2, 256)), eight.plain(torch.zeros(2, 256)))
+
+
+@torch.no_grad()
+def test_native_steps_in_eight_bits_are_the_plain_ones() -> None:
+    """Up to a value on the edge of two whole numbers, which sums in another order may move."""
+    model = quantized(made())
+    assert isinstance(model, EncoderDecoder) and isinstance(model.output, Int8Linear)
+    native, plain = begun(model, False), begun(model, True)
+    exact = begun(made(), True)
+    for token in (2, 5, 9, 60):
+        ids = torch.full((5,), token)
+        ours, theirs, fp32 = native.step(ids), plain.step(ids), exact.step(ids)
+        torch.testing.assert_close(ours, theirs, atol=0.02 * float(fp32.std()), rtol=0.02)
+        assert (ours - fp32).std() < 0.1 * fp32.std()
+
+
+# ------------------------------------------------------------------------------ the plain road
+
+
+def rotary(model: EncoderDecoder) -> EncoderDecoder:
+    return made(position="rope", num_heads=2)
+
+
+def hooked(model: EncoderDecoder) -> EncoderDecoder:
+    model.decoder.layers[0].register_forward_hook(lambda *_: None)
+    return model
+
+
+def tapped(model: EncoderDecoder) -> EncoderDecoder:
+    model.decoder.layers[0].cross_attention.tap = lambda weights: None
+    return model
+
+
+def training(model: EncoderDecoder) -> EncoderDecoder:
+    return model.train()
+
+
+def double(model: EncoderDecoder) -> EncoderDecoder:
+    return model.double()
+
+
+@pytest.mark.parametrize("change", [rotary, hooked, tapped, training, double])
+@torch.no_grad()
+def test_what_the_kernels_do_not_know_is_left_to_pytorch(
+    change: Callable[[EncoderDecoder], EncoderDecoder],
+) -> None:
+    model = change(made())
+    assert DecoderSteps(model, model.encode(SOURCE, KEYS)).native is None
+
+
+def test_gradients_are_left_to_pytorch() -> None:
+    model = made()
+    assert DecoderSteps(model, model.encode(SOURCE, KEYS)).native is None
+
+
+@torch.no_grad()
+def test_changed_weights_are_packed_anew() -> None:
+    model, ids = made(), torch.full((5,), 2)
+    before = begun(model, False).step(ids)
+    other = copy.deepcopy(model)
+    for weight in model.parameters():
+        weight.mul_(1.1)
+    after = begun(model, False).step(ids)
+    assert not torch.allclose(before, after, atol=1e-3)
+    torch.testing.assert_close(after, begun(model, True).step(ids), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(before, begun(other, False).step(ids))
+
+
+# ------------------------------------------------------------------------------ rows of scores
+
+
+def rows_of(shape: tuple[int, int]) -> Tensor:
+    scores = torch.randn(shape) * 5
+    return scores.masked_fill(torch.rand(shape) < 0.2, -torch.inf)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (4, 64), (7, 200), (2, 8000)])
+def test_rows_are_read_as_pytorch_reads_them(shape: tuple[int, int]) -> None:
+    scores = rows_of(shape)
+    scores[0] = -torch.inf
+    torch.testing.assert_close(log_sum_exp(scores), scores.logsumexp(dim=1, keepdim=True))
+    for count in {1, min(6, shape[1]), min(40, shape[1])}:
+        values, columns = highest(scores, count)
+        torch.testing.assert_close(values, scores.topk(count, dim=1).values)
+        torch.testing.assert_close(values, scores.gather(1, columns))
+        assert all(len(set(row)) == count for row in columns.tolist())
+
+
+def test_of_equals_the_first_is_higher() -> None:
+    scores = torch.zeros(2, 300)
+    scores[:, [7, 150]] = 1.0
+    assert highest(scores, 4)[1].tolist() == [[7, 150, 0, 1]] * 2

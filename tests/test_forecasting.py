@@ -22,6 +22,8 @@ from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.objective_forecast import QuantileError, SquaredError
 from foveate.training import train
+from foveate.views.question import Question
+from foveate.views.registry import find
 
 DAYS, LOOK_BACK, HORIZON = 120, 16, 5
 TRAIN = {"batch_tokens": 16 * (LOOK_BACK + HORIZON), "max_steps": 4, "save": {"best": "mse"}}
@@ -289,6 +291,24 @@ def test_attention_has_dates_on_both_axes(trained: dict[str, Run]) -> None:
         trained["patch"].explain("soon")
     with pytest.raises(ValueError, match="rnn_forecaster has no attention to look at"):
         trained["rnn"].explain(None)
+
+
+def test_the_view_of_one_forecast(trained: dict[str, Run]) -> None:
+    for name, run in trained.items():
+        view = find("forecast").draw([run], Question(text="2020-01-20"))
+        arrays, windows = view.arrays(), run.task.at("2020-01-20")
+        said = run.task.scaling.leave(run.task.predict(run.model, windows)[0, :, :, 0])
+        if not run.task.config.quantiles:
+            np.testing.assert_allclose(arrays["forecast"][LOOK_BACK:], said[:, -1], rtol=1e-5)
+        rows = slice(int(windows.starts[0]), int(windows.starts[0]) + LOOK_BACK)
+        truth = windows.table.values[rows, -1]
+        np.testing.assert_allclose(arrays["read"][:LOOK_BACK], truth)
+        assert np.isnan(arrays["read"][LOOK_BACK:]).all()
+        assert arrays["labels"][LOOK_BACK] == "2020-01-20"
+        assert ("looked at" in arrays) == (name == "patch")
+        assert view.figure().axes
+    seen = find("forecast").draw([trained["patch"]], Question()).arrays()["looked at"][0]
+    assert np.nansum(seen) == pytest.approx(1) and np.isnan(seen[LOOK_BACK:]).all()
 
 
 def test_verbs(trained: dict[str, Run], tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import FLAGS
 from foveate.run import Run
 from small_runs import CONFIGS, made
 
@@ -163,9 +162,7 @@ def test_tokens_stream_and_stop(visit: Callable[..., Any]) -> None:
         ("forecaster", "channel=season", "drawing-lines"),
     ],
 )
-def test_every_family_answers(
-    visit: Callable[..., Any], name: str, place: str, shown: str
-) -> None:
+def test_every_family_answers(visit: Callable[..., Any], name: str, place: str, shown: str) -> None:
     page = visit(f"#/ask?run={name}&{place}")
     if name == "forecaster":
         page.get_by_test_id("ask").click()
@@ -180,7 +177,9 @@ def test_heads_are_picked_in_the_picture_and_silenced(visit: Callable[..., Any])
     page.wait_for_function("location.hash.includes('layer=0') && location.hash.includes('head=1')")
     reading = view.locator(".fv-reading").inner_text()
     page.keyboard.press("s")
-    page.wait_for_selector('[data-testid="answered-transformer"][data-status="done"] [data-testid="changed"]')
+    page.wait_for_selector(
+        '[data-testid="answered-transformer"][data-status="done"] [data-testid="changed"]'
+    )
     assert "silence=decoder.cross_attention%3A0%3A1" in page.url
     wait(page, "view-attention")
     page.wait_for_function(
@@ -194,7 +193,9 @@ def test_heads_are_picked_in_the_picture_and_silenced(visit: Callable[..., Any])
 
 
 def test_what_is_chosen_lights_in_all(visit: Callable[..., Any]) -> None:
-    page = visit(f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention&view=attention&view=heads")
+    page = visit(
+        f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention&view=attention&view=heads"
+    )
     wait(page, "view-attention")
     wait(page, "view-heads")
     wait(page, "answered-transformer")
@@ -263,7 +264,9 @@ def line(step: int, loss: float) -> str:
     return json.dumps(values) + "\n"
 
 
-def test_examples_are_scored_sorted_and_opened(visit: Callable[..., Any], runs: dict[str, Run]) -> None:
+def test_examples_are_scored_sorted_and_opened(
+    visit: Callable[..., Any], runs: dict[str, Run]
+) -> None:
     page = visit("#/evaluate?run=transformer")
     page.get_by_test_id("evaluate").click()
     wait(page, "evaluation")
@@ -355,7 +358,13 @@ def test_nothing_stands_in_the_way_of_anyone(
     page.evaluate(AXE.read_text("utf-8"))
     found = page.evaluate("axe.run().then(({violations}) => violations)")
     grave = [
-        (one["id"], [node["html"][:160] + " | " + node["failureSummary"][:200] for node in one["nodes"][:3]])
+        (
+            one["id"],
+            [
+                node["html"][:160] + " | " + node["failureSummary"][:200]
+                for node in one["nodes"][:3]
+            ],
+        )
         for one in found
         if one["impact"] in ("serious", "critical")
     ]
@@ -364,9 +373,7 @@ def test_nothing_stands_in_the_way_of_anyone(
 
 @pytest.mark.parametrize("width", [360, 1280, 2560])
 @pytest.mark.parametrize("name", PAGES)
-def test_no_page_is_wider_than_its_window(
-    visit: Callable[..., Any], name: str, width: int
-) -> None:
+def test_no_page_is_wider_than_its_window(visit: Callable[..., Any], name: str, width: int) -> None:
     page = visit(f"#/{name}?run=transformer&text={SENTENCE}&split=test", width=width)
     page.wait_for_selector(".fv")
     page.wait_for_timeout(200)

@@ -1,4 +1,4 @@
-"""The arrays of a drawing, wherever they stand in it: each replaced, by a place where it is to be had.
+"""The arrays of a drawing, wherever they stand in it: each replaced by where it is to be had.
 
 Does not live here: what an array is (`foveate.look.drawing.Numbers`).
 """

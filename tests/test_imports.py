@@ -52,6 +52,8 @@ NAMED = {  # other packages, and the only places that may import them
     "rouge_score": {"tasks"},
     "rich": {"cli", "data", "train", "look", "quickstart", "verbs", "run"},
     "matplotlib": {"look", "studio"},
+    "anywidget": {"look"},
+    "traitlets": {"look"},
     "tensorboard": {"train"},
     "fastapi": {"studio"},
     "starlette": {"studio"},

@@ -18,6 +18,7 @@ from typing import Any
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
 EXTRAS = {
+    "anywidget": "views live in notebooks: pip install 'foveate[widget]'",
     "tensorboard": "curves in TensorBoard: pip install 'foveate[track]'",
     "transformers": "parity tests with Hugging Face models: pip install 'foveate[dev]'",
     "playwright": "browser tests: pip install 'foveate[dev]'",

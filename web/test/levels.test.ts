@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { colourOf, diverging, ends, enlarged, glow, isLight, levelsBetween, levelsOf, pixels, pooled, sequential, strongest } from "../src/core/levels";
+import { colourOf, diverging, ends, enlarged, glow, isLight, levelsBetween, levelsOf, pixels, pooled, sequential, smallLevels, strongest } from "../src/core/levels";
 
 const matrix = (height: number, width: number, ...values: number[]) => ({ height, width, values: Float64Array.from(values) });
 
@@ -22,6 +22,16 @@ test("a tile keeps its largest, at a ragged edge too", () => {
   expect([made.height, made.width]).toEqual([3, 3]);
   expect([...made.levels].map((v) => Math.round(v * 25))).toEqual([6, 8, 9, 16, 18, 19, 21, 23, 24]);
   expect(pooled(Float64Array.of(-1, -1, -1, -1), 2, 2, 2).levels[0]).toBe(-1);
+});
+
+test("a small picture is the large one pooled", () => {
+  const steps = Uint16Array.from({ length: 35 }, (_, i) => (i % 7 === 3 ? 0 : (i * 7919) % 65535)), unit = 1 / 65535;
+  const whole = matrix(5, 7, ...Array.from(steps, (step) => step * unit));
+  for (const scale of ["row", "absolute"] as const) for (const tile of [1, 2, 3]) {
+    const wanted = pooled(levelsOf(whole, scale), 5, 7, tile), made = smallLevels(steps, 0, { height: 5, width: 7, tile, scale, unit });
+    expect([made.height, made.width]).toEqual([wanted.height, wanted.width]);
+    made.levels.forEach((level, i) => expect(level).toBeCloseTo(wanted.levels[i]!, 12));
+  }
 });
 
 test("pixels are the colours of the table; a blank is clear", () => {

@@ -11,8 +11,13 @@ test("bytes come back from base64", () => {
 
 test("weights count 1/65,535", () => {
   const values = decode({ shape: [1, 3], codec: "u16", data: u16(0, 1, 65535), url: "" }) as Values;
-  expect([values.at(0), values.at(1), values.at(2)]).toEqual([0, 1 / 65535, 1]);
+  expect([...floats(values)]).toEqual([0, 1 / 65535, 1]);
   expect([...floats(values, 1, 2)]).toEqual([1 / 65535, 1]);
+});
+
+test("the mean of heads is that of their numbers", () => {
+  const values = decode({ shape: [2, 1, 2], codec: "u16", data: u16(0, 65535, 65535, 65535), url: "" }) as Values;
+  expect([...floats(values, 0, 2, 2)]).toEqual([0.5, 1]);
 });
 
 test("other numbers are float32 and blanks stay blank", () => {
@@ -33,7 +38,7 @@ test("bytes at an address are fetched once, and again after a failure", async ()
   };
   const numbers = { shape: [1], codec: "u16" as const, data: "", url: "/a" };
   await expect(decode(numbers)).rejects.toThrow("/a: 404 Not Found");
-  expect((await decode(numbers)).at(0)).toBe(1);
-  expect((await decode(numbers)).at(0)).toBe(1);
+  expect(floats(await decode(numbers))[0]).toBe(1);
+  expect(floats(await decode(numbers))[0]).toBe(1);
   expect(asked).toEqual(["/a", "/a"]);
 });

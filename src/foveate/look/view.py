@@ -52,6 +52,15 @@ class View(ABC):
 
         return page.drawn(self.drawings(), str(getattr(self, "title", "")))
 
+    def widget(self) -> Any:
+        """The drawings live in a notebook; what is chosen in them is its trait ``selection``.
+
+        Raises ``ModuleNotFoundError`` where anywidget (the extra ``widget``) is not installed.
+        """
+        from foveate.look.widget import widget
+
+        return widget(self.drawings())
+
     def save(self, path: str | Path) -> Path:
         """Write the picture in the form that the ending names, and return where.
 

@@ -7,12 +7,11 @@ import gzip
 import hashlib
 from collections import OrderedDict
 from threading import Lock
-from typing import Any, TypeVar
 
-from foveate.look.drawing import Numbers, Part
+from foveate.look.arrays import P, changed
+from foveate.look.drawing import Numbers
 
 INLINE = 64 * 1024  # bytes of an array that still stands in the JSON
-P = TypeVar("P", bound=Part)
 
 
 class Tensors:
@@ -44,17 +43,7 @@ class Tensors:
 
     def outside(self, part: P) -> P:
         """A drawing whose big arrays are URLs."""
-        changed = {name: new for name, value in part if (new := self._replaced(value)) is not value}
-        return part.model_copy(update=changed) if changed else part
-
-    def _replaced(self, value: Any) -> Any:
-        if isinstance(value, Numbers):
-            return self._numbers(value)
-        if isinstance(value, Part):
-            return self.outside(value)
-        if isinstance(value, list) and value and isinstance(value[0], Part):
-            return [self._replaced(one) for one in value]
-        return value
+        return changed(part, self._numbers)
 
     def _numbers(self, numbers: Numbers) -> Numbers:
         if len(numbers.data) * 3 // 4 <= INLINE:

@@ -83,6 +83,27 @@ export function pooled(levels: Float64Array, height: number, width: number, tile
   return { levels: made, height: down, width: across };
 }
 
+/** `levelsOf` a map and `pooled`, in one pass over its numbers as they came: for the many small pictures. */
+export function smallLevels(
+  raw: Float64Array | Uint16Array | Float32Array, from: number,
+  { height, width, tile, scale, unit }: { height: number; width: number; tile: number; scale: Scale; unit: number },
+) {
+  const down = Math.ceil(height / tile), across = Math.ceil(width / tile), levels = new Float64Array(down * across).fill(-1);
+  const tileOf = Uint32Array.from({ length: width }, (_, k) => k / tile);
+  for (let row = 0; row < height; row++) {
+    const start = from + row * width, to = Math.floor(row / tile) * across;
+    let top = 0;
+    if (scale === "row") for (let i = start; i < start + width; i++) if (raw[i]! > top) top = raw[i]!;
+    const by = scale === "row" ? 1 / (top || 1) : unit;
+    for (let column = 0; column < width; column++) {
+      const weight = raw[start + column]! * by, at = to + tileOf[column]!;
+      if (weight > 0 && weight > levels[at]!) levels[at] = weight;
+    }
+  }
+  for (let i = 0; i < levels.length; i++) if (levels[i]! > 0) levels[i] = scale === "row" ? Math.sqrt(levels[i]!) : Math.min(1, levels[i]!);
+  return { levels, height: down, width: across };
+}
+
 /** Red, green, blue, alpha of each level; blank cells stay clear. */
 export function pixels(levels: ArrayLike<number>, colours: Colours): Uint8ClampedArray<ArrayBuffer> {
   const made = new Uint8ClampedArray(4 * levels.length);

@@ -1,6 +1,6 @@
 // The maps of one block of a model, taken apart when they are asked for.
-import { levelsOf, pooled, type Matrix, type Scale } from "./levels";
-import { decode, type Values } from "./numbers";
+import { smallLevels, type Matrix, type Scale } from "./levels";
+import { decode, floats, type Values } from "./numbers";
 import type { AttentionDrawing, Block } from "./types";
 
 const KEPT = 4_000_000; // cells of maps as numbers; the bytes that they are made of stay anyway
@@ -32,9 +32,7 @@ export class BlockMaps {
     const name = `${layer}/${head}`, known = this.kept.get(name);
     if (known) return known;
     const [heads = 0, height = 0, width = 0] = values.shape, size = height * width;
-    const made = new Float64Array(size), from = head === null ? 0 : head, to = head === null ? heads : head + 1;
-    for (let h = from; h < to; h++) values.add(made, h * size);
-    if (to - from > 1) for (let i = 0; i < size; i++) made[i]! /= heads;
+    const made = head === null ? floats(values, 0, size, heads) : floats(values, head * size, size);
     const map = { height, width, values: made };
     this.kept.set(name, map);
     if (this.kept.size > 2 && this.kept.size * size > KEPT) this.kept.delete(this.kept.keys().next().value!);
@@ -43,9 +41,10 @@ export class BlockMaps {
 
   /** Levels of a map, at most `side` × `side`: thin lines stay, since tiles keep their largest. */
   small(layer: number, head: number | null, scale: Scale, side: number) {
-    const map = this.map(layer, head);
-    if (!map) return undefined;
-    return pooled(levelsOf(map, scale), map.height, map.width, Math.ceil(Math.max(map.height, map.width) / side));
+    const values = this.layers[layer], [, height = 0, width = 0] = values?.shape ?? [], tile = Math.ceil(Math.max(height, width) / side);
+    if (!values) return undefined;
+    if (head === null) return smallLevels(this.map(layer, null)!.values, 0, { height, width, tile, scale, unit: 1 });
+    return smallLevels(values.raw, head * height * width, { height, width, tile, scale, unit: values.unit });
   }
 }
 

@@ -1,0 +1,70 @@
+"""The widget of a notebook has the drawings, their numbers as bytes, and what is chosen."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from foveate.look.drawing import Numbers, SheetDrawing
+from foveate.look.heatmap import attention
+from foveate.look.record import AttentionRecord
+from foveate.look.widget import _live, widget
+
+WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3)).astype(np.float32)
+RECORD = AttentionRecord({"decoder.cross_attention": WEIGHTS}, {}, {}, title="a <b>")
+
+
+@pytest.fixture(autouse=True)
+def _widgets() -> None:
+    pytest.importorskip("anywidget", reason="no anywidget here: pip install 'foveate[widget]'")
+
+
+def built() -> None:
+    try:
+        _live()
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+
+
+def test_numbers_go_beside_the_drawings_as_bytes() -> None:
+    built()
+    made = attention(RECORD).widget()
+    [drawing] = json.loads(made.drawings)
+    [numbers] = drawing["blocks"][0]["layers"]
+    assert (drawing["title"], numbers["data"], numbers["url"]) == ("a <b>", "", "array:0")
+    steps = np.frombuffer(made.arrays[0], "<u2").reshape(numbers["shape"])
+    np.testing.assert_allclose(steps / 65535, WEIGHTS, atol=1e-5)
+
+
+def test_arrays_are_counted_over_all_drawings() -> None:
+    built()
+    sheets = [
+        SheetDrawing(values=Numbers.exact(np.full((1, 1), k)), least=0, most=2) for k in range(3)
+    ]
+    made = widget(sheets)
+    assert [d["values"]["url"] for d in json.loads(made.drawings)] == [
+        "array:0",
+        "array:1",
+        "array:2",
+    ]
+    assert [np.frombuffer(a, "<f4")[0] for a in made.arrays] == [0, 1, 2]
+    assert sheets[2].values.data  # what was given is as it was
+
+
+def test_what_is_chosen_is_a_trait() -> None:
+    built()
+    made, heard = attention(RECORD).widget(), []
+    made.observe(lambda change: heard.append(change["new"]), "selection")
+    made.selection = {"layer": 0, "row": 1}
+    assert heard == [{"layer": 0, "row": 1}]
+
+
+def test_without_anywidget_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    _live.cache_clear()
+    with pytest.raises(ModuleNotFoundError, match=r"foveate\[widget\]"):
+        attention(RECORD).widget()
+    _live.cache_clear()

@@ -62,6 +62,10 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
     """Open a place of the studio; errors, dialogs and requests elsewhere fail the test."""
     contexts, errors, requests = [], [], []
 
+    def refuse(dialog: Any) -> None:
+        errors.append(dialog.message)
+        dialog.dismiss()
+
     def open_page(
         place: str = "", width: int = 1280, scheme: str = "light", at: str = address
     ) -> Any:
@@ -73,7 +77,7 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
         page.set_default_timeout(30_000)
         page.on("console", lambda m: errors.append(m.text) if m.type != "log" else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("dialog", lambda dialog: (errors.append(dialog.message), dialog.dismiss()))
+        page.on("dialog", refuse)
         page.on("request", lambda r: requests.append((r.url, (at, "blob:", "data:"))))
         page.goto(at + place)
         page.wait_for_selector("main [data-testid]")

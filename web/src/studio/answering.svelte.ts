@@ -16,7 +16,19 @@ export interface Said {
   token?: Token;
 }
 
-export const ofToken = (token: Token, forced: boolean): Said =>
+const PAUSE = 40; // milliseconds between two looks at what has come: a fast run says more than can be drawn
+
+const shown = new WeakMap<Token, Said>(); // the same token is the same object: what has not changed is not drawn again
+
+export function ofToken(token: Token, forced: boolean): Said {
+  const known = shown.get(token);
+  if (known?.forced === forced) return known;
+  const made = told(token, forced);
+  shown.set(token, made);
+  return made;
+}
+
+const told = (token: Token, forced: boolean): Said =>
   ({ text: token.special ? token.piece : token.text, p: Math.exp(token.logP), special: token.special, forced, token });
 
 /** The path to a node of a beam, from its first. */
@@ -38,18 +50,23 @@ export class Answering {
   private forced = $state(0);
   private known: Token[] = [];
   private stopper: AbortController | undefined;
+  private waiting: Event[] = [];
+  private timer: ReturnType<typeof setTimeout> | undefined;
 
   /** Ask a run; an answer that is still on its way is given up. True where it came whole. */
   async ask(run: string, question: Partial<Ask>): Promise<boolean> {
     this.stopper?.abort();
     const stopper = (this.stopper = new AbortController());
     this.known = this.hypothesis?.tokens ?? [];
+    this.waiting = [];
     Object.assign(this, { status: "working", failure: "", beam: [], tokens: [], chosen: 0, forced: question.prefix?.length ?? 0 });
     try {
       for await (const event of streamed<Event>(`runs/${encodeURIComponent(run)}/answer`, question, stopper.signal)) {
         if (stopper.signal.aborted) return false;
-        this.hear(event);
+        this.waiting.push(event);
+        this.timer ??= setTimeout(() => this.hear(), PAUSE);
       }
+      this.hear();
       if (this.status === "working") Object.assign(this, { status: "failed", failure: "the answer broke off" });
       return this.status === "done";
     } catch (error) {
@@ -62,6 +79,7 @@ export class Answering {
 
   stop(): void {
     this.stopper?.abort();
+    this.hear();
     if (this.status === "working") this.status = "stopped";
   }
 
@@ -70,11 +88,16 @@ export class Answering {
     Object.assign(this, { status: "idle", failure: "", beam: [], tokens: [], start: undefined, done: undefined });
   }
 
-  private hear(event: Event): void {
-    if (event.event === "start") Object.assign(this, { start: event, done: undefined });
-    else if (event.event === "token") this.tokens = [...this.tokens, event as Token];
-    else if (event.event === "beam") this.beam = [...this.beam, event as BeamStep];
-    else if (event.event === "done") Object.assign(this, { done: event, status: "done" });
+  /** Take in what has come. */
+  private hear(): void {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    const events = this.waiting.splice(0), of = <E extends Event>(name: E["event"]) => events.filter((event): event is E => event.event === name);
+    const [start] = of<Start>("start"), [done] = of<Done>("done"), tokens = of<Token>("token"), beam = of<BeamStep>("beam");
+    if (start) Object.assign(this, { start, done: undefined });
+    if (tokens.length) this.tokens = [...this.tokens, ...tokens];
+    if (beam.length) this.beam = [...this.beam, ...beam];
+    if (done) Object.assign(this, { done, status: "done" });
   }
 
   get hypotheses(): Hypothesis[] {
@@ -108,7 +131,7 @@ export class Answering {
     const before = this.known[i];
     if (i >= this.forced || token.alternatives.length > 1 || !before) return token;
     const same = own.slice(0, i).every(({ id }, k) => this.known[k]?.id === id);
-    return same ? { ...token, alternatives: before.alternatives, entropy: before.entropy } : token;
+    return same ? Object.assign(token, { alternatives: before.alternatives, entropy: before.entropy }) : token;
   }
 
   /** The ids of an output up to a place, and another one there. */

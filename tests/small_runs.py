@@ -124,7 +124,9 @@ def made(folder: Path, names: Sequence[str], steps: int = 20) -> dict[str, Run]:
     write_data(folder)
     found = {}
     for name in names:
-        text = CONFIGS[name].format(folder=folder.as_posix()) + TRAIN.format(steps=steps, half=max(1, steps // 2))
+        text = CONFIGS[name].format(folder=folder.as_posix()) + TRAIN.format(
+            steps=steps, half=max(1, steps // 2)
+        )
         (folder / f"{name}.toml").write_text(text, "utf-8")
         found[name] = train(folder / f"{name}.toml", folder=folder / "runs" / name)
     return found

@@ -50,3 +50,12 @@ def test_names() -> None:
     assert decoding.named("bf16") == "bf16"
     with pytest.raises(ConfigError, match="fp32"):
         decoding.named("fp8")
+
+
+def test_levers_are_measured_in_turn(tmp_path: Path) -> None:
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        found = decoding.levers(work, 0.01, sentences=4, rounds=1)
+    for case in decoding.CASES:
+        row = found["sentences_per_processor_second"][case.name()]
+        assert set(row) == {"plain", "native", "native int8"} and min(row.values()) > 0
+        assert found["ratios_to_plain"][case.name()]["plain"] == 1

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from copier import copier
+
 DOCS = Path(__file__).parent.parent / "docs"
 
 
@@ -97,3 +99,14 @@ def test_every_python_block_of_the_readme_compiles() -> None:
     assert found
     for block in found:
         compile(block, "README.md", "exec")
+
+
+def test_looking_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = copier(tmp_path)
+    (tmp_path / "runs").mkdir()
+    run.path.rename(tmp_path / "runs" / "en-fr")
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks("looking.md", "python"))
+    exec(compile(code, "looking.md", "exec"), {})
+    pictures = {path.name for path in tmp_path.glob("*.png")}
+    assert pictures == {"map.png", "ablation.png", "rollout.png", "relevance.png", "surface.png"}

@@ -22,6 +22,8 @@ from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.objective_forecast import QuantileError, SquaredError
 from foveate.training import train
+from foveate.views.question import Question
+from foveate.views.registry import find
 
 DAYS, LOOK_BACK, HORIZON = 120, 16, 5
 TRAIN = {"batch_tokens": 16 * (LOOK_BACK + HORIZON), "max_steps": 4, "save": {"best": "mse"}}
@@ -291,6 +293,24 @@ def test_attention_has_dates_on_both_axes(trained: dict[str, Run]) -> None:
         trained["rnn"].explain(None)
 
 
+def test_the_view_of_one_forecast(trained: dict[str, Run]) -> None:
+    for name, run in trained.items():
+        view = find("forecast").draw([run], Question(text="2020-01-20"))
+        arrays, windows = view.arrays(), run.task.at("2020-01-20")
+        said = run.task.scaling.leave(run.task.predict(run.model, windows)[0, :, :, 0])
+        if not run.task.config.quantiles:
+            np.testing.assert_allclose(arrays["forecast"][LOOK_BACK:], said[:, -1], rtol=1e-5)
+        rows = slice(int(windows.starts[0]), int(windows.starts[0]) + LOOK_BACK)
+        truth = windows.table.values[rows, -1]
+        np.testing.assert_allclose(arrays["read"][:LOOK_BACK], truth)
+        assert np.isnan(arrays["read"][LOOK_BACK:]).all()
+        assert arrays["labels"][LOOK_BACK] == "2020-01-20"
+        assert ("looked at" in arrays) == (name == "patch")
+        assert view.figure().axes
+    seen = find("forecast").draw([trained["patch"]], Question()).arrays()["looked at"][0]
+    assert np.nansum(seen) == pytest.approx(1) and np.isnan(seen[LOOK_BACK:]).all()
+
+
 def test_verbs(trained: dict[str, Run], tmp_path: Path) -> None:
     runner, runs = CliRunner(), [str(run.path) for run in trained.values()]
     printed = runner.invoke(app, ["forecast", runs[0]])
@@ -308,3 +328,16 @@ def test_verbs(trained: dict[str, Run], tmp_path: Path) -> None:
     assert drawn.exit_code == 0, drawn.output
     assert all(path.stat().st_size > 400 for path in pictures)
     assert "teacher forced" in pictures[1].read_text()
+
+
+def test_a_forced_pass_is_the_forecast_of_a_channel(trained: dict[str, Run]) -> None:
+    run = trained["patch"]
+    forced = run.task.forced(run.model, "2020-04-15", "wave")
+    record = forced.record()
+    assert len(forced.produced) == len(forced.scores()) == run.config.task.horizon
+    assert forced.produced[0] in record.title and forced.told == "forecast"
+    whole = run.task.forecast_at(run.model, "2020-04-15")
+    channel = run.task.names.index("wave")
+    scale = np.ptp(whole.values[:, channel]) / np.ptp(forced.scores())  # scores are standardised
+    moved = whole.values[:, channel] - scale * forced.scores()
+    np.testing.assert_allclose(moved, moved[0], atol=1e-3 * scale)

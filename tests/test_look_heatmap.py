@@ -19,6 +19,7 @@ from matplotlib.image import imread
 from foveate.look import colors
 from foveate.look.heads import heads
 from foveate.look.heatmap import attention
+from foveate.look.measure import KINDS
 from foveate.look.record import AttentionRecord
 
 SOURCE, TARGET = ["the", "red", "car", "</s>"], ["la", "voiture", "rouge", "</s>"]
@@ -175,6 +176,12 @@ def test_heads_are_drawn_layer_by_layer(record: AttentionRecord, tmp_path: Path)
     wanted = colors.scale("row").levels(record.maps["decoder.layers.1.cross_attention"][1])
     np.testing.assert_allclose(seen, wanted)
     assert [ax.get_ylabel() for ax in axes] == ["layer 0", "", "layer 1", ""]
-    assert len(view.text().split("\n")) == 5
+    kinds = [kind for heads in view.kinds.values() for kind in heads]
+    lines = view.text().split("\n")
+    assert [line.split("  ")[-1] for line in lines[1:5]] == kinds
+    assert [line.partition(":")[0] for line in lines[5:]] == [k for k in KINDS if k in kinds]
+    assert [ax.get_xlabel() for ax in axes] == kinds
+    [drawing] = view.drawings()
+    assert drawing.blocks[0].kinds == list(view.kinds.values())  # type: ignore[attr-defined]
     for ending in ("png", "npz", "txt", "html"):
         view.save(tmp_path / f"heads.{ending}")

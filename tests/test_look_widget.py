@@ -45,7 +45,11 @@ def test_arrays_are_counted_over_all_drawings() -> None:
         SheetDrawing(values=Numbers.exact(np.full((1, 1), k)), least=0, most=2) for k in range(3)
     ]
     made = widget(sheets)
-    assert [d["values"]["url"] for d in json.loads(made.drawings)] == ["array:0", "array:1", "array:2"]
+    assert [d["values"]["url"] for d in json.loads(made.drawings)] == [
+        "array:0",
+        "array:1",
+        "array:2",
+    ]
     assert [np.frombuffer(a, "<f4")[0] for a in made.arrays] == [0, 1, 2]
     assert sheets[2].values.data  # what was given is as it was
 

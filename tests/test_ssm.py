@@ -8,7 +8,8 @@ from torch import Tensor
 
 from foveate.models.language_model import LanguageModel
 from foveate.models.mamba import MambaDecoder
-from foveate.nn.ssm import SelectiveStateSpace, scan_chunked, scan_sequential
+from foveate.native.library import library, without_kernels
+from foveate.nn.ssm import SelectiveStateSpace, scan_chunked, scan_sequential, selective_scan
 from foveate.nn.state import State
 from foveate.spec import Tokens
 
@@ -31,6 +32,34 @@ def test_the_chunked_road_equals_the_sequential_one(length: int, scale: float) -
     for one, other in zip(*grads, strict=True):
         assert bool(one.isfinite().all())
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")
+@pytest.mark.parametrize("sizes", [(1, 1, 3, 16), (3, 13, 5, 4), (2, 50, 9, 7)], ids=str)
+def test_the_native_road_equals_the_plain_one(sizes: tuple[int, int, int, int]) -> None:
+    batch, steps, channels, size = sizes
+    torch.manual_seed(steps)
+    wide = torch.randn(batch, steps, 2 * size)  # B and C are views of one array, as in the layer
+    given = [
+        torch.rand(batch, steps, channels),
+        torch.randn(batch, steps, channels),
+        -10 * torch.rand(channels, size),
+        *wide.split(size, dim=-1),
+        torch.randn(batch, channels, size),
+    ]
+    by_y, by_last = torch.randn(batch, steps, channels), torch.randn(batch, channels, size)
+
+    def run() -> list[Tensor]:
+        leaves = [part.clone().requires_grad_() for part in given]
+        y, last = selective_scan(*leaves)
+        loss = (y * by_y).sum() + (last * by_last).sum()
+        return [y, last, *torch.autograd.grad(loss, leaves)]
+
+    native = run()
+    with without_kernels():
+        plain = run()
+    for one, other in zip(native, plain, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_the_scan_by_hand() -> None:

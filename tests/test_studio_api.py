@@ -75,6 +75,22 @@ def test_runs_are_listed_without_being_loaded(client: TestClient, runs: dict[str
         assert "step" not in found[name]["figures"] and found[name]["figures"]
 
 
+def test_a_folder_that_cannot_be_read_takes_nothing_away(
+    runs: dict[str, Run], tmp_path: Path
+) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "config.toml").write_text('[task]\nkind = "telepathy"\n')
+    (tmp_path / "old" / "log.jsonl").write_text('{"event": "train", "step": 3, "loss": 1.0}\n')
+    app = application([tmp_path, runs["rnn"].path])
+    with TestClient(app, base_url=HERE) as client:
+        found = client.get(f"{API}/runs").json()
+        assert [run["id"] for run in found["runs"]] == ["rnn"]
+        assert "telepathy" in found["leftOut"]["old"]
+        trainings = client.get(f"{API}/trainings").json()["trainings"]
+        assert [(one["id"], one["step"]) for one in trainings] == [("old", 3), ("rnn", 30)]
+        assert client.get(f"{API}/runs/old").status_code == 422
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_run_says_what_it_can(client: TestClient, name: str) -> None:
     found = client.get(f"{API}/runs/{name}").json()

@@ -129,6 +129,7 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     grouped = Attention.Config(num_heads=4, key_heads=2)
     encoder, decoder = TRANSFORMER
     pairs["post-norm"] = tuple(changed(part, norm_order="post") for part in TRANSFORMER)
+    pairs["plain"] = tuple(changed(part, norm_order="plain") for part in TRANSFORMER)
     pairs["grouped heads"] = tuple(changed(part, attention=grouped) for part in TRANSFORMER)
     additive = RECURRENT[1].attention.model_copy(update={"num_heads": 4})
     pairs["mamba"] = MAMBA

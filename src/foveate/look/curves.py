@@ -81,7 +81,8 @@ class CurvesView(View):
         ]
         return [
             LinesDrawing(
-                title=self.title, caption=self.caption, x=[float(place) for place in self.x],
+                title=self.title or self.up, caption=self.caption,
+                x=[float(place) for place in self.x],
                 curves=curves, across=self.across, up=self.up, log=self.log,
                 labels=list(self.labels),
                 marks=[Mark(x=x, label=label) for label, x in self.marks.items()],

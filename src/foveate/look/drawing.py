@@ -7,8 +7,8 @@ A view says its drawings; the page, the notebook and the studio draw them with t
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pydantic
@@ -286,22 +286,6 @@ AnyDrawing = Annotated[
 def listed(values: Iterable[float] | NDArray[np.floating]) -> list[float | None]:
     """Numbers as JSON has them: what is not finite is absent."""
     return [float(value) if np.isfinite(value) else None for value in values]
-
-
-P = TypeVar("P", bound=Part)
-
-
-def changed(part: P, change: Callable[[Numbers], Numbers]) -> P:
-    """A part whose arrays, its own and those of its parts, are what ``change`` makes of them."""
-
-    def of(value: Any) -> Any:
-        if isinstance(value, Numbers):
-            return change(value)
-        if isinstance(value, Part):
-            return changed(value, change)
-        return [of(one) for one in value] if isinstance(value, list) else value
-
-    return part.model_copy(update={name: of(value) for name, value in part})
 
 
 def _base64(values: NDArray[np.generic]) -> str:

@@ -81,7 +81,7 @@ class Softmaxes(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func is F.scaled_dot_product_attention:
-            return product(self.show, *args, **(kwargs or {}))
+            return self.product(*args, **(kwargs or {}))
         given = func(*args, **(kwargs or {}))
         return self.show(given) if func in SOFTMAX and given.dim() == 4 else given
 
@@ -90,26 +90,27 @@ class Softmaxes(TorchFunctionMode):
         replaced = None if self.seam.tap is None else self.seam.tap(weights)
         return weights if replaced is None else replaced
 
-
-def product(
-    show: Callable[[Tensor], Tensor], query: Tensor, key: Tensor, value: Tensor,
-    attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
-    scale: float | None = None, enable_gqa: bool = False,
-) -> Tensor:  # fmt: skip
-    """`scaled_dot_product_attention` by its equation, the weights shown before they mix."""
-    if enable_gqa:
-        shared = query.shape[-3] // key.shape[-3]
-        key, value = key.repeat_interleave(shared, -3), value.repeat_interleave(shared, -3)
-    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if is_causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        scores = scores.masked_fill(~seen, -torch.inf)
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        scores = scores.masked_fill(~attn_mask, -torch.inf)
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    weights = show(scores.softmax(dim=-1).nan_to_num(0.0))  # a query that sees nothing gets zeros
-    return F.dropout(weights, dropout_p) @ value
+    def product(
+        self, query: Tensor, key: Tensor, value: Tensor,
+        attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+        scale: float | None = None, enable_gqa: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """`scaled_dot_product_attention` by its equation, the weights shown before they mix."""
+        if enable_gqa:
+            shared = query.shape[-3] // key.shape[-3]
+            key, value = key.repeat_interleave(shared, -3), value.repeat_interleave(shared, -3)
+        scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+        if is_causal:
+            seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+            scores = scores.masked_fill(~seen, -torch.inf)
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, -torch.inf)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        weights = self.show(
+            scores.softmax(dim=-1).nan_to_num(0.0)
+        )  # a query that sees nothing gets zeros
+        return F.dropout(weights, dropout_p) @ value
 
 
 class MultiHead(Foreign):

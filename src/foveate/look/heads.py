@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +37,8 @@ class HeadsView(View):
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         """A table of figures: small matrices of a few letters would not be legible."""
-        lines = [f"{'map':<36} head  entropy (bits)  confidence  diagonality"]
+        lines = [f"{'map':<36} head  entropy (bits)  confidence  diagonality  kind"]
+        alike: dict[str, list[str]] = {}
         for name in self.record.names(self.block):
             heads = self.record.drawn(name)
             figures = (
@@ -45,10 +47,18 @@ class HeadsView(View):
                 measure.diagonality(heads),
             )
             for head, (broad, sure, straight) in enumerate(zip(*figures, strict=True)):
-                lines.append(
-                    f"{name:<36} {head:>4}  {broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
-                )
+                kind = self.kinds[name][head]
+                alike.setdefault(kind, []).append(f"{name}:{head}")
+                figured = f"{broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
+                lines.append(f"{name:<36} {head:>4}  {figured}  {kind}")
+        lines += [f"{kind}: {', '.join(alike[kind])}" for kind in measure.KINDS if kind in alike]
         return "\n".join(lines)
+
+    @cached_property
+    def kinds(self) -> dict[str, list[str]]:
+        """What each head of each map does (`foveate.look.measure.kind_of`)."""
+        names = self.record.names(self.block)
+        return measure.kinds_of({name: self.record.drawn(name) for name in names})
 
     def drawings(self) -> list[Drawing]:
         from foveate.look.maps import drawing
@@ -60,7 +70,7 @@ class HeadsView(View):
         from matplotlib.figure import Figure
 
         names = self.record.names(self.block)
-        maps = [self.record.drawn(name) for name in names]
+        maps, kinds = [self.record.drawn(name) for name in names], list(self.kinds.values())
         across = max(len(heads) for heads in maps)
         figure = Figure(figsize=(SIDE * across + 0.9, SIDE * len(maps) + 0.9), layout="constrained")
         grid = figure.subplots(len(maps), across, squeeze=False)
@@ -72,6 +82,7 @@ class HeadsView(View):
                     ax.set_axis_off()
                     continue
                 paint(ax, heads[head], self.scale)
+                ax.set_xlabel(kinds[layer][head], size=FONT_SIZE - 2, color="#555555", labelpad=2)
                 if layer == 0:
                     ax.set_title(f"head {head}", size=FONT_SIZE)
             grid[layer, 0].set_ylabel(f"layer {layer}", size=FONT_SIZE)

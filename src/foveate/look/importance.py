@@ -65,6 +65,7 @@ def importances(
             )
         )  # fmt: skip
     count = sum(len(forced.produced) for forced in passes)
-    told = passes[0].told
-    caption = f"{told} lost without the head, mean of {count} (+: the model is worse without it)"
+    caption = f"how far the forecast moves without the head, mean of {count} steps"
+    if passes[0].told == "log p":
+        caption = f"log p lost without the head, mean of {count} (+: the model is worse without it)"
     return SheetsView(sheets, title, caption, across=1 if len(sheets) == 1 else 2)

@@ -6,13 +6,14 @@ Nothing is measured or laid out here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foveate.look.drawing import AttentionDrawing, Block, Numbers
+from foveate.look.measure import kinds_of
 from foveate.look.record import AttentionRecord
 
 MOST_CELLS = 1_000_000  # of one record, 2.7 bytes each
@@ -31,6 +32,7 @@ class Maps:
     columns: list[str]
     layers: list[Heads]
     has_heads: bool = True
+    kinds: list[list[str]] = field(default_factory=list)  # what each head of each layer does
 
     @property
     def num_cells(self) -> int:
@@ -45,7 +47,7 @@ class Maps:
     def averaged(self) -> Maps:
         """The same with the mean of the heads of each layer alone."""
         means = [heads.mean(axis=0, keepdims=True) for heads in self.layers]
-        return replace(self, layers=means, has_heads=False)
+        return replace(self, layers=means, has_heads=False, kinds=[])
 
     def tiled(self, tile: int) -> Maps:
         """The same with one cell, the largest, for each tile × tile."""
@@ -67,6 +69,7 @@ class Maps:
             columns=self.columns,
             layers=[Numbers.weights(heads) for heads in self.layers],
             has_heads=self.has_heads,
+            kinds=self.kinds,
         )
 
 
@@ -95,8 +98,16 @@ def _blocks(record: AttentionRecord) -> list[Maps]:
             height, width = layers[0].shape[1:]
             rows, columns = record.axes(members[0])
             rows, columns = rows or [*map(str, range(height))], columns or [*map(str, range(width))]
-            found.append(Maps(title, record.row_means(title), rows, columns, layers))
+            kinds = list(kinds_of(dict(zip(members, layers, strict=True))).values())
+            found.append(
+                Maps(title, record.row_means(title), rows, columns, layers, kinds=several(kinds))
+            )
     return found
+
+
+def several(kinds: list[list[str]]) -> list[list[str]]:
+    """The kinds of heads where any layer has several to tell apart, else none."""
+    return kinds if any(len(heads) > 1 for heads in kinds) else []
 
 
 def shorten(record: AttentionRecord) -> tuple[list[Maps], list[str]]:

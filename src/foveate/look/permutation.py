@@ -64,15 +64,13 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
     Of a model with an encoder its source, else the text that the decoder reads. Raises
     ``ConfigError`` where there is no stem to shuffle behind.
     """
-    side = getattr(forced.model, "encoder", getattr(forced.model, "decoder", None))
-    stem = getattr(side, "stem", None)
-    if not isinstance(side, nn.Module) or not isinstance(stem, nn.Module):
+    inside = side_of(forced.model)
+    if not inside:
         raise ConfigError("this model reads its input at once: there are no places to shuffle")
-    inside = "encoder" if hasattr(forced.model, "encoder") else "decoder"
-    plain, before, maps = _read(forced, side, stem, inside, None)
+    plain, before, maps = _read(forced, inside, None)
     random = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(plain), generator=random)
-    after, scores, turned = _read(forced, side, stem, inside, order)
+    after, scores, turned = _read(forced, inside, order)
     back = order.argsort()
     put_back = after[back]
     change = (put_back - plain).norm(dim=-1) / plain.norm(dim=-1).clamp(min=1e-12)
@@ -87,10 +85,17 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
     )
 
 
+def side_of(model: nn.Module) -> str:
+    """The name of the side whose input can be shuffled behind its stem; nothing without one."""
+    sides = [side for side in ("encoder", "decoder") if hasattr(model, side)]
+    return next((s for s in sides[:1] if hasattr(getattr(model, s), "stem")), "")
+
+
 def _read(
-    forced: ForcedPass, side: nn.Module, stem: nn.Module, inside: str, order: Tensor | None
+    forced: ForcedPass, inside: str, order: Tensor | None
 ) -> tuple[Tensor, Figures, dict[str, Tensor]]:
     """What a side of the model leaves, (S, D), the scores, and its maps (H, S, S) by name."""
+    side: Any = getattr(forced.model, inside)
     left: list[Tensor] = []
 
     def turn(module: nn.Module, args: object, output: Tensor) -> Tensor:
@@ -103,7 +108,7 @@ def _read(
     def own(name: str) -> bool:
         return name.startswith(inside) and name.endswith("self_attention")
 
-    handles = [stem.register_forward_hook(turn), side.register_forward_hook(leave)]
+    handles = [side.stem.register_forward_hook(turn), side.register_forward_hook(leave)]
     try:
         with capture(forced.model, own) as maps:
             scores = forced.run().double().cpu().numpy()
@@ -130,9 +135,8 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> CurvesVie
             curves[f"attention, {name}"] = one.attention
     moved = "lost" if forced.told == "log p" else "moved by"
     told = [f"{name} {forced.told} {moved} {one.lost:.2f}" for name, one in found.items()]
-    side = "encoder" if hasattr(forced.model, "encoder") else "decoder"
     places = len(next(iter(curves.values())))
-    labels = list(forced.read.get(side, ()))
+    labels = list(forced.read.get(side_of(forced.model), ()))
     return CurvesView(
         np.arange(places, dtype=float), curves, "place", "change when shuffled",
         title or "Does order matter?", labels=labels if len(labels) == places else (),

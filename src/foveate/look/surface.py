@@ -76,9 +76,9 @@ def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") 
         places = [f"{place:.2g}" for place in np.linspace(-reach, reach, len(found))]
         above = np.log10(np.where(np.isfinite(found), found, np.nan) / least)
         middle = len(found) // 2
-        told = f"loss {least:.3g} … {most:.3g}, in the middle {found[middle, middle]:.3g}"
+        told = f"{least:.3g} … {most:.3g}, middle {found[middle, middle]:.3g}"
         ends = 0.0, float(np.log10(most / least))
         sheets.append(Sheet(name, above, places, places, "β", "α", *ends, told=told))
     count = sum(found.size for found in losses.values())
-    caption = f"loss (logarithm), two filter-normalised directions, {count} runs (Li et al., 2018)"
+    caption = f"log₁₀ (loss / least), filter-normalised directions, {count} runs (Li et al., 2018)"
     return SheetsView(sheets, title, caption, across=min(2, len(sheets)))

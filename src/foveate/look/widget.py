@@ -15,7 +15,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from foveate.look.drawing import AnyDrawing, Drawing, Numbers, changed
+from foveate.look.arrays import changed
+from foveate.look.drawing import AnyDrawing, Drawing, Numbers
 
 DRAWINGS = TypeAdapter(list[AnyDrawing])
 

@@ -22,7 +22,10 @@ from foveate.spec import Input, Tokens
 
 
 class Block(nn.Module):
-    """x + f(norm(x)) (pre) or norm(x + f(x)) (post), with dropout on what f gives."""
+    """x + f(norm(x)) (pre), norm(x + f(x)) (post), or norm(f(x)) without a residual sum (plain).
+
+    With dropout on what f gives.
+    """
 
     def __init__(self, norm: Norm, dropout: float, order: str) -> None:
         super().__init__()
@@ -33,9 +36,12 @@ class Block(nn.Module):
         return self.norm(x) if self.order == "pre" else x
 
     def leave(self, x: Tensor, change: Tensor) -> Tensor:
-        """The residual sum."""
-        x = x + self.dropout(change)
-        return x if self.order == "pre" else self.norm(x)
+        """The residual sum, but in a plain block."""
+        change = self.dropout(change)
+        if self.order == "pre":
+            return x + change
+        left: Tensor = self.norm(change if self.order == "plain" else x + change)
+        return left
 
 
 class EncoderLayer(nn.Module):
@@ -109,7 +115,7 @@ class TransformerEncoder(Encoder):
         dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each sub-layer's output
         norm: Norm.Config = LayerNorm.Config()
         embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
-        norm_order: Literal["pre", "post"] = "pre"
+        norm_order: Literal["pre", "post", "plain"] = "pre"
         stem: Stem.Config = TokenStem.Config(scale="sqrt")
         position: Position.Config = Sinusoidal.Config()
         attention: BaseAttention.Config = Attention.Config()  # its num_heads is the encoder's
@@ -149,7 +155,7 @@ class TransformerDecoder(Decoder):
         dropout: float = Field(0.1, ge=0, lt=1)
         norm: Norm.Config = LayerNorm.Config()
         embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
-        norm_order: Literal["pre", "post"] = "pre"
+        norm_order: Literal["pre", "post", "plain"] = "pre"
         stem: Stem.Config = TokenStem.Config(scale="sqrt")
         position: Position.Config = Sinusoidal.Config()
         attention: BaseAttention.Config = Attention.Config()

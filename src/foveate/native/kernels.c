@@ -1,11 +1,12 @@
 /* Decoding on a processor without a tensor library in between: linear maps of packed weights, one
- * step of a Transformer decoder, and what a search asks of its logits.
+ * step of a Transformer decoder, and what a search asks of its logits. And the selective scan.
  *
  * One thread; nothing is allocated. Every function has a twin in PyTorch that gives the same
  * numbers up to the order of sums. Arrays are row-major; N rows are hypotheses, M sources. */
 
 #include "linear.h"
 #include "rows.h"
+#include "scan.h"
 
 typedef struct { /* γ (x − mean x) / √(var x + ε) + β; the identity where γ is NULL */
     const float *gain, *shift;

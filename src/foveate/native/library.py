@@ -26,7 +26,7 @@ from torch import Tensor
 
 from foveate.atomic import cache_folder
 
-SOURCES = [Path(__file__).with_name(name) for name in ("kernels.c", "linear.h", "rows.h")]
+SOURCES = [Path(__file__).with_name(name) for name in ("kernels.c", "linear.h", "rows.h", "scan.h")]
 FLAGS = (
     "-O3",
     "-march=native",
@@ -49,6 +49,8 @@ SIGNATURES = {  # result and arguments
     "highest": (None, _at, _long, _long, _int, _at, _at, _at),
     "room": (_long, _at, _int, _int, _int),
     "step": (None, _at, _at, _at, _at),
+    "scan": (None, _at, _at, _at, _at),
+    "scan_backward": (None, *[_at] * 9),
 }
 
 
@@ -121,7 +123,7 @@ def _built() -> Path:
         os.replace(made, path)
     took = time.perf_counter() - started
     if sys.stderr.isatty():
-        print(f"built kernels for decoding in {took:.0f} s: {path}", file=sys.stderr)
+        print(f"built native kernels in {took:.0f} s: {path}", file=sys.stderr)
     return path
 
 

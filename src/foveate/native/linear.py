@@ -45,7 +45,7 @@ def pack_int8(weight: Tensor, scale: Tensor, bias: Tensor | None, panel: int) ->
 
 def _packed(weight: Tensor, parts: Sequence[Tensor | None]) -> Packed:
     made = Packed(weight.shape[1], weight.shape[0], *map(at, parts))
-    made.kept = parts  # type: ignore[attr-defined]  # as long as the pointers
+    made.kept = parts  # as long as the pointers
     return made
 
 

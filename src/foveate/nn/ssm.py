@@ -2,7 +2,7 @@
 
     h_t = exp(Δ_t A) h_{t−1} + Δ_t B_t u_t,    y_t = C_t · h_t + D u_t
 
-Lives here: the two roads of the scan and the layer around it. Does not live here: the encoder and
+Lives here: the roads of the scan and the layer around it. Does not live here: the encoder and
 decoder made of such layers (`foveate.models.mamba`).
 """
 
@@ -17,6 +17,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.native.library import fits, library
+from foveate.native.scan import Scan
 from foveate.nn.single import single
 from foveate.nn.state import State
 
@@ -63,6 +65,29 @@ def scan_chunked(
         h = passed * h + end
     states = inside + decay * torch.stack(before, dim=1).flatten(0, 1)[:, None]
     return states.view(batch, -1, *sizes)[:, :length], h
+
+
+def selective_scan(
+    delta: Float[Tensor, "B T E"],
+    u: Float[Tensor, "B T E"],
+    a: Float[Tensor, "E N"],
+    into: Float[Tensor, "B T N"],
+    out: Float[Tensor, "B T N"],
+    start: Float[Tensor, "B E N"],
+) -> tuple[Float[Tensor, "B T E"], Float[Tensor, "B E N"]]:
+    """h_t = exp(Δ_t A) h_{t−1} + Δ_t B_t u_t and y_t = C_t · h_t; all y, and the last h.
+
+    Where there are native kernels these never keep the states of all steps, T E N numbers.
+    """
+    given = [part.contiguous() for part in (delta, u, a, into, out, start)]
+    if library() is not None and all(map(fits, given)):
+        y, last = Scan.apply(*given)  # type: ignore[no-untyped-call]
+        return y, last
+    log_decay = delta[..., None] * a
+    change = delta[..., None] * u[..., None] * into[:, :, None]
+    scan = scan_sequential if u.shape[1] == 1 else scan_chunked
+    states, last = scan(log_decay, change, start)
+    return (states @ out[..., None]).squeeze(-1), last  # (B, T, E, N) · (B, T, N) -> (B, T, E)
 
 
 class SelectiveStateSpace(Configurable, nn.Module):
@@ -150,13 +175,9 @@ class SelectiveStateSpace(Configurable, nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Outputs (B, T, E) and the last h, in single precision whatever the rest is in."""
         rank, into, out = self.select(u).split(self.sizes, dim=-1)
-        delta = F.softplus(single(self.step(rank)))[..., None]  # (B, T, E, 1)
+        delta = F.softplus(single(self.step(rank)))  # (B, T, E)
         if keys is not None:
-            delta = delta * keys[:, :, None, None]
-        u = single(u)
-        log_decay = delta * -self.log_a.exp()  # Δ A
-        change = delta * u[..., None] * single(into)[:, :, None]  # Δ B u
-        scan = scan_sequential if u.shape[1] == 1 else scan_chunked
-        states, h = scan(log_decay, change, start)
-        y = (states @ single(out)[..., None]).squeeze(-1)  # (B, T, E, N) · (B, T, N) -> (B, T, E)
+            delta = delta * keys[:, :, None]
+        u, a = single(u), -self.log_a.exp()
+        y, h = selective_scan(delta, u, a, single(into), single(out), start)
         return y + self.skip * u, h

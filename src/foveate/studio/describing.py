@@ -7,12 +7,13 @@ from typing import Any
 
 from foveate.config import kinds
 from foveate.decode.steps import Search
+from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run, device
 from foveate.studio.answers import Answerer, Filler, Foreteller, PictureLabeller, TextLabeller
 from foveate.studio.asking import FILES
 from foveate.studio.errors import Refused
 from foveate.studio.shelf import Shelf
-from foveate.studio.told import RunDetail, RunInfo, SearchInfo, ViewField, ViewInfo
+from foveate.studio.told import RunDetail, RunInfo, RunList, SearchInfo, ViewField, ViewInfo
 from foveate.studio.writing import Captions, GoingOn, Translating
 from foveate.train.journal import Line
 from foveate.views import fits
@@ -38,6 +39,19 @@ def answerer(task: Any) -> Answerer:
             return one
     name = task.__name__ if isinstance(task, type) else type(task).__name__
     raise Refused(422, "no_answer", f"the studio cannot ask a run of the task {name}")
+
+
+def run_list(shelf: Shelf) -> RunList:
+    """All runs; one that cannot be read is said, and takes none of the others away."""
+    found, left_out = [], {}
+    for name in shelf.folders:
+        try:
+            found.append(info(shelf, name))
+        except Exception as error:
+            if not is_for_the_user(error):
+                raise
+            left_out[name] = message_of(error)
+    return RunList(runs=found, left_out=left_out)
 
 
 def info(shelf: Shelf, name: str) -> RunInfo:

@@ -217,17 +217,11 @@ class Windows(Judge):
             said = self.run.task.evaluate(self.run.model, part)
             errors = [float(line.rpartition("mse ")[2]) for line in said.outputs]
             for i, error in zip(some, errors, strict=True):
-                found.append(
-                    Row(
-                        i=i,
-                        source=dates[i],
-                        reference="",
-                        output="",
-                        score=error,
-                        length=wanted.shape[1],
-                        date=dates[i],
-                    )
-                )
+                row = Row(
+                    i=i, source=dates[i], reference="", output="", score=error,
+                    length=wanted.shape[1], date=dates[i],
+                )  # fmt: skip
+                found.append(row)
         return found
 
 

@@ -52,7 +52,7 @@ router = APIRouter(prefix="/api/v1", responses=ERRORS)
 @router.get("/runs")
 def runs(here: Here) -> RunList:
     """All runs, by their configs and logs alone."""
-    return RunList(runs=[describing.info(here.shelf, name) for name in here.shelf.folders])
+    return describing.run_list(here.shelf)
 
 
 @router.get("/runs/{run}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
+from foveate.config import ConfigError
 from foveate.studio.asking import FilmAsk
 from foveate.studio.errors import ErrorBody, Refused, unknown
 from foveate.studio.place import Here, Studio, check
@@ -113,5 +115,7 @@ async def _told(tail: Tail) -> AsyncIterator[str]:
 
 
 def _training(here: Studio, name: str) -> Training:
-    folder = here.shelf.folder(name)
-    return training(name, folder, here.shelf.config(name).train.max_steps, here.shelf.log(name))
+    folder, steps = here.shelf.folder(name), None
+    with contextlib.suppress(ConfigError):  # its log can be shown all the same
+        steps = here.shelf.config(name).train.max_steps
+    return training(name, folder, steps, here.shelf.log(name))

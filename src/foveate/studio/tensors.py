@@ -8,7 +8,8 @@ import hashlib
 from collections import OrderedDict
 from threading import Lock
 
-from foveate.look.drawing import Numbers, P, changed
+from foveate.look.arrays import P, changed
+from foveate.look.drawing import Numbers
 
 INLINE = 64 * 1024  # bytes of an array that still stands in the JSON
 

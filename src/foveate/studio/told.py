@@ -102,9 +102,10 @@ class Examples(Told):
 
 
 class RunList(Told):
-    """The runs that the studio was given."""
+    """The runs that the studio was given, and why some folders are none that can be shown."""
 
     runs: list[RunInfo]
+    left_out: dict[str, str] = Field(default_factory=dict)
 
 
 # ------------------------------------------------------------------------------ events of an answer

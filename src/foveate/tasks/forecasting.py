@@ -175,7 +175,8 @@ class Forecasting(SeriesTask):
         channel = self.channel(target)
         device = next(model.parameters()).device
         read = [torch.from_numpy(part).to(device) for part in windows.take([0])[:2]]
-        first, asked = int(windows.starts[0]), labels(windows.asked(), windows.table.dates)
+        first, row = int(windows.starts[0]), int(windows.starts[0]) + windows.look_back
+        asked = labels(windows.table.dates[row : row + windows.horizon], windows.table.dates)
 
         def run() -> Tensor:
             ahead: Tensor = model(*read)[0, :, channel]

@@ -87,8 +87,10 @@ class Crew:
         finally:
             self._idle.put(worker)
         return [
-            Translation(*answer, [Hypothesis(*one) for one in outputs], self.run)
-            for *answer, outputs in found
+            Translation(
+                source, hypotheses, scores, cut, [Hypothesis(*one) for one in outputs], self.run
+            )
+            for source, hypotheses, scores, cut, outputs in found
         ]
 
 

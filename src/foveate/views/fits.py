@@ -39,22 +39,43 @@ def explains(run: Run) -> str | None:
     """A task that can say what was attended to."""
     from foveate.tasks.base import Task
 
-    has = getattr(type(run.task), "explain", Task.explain) is not Task.explain
+    has = getattr(type(run.task), "forced", Task.forced) is not Task.forced
     return None if has else f"the task {run.config.task.kind} has nothing to explain"
 
 
 def recurs(run: Run) -> str | None:
-    """A model with recurrent cells that have gates."""
+    """A model with recurrent cells."""
     from foveate.nn.recurrent import Cell
 
     has = any(isinstance(part, Cell) for part in run.model.modules())
-    return None if has else "its model has no recurrent cells, and so no gates"
+    return None if has else "its model has no recurrent cells"
 
 
 def embeds(run: Run) -> str | None:
     """A model whose decoder has a stem that gives embeddings."""
     has = hasattr(getattr(run.model, "decoder", None), "stem")
     return None if has else "its model has no embeddings that a gradient could be asked of"
+
+
+def says(run: Run) -> str | None:
+    """A model that says something with a probability, of an example that can be made ready."""
+    forecast = hasattr(run.task, "forecast")
+    return "a forecast has no probability" if forecast else explains(run)
+
+
+def layered(run: Run) -> str | None:
+    """A stack of layers behind each other, whose last one tokens or labels are read from."""
+    from foveate.look.lens import layers_of
+
+    has = layers_of(run.model) is not None and hasattr(run.model, "output")
+    return None if has else "its model has no stack of layers that an output is read from"
+
+
+def stemmed(run: Run) -> str | None:
+    """A model that reads places, one vector each."""
+    from foveate.look.permutation import side_of
+
+    return None if side_of(run.model) else "its model reads no places that could be shuffled"
 
 
 def models_language(run: Run) -> str | None:

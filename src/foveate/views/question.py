@@ -32,6 +32,8 @@ class Question(Config):
         None, ge=1, description="of the run, or as wide as --num, if absent"
     )
     length: int = Field(64, ge=2, description="places")
+    steps: int = Field(7, ge=3, le=51, description="steps a side of the grid, an odd number")
+    silence: tuple[str, ...] = Field((), description="heads that add nothing: PLACE:HEAD; repeat")
     across: Literal["step", "time"] = Field("step", description="what x is: step or time")
     gold: Path | None = Field(None, description="gold alignment of the split: 1-1 2p3 a line")
     source: Path | None = Field(None, description="sources, line by line")

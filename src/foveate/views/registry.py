@@ -55,9 +55,21 @@ class Entry:
             if reason := self.unfit(run):
                 raise ConfigError(f"{run.path}: no view {self.name!r} of it: {reason}")
         try:
-            return self._function()(runs, question)
+            return self._asked(runs, question)
         except LookupError as error:
             raise ConfigError(str(error.args[0])) from None
+
+    def _asked(self, runs: Sequence[Run], question: Question) -> View:
+        """The view, of models in which the heads that the question names are silent."""
+        from contextlib import ExitStack
+
+        with ExitStack() as stack:
+            if question.silence:
+                from foveate.look.edit import edit, silenced
+
+                for run in runs:
+                    stack.enter_context(edit(run.model, silenced(question.silence)))
+            return self._function()(runs, question)
 
     def _function(self) -> Callable[[Sequence[Run], Question], View]:
         module, _, name = self.home.partition(":")
@@ -72,7 +84,7 @@ MANY = (1, float("inf"))
 ENTRIES = (
     Entry(
         "attention", "Which source words each target word attends to.", "attention:attention",
-        ("text", "target", "image", *PART), (fits.attends, fits.explains),
+        ("text", "target", "image", *PART, "silence"), (fits.attends, fits.explains),
     ),
     Entry(
         "links", "What each word looks at, as lines between words.", "attention:links",
@@ -84,11 +96,12 @@ ENTRIES = (
     ),
     Entry(
         "heads", "All layers and heads of a block side by side.", "attention:heads",
-        ("text", "target", "image", "block", "scale"), (fits.attends, fits.explains),
+        ("text", "target", "image", "block", "scale", "silence"),
+        (fits.attends, fits.explains),
     ),
     Entry(
         "beam", "What a beam search kept and dropped, step by step.", "search:beam",
-        ("text", "image", "beam_size"), (fits.writes,),
+        ("text", "image", "beam_size", "silence"), (fits.writes,),
     ),
     Entry(
         "picture", "Where the model looked, over the picture.", "attention:picture",
@@ -96,11 +109,11 @@ ENTRIES = (
     ),
     Entry(
         "probabilities", "How sure each token was, and what else might stand there.",
-        "forced:probabilities", ("text", "target", "image", "top"), (fits.forced,),
+        "forced:probabilities", ("text", "target", "image", "top", "silence"), (fits.forced,),
     ),
     Entry(
         "nbest", "The n best outputs, and how they differ from the best.", "hypotheses:nbest",
-        ("text", "num", "beam_size"), (fits.translates,),
+        ("text", "num", "beam_size", "silence"), (fits.translates,),
     ),
     Entry(
         "lengths", "BLEU and chrF by the length of the source, with intervals.", "lengths:lengths",
@@ -114,6 +127,34 @@ ENTRIES = (
     Entry(
         "masks", "Which keys each query may see: causal, window, padding.", "masks:masks",
         ("text", "target", "image", "block"), (fits.attends, fits.explains),
+    ),
+    Entry(
+        "rollout", "What each place has of each input, through all layers.", "inside:rollout",
+        ("text", "target", "image", *PART[:2], "silence"), (fits.attends, fits.explains),
+    ),
+    Entry(
+        "relevance", "What mattered for each word or label, by gradients.", "inside:relevance",
+        ("text", "target", "image", "block", "silence"), (fits.attends, fits.says),
+    ),
+    Entry(
+        "ablation", "What the model loses without each head.", "inside:ablation",
+        ("text", "target", "image", "block"), (fits.attends, fits.explains),
+    ),
+    Entry(
+        "lens", "What the model would say if it ended after each layer.", "inside:lens",
+        ("text", "target", "image", "silence"), (fits.says, fits.layered),
+    ),
+    Entry(
+        "permutation", "Whether the order of the input matters.", "inside:permutation",
+        ("text", "target", "image"), (fits.explains, fits.stemmed),
+    ),
+    Entry(
+        "states", "The path of hidden states over time.", "inside:states",
+        ("text", "target", "layer"), (fits.explains, fits.recurs),
+    ),
+    Entry(
+        "surface", "The loss around the weights, over two directions.", "inside:surface",
+        ("text", "target", "image", "steps"), (fits.says,), MANY,
     ),
     Entry(
         "gates", "The gates of a recurrent language model over time.", "time:gates",

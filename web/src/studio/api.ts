@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 7753680ef09e796d.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 2f90460127b5dce1.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -507,10 +507,13 @@ export interface RunInfo {
   };
 }
 /**
- * The runs that the studio was given.
+ * The runs that the studio was given, and why some folders are none that can be shown.
  */
 export interface RunList {
   runs: RunInfo[];
+  leftOut: {
+    [k: string]: string;
+  };
 }
 /**
  * One example at one step: what went in, what was wanted, what came out.

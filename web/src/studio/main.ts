@@ -1,5 +1,6 @@
-// The studio begins here.
+// The studio's page: one application in the body.
 import { mount } from "svelte";
 import App from "./App.svelte";
+import "./studio.css";
 
-mount(App, { target: document.getElementById("app")! });
+mount(App, { target: document.body });

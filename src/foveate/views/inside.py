@@ -1,0 +1,104 @@
+"""What goes on between input and answer: views of one forced pass, or of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from foveate.config import ConfigError
+from foveate.look import flow
+from foveate.look import importance as heads
+from foveate.look.curves import CurvesView
+from foveate.look.forced import ForcedPass
+from foveate.look.lens import LensView
+from foveate.look.lens import lens as draw_lens
+from foveate.look.permutation import permutation as draw_permutation
+from foveate.look.picture import over_picture
+from foveate.look.record import AttentionRecord
+from foveate.look.sheets import SheetsView
+from foveate.look.states import StatesView, backwards, capture_states
+from foveate.look.states import states as draw_states
+from foveate.look.surface import surface as around
+from foveate.look.surface import surfaces
+from foveate.look.view import View
+from foveate.run import Run
+from foveate.views import examples
+from foveate.views.attention import block, part
+from foveate.views.question import Question
+
+
+def ready(run: Run, question: Question) -> ForcedPass:
+    """The example that the question names, or the run's own, made ready to be looked at."""
+    forced: ForcedPass = run.task.forced(
+        run.model, examples.source(run, question), question.target, run.search(None, None)
+    )
+    return forced
+
+
+def rollout(runs: Sequence[Run], question: Question) -> View:
+    """The layers multiplied, up to the one that is asked for."""
+    return shown(runs[0], flow.rollout(ready(runs[0], question)), question)
+
+
+def relevance(runs: Sequence[Run], question: Question) -> View:
+    """Of what was read for what was said."""
+    return shown(runs[0], flow.relevance(ready(runs[0], question)), question)
+
+
+def shown(run: Run, record: AttentionRecord, question: Question) -> View:
+    """A map of a record; of a picture over the picture."""
+    if hasattr(run.task, "shown"):
+        pixels = run.task.shown(examples.source(run, question))[0]
+        return over_picture(record, pixels, block(record, question), question.layer)
+    return part(record, question)
+
+
+def ablation(runs: Sequence[Run], question: Question) -> SheetsView:
+    """Each head silenced in turn; of a block, or of all."""
+    forced = ready(runs[0], question)
+    lost = heads.importance([forced], question.block or (lambda name: True))
+    return heads.importances(lost, [forced], runs[0].path.name)
+
+
+def lens(runs: Sequence[Run], question: Question) -> LensView:
+    """The top token after each layer."""
+    return draw_lens(ready(runs[0], question), runs[0].path.name)
+
+
+def permutation(runs: Sequence[Run], question: Question) -> CurvesView:
+    """The input shuffled, with positions and without."""
+    return draw_permutation(ready(runs[0], question), f"Does order matter to {runs[0].path.name}?")
+
+
+def states(runs: Sequence[Run], question: Question) -> StatesView:
+    """Of the cell that is asked for, in the order of the text."""
+    [run], forced = runs, ready(runs[0], question)
+    with torch.inference_mode(), capture_states(run.model) as found:
+        forced.run()
+    names = list(found)
+    if not -len(names) <= question.layer < len(names):
+        raise ConfigError(f"layer {question.layer}: {run.path} has {len(names)}, counted from 0")
+    name = names[question.layer]
+    rows = found[name]
+    seen = rows[min(forced.row, len(rows) - 1)].cpu().numpy()
+    seen = seen[::-1] if backwards(name) else seen
+    words = forced.read.get(name.split(".")[0], ())
+    labels = words if len(words) == len(seen) else [str(t) for t in range(len(seen))]
+    return draw_states(seen, labels, f"{name}: {run.path.name}")
+
+
+def surface(runs: Sequence[Run], question: Question) -> SheetsView:
+    """Mean −log p of the example, over the same two directions' lengths for each run."""
+    found = {}
+    for run in runs:
+        scores = ready(run, question).scores
+        found[run.path.name] = around(run.model, partial(_loss, scores), question.steps)
+    return surfaces(found, title="Loss around the weights")
+
+
+def _loss(scores: Callable[[], NDArray[np.float64]]) -> float:
+    return -float(scores().mean())

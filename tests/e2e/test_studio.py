@@ -1,0 +1,415 @@
+"""The studio's page in a browser, before a real server over small trained runs of every family."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foveate.run import Run
+from small_runs import CONFIGS, made
+
+uvicorn = pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'foveate[studio]'")
+pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
+from foveate.studio.app import BUILT, STATIC, application  # noqa: E402
+
+ROOT = Path(__file__).parent.parent.parent
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+PAGES = ("ask", "inspect", "train", "evaluate", "model")
+SENTENCE = "the+dog+runs"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    if not (STATIC / BUILT).is_file():
+        pytest.skip("the studio's page is not built: `make web`")
+    return made(tmp_path_factory.mktemp("page"), list(CONFIGS), steps=60)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Where the studio of a folder of runs is served."""
+    config = uvicorn.Config(
+        application([folder]), port=0, log_level="error", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    server.should_exit = True
+    thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def address(runs: dict[str, Run]) -> Iterator[str]:
+    with served(runs["rnn"].path.parent) as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+    """Open a place of the studio; errors, dialogs and requests elsewhere fail the test."""
+    contexts, errors, requests = [], [], []
+
+    def open_page(
+        place: str = "", width: int = 1280, scheme: str = "light", at: str = address
+    ) -> Any:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        page.on("console", lambda m: errors.append(m.text) if m.type != "log" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", lambda dialog: (errors.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda r: requests.append((r.url, (at, "blob:", "data:"))))
+        page.goto(at + place)
+        page.wait_for_selector("main [data-testid]")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not errors
+    assert not [url for url, own in requests if not url.startswith(own)]
+
+
+def wait(page: Any, name: str, status: str = "done") -> Any:
+    """An element with a status, once it has it."""
+    page.wait_for_selector(f'[data-testid="{name}"][data-status="{status}"]')
+    return page.get_by_test_id(name)
+
+
+def until(page: Any, true: str, about: Any = None, seconds: float = 30) -> None:
+    """Wait until an expression holds; asked from here, since the page's policy forbids eval."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(true, about):
+        assert time.monotonic() < end, f"never came true: {true}"
+        page.wait_for_timeout(50)
+
+
+def words(page: Any) -> list[str]:
+    """The tokens that are shown."""
+    texts: list[str] = page.get_by_test_id("output").locator(".word").all_inner_texts()
+    return [text.strip() for text in texts]
+
+
+@pytest.mark.parametrize("name", ["rnn", "transformer"])
+def test_a_sentence_is_typed_answered_forced_and_found_again_by_its_address(
+    visit: Callable[..., Any], runs: dict[str, Run], name: str
+) -> None:
+    page = visit(f"#/ask?run={name}")
+    page.get_by_test_id("source").fill("the dog runs")
+    page.get_by_test_id("source").press("Enter")
+    wait(page, "answer")
+    [said] = runs[name].translate(["the dog runs"])
+    assert words(page) == [*str(said).split(), "</s>"]
+    place = page.get_by_test_id("output").locator(".place").first
+    other = place.locator(".other").nth(1)
+    told = other.locator("bdi").inner_text()
+    other.click()
+    wait(page, "answer")
+    assert words(page)[0] == told != str(said).split()[0]
+    assert "prefix=" in page.url
+    again = visit(page.url[page.url.index("#") :])
+    wait(again, "answer")
+    assert words(again) == words(page)
+    page.get_by_test_id("unforce").click()
+    until(page, "!location.hash.includes('prefix')")
+    wait(page, "answer")
+    assert words(page) == [*str(said).split(), "</s>"]
+    page.go_back()
+    until(page, "location.hash.includes('prefix')")
+    wait(page, "answer")
+    assert words(page)[0] == told
+
+
+def test_beams_are_lanes_and_each_output_can_be_read(visit: Callable[..., Any]) -> None:
+    page = visit(f"#/ask?run=transformer&text={SENTENCE}&search.kind=beam&search.beam_size=4")
+    wait(page, "answer")
+    outputs = page.get_by_test_id("hypotheses").locator("li")
+    assert outputs.count() == 4
+    lanes = page.get_by_test_id("drawing-lanes")
+    assert lanes.locator(".fv-node.fv-best").count() == len(words(page))
+    first = words(page)
+    outputs.nth(1).locator("button").click()
+    assert words(page) != first
+    page.get_by_test_id("search-beam_size").fill("2")
+    page.get_by_test_id("search-beam_size").press("Tab")
+    until(page, "document.querySelectorAll('[data-testid=hypotheses] li').length === 2")
+
+
+def test_tokens_stream_and_stop(visit: Callable[..., Any]) -> None:
+    page = visit("#/ask?run=language&search.max_extra=2000")
+    page.get_by_test_id("source").fill("the dog")
+    page.get_by_test_id("ask").click()
+    output = page.get_by_test_id("output").locator(".word")
+    until(page, "document.querySelectorAll('[data-testid=output] .word').length > 5")
+    assert page.get_by_test_id("answer").get_attribute("data-status") == "working"
+    page.keyboard.press("Escape")
+    wait(page, "answer", "stopped")
+    count = output.count()
+    page.wait_for_timeout(300)
+    assert output.count() == count < 2000
+    page.get_by_test_id("source").fill("a cat")
+    page.get_by_test_id("search-max_extra").fill("8")
+    page.get_by_test_id("search-max_extra").press("Tab")
+    wait(page, "answer")
+    assert output.count() <= 8
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "shown"),
+    [
+        ("classifier", f"text={SENTENCE}", "drawing-labels"),
+        ("vit", "picture=1", "drawing-labels"),
+        ("forecaster", "channel=season", "drawing-lines"),
+    ],
+)
+def test_every_family_answers(visit: Callable[..., Any], name: str, place: str, shown: str) -> None:
+    page = visit(f"#/ask?run={name}&{place}")
+    if name == "forecaster":
+        page.get_by_test_id("ask").click()
+    wait(page, "answer")
+    assert page.get_by_test_id(shown).locator("svg").count() >= 1
+
+
+def test_heads_are_picked_in_the_picture_and_silenced(visit: Callable[..., Any]) -> None:
+    page = visit(f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention")
+    view = wait(page, "view-attention")
+    view.locator(".fv-heads-grid button[aria-label^='layer 0, head 1']").click()
+    until(page, "location.hash.includes('layer=0') && location.hash.includes('head=1')")
+    reading = view.locator(".fv-reading").inner_text()
+    page.keyboard.press("s")
+    page.wait_for_selector(
+        '[data-testid="answered-transformer"][data-status="done"] [data-testid="changed"]'
+    )
+    assert "silence=decoder.cross_attention%3A0%3A1" in page.url
+    wait(page, "view-attention")
+    until(
+        page,
+        "old => document.querySelector('[data-testid=view-attention] .fv-reading')"
+        ".innerText !== old",
+        reading,
+    )
+    assert page.get_by_test_id("changed").inner_text().strip()
+    again = visit(page.url[page.url.index("#") :])
+    wait(again, "view-attention")
+    assert again.get_by_test_id("silenced").locator("li").count() == 1
+
+
+def test_what_is_chosen_lights_in_all(visit: Callable[..., Any]) -> None:
+    page = visit(
+        f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention&view=attention&view=heads"
+    )
+    wait(page, "view-attention")
+    wait(page, "view-heads")
+    wait(page, "answered-transformer")
+    page.get_by_test_id("output").locator(".word").nth(1).hover()
+    for name in ("attention", "heads"):
+        drawing = page.get_by_test_id(f"view-{name}")
+        second = words(page)[1]
+        assert f"« {second} »" in drawing.locator(".fv-reading").first.inner_text()
+    until(page, "location.hash.includes('row=1')")
+
+
+def test_runs_stand_side_by_side(visit: Callable[..., Any]) -> None:
+    page = visit(f"#/inspect?run=transformer&text={SENTENCE}&view=attention&view=schedule")
+    wait(page, "view-schedule")
+    page.get_by_test_id("compare-add").select_option("rnn")
+    page.wait_for_selector('[data-testid="answered-rnn"][data-status="done"]')
+    until(
+        page,
+        "document.querySelectorAll('[data-testid=view-attention][data-status=done]').length === 2",
+    )
+    wait(page, "view-schedule")
+    assert page.get_by_test_id("view-schedule").locator(".fv-keys-row .fv-key").count() == 2
+    assert page.url.count("run=") == 2
+
+
+@pytest.mark.parametrize("ending", ["PNG", "SVG", "HTML", "JSON"])
+def test_pictures_are_saved(visit: Callable[..., Any], tmp_path: Path, ending: str) -> None:
+    page = visit(f"#/inspect?run=rnn&text={SENTENCE}&view=attention")
+    view = wait(page, "view-attention")
+    with page.expect_download() as waiting:
+        view.get_by_role("button", name=ending, exact=True).click()
+    path = tmp_path / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    content = path.read_bytes()
+    begins = {"PNG": b"\x89PNG", "SVG": b"<svg", "HTML": b"<!doctype html>", "JSON": b"{"}
+    assert path.suffix == f".{ending.lower()}" and content.startswith(begins[ending])
+    if ending == "HTML":
+        alone = page.context.browser.new_context(offline=True).new_page()
+        alone.goto(path.as_uri())
+        alone.wait_for_selector(".fv-cells canvas")
+        alone.context.close()
+
+
+def test_a_running_training_is_watched(
+    visit: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
+) -> None:
+    text = (runs["rnn"].path.parent.parent / "rnn.toml").read_text("utf-8")
+    (tmp_path / "live.toml").write_text(text.replace("max_steps = 60", "max_steps = 100000"))
+    command = [sys.executable, "-m", "foveate", "train", str(tmp_path / "live.toml"),
+               "--run", str(tmp_path / "live")]  # fmt: skip
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
+    ) as training:
+        try:
+            log = tmp_path / "live" / "log.jsonl"
+            while not (log.is_file() and '"train"' in log.read_text("utf-8")):
+                assert training.poll() is None
+                time.sleep(0.1)
+            with served(tmp_path) as at:
+                page = visit("#/train?run=live", at=at)
+                page.get_by_test_id("live").wait_for()
+                loss = page.get_by_test_id("drawing-loss").locator(".fv-reading")
+                loss.wait_for()
+                first = step_of(loss.inner_text())
+                end = time.monotonic() + 30
+                while step_of(loss.inner_text()) <= first + 20:  # nothing is touched meanwhile
+                    assert time.monotonic() < end
+                    page.wait_for_timeout(100)
+                page.get_by_test_id("samples").locator("tbody tr").first.wait_for()
+                page.close()
+        finally:
+            training.kill()
+
+
+def step_of(reading: str) -> int:
+    return int(reading.split("·")[0].removeprefix("step").strip().replace(",", ""))
+
+
+def test_examples_are_scored_sorted_and_opened(
+    visit: Callable[..., Any], runs: dict[str, Run]
+) -> None:
+    page = visit("#/evaluate?run=transformer")
+    page.get_by_test_id("evaluate").click()
+    wait(page, "evaluation")
+    rows = page.get_by_test_id("row")
+    scores = [float(text) for text in rows.locator("[role=cell]:first-child").all_inner_texts()]
+    assert scores == sorted(scores) and len(scores) == 7
+    page.get_by_test_id("rows").focus()
+    page.keyboard.press("ArrowDown")
+    source = page.get_by_test_id("chosen-row").locator("p").first.inner_text()
+    page.keyboard.press("Enter")
+    wait(page, "view-attention")
+    assert page.get_by_test_id("source").input_value() == source
+
+
+def test_a_model_is_read(visit: Callable[..., Any], runs: dict[str, Run]) -> None:
+    page = visit("#/model?run=transformer")
+    view = wait(page, "view-model")
+    count = sum(p.numel() for p in runs["transformer"].model.parameters())
+    assert f"{count:,}" in view.inner_text()
+
+
+def test_the_main_path_needs_no_mouse(visit: Callable[..., Any]) -> None:
+    page = visit("#/ask?run=transformer")
+    page.keyboard.press("/")
+    page.keyboard.type("the dog runs")
+    page.keyboard.press("Enter")
+    wait(page, "answer")
+    page.keyboard.press("Escape")  # leaves the field
+    first = words(page)
+    page.locator('[data-testid="output"] .word[tabindex="0"]').focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.dataset.at") == "1"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    until(page, "location.hash.includes('prefix')")
+    wait(page, "answer")
+    assert words(page)[1] != first[1]
+    page.keyboard.press("2")
+    view = wait(page, "view-attention")
+    for keys, wanted in (("]", "layer=1"), ("[", "layer=0"), (".", "head=0")):
+        page.keyboard.press(keys)
+        until(page, "wanted => location.hash.includes(wanted)", wanted)
+    page.keyboard.press("e")
+    assert page.evaluate("document.activeElement.innerText") == "PNG"
+    view.locator("summary").filter(has_text="Table").focus()
+    page.keyboard.press("Enter")
+    assert view.locator(".fv-twin table").count() == 1
+    page.keyboard.press("?")
+    page.get_by_test_id("help-dialog").wait_for()
+    page.keyboard.press("Escape")
+    for key, name in zip("345", PAGES[2:], strict=True):
+        page.keyboard.press(key)
+        page.get_by_test_id(f"page-{name}").wait_for()
+
+
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)> \u202eabc\u202c e\u200bf "
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u0645\u0631\u062d\u0628\u0627"
+)
+
+
+@pytest.mark.parametrize("name", ["transformer", "language"])
+def test_hostile_text_is_only_text(visit: Callable[..., Any], name: str) -> None:
+    page = visit(f"#/ask?run={name}&search.max_extra=10")
+    page.get_by_test_id("source").fill(HOSTILE)
+    page.get_by_test_id("ask").click()
+    wait(page, "answer")
+    page.keyboard.press("Escape")
+    page.get_by_test_id("tab-inspect").click()
+    page.wait_for_selector('[data-testid^="view-"][data-status="done"]')
+    assert page.locator("img[src=x]").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_stands_in_the_way_of_anyone(
+    visit: Callable[..., Any], name: str, scheme: str
+) -> None:
+    if not AXE.is_file():
+        pytest.skip("no axe-core here: `npm ci` in web/")
+    extra = {"inspect": "&run=rnn&view=attention&view=schedule", "evaluate": "&split=test"}
+    page = visit(f"#/{name}?run=transformer&text={SENTENCE}{extra.get(name, '')}", scheme=scheme)
+    settled = {
+        "ask": "answer", "inspect": "view-schedule", "train": "", "evaluate": "evaluation",
+        "model": "view-model",
+    }[name]  # fmt: skip
+    if settled:
+        wait(page, settled)
+    else:
+        page.get_by_test_id("drawing-loss").wait_for()
+    page.wait_for_timeout(300)
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("axe.run().then(({violations}) => violations)")
+    grave = [
+        (
+            one["id"],
+            [
+                node["html"][:160] + " | " + node["failureSummary"][:200]
+                for node in one["nodes"][:3]
+            ],
+        )
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert not grave
+
+
+@pytest.mark.parametrize("width", [360, 1280, 2560])
+@pytest.mark.parametrize("name", PAGES)
+def test_no_page_is_wider_than_its_window(visit: Callable[..., Any], name: str, width: int) -> None:
+    page = visit(f"#/{name}?run=transformer&text={SENTENCE}&split=test", width=width)
+    if name == "evaluate":
+        wait(page, "evaluation")
+    else:
+        page.wait_for_selector(".fv")
+    page.wait_for_timeout(200)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,0 +1,74 @@
+"""Views of what goes on inside a run are those of `foveate.look`, of the right example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from copier import copier
+from foveate.config import ConfigError
+from foveate.look.flow import relevance, rollout
+from foveate.look.importance import importance
+from foveate.look.lens import lens
+from foveate.run import Run
+from foveate.views.question import Question
+from foveate.views.registry import find
+
+ASKED = Question(text="b a", target="B A")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return copier(tmp_path_factory.mktemp("inside"))
+
+
+def forced(run: Run) -> Any:
+    return run.task.forced(run.model, "b a", "B A")
+
+
+@pytest.mark.parametrize(("name", "made"), [("rollout", rollout), ("relevance", relevance)])
+def test_flow_is_drawn_over_the_words(run: Run, name: str, made: Any) -> None:
+    view: Any = find(name).draw([run], ASKED)
+    record = made(forced(run))
+    assert np.array_equal(view.array, record.select("cross_attention"))
+    assert (view.rows, view.columns) == (["B", "A", "</s>"], ["b", "a", "</s>"])
+    own: Any = find(name).draw([run], ASKED.model_copy(update={"block": "decoder.self_attention"}))
+    assert own.columns == ["<s>", "B", "A"]
+
+
+def test_ablation_and_lens_are_of_the_example(run: Run) -> None:
+    lost = importance([forced(run)], "cross_attention")
+    view = find("ablation").draw([run], ASKED.model_copy(update={"block": "cross_attention"}))
+    (values,) = view.arrays().values()
+    assert np.array_equal(values, np.stack(list(lost.values())))
+    found = find("lens").draw([run], ASKED).arrays()
+    assert np.array_equal(found["p"], lens(forced(run)).p)
+    assert found["produced"].tolist() == ["B", " A", "</s>"]
+
+
+def test_silent_heads_are_silent_in_every_view_and_then_speak_again(run: Run) -> None:
+    plain = find("attention").draw([run], ASKED).arrays()["weights"]
+    silent = ASKED.model_copy(update={"silence": ("layers.1.cross_attention",)})
+    assert not find("attention").draw([run], silent).arrays()["weights"].any()
+    changed = find("lens").draw([run], silent).arrays()["p"]
+    assert not np.allclose(changed, find("lens").draw([run], ASKED).arrays()["p"])
+    assert np.array_equal(find("attention").draw([run], ASKED).arrays()["weights"], plain)
+    wrong = ASKED.model_copy(update={"silence": ("layers.7",)})
+    with pytest.raises(ConfigError, match=r"no attention is called 'layers.7'; there are: encoder"):
+        find("attention").draw([run], wrong)
+
+
+def test_what_does_not_fit_says_why(run: Run) -> None:
+    with pytest.raises(ConfigError, match="its model has no recurrent cells"):
+        find("states").draw([run], ASKED)
+    with pytest.raises(ConfigError, match="give an odd number"):
+        find("surface").draw([run], ASKED.model_copy(update={"steps": 4}))
+
+
+def test_the_surface_has_the_model_in_the_middle(run: Run) -> None:
+    view: Any = find("surface").draw([run, run], ASKED.model_copy(update={"steps": 3}))
+    here = -forced(run).scores().mean()
+    assert f"middle {here:.3g}" in view.sheets[0].told
+    assert np.isfinite(view.sheets[0].values).all()

@@ -1,0 +1,43 @@
+// Keys that work on every page. What a drawing knows (arrows, layers, heads) is handed to it.
+import { PAGES } from "./place";
+import { studio } from "./studio.svelte";
+
+export const KEYS: readonly (readonly [string, string])[] = [
+  ["/", "to the source"], ["Enter", "ask (Shift + Enter: a new line)"], ["Esc", "stop; close; leave a field"],
+  ["← →", "word of the output, cell of a picture"], ["↑ ↓", "alternative of the word, cell of a picture"],
+  ["[ ]", "layer"], [", .", "head"], ["a", "alternatives under each word"], ["s", "silence the chosen head"],
+  ["e", "to the buttons that save a picture"], ["1 – 5", "pages"], ["?", "this list"],
+];
+
+const isField = (target: EventTarget | null) =>
+  target instanceof HTMLElement && target.closest("input:not([type=radio]):not([type=checkbox]), select, textarea, [contenteditable]") !== null;
+
+function escape(event: KeyboardEvent): void {
+  if (studio.stop) studio.stop();
+  else if (isField(event.target)) (event.target as HTMLElement).blur();
+}
+
+/** Focus the buttons that save the drawing in which the focus is, or the first that is seen. */
+function toSaving(): void {
+  const drawings = [...document.querySelectorAll<HTMLElement>(".fv")];
+  const wanted = document.activeElement?.closest<HTMLElement>(".fv") ?? drawings.find((one) => one.getBoundingClientRect().bottom > 80);
+  wanted?.querySelector<HTMLElement>(".fv-save button")?.focus();
+}
+
+const ACTS: Record<string, () => void> = {
+  "/": () => document.querySelector<HTMLElement>("[data-source]")?.focus(),
+  "?": () => { studio.helping = true; },
+  a: () => { studio.open = !studio.open; },
+  e: toSaving,
+};
+
+export function keyed(event: KeyboardEvent): void {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || studio.helping) return;
+  if (event.key === "Escape") return escape(event);
+  if (isField(event.target)) return;
+  const page = PAGES[Number(event.key) - 1];
+  if (page) studio.turn(page);
+  else if (ACTS[event.key]) ACTS[event.key]!();
+  else if (![...studio.drawings].some((one) => one.key(event))) return;
+  event.preventDefault();
+}

@@ -1,0 +1,30 @@
+// What each picture means, and what it does not say. By the names of views; the rest say it themselves.
+
+export interface Meaning { title: string; means: string; caveat: string }
+
+const MEANINGS: Record<string, Meaning> = {
+  attention: { title: "Attention", means: "Each row is a word, its colours are the weights with which it mixes what it looks at; they sum to 1.", caveat: "A weight says what was read, not why a word was chosen: silence a head to see what it does." },
+  links: { title: "Links", means: "A line from each word to what it looks at, as thick as the weight.", caveat: "Idle, only the strongest of each word is drawn." },
+  heads: { title: "Heads", means: "All layers and heads in small; a click picks one for every picture of the page.", caveat: "Colours are scaled by row: a pale row may only be an even one." },
+  coverage: { title: "Coverage", means: "How much of all looks fell on each source word: near 0 it may have been left out, above 1 said twice.", caveat: "Function words need few looks; a sink at the end gathers many." },
+  picture: { title: "Where it looked", means: "Weights over the picture for each word or layer: tinted parts were looked at.", caveat: "The cells are as large as the patches of the model, not finer." },
+  probabilities: { title: "Probabilities", means: "How sure each token was, and what else might have stood there.", caveat: "p of a token after those before it, not of the whole." },
+  nbest: { title: "N best", means: "The outputs of the search, best first, and how they differ from the best.", caveat: "The score is the search's: a penalty for length is in it." },
+  lengths: { title: "Scores by length", means: "BLEU and chrF of sources as long as each other, with bootstrap intervals.", caveat: "Bins with few sentences have wide intervals." },
+  importance: { title: "Importance of heads", means: "Which heads align, are sure, or look broadly.", caveat: "A sure head may still be useless to the output." },
+  masks: { title: "Masks", means: "Which places each place may see: causal, window, padding.", caveat: "What may be seen need not be looked at." },
+  gates: { title: "Gates", means: "How far each gate stands open at each token: 0 shut, 1 open.", caveat: "The mean over units hides units that do the opposite." },
+  gradients: { title: "Gradients over distance", means: "How much the last output would change with a token so far back.", caveat: "Of one text; other texts give other curves." },
+  horizon: { title: "Error by horizon", means: "Mean squared error at each step ahead, beside naive forecasts.", caveat: "On scaled values, over the whole split: it takes a while." },
+  forecast: { title: "Forecast", means: "What was read, what is foretold with its quantiles, and what was looked at.", caveat: "The band is the model's own doubt, not a promise." },
+  curves: { title: "Curves", means: "How trainings went: loss, rate, scores, speed.", caveat: "Steps of different batch sizes are not the same work." },
+  health: { title: "Health", means: "Gradients and updates of each module over the training.", caveat: "An update near a thousandth of its weight is usual." },
+  positions: { title: "Positions", means: "What the encoding tells of each place, and how alike places are.", caveat: "What the model makes of it is another matter." },
+  schedule: { title: "Learning rate", means: "The rate at each step of the training.", caveat: "Adaptive optimizers scale it for each weight." },
+  rollout: { title: "Rollout", means: "Attention multiplied through the layers, residuals in it (Abnar & Zuidema, 2020).", caveat: "It leaves out what values and feed-forward layers do." },
+  relevance: { title: "Relevance", means: "Attention weighted by its gradient (Chefer et al., 2021): what counted for this output.", caveat: "A first-order guess at one output." },
+  lens: { title: "Logit lens", means: "What the model would say if it ended after each layer.", caveat: "Early layers were never trained to be read so." },
+};
+
+export const meaningOf = (name: string, summary: string): Meaning =>
+  MEANINGS[name] ?? { title: name.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase()), means: summary, caveat: "" };

@@ -1,0 +1,103 @@
+// Where one is in the studio, and that as the hash of an address. Pure functions.
+import type { Head } from "./api";
+
+export const PAGES = ["ask", "inspect", "train", "evaluate", "model"] as const;
+export type Page = (typeof PAGES)[number];
+
+/** Values of the fields of a search that were changed; `kind` is one of them. */
+export type Settings = Record<string, string | number>;
+
+/** All that an address says. What is empty is not in it. */
+export interface Place {
+  page: Page;
+  /** Runs: the first is asked, the others are compared with it. */
+  runs: string[];
+  text: string;
+  target: string;
+  /** The number of a test picture; uploads do not fit an address. */
+  picture: string;
+  date: string;
+  channel: string;
+  to: string;
+  prefix: number[];
+  search: Settings;
+  silenced: Head[];
+  views: string[];
+  block: string;
+  layer: number | undefined;
+  head: number | null | undefined;
+  row: number | undefined;
+  column: number | undefined;
+  side: "row" | "column" | undefined;
+  split: string;
+  sort: string;
+  /** What views were asked besides, by their names. */
+  options: Record<string, Settings>;
+  /** Trainings whose curves are drawn; none: that of the run. */
+  trainings: string[];
+  across: string;
+}
+
+export const EMPTY: Place = {
+  page: "ask", runs: [], text: "", target: "", picture: "", date: "", channel: "", to: "", prefix: [], search: {},
+  silenced: [], views: [], block: "", layer: undefined, head: undefined, row: undefined, column: undefined,
+  side: undefined, split: "", sort: "", options: {}, trainings: [], across: "",
+};
+
+const TEXTS = ["text", "target", "picture", "date", "channel", "to", "block", "split", "sort", "across"] as const;
+const COUNTS = ["layer", "row", "column"] as const;
+
+/** A head as an address writes it: block:layer:head; without a head, all of the layer. */
+export const headName = ({ block, layer, head }: Head): string =>
+  `${block}:${layer}${head === null || head === undefined ? "" : `:${head}`}`;
+
+const whole = (text: string | null | undefined): number | undefined => {
+  const value = Number(text);
+  return text && Number.isInteger(value) ? value : undefined;
+};
+
+function headOf(name: string): Head | undefined {
+  const [block, layer, head] = name.split(":"), at = whole(layer);
+  return block && at !== undefined ? { block, layer: at, head: whole(head) ?? null } : undefined;
+}
+
+/** The hash of a place, with its `#`. */
+export function written(place: Place): string {
+  const said = new URLSearchParams();
+  for (const run of place.runs) said.append("run", run);
+  for (const key of TEXTS) if (place[key]) said.set(key, place[key]);
+  for (const key of COUNTS) if (place[key] !== undefined) said.set(key, String(place[key]));
+  if (place.head !== undefined) said.set("head", place.head === null ? "mean" : String(place.head));
+  if (place.side) said.set("side", place.side);
+  if (place.prefix.length) said.set("prefix", place.prefix.join("."));
+  for (const [key, value] of Object.entries(place.search)) said.set(`search.${key}`, String(value));
+  for (const head of place.silenced) said.append("silence", headName(head));
+  for (const view of place.views) said.append("view", view);
+  for (const [view, asked] of Object.entries(place.options))
+    for (const [key, value] of Object.entries(asked)) said.set(`${view}.${key}`, String(value));
+  for (const one of place.trainings) said.append("training", one);
+  const fields = said.toString();
+  return `#/${place.page}${fields ? `?${fields}` : ""}`;
+}
+
+/** The place of a hash; what is not understood is left out. */
+export function read(hash: string): Place {
+  const [path = "", fields = ""] = hash.replace(/^#\/?/, "").split("?", 2), said = new URLSearchParams(fields);
+  const place: Place = structuredClone(EMPTY);
+  place.page = PAGES.find((page) => page === path) ?? "ask";
+  place.runs = said.getAll("run");
+  for (const key of TEXTS) place[key] = said.get(key) ?? "";
+  for (const key of COUNTS) place[key] = whole(said.get(key));
+  const head = said.get("head");
+  place.head = head === "mean" ? null : whole(head);
+  place.side = said.get("side") === "column" ? "column" : said.get("side") === "row" ? "row" : undefined;
+  place.prefix = (said.get("prefix") ?? "").split(".").map(whole).filter((id) => id !== undefined);
+  for (const [key, text] of said) {
+    const [group = "", name] = key.split(".", 2), value = text !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
+    if (name) (group === "search" ? place.search : (place.options[group] ??= {}))[name] = value;
+  }
+  place.silenced = said.getAll("silence").map(headOf).filter((one) => one !== undefined);
+  place.views = said.getAll("view");
+  place.trainings = said.getAll("training");
+  return place;
+}

@@ -1,0 +1,170 @@
+// What the whole studio shares: where one is, the runs, what is chosen. One object for the page.
+import { untrack } from "svelte";
+import { Selection, type Choice, type Mounted } from "../core";
+import type { Examples, RunDetail, RunInfo, RunList } from "./api";
+import { get, said } from "./client";
+import { read, written, type Page, type Place } from "./place";
+
+const PATIENCE = 200; // milliseconds from a change to the address that says it
+const SHARED = ["block", "layer", "head", "row", "column", "side"] as const;
+export const THEMES = ["auto", "light", "dark"] as const;
+export type Theme = (typeof THEMES)[number];
+
+const choiceOf = (place: Place): Choice => ({
+  block: place.block || undefined, layer: place.layer, head: place.head, row: place.row, column: place.column, side: place.side,
+});
+
+class Studio {
+  place = $state<Place>(read(location.hash));
+  runs = $state.raw<RunInfo[]>([]);
+  failure = $state("");
+  theme = $state<Theme>(remembered<Theme>("theme") ?? "auto");
+  /** Counts the questions that were asked: who answers listens to it. */
+  asked = $state(0);
+  /** Whether what might have stood in each place stands under it. */
+  open = $state(remembered<boolean>("alternatives") ?? true);
+  /** A picture from the user's disk; it does not fit an address. */
+  upload = $state.raw<{ name: string; uri: string } | undefined>();
+  csv = $state.raw<{ name: string; text: string } | undefined>();
+  helping = $state(false);
+  /** What may be stopped with Esc. */
+  stop: (() => void) | undefined;
+  readonly selection = new Selection(choiceOf(this.place));
+  readonly drawings = new Set<Mounted>();
+  private details = $state.raw<Record<string, RunDetail>>({});
+  private failures = $state.raw<Record<string, string>>({});
+  private readonly coming = new Map<string, Promise<RunDetail>>();
+  private readonly tried = new Map<string, Promise<Examples>>();
+
+  constructor() {
+    this.selection.on((now) => untrack(() => {
+      for (const key of SHARED) if (key !== "block") (this.place[key] as unknown) = now[key];
+      this.place.block = now.block ?? "";
+    }));
+    addEventListener("popstate", () => {
+      this.place = read(location.hash);
+      this.settle();
+      this.selection.set(choiceOf(this.place));
+      this.asked += 1;
+    });
+  }
+
+  /** The runs, once; then where one is can be completed. */
+  async start(): Promise<void> {
+    try {
+      this.runs = (await get<RunList>("runs")).runs;
+      this.settle();
+    } catch (error) {
+      this.failure = said(error);
+    }
+  }
+
+  private settle(): void {
+    const known = this.place.runs.filter((id) => this.runs.some((run) => run.id === id));
+    this.place.runs = known.length ? known : this.runs.slice(0, 1).map(({ id }) => id);
+  }
+
+  get run(): RunInfo | undefined {
+    return this.runs.find(({ id }) => id === this.place.runs[0]);
+  }
+
+  info(id: string): RunInfo | undefined {
+    return this.runs.find((run) => run.id === id);
+  }
+
+  /** All that is known of a run, asked for where it is not here; reading it waits for the answer. */
+  detail(id: string | undefined): RunDetail | undefined {
+    if (id && !this.details[id] && !this.coming.has(id))
+      void this.load(id).catch((error: unknown) => { this.failures = { ...this.failures, [id]: said(error) }; });
+    return id ? this.details[id] : undefined;
+  }
+
+  /** Why a run cannot be had. */
+  trouble(id: string | undefined): string {
+    return (id && this.failures[id]) || "";
+  }
+
+  load(id: string): Promise<RunDetail> {
+    const known = this.coming.get(id);
+    if (known) return known;
+    const coming = get<RunDetail>(`runs/${encodeURIComponent(id)}`).then((detail) => {
+      this.details = { ...this.details, [id]: detail };
+      return detail;
+    });
+    this.coming.set(id, coming);
+    return coming;
+  }
+
+  examples(id: string): Promise<Examples> {
+    const known = this.tried.get(id) ?? get<Examples>(`runs/${encodeURIComponent(id)}/examples`, { most: 24 });
+    this.tried.set(id, known);
+    known.catch(() => this.tried.delete(id));
+    return known;
+  }
+
+  /** Go somewhere: a step that the browser's Back undoes. */
+  go(change: Partial<Place>): void {
+    this.write();
+    Object.assign(this.place, change);
+    history.pushState(null, "", written(this.place));
+  }
+
+  turn(page: Page): void {
+    if (page !== this.place.page) this.go({ page });
+    scrollTo(0, 0);
+  }
+
+  /** Choose the run that is asked; what was chosen in the last one's pictures means nothing in it. */
+  choose(id: string): void {
+    const others = this.place.runs.slice(1).filter((run) => run !== id);
+    const same = this.info(id)?.reads === this.run?.reads;
+    this.go({ runs: [id, ...others.filter((one) => this.info(one)?.reads === this.info(id)?.reads)], prefix: [], search: {}, silenced: [], target: "", ...(same ? {} : { text: "", picture: "", date: "", channel: "" }) });
+    this.selection.set({ block: undefined, layer: undefined, head: undefined, row: undefined, column: undefined, rows: undefined, columns: undefined, side: undefined });
+    if (same && this.place.page !== "train") this.ask();
+  }
+
+  /** Ask what is in the place. */
+  ask(change: Partial<Place> = {}): void {
+    this.go(change);
+    this.asked += 1;
+  }
+
+  /** The address says where one is. */
+  write(): void {
+    const hash = written(this.place);
+    if (hash !== location.hash) history.replaceState(null, "", hash);
+  }
+
+  /** Keep the address up to date; call what is returned to end it. */
+  follow(): () => void {
+    return $effect.root(() => {
+      $effect(() => {
+        written(this.place); // reads all of it
+        const timer = setTimeout(() => this.write(), PATIENCE);
+        return () => clearTimeout(timer);
+      });
+      $effect(() => {
+        document.documentElement.dataset.theme = this.theme;
+        remember("theme", this.theme);
+      });
+      $effect(() => remember("alternatives", this.open));
+    });
+  }
+}
+
+/** What this browser remembers of the last time; nothing where it may not. */
+export function remembered<T>(key: string): T | undefined {
+  try {
+    return JSON.parse(localStorage.getItem(`foveate.${key}`) ?? "null") ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export function remember(key: string, value: unknown): void {
+  try {
+    localStorage.setItem(`foveate.${key}`, JSON.stringify(value));
+  } catch { /* a browser that keeps nothing */ }
+}
+
+export const studio = new Studio();

@@ -1,0 +1,33 @@
+// Words of two texts against each other, and names of things as people say them. Pure functions.
+
+export interface Piece { text: string; same: boolean }
+
+/** The words of a text; those that the other has in the same order are the same (longest common). */
+export function against(text: string, other: string): Piece[] {
+  const a = text.split(/\s+/).filter(Boolean), b = other.split(/\s+/).filter(Boolean), wide = b.length + 1;
+  const table = new Uint16Array((a.length + 1) * wide);
+  for (let i = a.length - 1; i >= 0; i--) for (let j = b.length - 1; j >= 0; j--)
+    table[i * wide + j] = a[i] === b[j] ? 1 + table[(i + 1) * wide + j + 1]! : Math.max(table[(i + 1) * wide + j]!, table[i * wide + j + 1]!);
+  const same = new Set<number>();
+  for (let i = 0, j = 0; i < a.length && j < b.length;) {
+    if (a[i] === b[j]) { same.add(i); i++; j++; }
+    else if (table[(i + 1) * wide + j]! >= table[i * wide + j + 1]!) i++;
+    else j++;
+  }
+  return a.map((word, i) => ({ text: word, same: same.has(i) }));
+}
+
+export const spoken = (name: string): string => name.replaceAll("_", " ");
+
+/** A p as people read it: 97 %, 0.3 %. */
+export function percent(p: number): string {
+  const value = 100 * p;
+  return `${value >= 9.95 ? value.toFixed(0) : value >= 0.095 ? value.toFixed(1) : value > 0 ? value.toPrecision(1).replace(/e-(\d+)/, "e−$1") : "0"} %`;
+}
+
+export const seconds = (milliseconds: number): string =>
+  milliseconds < 950 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(milliseconds < 9500 ? 1 : 0)} s`;
+
+/** Parameters, tokens: 1.84 M, 205 k. */
+export const short = (count: number): string =>
+  count >= 1e9 ? `${(count / 1e9).toPrecision(3)} G` : count >= 1e6 ? `${(count / 1e6).toPrecision(3)} M` : count >= 1e3 ? `${(count / 1e3).toPrecision(3)} k` : String(count);

@@ -1,0 +1,83 @@
+// The studio's pure parts: addresses, streams, curves, scores, words.
+import { describe, expect, it } from "vitest";
+import { parted } from "../src/studio/client";
+import { EMPTY, read, written, type Place } from "../src/studio/place";
+import { bins, byLength, drawing, interval, sorted } from "../src/studio/scores";
+import { chartsOf, drawn, grown, resampled } from "../src/studio/series";
+import { against, percent, short } from "../src/studio/words";
+
+describe("addresses", () => {
+  const place: Place = {
+    ...EMPTY, page: "inspect", runs: ["a", "b&c"], text: "l'été = 30 %; #1?", target: "x", prefix: [3, 0, 17], search: { kind: "beam", beam_size: 4, length_penalty: 0.6 },
+    silenced: [{ block: "decoder.cross_attention", layer: 2, head: 1 }, { block: "encoder", layer: 0, head: null }], views: ["attention", "heads"],
+    block: "decoder.cross_attention", layer: 0, head: null, row: 2, column: 5, side: "column", options: { gates: { layer: 1 } }, trainings: ["a"], across: "time",
+  };
+  it("say all of a place and give it back", () => expect(read(written(place))).toEqual(place));
+  it("say nothing of what is empty", () => expect(written(EMPTY)).toBe("#/ask"));
+  it("tell head 0, the mean and none apart", () => {
+    for (const head of [0, null, undefined]) expect(read(written({ ...EMPTY, head })).head).toBe(head);
+  });
+  it("leave out what they do not understand", () => {
+    const found = read("#/nowhere?layer=two&prefix=1.x.3&silence=a&silence=b:1&head=1.5");
+    expect(found).toEqual({ ...EMPTY, prefix: [1, 3], silenced: [{ block: "b", layer: 1, head: null }] });
+  });
+});
+
+describe("events", () => {
+  it("are taken out whole, and the rest is kept", () => {
+    const [told, rest] = parted<{ n: number }>('id: 7.0\nevent: x\ndata: {"n":1}\n\n: a word\n\ndata: {"n":2}\n\ndata: {"n"');
+    expect(told).toEqual([{ id: "7.0", event: { n: 1 } }, { id: "", event: { n: 2 } }]);
+    expect(rest).toBe('data: {"n"');
+  });
+});
+
+describe("curves", () => {
+  it("are straight between points and nothing outside", () =>
+    expect(resampled({ x: [10, 20, 40], y: [1, 2, 0] }, [0, 10, 15, 20, 30, 40, 50])).toEqual([null, 1, 1.5, 2, 1, 0, null]));
+  it("keep gaps", () => expect(resampled({ x: [0, 1, 2], y: [1, null, 3] }, [0, 0.5, 1, 2])).toEqual([1, null, null, 3]));
+  it("grow by a line, once, and are cut", () => {
+    const line = (step: number, loss: number) => ({ event: "train", step, epoch: 0, seconds: step, values: { loss }, samples: [] });
+    const both = grown(grown(new Map(), line(5, 3)), line(10, 2));
+    expect(both.get("train.loss")!.values).toEqual([3, 2]);
+    expect(grown(both, line(10, 2)).get("train.loss")!.steps).toEqual([5, 10]);
+    expect(grown(both, { ...line(5, 0), event: "cut", values: {} }).get("train.loss")!.steps).toEqual([5]);
+  });
+  it("of several runs share an axis", () => {
+    const points = (steps: number[], values: number[]) => ({ steps, seconds: steps, values });
+    const [chart] = chartsOf(["train.lr", "train.loss", "valid.loss"]);
+    const made = drawn(chart!, new Map([["a", new Map([["train.loss", points([0, 4], [4, 0])]])], ["b", new Map([["train.loss", points([2], [9])]])]]), "step");
+    expect([made.title, made.x, made.curves.map(({ name, y }) => [name, y])]).toEqual(["Loss", [0, 2, 4], [["a train", [4, 2, 0]], ["b train", [null, 9, null]]]]);
+  });
+});
+
+describe("scores", () => {
+  const row = (i: number, length: number, score: number | null) => ({ i, source: `s${i}`, reference: "", output: "", score, length, picture: null, date: null });
+  it("are put into bins that share no length", () => {
+    const made = bins(Array.from({ length: 40 }, (_, i) => row(i, 1 + (i % 4), i)), 3);
+    expect(made.reduce((sum, { values }) => sum + values.length, 0)).toBe(40);
+    for (const [k, bin] of made.entries()) if (k) expect(bin.from).toBeGreaterThan(made[k - 1]!.to);
+  });
+  it("have intervals that hold their mean, the same each time", () => {
+    const values = [1, 2, 3, 4, 10], [low, high] = interval(values, drawing(1));
+    expect(low).toBeLessThan(4);
+    expect(high).toBeGreaterThan(4);
+    expect(interval(values, drawing(1))).toEqual([low, high]);
+    expect(interval([5, 5, 5], drawing(2))).toEqual([5, 5]);
+  });
+  it("of one length have no chart", () =>
+    expect(byLength({ event: "evaluation", run: "", split: "", count: 0, total: 0, figures: {}, signatures: {}, scored: "chrf", better: 1, rows: [row(0, 3, 1), row(1, 3, 2)] })).toBeUndefined());
+  it("are sorted both ways, those without at the end", () => {
+    const rows = [row(0, 1, 2), row(1, 1, null), row(2, 1, 1)];
+    expect(sorted(rows, "score").map(({ i }) => i)).toEqual([2, 0, 1]);
+    expect(sorted(rows, "-score").map(({ i }) => i)).toEqual([0, 2, 1]);
+  });
+});
+
+describe("words", () => {
+  it("that both texts have in order are the same", () =>
+    expect(against("un homme fait du cheval", "un homme monte un cheval").filter(({ same }) => same).map(({ text }) => text)).toEqual(["un", "homme", "cheval"]));
+  it("of figures are short", () => {
+    expect([percent(0.9712), percent(0.0312), percent(0.0004), percent(0)]).toEqual(["97 %", "3.1 %", "0.04 %", "0 %"]);
+    expect([short(1_837_568), short(205_962), short(12)]).toEqual(["1.84 M", "206 k", "12"]);
+  });
+});

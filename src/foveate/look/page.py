@@ -137,7 +137,7 @@ def _assemble(cover: Cover, groups: Sequence[str]) -> str:
     parts = {
         "policy": f"default-src 'none'; script-src 'sha256-{digest}'; img-src data:; "
         "base-uri 'none'; form-action 'none'",
-        "title": markup.escape(cover.title),
+        "title": markup.escape(" · ".join(dict.fromkeys((cover.title, "foveate")))),
         "page": _json(cover),
         "groups": "\n".join(
             f'<script class="group" type="application/json">{group}</script>' for group in groups

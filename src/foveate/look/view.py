@@ -55,11 +55,12 @@ class View(ABC):
     def widget(self) -> Any:
         """The drawings live in a notebook; what is chosen in them is its trait ``selection``.
 
-        Raises ``ModuleNotFoundError`` where anywidget (the extra ``widget``) is not installed.
+        A notebook that is saved and opened without its kernel shows the page in its place. Raises
+        ``ModuleNotFoundError`` where anywidget (the extra ``widget``) is not installed.
         """
         from foveate.look.widget import widget
 
-        return widget(self.drawings())
+        return widget(self.drawings(), saved=self._repr_mimebundle_())
 
     def save(self, path: str | Path) -> Path:
         """Write the picture in the form that the ending names, and return where.
@@ -79,14 +80,17 @@ class View(ABC):
         return self.text()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """For notebooks: the page in a frame where it is small enough, a PNG, a text."""
+        """For notebooks: the page in a frame where it is small enough, a PNG, a text.
+
+        The page can be pointed at without a kernel or a network: saved notebooks show it too.
+        """
         bundle = {"text/plain": self.text(color=False)}
         bundle["image/png"] = base64.b64encode(_picture("png")(self)).decode()
         page = self.html()
         if len(page.encode()) <= NOTEBOOK_LIMIT:
             bundle["text/html"] = (
                 f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts allow-downloads" '
-                'style="width:100%;height:720px;border:0" title="attention"></iframe>'
+                'style="width:100%;height:720px;border:0" title="what is drawn"></iframe>'
             )
         return bundle
 

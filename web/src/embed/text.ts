@@ -11,7 +11,7 @@ export const safe = (value: unknown): string =>
 
 /** A page of these groups, as `src/foveate/look/page.py` makes it; `policy` allows the script. */
 export function pageText({ policy, script, page, groups }: { policy: string; script: string; page: Page; groups: Group[] }): string {
-  const made = document.implementation.createHTMLDocument(`${page.title} · foveate`); // nothing in it acts
+  const made = document.implementation.createHTMLDocument([...new Set([page.title, "foveate"])].join(" · ")); // nothing in it acts
   const data = (value: unknown, name: Record<string, string>) => h("script", { ...name, type: "application/json" }, safe(value));
   made.documentElement.lang = "en";
   made.head.prepend(h("meta", { charset: "utf-8" }), h("meta", { "http-equiv": "Content-Security-Policy", content: policy }),

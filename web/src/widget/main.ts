@@ -48,9 +48,14 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
     drawn = (JSON.parse(text) as AnyDrawing[]).map((drawing) => mount(host, drawing, { selection }));
   };
   show();
+  // What the notebook keeps for when there is no kernel is not needed beside what lives.
+  const kept = document.querySelector(`[data-foveate="${String(model.get("mark"))}"]`);
+  const beside = kept?.closest<HTMLElement>(".jp-OutputArea-child, .output_area") ?? (kept as HTMLElement | null);
+  if (beside) beside.style.display = "none";
   model.on("change:drawings", show);
   model.on("change:selection", hear);
   return () => {
+    if (beside) beside.style.display = "";
     watch.disconnect();
     tell();
     model.off("change:drawings", show);

@@ -35,7 +35,7 @@ format: $(STAMPS)/dev  ## let ruff write the code's form
 	$(BIN)/ruff check --fix src tests benchmarks web hatch_build.py
 	$(BIN)/ruff format src tests benchmarks web hatch_build.py
 
-web: $(STAMPS)/foveate  ## check, test and build what a browser runs (Node 20.19 or newer)
+web: $(STAMPS)/dev  ## check, test and build what a browser runs (Node 20.19 or newer)
 	cd web && npm ci --no-audit --no-fund
 	cd web && PYTHON=$(abspath $(BIN)/python) npm run types
 	cd web && npm run check && npm test && npm run build && npm run sizes

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 2f90460127b5dce1.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of a0db6508eb7f831e.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -398,6 +398,14 @@ export interface Question {
    * places
    */
   length?: number;
+  /**
+   * steps a side of the grid, an odd number
+   */
+  steps?: number;
+  /**
+   * heads that add nothing: PLACE:HEAD; repeat
+   */
+  silence?: string[];
   /**
    * what x is: step or time
    */

@@ -65,11 +65,13 @@ def _live() -> type[Any]:
         saved: dict[str, str]
 
         def _ipython_display_(self) -> None:
-            from IPython.display import display
+            from IPython.core.display_functions import publish_display_data
 
+            show: Any = publish_display_data  # has no types
             if self.saved:
                 shown = f'<div data-foveate="{self.mark}">{self.saved.get("text/html", "")}</div>'
-                display({**self.saved, "text/html": shown}, raw=True)
-            display(self._repr_mimebundle_()[0], raw=True)
+                show({**self.saved, "text/html": shown})
+            data, metadata = self._repr_mimebundle_() or ({}, {})
+            show(data, metadata)
 
     return Live

@@ -61,7 +61,8 @@ def lab(bin_folder: Path, root: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     command = [
         str(bin_folder / "jupyter-lab"), "--no-browser", "--allow-root", f"--port={port}",
-        "--ServerApp.disable_check_xsrf=True", "--ServerApp.token=", "--ServerApp.password=", f"--ServerApp.root_dir={root}",
+        "--ServerApp.disable_check_xsrf=True", "--ServerApp.token=",
+        "--ServerApp.password=", f"--ServerApp.root_dir={root}",
         "--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ]  # fmt: skip
     with (root / "lab.log").open("wb") as log:

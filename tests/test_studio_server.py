@@ -153,6 +153,8 @@ def test_the_program_serves_and_ends(language: Run) -> None:
         env=environment,
     ) as program:  # fmt: skip
         assert program.stdout is not None and program.stderr is not None
+        last = threading.Timer(90, program.kill)  # whatever happens, this test ends
+        last.start()
         said = program.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:\d+/", said)
         assert found, said
@@ -162,6 +164,7 @@ def test_the_program_serves_and_ends(language: Run) -> None:
             next(answer.iter_lines())
             program.send_signal(signal.SIGINT)
             assert program.wait(30) in (0, -signal.SIGINT, 130)
+        last.cancel()
         assert "Traceback" not in program.stderr.read()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from weakref import ref
 
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ Where = str | Iterable[str] | Callable[[str], bool]
 LISTED = 12  # names that an error lists
 
 
+@runtime_checkable
 class Seam(Protocol):
     """A place where weights pass; ``tap`` None leaves the model as it is."""
 

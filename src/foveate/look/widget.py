@@ -10,7 +10,7 @@ import base64
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import resources
+from importlib import import_module, resources
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -65,13 +65,11 @@ def _live() -> type[Any]:
         saved: dict[str, str]
 
         def _ipython_display_(self) -> None:
-            from IPython.core.display_functions import publish_display_data
-
-            show: Any = publish_display_data  # has no types
+            display: Any = import_module("IPython.display").display
+            bundle: Any = self._repr_mimebundle_()
             if self.saved:
                 shown = f'<div data-foveate="{self.mark}">{self.saved.get("text/html", "")}</div>'
-                show({**self.saved, "text/html": shown})
-            data, metadata = self._repr_mimebundle_() or ({}, {})
-            show(data, metadata)
+                display({**self.saved, "text/html": shown}, raw=True)
+            display(bundle[0], raw=True)
 
     return Live

@@ -212,6 +212,7 @@ def _known(decoder: TransformerDecoder, output: nn.Module) -> bool:
     tensors = [*decoder.parameters(), *output.parameters()]
     return (
         kinds
+        and decoder.config.norm_order in ("pre", "post")
         and all(type(norm) in (LayerNorm, nn.Identity) for norm in norms)
         and all(map(_plain_layer, layers))
         and type(output) in LINEAR

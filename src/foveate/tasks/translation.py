@@ -210,7 +210,8 @@ class Translation(PairTask):
         )
 
         def run() -> Tensor:
-            logits = model(batch.source, batch.read, batch.keys)
+            memory = model.encode(batch.source, batch.keys)
+            logits = model.logits(model.decode(batch.read, memory))
             return token_log_probabilities(logits, batch.wanted)[0]
 
         return ForcedPass(

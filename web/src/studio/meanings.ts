@@ -23,6 +23,11 @@ const MEANINGS: Record<string, Meaning> = {
   schedule: { title: "Learning rate", means: "The rate at each step of the training.", caveat: "Adaptive optimizers scale it for each weight." },
   rollout: { title: "Rollout", means: "Attention multiplied through the layers, residuals in it (Abnar & Zuidema, 2020).", caveat: "It leaves out what values and feed-forward layers do." },
   relevance: { title: "Relevance", means: "Attention weighted by its gradient (Chefer et al., 2021): what counted for this output.", caveat: "A first-order guess at one output." },
+  beam: { title: "Beam", means: "The search step by step: the best beginning on top, what was given up dashed.", caveat: "What the beam gave up early may have become better." },
+  ablation: { title: "Ablation", means: "How much the loss grows with each head silenced.", caveat: "Heads that do the same cover for each other." },
+  permutation: { title: "Permutation", means: "What changes where the words of the source are shuffled.", caveat: "One shuffle of one sentence." },
+  states: { title: "Hidden states", means: "How hidden states move from token to token, on their two main axes.", caveat: "Two axes hold only a share of what differs." },
+  surface: { title: "Loss surface", means: "The loss around the weights, along two random directions (Li et al., 2018).", caveat: "Two directions of very many; it takes a while." },
   lens: { title: "Logit lens", means: "What the model would say if it ended after each layer.", caveat: "Early layers were never trained to be read so." },
 };
 

@@ -53,7 +53,7 @@ export function chartsOf(keys: readonly string[]): Chart[] {
   const names = [...new Set(keys.map((key) => key.slice(key.indexOf(".") + 1)))].filter((name) => !SKIPPED.includes(name));
   const rank = (name: string) => (name === "loss" ? -1 : LAST.indexOf(name) + 1 || 0);
   return names.sort((a, b) => rank(a) - rank(b)).map((name) => ({
-    title: /[A-Z]/.test(named(name)) ? named(name) : named(name).replace(/^./, (c) => c.toUpperCase()), up: named(name), keys: keys.filter((key) => key.endsWith(`.${name}`)), log: name === "grad_norm",
+    title: /^\S*[A-Z]/.test(named(name)) ? named(name) : named(name).replace(/^./, (c) => c.toUpperCase()), up: named(name), keys: keys.filter((key) => key.endsWith(`.${name}`)), log: name === "grad_norm",
   }));
 }
 

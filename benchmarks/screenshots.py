@@ -1,0 +1,111 @@
+"""Pictures of every page of the studio at three widths, for ``docs/studio``.
+
+    python benchmarks/screenshots.py RUN [RUN…] [--out docs/studio]
+
+The first run is of the embedded corpus (``foveate quickstart``), so that every text in the pictures
+is ours. The page must have been built (``make web``); needs playwright and a Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import uvicorn
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+from foveate.doctor import find_browser
+from foveate.studio.app import application
+
+SENTENCE = "She never smiles in the old kitchen."
+HEIGHTS = {360: 780, 1280: 900, 2560: 1440}
+DARK = ("inspect", 1280)
+QUALITY = 72  # of WebP
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+
+
+@contextmanager
+def served(runs: list[Path]) -> Iterator[str]:
+    """The address of a studio of some runs."""
+    server = uvicorn.Server(uvicorn.Config(application(runs), port=0, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    server.should_exit = True
+    thread.join(10)
+
+
+def pages(runs: list[str], text: str) -> dict[str, tuple[str, str]]:
+    """The hash of each page, and what stands on it when it is whole."""
+    first, asked = {"run": runs[0]}, {"run": runs[0], "text": text}
+    chosen = {"block": "decoder.cross_attention", "row": 2}
+    others = [("run", name) for name in runs[1:3]]
+    return {
+        "ask": (f"#/ask?{urlencode(asked)}", '[data-testid="answer"][data-status="done"]'),
+        "inspect": (
+            f"#/inspect?{urlencode([*asked.items(), *others, *chosen.items()])}",
+            '[data-testid="view-attention"][data-status="done"]',
+        ),
+        "train": (
+            f"#/train?{urlencode([*first.items(), *[('training', name) for name in runs]])}",
+            '[data-testid="samples"]',
+        ),
+        "evaluate": (
+            f"#/evaluate?{urlencode({**first, 'split': 'test', 'evaluation.most': 200})}",
+            '[data-testid="evaluation"][data-status="done"]',
+        ),
+        "model": (f"#/model?{urlencode(first)}", '[data-testid="view-model"][data-status="done"]'),
+    }
+
+
+def shoot(browser: Any, address: str, place: str, whole: str, width: int, scheme: str) -> bytes:
+    """A page as PNG, once it is whole."""
+    context = browser.new_context(
+        viewport={"width": width, "height": HEIGHTS[width]}, color_scheme=scheme
+    )
+    page = context.new_page()
+    page.goto(address + place)
+    page.wait_for_selector(whole, timeout=300_000)
+    page.wait_for_timeout(800)
+    picture: bytes = page.screenshot()
+    context.close()
+    return picture
+
+
+def main() -> None:
+    """Write ``PAGE-WIDTH.webp`` for each page and width, and one page dark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("docs/studio"))
+    parser.add_argument("--text", default=SENTENCE)
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    names = [path.resolve().name for path in asked.runs]
+    with served(asked.runs) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
+        for name, (place, whole) in pages(names, asked.text).items():
+            for width in HEIGHTS:
+                schemes = ("light", "dark") if (name, width) == DARK else ("light",)
+                for scheme in schemes:
+                    picture = shoot(browser, address, place, whole, width, scheme)
+                    end = "-dark" if scheme == "dark" else ""
+                    path = asked.out / f"{name}-{width}{end}.webp"
+                    Image.open(io.BytesIO(picture)).convert("RGB").save(
+                        path, quality=QUALITY, method=6
+                    )
+                    print(f"{path}  {path.stat().st_size / 1000:.0f} kB", flush=True)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -38,6 +38,7 @@ from foveate.look.drawing import (
 pytestmark = pytest.mark.browser
 
 Visit = Callable[..., Any]
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 SOURCE = ["the", "cat", "</script><img src=x onerror=alert(1)>"]
 TARGET = ["le", "chat", "مرحبا", "a\nb"]
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), (2, 2, 4)).astype(np.float32)
@@ -152,6 +153,22 @@ def test_every_text_has_contrast(
     # what is written on cells and beams has its own ground, which is no background of an element
     plain = [entry for entry in found if not entry[1].startswith("text ")]
     assert not [entry for entry in plain if entry[0] < 4.5]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(visit: Visit, address: str, scheme: str) -> None:
+    if not AXE.is_file():
+        pytest.skip("no axe-core here: `npm ci` in web/")
+    page = visit(address, scheme=scheme)
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("axe.run().then(({violations}) => violations)")
+    faults = [
+        (fault["id"], fault["impact"], node["html"][:200])
+        for fault in found
+        for node in fault["nodes"]
+        if fault["impact"] in ("serious", "critical")
+    ]
+    assert not faults
 
 
 def test_a_word_lights_in_all_drawings_that_have_it(visit: Visit, address: str) -> None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from foveate.studio.desk import Desk, Say, Stopped
 from foveate.studio.errors import Refused
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    """Run to its end in a thread of its own: a browser test leaves its loop running in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, main).result(60)
 
 
 def test_events_come_as_they_are_said_and_then_what_came_of_it() -> None:
@@ -31,7 +39,7 @@ def test_events_come_as_they_are_said_and_then_what_came_of_it() -> None:
         desk.close()
         return found
 
-    found = asyncio.run(main())
+    found = run(main())
     assert [event for event in found if event != "ping"] == [1, 2, "done"]
     assert "ping" in found[1:-2]
 
@@ -62,7 +70,7 @@ def test_it_stops_where_the_reader_leaves() -> None:
         desk.close()
         return held
 
-    assert asyncio.run(main()) == 0
+    assert run(main()) == 0
     assert len(said) < 10**8
 
 
@@ -89,7 +97,7 @@ def test_one_at_a_time_and_no_more_than_may_wait() -> None:
         await desk.do(work)
         desk.close()
 
-    asyncio.run(main())
+    run(main())
     assert most == [1] * 4
 
 
@@ -107,4 +115,4 @@ def test_an_error_reaches_the_one_who_asked() -> None:
         assert await desk.do(lambda: 1) == 1
         desk.close()
 
-    asyncio.run(main())
+    run(main())

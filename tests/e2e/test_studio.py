@@ -346,7 +346,7 @@ def test_the_main_path_needs_no_mouse(visit: Callable[..., Any]) -> None:
     assert page.evaluate("document.activeElement.innerText") == "PNG"
     view.locator("summary").filter(has_text="Table").focus()
     page.keyboard.press("Enter")
-    assert view.locator(".fv-twin table").count() == 1
+    view.locator(".fv-twin table").wait_for()  # filled once it is open
     page.keyboard.press("?")
     page.get_by_test_id("help-dialog").wait_for()
     page.keyboard.press("Escape")

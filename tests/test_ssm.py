@@ -8,7 +8,7 @@ from torch import Tensor
 
 from foveate.models.language_model import LanguageModel
 from foveate.models.mamba import MambaDecoder
-from foveate.native.library import library, without_kernels
+from foveate.native.kernels import library, without_kernels
 from foveate.nn.ssm import SelectiveStateSpace, scan_chunked, scan_sequential, selective_scan
 from foveate.nn.state import State
 from foveate.spec import Tokens

@@ -19,7 +19,7 @@ from foveate.models.decoder import Decoder
 from foveate.models.encoder import Encoder
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.presets import TransformerSmall
-from foveate.native.library import library
+from foveate.native.kernels import library
 from foveate.native.rows import highest, log_sum_exp
 from foveate.nn.int8 import Int8Linear, quantized
 from laws.conftest import build, defaults

@@ -24,7 +24,7 @@ from foveate.config import ConfigError
 from foveate.decode.beam import Beam
 from foveate.decode.greedy import Greedy
 from foveate.decode.steps import Search
-from foveate.native.library import library, without_kernels
+from foveate.native.kernels import library, without_kernels
 from foveate.nn.int8 import quantized
 from foveate.run import device
 from foveate.train.precision import Name, Precision, resolve

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from foveate.models.encoder import Memory
 from foveate.models.ssru import SSRUDecoder, SSRULayer
 from foveate.models.transformer import DecoderLayer, TransformerDecoder
-from foveate.native.library import address, at, library
+from foveate.native.kernels import address, at, library
 from foveate.native.linear import Packed, pack, pack_int8
 from foveate.native.step import Decoder, Layer, Norm, Reading
 from foveate.nn.attention import Attention
@@ -166,8 +166,10 @@ def native_reading(model: Any, memory: Memory) -> NativeReading | None:
     decoder = model.decoder
     if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or model.training:
         return None
+    if type(decoder) not in KNOWN or memory.values.device.type != "cpu":
+        return None
     kernels = library()
-    if kernels is None or type(decoder) not in KNOWN:
+    if kernels is None:
         return None
     modules = _inside(decoder, model.output)
     if any(map(_watched, modules)):

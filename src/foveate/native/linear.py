@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from foveate.native.library import at
+from foveate.native.kernels import at
 
 
 class Packed(ctypes.Structure):

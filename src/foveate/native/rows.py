@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from foveate.native.library import at, fits, library
+from foveate.native.kernels import at, fits, library
 
 BLOCK = 64  # scores of which the kernel keeps one maximum
 

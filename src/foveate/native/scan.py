@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from foveate.native.library import address, at, library
+from foveate.native.kernels import address, at, library
 
 NAMES = ("delta", "u", "a", "into", "out", "start")
 

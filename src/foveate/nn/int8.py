@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.native.library import address, at, fits, library
+from foveate.native.kernels import address, at, fits, library
 from foveate.native.linear import Packed, pack_int8
 
 FOURS = 4  # inputs that one instruction multiplies

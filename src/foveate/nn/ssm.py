@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.native.library import fits, library
+from foveate.native.kernels import fits, library
 from foveate.native.scan import Scan
 from foveate.nn.single import single
 from foveate.nn.state import State
@@ -80,7 +80,7 @@ def selective_scan(
     Where there are native kernels these never keep the states of all steps, T E N numbers.
     """
     given = [part.contiguous() for part in (delta, u, a, into, out, start)]
-    if library() is not None and all(map(fits, given)):
+    if all(map(fits, given)) and library() is not None:
         y, last = Scan.apply(*given)  # type: ignore[no-untyped-call]
         return y, last
     log_decay = delta[..., None] * a

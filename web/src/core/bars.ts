@@ -2,7 +2,9 @@
 import { along, boxOf, endsOf, upward } from "./axes";
 import { fitted, h, s, widthOf } from "./dom";
 import type { Draw } from "./stage";
+import { alongOf } from "./keys";
 import { figure } from "./text";
+import { seriesTwin } from "./twin";
 import type { BarsDrawing } from "./types";
 
 const HEIGHT = 280;
@@ -72,16 +74,7 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
   return {
     resize: draw,
     destroy: quiet,
-    key: (event) => {
-      const by = event.target === box ? { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 }[event.key] : undefined;
-      if (by !== undefined) go(place + by);
-      return by !== undefined;
-    },
-    twin: () => ({
-      caption: [drawing.title, drawing.up].filter(Boolean).join(": "),
-      columns: [drawing.across, ...series.flatMap(({ name, low }) => (low.length ? [name, `${name}, low`, `${name}, high`] : [name]))],
-      rows: labels.map((label, k) => [label, ...series.flatMap(({ values, low, high }) =>
-        low.length ? [values[k] ?? null, low[k] ?? null, high[k] ?? null] : [values[k] ?? null])]),
-    }),
+    key: alongOf(box, (by) => go(place + by)),
+    twin: () => seriesTwin(drawing, labels, series),
   };
 };

@@ -2,7 +2,9 @@
 import { across, along, boxOf, endsOf, marksOf, upward, type Map1 } from "./axes";
 import { h, s } from "./dom";
 import type { Draw } from "./stage";
+import { alongOf } from "./keys";
 import { figure, tick } from "./text";
+import { seriesTwin } from "./twin";
 import type { Curve, LinesDrawing } from "./types";
 
 const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 5", "4 2 1 2", "1 3"];
@@ -133,16 +135,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
   return {
     resize: draw,
     destroy: quiet,
-    key: (event) => {
-      const by = event.target === box ? { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 }[event.key] : undefined;
-      if (by !== undefined) go(place + by);
-      return by !== undefined;
-    },
-    twin: () => ({
-      caption: [drawing.title, drawing.up].filter(Boolean).join(": "),
-      columns: [drawing.across, ...curves.flatMap(({ name, low }) => (low.length ? [name, `${name}, low`, `${name}, high`] : [name]))],
-      rows: xs.map((at, k) => [labels[k] ?? figure(at), ...curves.flatMap(({ y, low, high }) =>
-        low.length ? [y[k] ?? null, low[k] ?? null, high[k] ?? null] : [y[k] ?? null])]),
-    }),
+    key: alongOf(box, (by) => go(place + by)),
+    twin: () => seriesTwin(drawing, xs.map((at, k) => labels[k] ?? figure(at)), curves.map(({ y, ...rest }) => ({ values: y, ...rest }))),
   };
 };

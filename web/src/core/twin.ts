@@ -17,6 +17,18 @@ export function tableOf({ caption, columns, rows }: Twin, most = MOST_ROWS): HTM
     h("tbody", {}, ...body));
 }
 
+interface Named { name: string; values: readonly (number | null)[]; low: readonly (number | null)[]; high: readonly (number | null)[] }
+
+/** The twin of series over places: a row for each place, and for each series its value and the ends of its interval. */
+export function seriesTwin(drawing: { title: string; up: string; across: string }, places: readonly string[], series: readonly Named[]): Twin {
+  return {
+    caption: [drawing.title, drawing.up].filter(Boolean).join(": "),
+    columns: [drawing.across, ...series.flatMap(({ name, low }) => (low.length ? [name, `${name}, low`, `${name}, high`] : [name]))],
+    rows: places.map((place, k) => [place, ...series.flatMap(({ values, low, high }) =>
+      (low.length ? [values, low, high] : [values]).map((each) => each[k] ?? null))]),
+  };
+}
+
 export function twinOf(make: () => Twin | undefined): { element: HTMLElement; refresh(): void } {
   const place = h("div", { class: "fv-scroll", tabindex: 0, role: "region", "aria-label": "table of the numbers" });
   const fill = () => {

@@ -3,6 +3,7 @@ import { h } from "./dom";
 import { legend } from "./legend";
 import { colourOf, ends, isLight } from "./levels";
 import type { Draw } from "./stage";
+import { alongOf } from "./keys";
 import { figure, tick } from "./text";
 import type { WordsDrawing } from "./types";
 
@@ -56,11 +57,7 @@ export const words: Draw<WordsDrawing> = ({ body, selection, options }, drawing)
   show();
   return {
     destroy: quiet,
-    key: (event) => {
-      const by = event.target === text ? { ArrowLeft: -1, ArrowRight: 1, Home: -1e9, End: 1e9 }[event.key] : undefined;
-      if (by !== undefined) selection.point(texts, Math.max(0, Math.min(list.length - 1, (place ?? 0) + by)));
-      return by !== undefined;
-    },
+    key: alongOf(text, (by) => selection.point(texts, Math.max(0, Math.min(list.length - 1, (place ?? 0) + by)))),
     twin: () => ({
       caption: [drawing.title, drawing.told].filter(Boolean).join(": "),
       columns: ["word", ...(coloured ? ["value"] : []), "note", "alternatives"],

@@ -20,16 +20,14 @@ from urllib.parse import urlencode
 
 import uvicorn
 from PIL import Image
-from playwright.sync_api import sync_playwright
 
-from foveate.doctor import find_browser
+from drawn import chromium
 from foveate.studio.app import application
 
 SENTENCE = "She never smiles in the old kitchen."
 HEIGHTS = {360: 780, 1280: 900, 2560: 1440}
 DARK = ("inspect", 1280)
 QUALITY = 72  # of WebP
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 
 
 @contextmanager
@@ -91,8 +89,7 @@ def main() -> None:
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     names = [path.resolve().name for path in asked.runs]
-    with served(asked.runs) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=FLAGS)
+    with served(asked.runs) as address, chromium() as browser:
         for name, (place, whole) in pages(names, asked.text).items():
             for width in HEIGHTS:
                 schemes = ("light", "dark") if (name, width) == DARK else ("light",)
@@ -104,7 +101,6 @@ def main() -> None:
                         path, quality=QUALITY, method=6
                     )
                     print(f"{path}  {path.stat().st_size / 1000:.0f} kB", flush=True)
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -54,7 +54,6 @@ NAMED = {  # other packages, and the only places that may import them
     "matplotlib": {"look", "studio"},
     "anywidget": {"look"},
     "traitlets": {"look"},
-    "IPython": {"look"},
     "tensorboard": {"train"},
     "fastapi": {"studio"},
     "starlette": {"studio"},

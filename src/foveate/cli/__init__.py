@@ -104,12 +104,11 @@ def translate(
     _hint("Type a sentence a line; Ctrl-D ends.")
     answering: Run | Crew = loaded
     with contextlib.ExitStack() as stack:
+        if processes > 1 and silence:
+            raise ConfigError("--silence works in this process alone: leave out --processes")
         if processes > 1:
-            if silence:
-                raise ConfigError("--silence works in this process alone: leave out --processes")
             answering = stack.enter_context(Crew(loaded, loading, processes))
-        else:
-            stack.enter_context(edit(loaded.model, silenced(silence or [])))
+        stack.enter_context(edit(loaded.model, silenced(silence or [])))
         _say(verbs.translate(answering, sys.stdin.buffer, sys.stdout, wanted, search).report())
 
 

@@ -18,6 +18,7 @@ from foveate.run import Run
 from foveate.studio.errors import Refused
 from foveate.studio.examples import spread
 from foveate.studio.told import Told
+from foveate.tasks.forecast_judge import by_window, middle
 from foveate.tasks.metrics import figures_of
 
 TOGETHER = 16  # examples between two words about how far it is
@@ -209,17 +210,15 @@ class Windows(Judge):
 
     def rows(self, places: Sequence[int]) -> list[Row]:
         windows = self.run.task.some(self.split)
-        wanted = windows.wanted()
         dates = date_labels(windows.asked(), windows.table.dates)
         found = []
         for some in self.told(places):
             part = replace(windows, starts=windows.starts[list(some)])
-            said = self.run.task.evaluate(self.run.model, part)
-            errors = [float(line.rpartition("mse ")[2]) for line in said.outputs]
-            for i, error in zip(some, errors, strict=True):
+            forecast = middle(self.run.task.predict(self.run.model, part))
+            for i, error in zip(some, by_window(forecast, part).tolist(), strict=True):
                 row = Row(
                     i=i, source=dates[i], reference="", output="", score=error,
-                    length=wanted.shape[1], date=dates[i],
+                    length=windows.horizon, date=dates[i],
                 )  # fmt: skip
                 found.append(row)
         return found

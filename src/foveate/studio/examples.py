@@ -10,7 +10,7 @@ from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run
 from foveate.studio.pictures import data_uri
 from foveate.studio.told import Example, Examples
-from foveate.train.journal import read
+from foveate.train.journal import last_samples
 
 SIDE = 56  # least pixels of a small picture
 LONG = 300  # characters of a prompt
@@ -23,10 +23,9 @@ def examples(run: Run, most: int) -> Examples:
     except Exception as error:
         if not is_for_the_user(error):
             raise
-        kept = [line["samples"] for line in read(run.path) if line.get("samples")]
         found = [
             Example(text=sample["source"], wanted=sample["reference"])
-            for sample in (kept or [[]])[-1]
+            for sample in last_samples(run.path)
         ]
         note = f"the run's own data are not here: {message_of(error)}"
         return Examples(examples=found if hasattr(run.task, "answer") else [], note=note)

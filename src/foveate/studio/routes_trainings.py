@@ -19,7 +19,6 @@ from foveate.studio.routes import PAUSE
 from foveate.studio.streaming import EVENTS, HEADERS, sent
 from foveate.studio.told import Film
 from foveate.studio.trainings import (
-    LOG,
     SamplesOf,
     SeriesOf,
     Tail,
@@ -31,6 +30,7 @@ from foveate.studio.trainings import (
     series,
     training,
 )
+from foveate.train.journal import LOG
 from foveate.views.registry import VIEWS
 
 LOOKING = 0.5  # seconds between two looks at a log

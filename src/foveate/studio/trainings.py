@@ -6,7 +6,6 @@ Lives here: what a log tells. Does not live here: routes, and how a log is writt
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,9 +17,8 @@ from pydantic import Field
 from foveate.look.drawing import listed
 from foveate.studio.series import thinned
 from foveate.studio.told import Told
-from foveate.train.journal import Line
+from foveate.train.journal import LOG, Line, sound
 
-LOG = "log.jsonl"
 RECENT = 180.0  # seconds since the last line after which a training counts as over
 CURVES = ("train", "valid")  # the events whose numbers are curves
 Place = tuple[int, int]  # a step, and which of its lines
@@ -239,19 +237,6 @@ class Tail:
             self._last = step, number
             found.append((self._last, line))
         return found
-
-
-def sound(content: bytes) -> list[Line]:
-    """The lines that are JSON objects."""
-    lines = []
-    for text in content.splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue  # torn by a kill; its step is written again
-        if isinstance(line, dict):
-            lines.append(line)
-    return lines
 
 
 def _place(text: str) -> Place:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from foveate.config import ConfigError
@@ -32,26 +33,15 @@ class Writing(Answerer):
         self._check(write, prefix)
         watched = Watched(write, ask.top_k)
         watched.watch.told = self._telling(watched, search.build().width, say)
-        drawings: list[AnyDrawing] = []
-        found = self.write(run, ask, watched, search, prefix, drawings)
+        with self.source(run, ask) as (source, drawings):
+            found = watched.write(source, search.build(), prefix)
         hypotheses = [hypothesis(watched, one) for one in found[: ask.hypotheses]]
         return TextDone(hypotheses=hypotheses, drawings=drawings)
 
-    def write(
-        self,
-        run: Run,
-        ask: Ask,
-        watched: Watched,
-        search: Any,
-        prefix: list[int],
-        drawings: list[AnyDrawing],
-    ) -> list[Output]:
-        """What is written for the source of the question."""
-        return watched.write(self.source(run, ask), search.build(), prefix)
-
-    def source(self, run: Run, ask: Ask) -> Any:
-        """What the run reads."""
-        return ask.text
+    @contextmanager
+    def source(self, run: Run, ask: Ask) -> Iterator[tuple[Any, list[AnyDrawing]]]:
+        """What the run reads, and what is drawn of it."""
+        yield ask.text, []
 
     @staticmethod
     def _check(write: Writer, prefix: list[int]) -> None:
@@ -88,9 +78,10 @@ class Translating(Writing):
         cut = max(0, len(tokens) - run.task.data.max_length)
         return Start(run=name, source=tokens, prefix=ask.prefix, cut=cut)
 
-    def source(self, run: Run, ask: Ask) -> str:
+    @contextmanager
+    def source(self, run: Run, ask: Ask) -> Iterator[tuple[Any, list[AnyDrawing]]]:
         line = " ".join(ask.text.splitlines())
-        return str(run.task.addressed([line], ask.to)[0])
+        yield run.task.addressed([line], ask.to)[0], []
 
 
 class GoingOn(Writing):
@@ -108,19 +99,10 @@ class Captions(Writing):
 
     method, reads = "caption", "picture"
 
-    def write(
-        self,
-        run: Run,
-        ask: Ask,
-        watched: Watched,
-        search: Any,
-        prefix: list[int],
-        drawings: list[AnyDrawing],
-    ) -> list[Output]:
+    @contextmanager
+    def source(self, run: Run, ask: Ask) -> Iterator[tuple[Any, list[AnyDrawing]]]:
         with opened(ask.picture) as picture:
-            pixels, name = run.task.shown(picture)
-            drawings.append(shown(pixels, name))
-            return watched.write(picture, search.build(), prefix)
+            yield picture, [shown(*run.task.shown(picture))]
 
 
 def searched(write: Writer, ask: Ask) -> Any:

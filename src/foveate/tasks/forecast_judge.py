@@ -58,6 +58,12 @@ def naive_forecasts(windows: Windows, season: int) -> dict[str, Floats]:
     return {name: windows.values[chosen] for name, chosen in rows.items()}
 
 
+def by_window(forecast: Floats, windows: Windows) -> Floats:
+    """Mean (ŷ − y)² of each window, over steps and channels."""
+    errors: Floats = np.square(forecast - windows.wanted()).mean(axis=(1, 2))
+    return errors
+
+
 def by_step(forecast: Floats, windows: Windows) -> list[float]:
     """Mean (ŷ − y)² of each step ahead, over windows and channels."""
     error = np.square(forecast - windows.wanted(), dtype=np.float64).mean(axis=(0, 2))

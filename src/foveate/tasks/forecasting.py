@@ -27,6 +27,7 @@ from foveate.tasks.forecast_figures import mae, mse
 from foveate.tasks.forecast_judge import (
     SIGNATURES,
     by_step,
+    by_window,
     figures_of,
     middle,
     naive_forecasts,
@@ -116,7 +117,7 @@ class Forecasting(SeriesTask):
         for name, forecast in list(forecasts.items())[1:]:
             figures[f"{name}_mse"] = mse(forecast, examples.wanted())
             figures[f"{name}_mae"] = mae(forecast, examples.wanted())
-        errors = np.square(forecasts["forecast"] - examples.wanted()).mean(axis=(1, 2))
+        errors = by_window(forecasts["forecast"], examples)
         dates = labels(examples.asked(), examples.table.dates)
         return ForecastEvaluation(
             figures,

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from foveate.train.files import TrainError, write_atomically
 
+LOG = "log.jsonl"  # its name in a run
 Line = dict[str, Any]
 
 
@@ -25,7 +26,7 @@ class Journal:
     """
 
     def __init__(self, run: Path, step: int, tensorboard: bool = False) -> None:
-        self.path = run / "log.jsonl"
+        self.path = run / LOG
         self.cut = _cut(self.path, step)
         self._file: TextIO = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         self._board = _board(run / "tensorboard", step) if tensorboard else None
@@ -65,12 +66,22 @@ class NoJournal(Journal):
 
 def read(run: Path) -> list[Line]:
     """The lines of a run; one that a kill has torn is left out."""
-    return _sound(run / "log.jsonl")
+    path = run / LOG
+    return sound(path.read_bytes()) if path.exists() else []
 
 
-def _sound(path: Path) -> list[Line]:
+def last_samples(run: Path) -> list[dict[str, str]]:
+    """The examples of the last validation that kept any: source, reference and output of each."""
+    kept: list[list[dict[str, str]]] = [
+        line["samples"] for line in read(run) if line.get("samples")
+    ]
+    return kept[-1] if kept else []
+
+
+def sound(content: bytes) -> list[Line]:
+    """The lines of a log that are JSON objects."""
     lines = []
-    for text in path.read_bytes().splitlines() if path.exists() else []:
+    for text in content.splitlines():
         try:
             line = json.loads(text)
         except ValueError:
@@ -85,7 +96,7 @@ def _cut(path: Path, step: int) -> int:
     if not path.exists():
         return 0
     content = path.read_bytes()
-    kept = [line for line in _sound(path) if line.get("step", 0) <= step]
+    kept = [line for line in sound(content) if line.get("step", 0) <= step]
     dropped = len(content.splitlines()) - len(kept)
     if dropped or not content.endswith(b"\n"):
         write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept))

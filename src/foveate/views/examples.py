@@ -7,7 +7,7 @@ from typing import Any
 
 from foveate.config import ConfigError
 from foveate.run import Run
-from foveate.train.journal import read
+from foveate.train.journal import last_samples
 from foveate.views.question import Question
 
 Picture = int | Path
@@ -29,8 +29,7 @@ def text(run: Run, question: Question) -> str:
     """
     if question.text is not None:
         return question.text
-    kept = [line["samples"] for line in read(run.path) if line.get("samples")]
-    sources = [sample["source"].splitlines()[0] for sample in (kept or [[]])[-1]]
+    sources = [sample["source"].splitlines()[0] for sample in last_samples(run.path)]
     if not sources:
         raise ConfigError(f"{run.path} has kept no example: give --text")
     return str(sources[0])

@@ -5,6 +5,7 @@ p(y_t = k | y_<t, x) for every k and t; the entropy H_t = −Σ_k p log₂ p say
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor
 
 from foveate.data.tokenizer import EOS, Tokenizer
+from foveate.decode.constrained import Next
+from foveate.decode.watch import Alternatives, alternatives
 from foveate.look.chips import WordsView
 from foveate.look.drawing import Choice, Word
 from foveate.look.words import visible
@@ -28,12 +31,9 @@ class Forced:
     log_p: Tensor
     tokenizer: Tokenizer
 
-    def entropy(self) -> Tensor:
-        """H_t in bits, (T,)."""
-        return (
-            -(self.log_p.exp() * self.log_p.nan_to_num(neginf=0)).sum(dim=-1)
-            / torch.tensor(2.0).log()
-        )
+    def instead(self, top: int) -> list[Alternatives]:
+        """The ``top`` most probable tokens of each place, and its entropy."""
+        return alternatives(Next(self.log_p, torch.zeros(len(self.log_p), 1)), top)
 
     def texts(self) -> list[tuple[str, bool]]:
         """Each token as it stands in the text, and whether a space stands before it."""
@@ -77,32 +77,23 @@ def forced(run: Run, question: Question) -> Forced:
 def probabilities(runs: Sequence[Run], question: Question) -> WordsView:
     """P of each token, with the most probable ones that might have stood in its place."""
     found = forced(runs[0], question)
-    p = found.log_p.exp()
-    best = p.topk(min(question.top, p.shape[1]))
+    said = [float(found.log_p[t, i]) for t, i in enumerate(found.ids)]
     words = [
         Word(
             text=text,
-            value=float(p[t, i]),
+            value=math.exp(log_p),
             space=space,
-            note=f"{entropy:.1f} bits",
+            note=f"{others.entropy / math.log(2):.1f} bits",
             alternatives=[
-                Choice(text=visible(name(found.tokenizer, k)), p=chance)
-                for k, chance in zip(ids, chances, strict=True)
+                Choice(text=visible(name(found.tokenizer, k)), p=math.exp(chance))
+                for k, chance in zip(others.tokens, others.log_p, strict=True)
             ],
         )
-        for t, (i, (text, space), entropy, ids, chances) in enumerate(
-            zip(
-                found.ids,
-                found.texts(),
-                found.entropy().tolist(),
-                best.indices.tolist(),
-                best.values.tolist(),
-                strict=True,
-            )
+        for log_p, (text, space), others in zip(
+            said, found.texts(), found.instead(question.top), strict=True
         )
     ]
-    total = sum(float(found.log_p[t, i]) for t, i in enumerate(found.ids))
     return WordsView(
         words, "p of each token, entropy, and the most probable ones",
-        found.tokenizer.decode(found.ids), f"log p of the whole: {total:.2f}",
+        found.tokenizer.decode(found.ids), f"log p of the whole: {sum(said):.2f}",
     )  # fmt: skip

@@ -138,7 +138,7 @@ def test_the_best_head_is_chosen_and_kept(folder: Path, call: Call) -> None:
     assert code == 0, err
     assert "error rate" in err
     saved = json.loads((run / "aligned_head.json").read_text("utf-8"))
-    head = Head.load(run)
+    head = Head.load(run, Head())
     assert (head.layer, head.head) == (saved["layer"], saved["head"])
     loaded = load(run)
     pairs = list(zip(ENGLISH, FRENCH, strict=True))

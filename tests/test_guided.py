@@ -106,6 +106,8 @@ def test_the_guided_head_learns_its_links(corpus: Path, tmp_path: Path) -> None:
     held = pairs("valid", 50)
     gold = [Gold(set(pair.alignment), set(pair.alignment)) for pair in held]
 
+    assert task.head == Head(0, 1, "read")  # where `foveate align` looks by itself
+
     def error(head: int) -> float:
         texts = [(pair.source, pair.target) for pair in held]
         choice = Head(0, head, "read")

@@ -245,8 +245,8 @@ class Run:
 
     def links(self, source: str, target: Any) -> Links:
         """Word links of a pair by the head of the run's choice; ``target`` is text or ids."""
-        head = Head.load(self.path)
-        maps = self.can("word_maps", "align")(self.model, [(source, target)], rows=head.rows)
+        word_maps, head = self.can("word_maps", "align"), Head.load(self.path, self.task.head)
+        maps = word_maps(self.model, [(source, target)], rows=head.rows)
         return next((head.links(found) for found in maps if found), set())
 
     def explain(self, source: Any, target: Any = None) -> AttentionRecord:

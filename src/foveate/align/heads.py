@@ -56,11 +56,11 @@ class Head:
         replace_file(folder / FILE, json.dumps(tree, indent=2) + "\n")
 
     @classmethod
-    def load(cls, folder: Path) -> Head:
-        """The choice saved in a run, else the mean of the last layer's heads."""
+    def load(cls, folder: Path, otherwise: Head) -> Head:
+        """The choice saved in a run, else ``otherwise``."""
         path = folder / FILE
         if not path.is_file():
-            return cls()
+            return otherwise
         tree = json.loads(path.read_text(encoding="utf-8"))
         return cls(tree["layer"], tree["head"], tree["rows"])
 

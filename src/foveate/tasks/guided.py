@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from foveate.align.aligner import Aligner
 from foveate.align.both import Agreement
 from foveate.align.extract import Links, read_pharaoh, write_pharaoh
+from foveate.align.heads import Head
 from foveate.atomic import replace_file
 from foveate.data.columns import lines_of
 from foveate.data.text import DataError, at
@@ -82,6 +83,11 @@ class GuidedTranslation(Translation):
             return (self.links,) if isinstance(self.links, str) else self.links or ()
 
     config: Config
+
+    @property
+    def head(self) -> Head:
+        """The guided one."""
+        return Head(self.config.layer, self.config.head, self.config.rows)
 
     # ---- data
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from foveate.align.heads import Head
 from foveate.data.plan import sorted_batches
 from foveate.data.text import Corpus
 from foveate.data.tokenizer import BOS, EOS
@@ -51,6 +52,11 @@ class Translation(PairTask):
 
     config: Config
     own_tokens = True
+
+    @property
+    def head(self) -> Head:
+        """Where word links are read unless the run has saved another choice."""
+        return Head()
 
     # ---- model
 

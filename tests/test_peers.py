@@ -8,10 +8,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parent.parent
 PEERS = ROOT / "benchmarks" / "peers"
-NAMES = ("compare", "data", "environments", "rows", "table", "common")
+NAMES = ("compare", "data", "environments", "rows", "table", "common", "peer_foveate")
 
 
 @pytest.fixture
@@ -129,3 +130,14 @@ def test_a_report_is_the_last_line_and_a_failure_leaves_its_reason(
     assert good["figure"] == 7.0
     bad = compare.run(work, group, rows.Row("stub", "slow", "stub"), python)
     assert bad == {"error": "ValueError: it cannot"}
+
+
+def test_our_own_adapter_runs_on_the_data(
+    peers: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOVEATE_DATA", str(tmp_path))  # nothing there: the embedded corpus
+    monkeypatch.setattr("foveate.bench.workload.SYNTHETIC", {"train": 800, "valid": 8, "test": 8})
+    peers["data"].write(tmp_path)
+    job = peers["common"].Job("tiny", "int8", 0.01, tmp_path, tmp_path, torch.get_num_threads())
+    report = peers["peer_foveate"].decode(job)
+    assert set(report["sentences_per_second"]) == set(peers["common"].CASES)

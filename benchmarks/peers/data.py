@@ -25,15 +25,15 @@ def write(folder: Path) -> dict[str, object]:
     with workload("small") as work:
         pieces = work.task.source_tokenizer.pieces
         for split, name in SPLITS.items():
-            _, sources, targets = work.task._tokens(split)
-            if split == "test":
-                sources, targets = sources[:MOST], targets[:MOST]
-            for side, sentences in (("src", sources), ("tgt", targets)):
+            corpus = work.task.corpus(split)
+            most = MOST if split == "test" else len(corpus.sources)
+            for side, texts in (("src", corpus.sources), ("tgt", corpus.targets)):
+                sentences = work.task.source_tokenizer.encode_ids(list(texts[:most]))
                 lines = (" ".join(pieces[i] for i in ids) for ids in sentences)
                 (folder / f"{name}.{side}").write_text(
                     "".join(f"{line}\n" for line in lines), encoding="utf-8"
                 )
-            counts[name] = len(sources)
+            counts[name] = len(sentences)
         data = work.data
     text = "".join(f"{piece}\n" for piece in pieces)
     (folder / "vocabulary.txt").write_text(text, encoding="utf-8")

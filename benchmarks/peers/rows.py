@@ -67,6 +67,9 @@ GROUPS = (
         "small",
         (
             *OURS,
+            Row("foveate", "fp32x2", "foveate, fp32, 2 processes"),
+            Row("foveate", "int8", "foveate, int8"),
+            Row("foveate", "int8x2", "foveate, int8, 2 processes"),
             JOEYNMT,
             Row("huggingface", "fp32", "HF generate, fp32"),
             Row("huggingface", "bf16", "HF generate, bf16"),

@@ -27,6 +27,7 @@ UNK, PAD, BOS, EOS = range(4)  # lines of vocabulary.txt
 BATCH_TOKENS = 4096
 WARM, LEAST = 4, 2  # steps left out; steps that are measured at least
 OUTPUT = 20  # tokens of each output in decoding
+TOGETHER = 8  # batches that several workers are given at once
 SMOOTHING, DROPOUT, RATE = 0.1, 0.1, 1e-3
 SHAPES: dict[str, dict[str, int]] = {
     "small": {"size": 256, "heads": 4, "ffn": 1024, "layers": 3},
@@ -215,10 +216,10 @@ def milliseconds(torch: Any, layer: Any, shape: tuple[int, int], seconds: float)
 # ------------------------------------------------------------------------------ report
 
 
-def peak_mib() -> float:
-    """The most memory that this process held so far."""
+def peak_mib(who: int = resource.RUSAGE_SELF) -> float:
+    """The most memory that this process held so far, or the largest of those that it awaited."""
     unit = 1 if sys.platform == "darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
+    return round(resource.getrusage(who).ru_maxrss * unit / 2**20, 1)
 
 
 def versions(*packages: str) -> dict[str, str]:

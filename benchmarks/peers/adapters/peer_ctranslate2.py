@@ -16,7 +16,6 @@ from common import Job
 from ctranslate2.specs import common_spec, transformer_spec
 
 TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
-TOGETHER = 8  # batches that several workers are given at once
 
 
 def write_model(job: Job) -> str:
@@ -87,7 +86,7 @@ def decode(job: Job) -> dict[str, Any]:
             min_decoding_length=common.OUTPUT, max_decoding_length=common.OUTPUT,
         )  # fmt: skip
 
-    together = TOGETHER if workers > 1 else 1
+    together = common.TOGETHER if workers > 1 else 1
     return common.speeds(job, search, together=together) | {
         "versions": common.versions("ctranslate2"),
         "batches": f"{workers} worker(s), {max(1, job.threads // workers)} thread(s) each",

@@ -1,18 +1,21 @@
 """foveate itself, by the functions behind ``foveate bench``; runs in its own environment.
 
-Modes are precisions: ``fp32``, ``bf16``, and ``auto``, what a user gets who says nothing.
+Modes are precisions: ``fp32``, ``bf16``, and ``auto``, what a user gets who says nothing. Decoding
+knows ``int8`` as well, and ``fp32x2`` and ``int8x2``: two processes of one thread each.
 """
 
 from __future__ import annotations
 
 import functools
+import resource
 from typing import Any
 
 import common
 import torch
 from common import Job
+from foveate_search import searching
 
-from foveate.bench import decoding, training
+from foveate.bench import training
 from foveate.bench.workload import workload
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell
 from foveate.nn.ssm import SelectiveStateSpace
@@ -36,15 +39,24 @@ def train(job: Job) -> dict[str, Any]:
 
 
 def decode(job: Job) -> dict[str, Any]:
-    torch.set_num_threads(job.threads)
-    with workload(SHAPES.get(job.shape, job.shape)) as work:
-        found = decoding.measure(work, job.seconds, precision=decoding.named(job.mode))
-    return {
-        "sentences_per_second": found["sentences_per_second"],
-        "peak_rss_mib": found["peak_memory_mib"],
-        "parameters": found["parameters"],
-        "computes": found["precision"],
+    numbers, _, count = job.mode.partition("x")
+    processes = int(count or 1)
+    threads = max(1, job.threads // processes)
+    values = {"shape": SHAPES.get(job.shape, job.shape), "numbers": numbers, "threads": threads}
+    known = {piece: i for i, piece in enumerate(job.vocabulary())}
+    with searching(values, processes) as call:
+
+        def search(sentences: list[common.Pieces], beam: int, rows: int | None) -> None:
+            call([[known.get(p, common.UNK) for p in line] for line in sentences], beam, rows)
+
+        together = common.TOGETHER if processes > 1 else 1
+        found = common.speeds(job, search, together=together)
+    if processes > 1:
+        found["peak_rss_mib"] += processes * common.peak_mib(resource.RUSAGE_CHILDREN)
+    return found | {
+        "computes": numbers,
         "versions": common.versions("foveate", "torch"),
+        "batches": f"{processes} process(es), {threads} thread(s) each",
     }
 
 

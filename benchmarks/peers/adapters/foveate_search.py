@@ -1,0 +1,68 @@
+"""foveate's search over an untrained model of a shape, in this process or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import torch
+
+from foveate.bench.decoding import WHOLE, forced
+from foveate.bench.workload import workload
+from foveate.data.workers import Arrays, Work, Worker
+from foveate.nn.int8 import quantized
+from foveate.train.precision import resolve
+
+ALONE = 10**9  # source tokens: a batch is not cut up
+CHUNK = 128  # sentences of the whole corpus that a process is given at once
+Ids = list[list[int]]
+Call = Callable[[Ids, int, int | None], Any]
+
+
+def searcher(values: Mapping[str, Any]) -> Work:
+    """The work of one process: ``numbers`` is fp32, bf16 or int8."""
+    torch.set_num_threads(values["threads"])
+    with workload(values["shape"]) as work:
+        model, task = work.model().eval(), work.task
+    if values["numbers"] == "int8":
+        model = quantized(model)
+    precision = resolve("bf16" if values["numbers"] == "bf16" else "fp32", torch.device("cpu"))
+
+    def search(sentences: Ids, beam: int, rows: int | None) -> Arrays:
+        with precision.context():
+            found = task.search(model, sentences, forced(beam), ALONE if rows else WHOLE)
+        return {"lengths": np.array([len(each[0].ids) for each in found])}
+
+    return search
+
+
+@contextmanager
+def searching(values: Mapping[str, Any], processes: int) -> Iterator[Call]:
+    """A search over so many sentences by so many processes; batches have ``rows`` sentences."""
+    if processes == 1:
+        yield searcher(values)
+        return
+    with ExitStack() as stack:
+        idle = SimpleQueue[Worker]()
+        for _ in range(processes):
+            idle.put(stack.enter_context(Worker(searcher, values)))
+        threads = stack.enter_context(ThreadPoolExecutor(processes))
+
+        def one(part: Ids, beam: int, rows: int | None) -> None:
+            worker = idle.get()
+            try:
+                worker((part, beam, rows))
+            finally:
+                idle.put(worker)
+
+        def call(sentences: Ids, beam: int, rows: int | None) -> None:
+            size = rows or CHUNK
+            parts = [sentences[n : n + size] for n in range(0, len(sentences), size)]
+            for done in [threads.submit(one, part, beam, rows) for part in parts]:
+                done.result()
+
+        yield call

@@ -1,6 +1,6 @@
-"""The verbs of training methods: ``foveate distill``.
+"""The verbs that make something of a run: ``foveate distill``, ``foveate shortlist``.
 
-Does not live here: what they do (`foveate.distill`).
+Does not live here: what they do (`foveate.distill`, `foveate.tasks.shortlist`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import typer
 def add(app: typer.Typer) -> None:
     """Register the verbs."""
     app.command("distill")(distill)
+    app.command("shortlist")(shortlist)
 
 
 def distill(
@@ -40,3 +41,24 @@ def distill(
 
     for line in write(load(run, checkpoint), out, search, progress):
         typer.echo(line)
+
+
+def shortlist(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")],
+    often: Annotated[int, typer.Option(min=0, help="tokens that are always there")] = 300,
+    likely: Annotated[int, typer.Option(min=1, help="tokens for each of the source")] = 100,
+) -> None:
+    """Learn which tokens may come next, for decode.shortlist=true."""
+    from foveate.run import load
+    from foveate.tasks.shortlist import learn, reach
+
+    loaded = load(run)
+    loaded.can("shortlist", "have a shortlist")
+    made = learn(loaded.task, often, likely, loaded.config.seed)
+    made.save(run)
+    found, whole = reach(loaded.task, made), loaded.task.target_tokenizer.vocab_size
+    typer.echo(
+        f"a sentence has {found.size:,.0f} of {whole:,} tokens to choose from; these hold "
+        f"{100 * found.covered:.2f} % of the tokens of the validation data"
+    )
+    typer.echo(f"to use them: foveate translate {run} decode.shortlist=true")

@@ -50,12 +50,15 @@ class Search(Configurable):
     class Config(BaseConfig, family="search"):
         """Length limits: at most ``max_ratio`` · source length + ``max_extra`` tokens.
 
-        ``rules`` forbid tokens, such as those that would repeat what is there.
+        ``rules`` forbid tokens, such as those that would repeat what is there. With ``shortlist``
+        only tokens that a source makes likely are searched, where the run has a list of them and no
+        beginning is given; scores are then those of p over these.
         """
 
         max_ratio: float = Field(2.0, ge=0)
         max_extra: int = Field(20, ge=1)
         rules: tuple[Rule.Config, ...] = ()
+        shortlist: bool = False
 
         @classmethod
         def like(cls, other: Search.Config, **changes: Any) -> Self:
@@ -97,6 +100,10 @@ class Search(Configurable):
         told = copy.copy(self)
         told.listener = listener
         return told
+
+    def shortens(self) -> bool:
+        """Whether ids of a small vocabulary may stand for all: nobody names or watches tokens."""
+        return self.config.shortlist and not self.prefixes and self.listener is None
 
     def limits(self, lengths: Sequence[int]) -> list[int]:
         """The longest output allowed for each source: by its own length, not by the batch's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Literal
 
 from jaxtyping import Bool, Float, Int
@@ -84,6 +85,16 @@ def output_projection(decoder: Decoder, target: Tokens, bias: bool = False) -> n
     return output
 
 
+def rows_of(output: nn.Module, tokens: Int[Tensor, "W"]) -> nn.Module:
+    """The map onto some of the outputs alone, of a linear map of any precision."""
+    some = copy.copy(output)
+    for kind in ("_parameters", "_buffers"):
+        tensors = getattr(output, kind).items()
+        rows = {name: None if t is None else t.detach()[tokens] for name, t in tensors}
+        setattr(some, kind, rows)
+    return some
+
+
 def tie(
     setting: str, module: nn.Linear | nn.Embedding | None, name: str, to: nn.Embedding | None
 ) -> None:
@@ -107,20 +118,31 @@ class DecoderSteps:
     """One source batch being decoded step by step: what greedy and beam search ask of a model.
 
     The step is a native one where `foveate.models.native_decoder` has one that gives the same;
-    ``plain`` does without.
+    ``plain`` does without. With ``tokens`` (V') these alone may come next: logits and the ids of
+    steps count them.
     """
 
-    def __init__(self, model: EncoderDecoder, memory: Memory, plain: bool = False) -> None:
-        self.model, self.memory, self.state = model, memory, State()
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        memory: Memory,
+        plain: bool = False,
+        tokens: Int[Tensor, "W"] | None = None,
+    ) -> None:
+        self.model, self.memory, self.state, self.tokens = model, memory, State(), tokens
         self.device = memory.values.device
-        self.native = None if plain else native_reading(model, memory)
+        self.output = model.output if tokens is None else rows_of(model.output, tokens)
+        self.native = None if plain else native_reading(model, self.output, memory)
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Logits of the next token after reading one more of each hypothesis."""
+        if self.tokens is not None:
+            ids = self.tokens[ids]
         if self.native is not None:
             return self.native.step(ids)
         hidden = self.model.decode(ids[:, None], self.memory, self.state)
-        return self.model.logits(hidden[:, -1]).float()
+        logits: Tensor = self.output(hidden[:, -1])
+        return logits.float()
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
         """Hypothesis i goes on from hypothesis ``rows[i]``."""

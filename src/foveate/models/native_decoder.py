@@ -8,8 +8,8 @@ values stay where they were written, and each hypothesis knows in which rows its
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -35,21 +35,22 @@ ADDED = {NoPosition, Sinusoidal, SinusoidalHalves, Learned}  # positions that ar
 KNOWN = {TransformerDecoder, SSRUDecoder}
 PARTS = {"query", "key", "value", "output"}
 LINEAR = {nn.Linear, Int8Linear}
+Made = TypeVar("Made")
 
 
 class PackedDecoder:
-    """The weights of a decoder and its projection, laid out for the kernels."""
+    """The weights of a decoder, laid out for the kernels."""
 
-    def __init__(
-        self, kernels: ctypes.CDLL, decoder: TransformerDecoder, output: nn.Module
-    ) -> None:
+    def __init__(self, kernels: ctypes.CDLL, decoder: TransformerDecoder) -> None:
         self.kernels, self.decoder, self.kept = kernels, decoder, list[Packed]()
         self.layers = [cast(DecoderLayer, layer) for layer in decoder.layers]
-        config, stem = decoder.config, cast(TokenStem, decoder.stem)
-        layers = (Layer * len(self.layers))(*map(self._layer, self.layers))
+        self._layers = (Layer * len(self.layers))(*map(self._layer, self.layers))
         self.places: list[Tensor] = []
-        self.vocab_size = len(cast(Tensor, output.weight))
-        self.native = Decoder(
+
+    def before(self, output: Packed) -> Decoder:
+        """The decoder with a projection after it."""
+        config, stem = self.decoder.config, cast(TokenStem, self.decoder.stem)
+        return Decoder(
             len(self.layers),
             config.hidden_size,
             config.num_heads,
@@ -57,10 +58,10 @@ class PackedDecoder:
             config.norm_order == "post",
             stem.scale,
             at(stem.embedding.weight),
-            layers,
-            self._norm(decoder.embedding_norm),
-            self._norm(decoder.norm),
-            self._map(output),
+            self._layers,
+            self._norm(self.decoder.embedding_norm),
+            self._norm(self.decoder.norm),
+            output,
         )
 
     def place(self, time: int) -> Float[Tensor, "D"]:
@@ -88,15 +89,8 @@ class PackedDecoder:
         )
 
     def _map(self, *parts: nn.Module) -> Packed:
-        """One map of the outputs of several."""
-        weight, bias, scale = (_stacked(parts, name) for name in ("weight", "bias", "scale"))
-        assert weight is not None
-        if scale is None:
-            packed = pack(weight, bias, self.kernels.panel())
-        else:
-            packed = pack_int8(weight, scale, bias, self.kernels.int8_panel())
-        self.kept.append(packed)
-        return packed
+        self.kept.append(_packed(self.kernels, *parts))
+        return self.kept[-1]
 
     def _norm(self, norm: Any) -> Norm:
         if isinstance(norm, nn.Identity):
@@ -107,8 +101,8 @@ class PackedDecoder:
 class NativeReading:
     """What the hypotheses of some sources have read: the kernel's side of `DecoderSteps`."""
 
-    def __init__(self, packed: PackedDecoder, memory: Memory) -> None:
-        self.packed = packed
+    def __init__(self, packed: PackedDecoder, output: Packed, memory: Memory) -> None:
+        self.packed, self.output, self.native = packed, output, packed.before(output)
         cross = [layer.cross_attention for layer in packed.layers]
         self.keys = [a.key(memory.values).contiguous() for a in cross if a is not None]
         self.values = [a.value(memory.values).contiguous() for a in cross if a is not None]
@@ -119,7 +113,7 @@ class NativeReading:
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Logits of the next token after reading one more of each hypothesis."""
-        kernels, native = self.packed.kernels, self.packed.native
+        kernels, native = self.packed.kernels, self.native
         rows, time = len(ids), len(self.blocks)
         self.blocks.append(torch.empty(rows, native.layers, 2, native.size))
         if self.ancestors.shape[1] < time:  # nothing was reordered
@@ -139,7 +133,7 @@ class NativeReading:
             blocks,
             at(ancestors),
         )
-        logits = torch.empty(rows, self.packed.vocab_size)
+        logits = torch.empty(rows, self.output.rows)
         room = torch.empty(kernels.room(address(native), rows, self.length, time))
         kernels.step(address(native), address(reading), at(room), at(logits))
         return logits
@@ -158,10 +152,11 @@ class NativeReading:
         self.sources = len(sources)
 
 
-def native_reading(model: Any, memory: Memory) -> NativeReading | None:
+def native_reading(model: Any, output: nn.Module, memory: Memory) -> NativeReading | None:
     """The kernel's side of a model's steps; None where there is no kernel, or not for such a model.
 
-    Nobody may look inside a native step: with taps and hooks it is the plain one.
+    ``output`` is its projection, or some rows of that. Nobody may look inside a native step: with
+    taps and hooks it is the plain one.
     """
     decoder = model.decoder
     if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or model.training:
@@ -171,27 +166,54 @@ def native_reading(model: Any, memory: Memory) -> NativeReading | None:
     kernels = library()
     if kernels is None:
         return None
-    modules = _inside(decoder, model.output)
-    if any(map(_watched, modules)):
+    parts = _inside(decoder)
+    if any(map(_watched, [*parts, output])) or type(output) not in LINEAR:
         return None
-    made_of = modules, _weights(modules)
-    before, packed = _PACKED.get(decoder, (None, None))
-    if before != made_of:
-        known = _known(decoder, model.output)
-        packed = PackedDecoder(kernels, decoder, model.output) if known else None
-        _PACKED[decoder] = made_of, packed
-    return None if packed is None else NativeReading(packed, memory)
+    packed = _PACKED.of(
+        decoder, parts, lambda: PackedDecoder(kernels, decoder) if _known(decoder) else None
+    )
+    if packed is None or not _plain_numbers(output):
+        return None
+    return NativeReading(
+        packed, _OUTPUTS.of(output, [output], lambda: _packed(kernels, output)), memory
+    )
+
+
+class Kept(Generic[Made]):
+    """What was made of modules, as long as their tensors are the same and have not changed."""
+
+    def __init__(self) -> None:
+        self._made: WeakKeyDictionary[nn.Module, tuple[MadeOf, Made]] = WeakKeyDictionary()
+
+    def of(self, module: nn.Module, parts: list[nn.Module], make: Callable[[], Made]) -> Made:
+        """What ``make`` makes of a module with these parts."""
+        made_of = parts, _weights(parts)
+        before, made = self._made.get(module, (None, None))
+        if before != made_of or made is None:
+            made = make()
+            self._made[module] = made_of, made
+        return made
 
 
 MadeOf = tuple[list[nn.Module], list[tuple[int, int]]]  # modules; where tensors lie, their changes
-_PACKED: WeakKeyDictionary[nn.Module, tuple[MadeOf, PackedDecoder | None]] = WeakKeyDictionary()
+_PACKED = Kept[PackedDecoder | None]()
+_OUTPUTS = Kept[Packed]()
 
 
-def _inside(*modules: nn.Module) -> list[nn.Module]:
-    """The modules and all in them; ``modules()`` takes ten times as long, for every sentence."""
-    found = list(modules)
-    for module in found:
-        found += [part for part in module._modules.values() if part is not None]
+def _packed(kernels: ctypes.CDLL, *parts: nn.Module) -> Packed:
+    """One map of the outputs of several."""
+    weight, bias, scale = (_stacked(parts, name) for name in ("weight", "bias", "scale"))
+    assert weight is not None
+    if scale is None:
+        return pack(weight, bias, kernels.panel())
+    return pack_int8(weight, scale, bias, kernels.int8_panel())
+
+
+def _inside(module: nn.Module) -> list[nn.Module]:
+    """A module and all in it; ``modules()`` takes ten times as long, for every sentence."""
+    found = [module]
+    for each in found:
+        found += [part for part in each._modules.values() if part is not None]
     return found
 
 
@@ -206,20 +228,23 @@ def _watched(module: nn.Module) -> bool:
     return tapped or bool(module._forward_hooks or module._forward_pre_hooks)
 
 
-def _known(decoder: TransformerDecoder, output: nn.Module) -> bool:
+def _plain_numbers(module: nn.Module) -> bool:
+    """Whether all that is learnt is in fp32 and in this machine's memory."""
+    return all(t.dtype == torch.float32 and t.device.type == "cpu" for t in module.parameters())
+
+
+def _known(decoder: TransformerDecoder) -> bool:
     """Whether the kernel computes just what these modules do."""
     kinds = type(decoder.stem) is TokenStem and type(decoder.position) in ADDED
     norms = (decoder.embedding_norm, decoder.norm, *_norms(decoder))
     layers = (cast(DecoderLayer, layer) for layer in decoder.layers)
-    tensors = [*decoder.parameters(), *output.parameters()]
     return (
         kinds
         and decoder.config.norm_order in ("pre", "post")
         and all(type(norm) in (LayerNorm, nn.Identity) for norm in norms)
         and all(map(_plain_layer, layers))
-        and type(output) in LINEAR
         and decoder.config.hidden_size % 4 == 0
-        and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
+        and _plain_numbers(decoder)
     )
 
 

@@ -79,6 +79,7 @@ class PairTask(Task[TextBatch]):
     def __init__(self, config: Config, data: TextData) -> None:
         self.config, self.data = config, data
         self.tokenizers: tuple[Tokenizer, Tokenizer] | None = None
+        self.folder = Path()  # of the run
         self._read: dict[str, Corpus] = {}
         self._encoded: dict[str, Sides] = {}
         self._examples: dict[str, Examples] = {}
@@ -86,6 +87,7 @@ class PairTask(Task[TextBatch]):
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
+        self.folder = folder
         if self.tokenizers is None:
             self.tokenizers = self._train(seed)
         source, target = self.tokenizers
@@ -127,6 +129,7 @@ class PairTask(Task[TextBatch]):
         return {"encoder": source.pieces, "decoder": target.pieces, "output": target.pieces}
 
     def restore(self, folder: Path) -> None:
+        self.folder = folder
         source = Tokenizer.load(folder / "source.tokenizer.json")
         joint = self.config.joint
         self.tokenizers = (

@@ -31,6 +31,7 @@ from foveate.tasks.labels import END, START, attention_record, namer, pieces_in
 from foveate.tasks.metrics import SLOW, figures_of
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.pairs import PairTask
+from foveate.tasks.shortlist import Shortlist, in_full
 from foveate.tasks.text_batch import Ids, TextBatch, collate, lengths_of, source_batch
 from foveate.tasks.word_maps import WordMaps, word_maps
 
@@ -52,11 +53,18 @@ class Translation(PairTask):
 
     config: Config
     own_tokens = True
+    _shortlist: Shortlist | None = None
 
     @property
     def head(self) -> Head:
         """Where word links are read unless the run has saved another choice."""
         return Head()
+
+    def shortlist(self) -> Shortlist:
+        """That of the run, read once. Raises ``ConfigError`` where it has none."""
+        if self._shortlist is None:
+            self._shortlist = Shortlist.load(self.folder)
+        return self._shortlist
 
     # ---- model
 
@@ -166,15 +174,18 @@ class Translation(PairTask):
         self, model: EncoderDecoder, sources: Sequence[Ids], search: Search, batch_tokens: int
     ) -> Iterator[tuple[Ids, list[list[Hypothesis]]]]:
         device = model.output.weight.device
+        shortlist = self.shortlist() if search.shortens() else None
         filled = np.array([i for i, ids in enumerate(sources) if ids], dtype=np.int64)
         lengths = np.array([[len(sources[i]) + 1] for i in filled]).reshape(-1, 1)
         for batch in sorted_batches(lengths, batch_tokens):
             indices = [int(filled[i]) for i in batch]
             ids, keys = source_batch([sources[i] for i in indices])
             read = ids.to(device), None if keys is None else keys.to(device)
-            steps = steps_of(model, partial(_begun, source=read[0], keys=read[1]))
+            tokens = None if shortlist is None else shortlist.tokens(read[0])
+            steps = steps_of(model, partial(_begun, source=read[0], keys=read[1], tokens=tokens))
             sizes = [len(sources[i]) for i in indices]
-            yield indices, search(steps, sizes, BOS, EOS, indices)
+            found = search(steps, sizes, BOS, EOS, indices)
+            yield indices, found if tokens is None else in_full(found, tokens)
 
     @torch.inference_mode()
     def force(self, model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
@@ -230,5 +241,7 @@ class Translation(PairTask):
         )
 
 
-def _begun(model: EncoderDecoder, source: Tensor, keys: Tensor | None) -> DecoderSteps:
-    return DecoderSteps(model, model.encode(source, keys))
+def _begun(
+    model: EncoderDecoder, source: Tensor, keys: Tensor | None, tokens: Tensor | None
+) -> DecoderSteps:
+    return DecoderSteps(model, model.encode(source, keys), tokens=tokens)

@@ -1,0 +1,118 @@
+"""A shortlist: what it holds, that a search over all of it is the search, that rows are rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import foveate
+from foveate.config import ConfigError
+from foveate.models.encoder_decoder import DecoderSteps, rows_of
+from foveate.nn.int8 import Int8Linear
+from foveate.run import Run
+from foveate.tasks.shortlist import FILE, Shortlist, learn, partners, reach
+from foveate.training import train
+from small_runs import TRAIN, TRANSLATOR
+
+WORDS = {"dog": "chien", "cat": "chat", "runs": "court", "sleeps": "dort", "the": "le"}
+PAIRS = [
+    (f"the {a} {b}", f"le {WORDS[a]} {WORDS[b]}")
+    for a in ("dog", "cat")
+    for b in ("runs", "sleeps")
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("shortlist")
+    for split in ("train", "valid", "test"):
+        rows = (f"{source}\t{target}\n" for source, target in PAIRS * 8)
+        (folder / f"pairs.{split}.tsv").write_text("".join(rows), encoding="utf-8")
+    sizes = 'kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 1, ffn_size = 32'
+    text = TRANSLATOR.format(folder=folder, encoder=sizes, decoder=sizes)
+    (folder / "run.toml").write_text(text + TRAIN.format(steps=40, half=40), encoding="utf-8")
+    return train(folder / "run.toml", [], folder / "run")
+
+
+def test_partners_are_the_words_that_translate() -> None:
+    """Word i is said as word 10 + i, 19 stands in every pair."""
+    sources = [[a, b] for a in range(4, 9) for b in range(4, 9) if a != b]
+    targets = [[10 + a, 10 + b, 19] for a, b in sources]
+    found = partners(sources, targets, 10, 2)
+    assert found[4:9, 0].tolist() == [14, 15, 16, 17, 18]
+    assert (found[4:9, 1] == 19).all()
+    assert not found[:4].any() and not found[9].any()  # never seen
+
+
+def test_what_a_search_may_choose_from(run: Run) -> None:
+    made = learn(run.task, often=1, likely=1)
+    source, target = run.task.source_tokenizer, run.task.target_tokenizer
+    ids = torch.tensor(source.encode_ids(["the dog"]))
+    pieces = [target.pieces[i] for i in made.tokens(ids).tolist()]
+    assert pieces[:4] == target.pieces[:4]
+    assert set(pieces[4:]) >= {"le", "chien"} and not {"chat", "dort"} & set(pieces)
+    assert reach(run.task, made).covered == 1
+    narrow = Shortlist(torch.arange(4), made.likely * 0)
+    assert reach(run.task, narrow).covered == 0
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_search_over_the_list_of_all_tokens_is_the_search(run: Run, beam_size: int) -> None:
+    lines = [source for source, _ in PAIRS] + ["", "the"]
+    run.task._shortlist = Shortlist(torch.arange(run.task.target_tokenizer.vocab_size), empty(run))
+    short = run.decoding(shortlist=True)
+    ours, all_tokens = short.translate(lines, beam_size), run.translate(lines, beam_size)
+    assert [a.hypotheses for a in ours] == [a.hypotheses for a in all_tokens]
+    assert [s for a in ours for s in a.scores] == pytest.approx(
+        [s for a in all_tokens for s in a.scores]
+    )
+
+
+def test_nothing_else_comes_out_but_where_a_beginning_is_given(run: Run) -> None:
+    target = run.task.target_tokenizer
+    ids = [*range(4), *(target.pieces.index(piece) for piece in ("le", "chat"))]
+    run.task._shortlist = Shortlist(torch.tensor(ids), empty(run))
+    short = run.decoding(shortlist=True)
+    answers = short.translate(["the dog runs", "the cat sleeps"], beam_size=2)
+    assert {i for a in answers for i in a.found[0].ids} <= set(ids)
+    begun = short.translate(["the dog runs"], beam_size=2, prefix="le chien")
+    assert begun[0].hypotheses[0].startswith("le chien")
+
+
+def test_it_lies_in_the_run(run: Run) -> None:
+    with pytest.raises(ConfigError, match="foveate shortlist"):
+        Shortlist.load(run.path)
+    made = learn(run.task, 3, 2)
+    made.save(run.path)
+    again = foveate.load(run.path).task.shortlist()
+    assert torch.equal(again.often, made.often) and torch.equal(again.likely, made.likely)
+    content = (run.path / FILE).read_bytes()
+    (run.path / FILE).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ConfigError, match="damaged"):
+        Shortlist.load(run.path)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@torch.inference_mode()
+def test_some_rows_give_the_logits_of_these(precision: str) -> None:
+    linear = torch.nn.Linear(8, 50)
+    output = Int8Linear(linear) if precision == "int8" else linear
+    tokens, x = torch.tensor([0, 3, 7, 49]), torch.randn(5, 8)
+    torch.testing.assert_close(rows_of(output, tokens)(x), output(x)[:, tokens])
+
+
+@torch.inference_mode()
+def test_steps_count_the_tokens_of_the_list(run: Run) -> None:
+    model, tokens = run.model, torch.tensor([0, 1, 2, 3, 5, 6])
+    memory = model.encode(torch.tensor([[4, 5, 3]]))
+    few = [DecoderSteps(model, memory, plain, tokens) for plain in (False, True)]
+    every = DecoderSteps(model, memory, plain=True)
+    for i in (2, 4, 5):
+        wanted = every.step(tokens[torch.tensor([i])])[:, tokens]
+        for steps in few:
+            torch.testing.assert_close(steps.step(torch.tensor([i])), wanted, atol=1e-5, rtol=1e-5)
+
+
+def empty(run: Run) -> torch.Tensor:
+    """No partners but the token 0."""
+    return torch.zeros(run.task.source_tokenizer.vocab_size, 1, dtype=torch.long)

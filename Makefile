@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PAIRS  ?= 10000000
 
-.PHONY: help quickstart test lint format web wheel bench bench-peers looking configs growth kill hosts scaling lock clean
+.PHONY: help quickstart test lint format web wheel wheel-browser bench bench-peers looking configs growth kill hosts scaling lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -50,6 +50,11 @@ wheel: $(STAMPS)/dev  ## build wheel and sdist; prove that the wheel works in an
 	cd build && wheel/bin/python -c "import foveate; print(foveate.load.__name__, foveate.train.__name__)"
 	build/wheel/bin/pip check
 	@echo "the wheel works in an empty environment: $$(ls dist/*.whl)"
+
+wheel-browser: wheel  ## the browser's tests against what the wheel has installed, without the sources
+	build/wheel/bin/pip install -q -c requirements-dev.lock $$(ls dist/*.whl)[studio,widget] \
+	    pytest hypothesis beartype httpx playwright
+	build/wheel/bin/python -m pytest -q -o pythonpath=tests tests/e2e
 
 bench: $(STAMPS)/foveate  ## speed of training and decoding on this machine
 	$(BIN)/foveate bench train $(SHAPE)

@@ -23,6 +23,7 @@ LAYERS = [
     {"kinds", "start"},
     {"run", "answers"},
     {"training", "watching"},
+    {"passages"},
     {"views"},
     {"serve", "export", "bench", "distill", "doctor", "errors", "quickstart"},
     {"studio"},
@@ -58,6 +59,7 @@ NAMED = {  # other packages, and the only places that may import them
     "fastapi": {"studio"},
     "starlette": {"studio"},
     "uvicorn": {"studio"},
+    "selectolax": {"passages"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
 }
 

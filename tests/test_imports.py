@@ -49,7 +49,7 @@ NAMED = {  # other packages, and the only places that may import them
     "PIL": {"data"},
     "sacrebleu": {"tasks", "run"},
     "typer": {"cli"},
-    "rapidfuzz": {"tasks"},
+    "rapidfuzz": {"tasks", "passages"},
     "rouge_score": {"tasks"},
     "rich": {"cli", "data", "train", "look", "quickstart", "verbs", "run"},
     "matplotlib": {"look", "studio"},
@@ -60,6 +60,9 @@ NAMED = {  # other packages, and the only places that may import them
     "starlette": {"studio"},
     "uvicorn": {"studio"},
     "selectolax": {"passages"},
+    "polib": {"passages"},
+    "docx": {"passages"},
+    "defusedxml": {"passages"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
 }
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
 from foveate.decode.constrained import Constrained
-from foveate.decode.rules import Rule
+from foveate.decode.phrases import Demand, Ledger
+from foveate.decode.rules import Forbids, Rule
 from foveate.decode.watch import Listener
 from foveate.tree import merge
 
@@ -73,6 +74,8 @@ class Search(Configurable):
     def __init__(self, config: Config) -> None:
         self.config = config
         self.prefixes: Sequence[Sequence[int]] = ()
+        self.bans: Sequence[Forbids] = ()
+        self.demands: Sequence[Demand] = ()
         self.listener: Listener | None = None
 
     @property
@@ -88,6 +91,12 @@ class Search(Configurable):
         begun = copy.copy(self)
         begun.prefixes = prefixes
         return begun
+
+    def forbidding(self, bans: Sequence[Forbids]) -> Self:
+        """The same search for outputs that keep these beside the rules of its config."""
+        kept = copy.copy(self)
+        kept.bans = [*self.bans, *bans]
+        return kept
 
     def watched(self, listener: Listener) -> Self:
         """The same search, of which each step is told to a listener; what it finds is the same.
@@ -122,8 +131,11 @@ class Search(Configurable):
         if prefixes:
             least = [len(prefix) + self.config.max_extra for prefix in prefixes]
             limits = [max(both) for both in zip(limits, least, strict=True)]
-        rules = [rule.build() for rule in self.config.rules]
-        return self.find(Constrained(steps, rules, prefixes, end), limits, start, end, numbers)
+        rules = [*(rule.build() for rule in self.config.rules), *self.bans]
+        demands = [self.demands[n] for n in numbers] if self.demands else []
+        ledger = Ledger(demands) if any(demand.phrases for demand in demands) else None
+        kept = Constrained(steps, rules, prefixes, end, ledger)
+        return self.find(kept, limits, start, end, numbers)
 
     def find(
         self,

@@ -16,10 +16,9 @@ _END = re.compile(
     r"[.!?…]+[\"'’”»)\]]*(?P<blank>\s+)(?=[\"'‘“«(\[¿¡]*(?P<next>[^\W_]))|[。！？]+[」』”）]*(?P<none>\s*)"
 )
 _WORD_BEFORE = re.compile(r"(\w+(?:\.\w+)*)\.$")
-_SHORT = frozenset(
-    "mr mrs ms dr prof st mme mlle m no vs etc e.g i.e cf fig vol pp p al approx inc ltd jr sr "
-    "bzw z.b d.h ca nr str usw u.a gen col sen rep".split()
-)
+_SHORT = """al approx bzw ca cf col d.h dr e.g etc fig gen i.e inc jr ltd m mlle mme mr mrs ms no nr
+    p pp prof rep sen sr st str u.a usw vol vs z.b"""
+_ABBREVIATIONS = frozenset(_SHORT.split())
 
 
 def blanks(text: str, protected: Sequence[Span], layout: bool = True) -> list[Span]:
@@ -50,4 +49,4 @@ def _abbreviated(before: str) -> bool:
     if found is None:
         return False
     word = found[1]
-    return word.lower() in _SHORT or (len(word) == 1 and word.isalpha() and word.isupper())
+    return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isalpha() and word.isupper())

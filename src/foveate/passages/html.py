@@ -23,20 +23,18 @@ from foveate.passages.run import Part, Run
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
-INLINE = frozenset(
-    "a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark q s small span "
-    "strike strong sub sup time tt u".split()
-)
-# Left as they are; those of the first row stand in a sentence like a word.
-OBJECTS = frozenset("code kbd samp var img input svg math wbr ruby script style link meta".split())
-UNTOUCHED = OBJECTS | frozenset(
-    "pre textarea select template iframe object video audio canvas xmp noembed noframes "
-    "plaintext listing embed".split()
-)
-VOID = frozenset(
-    "area base br col embed hr img input link meta param source track wbr "
-    "basefont bgsound frame keygen".split()
-)
+_INLINE = """a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark q s small span
+    strike strong sub sup time tt u"""
+INLINE = frozenset(_INLINE.split())
+# Left as they are; objects stand in a sentence like a word.
+_OBJECTS = "code kbd samp var img input svg math wbr ruby script style link meta"
+OBJECTS = frozenset(_OBJECTS.split())
+_BLOCKS = """pre textarea select template iframe object video audio canvas xmp noembed noframes
+    plaintext listing embed"""
+UNTOUCHED = OBJECTS | frozenset(_BLOCKS.split())
+_VOID = """area base br col embed hr img input link meta param source track wbr
+    basefont bgsound frame keygen"""
+VOID = frozenset(_VOID.split())
 CONTEXTS = {  # what a fragment that begins so has to stand in
     **dict.fromkeys(("td", "th"), "tr"),
     "tr": "tbody",

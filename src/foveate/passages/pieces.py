@@ -22,7 +22,7 @@ def texts_of(pieces: Iterable[Piece]) -> list[str]:
 
 
 class Writer:
-    """Writes words, markup and protected pieces after each other, with blanks where words need them.
+    """Writes words, markup and protected pieces in turn, with blanks where words need them.
 
     ``loose``: a protected piece has a blank on both sides, whatever its neighbours are.
     """

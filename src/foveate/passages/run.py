@@ -16,6 +16,7 @@ from foveate.passages.rules import Rules
 from foveate.passages.sentence import Held, Mark, Sentence
 
 Part = Piece | Sentence
+BRACKETS = ("()", "[]", "{}", "<>", "«»", "“”", '""', "''")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,10 @@ class Run:
         start = len(self.text)
         self.text += text
         for (a, b), hidden in self.rules.spans(text):
-            leaf = Leaf(start + a, start + b, (Piece(text[a:b]),), text[a:b], not hidden)
+            span, shown = text[a:b], not hidden
+            if hidden and text[:a][-1:] + text[b : b + 1] in BRACKETS:
+                a, b = a - 1, b + 1  # empty brackets would only confuse the model
+            leaf = Leaf(start + a, start + b, (Piece(text[a:b]),), span, shown)
             self.open[-1].kids.append(leaf)
 
     def add_object(self, markup: str) -> None:
@@ -91,7 +95,7 @@ class Run:
     def _cut(self, node: Node, cuts: Sequence[Span]) -> Iterator[Part]:
         """The parts of an element: elements of whole sentences are cut in their turn."""
         cuts, whole = self._settled(node, cuts)
-        edges = [(k.start, k.end, k) for k in whole]
+        edges: list[tuple[int, int, Node | None]] = [(k.start, k.end, k) for k in whole]
         edges += [(a, b, None) for a, b in cuts if not any(_overlap(a, b, k) for k in whole)]
         kids, done = list(node.kids), node.start
         for start, end, kid in [*sorted(edges, key=lambda e: e[:2]), (node.end, node.end, None)]:
@@ -113,7 +117,7 @@ class Run:
             first, last = self._trimmed(node.start, node.end)
             starts = {first, *(end for _, end in inside)}
             ends = {last, *(start for start, _ in inside)}
-            whole, split = [], []
+            whole, split = list[Node](), list[Node]()
             for kid in node.kids:
                 if isinstance(kid, Node):
                     a, b = self._trimmed(kid.start, kid.end)

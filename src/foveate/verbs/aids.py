@@ -1,0 +1,123 @@
+"""What helps a run translate: a memory before it, a glossary and banned phrases while it decodes,
+unknown words copied after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from foveate.answers import Translation
+from foveate.config import ConfigError
+from foveate.data.vocabulary import SPECIALS, UNK
+from foveate.data.words import split_words
+from foveate.decode.wording import Wording
+from foveate.passages.glossary import Glossary, holds
+from foveate.passages.memory import Memory
+from foveate.run import Run
+
+
+@dataclass
+class Aided:
+    """A run with its aids; it translates as a run does, and can say at the end what they did."""
+
+    run: Run
+    glossary: Glossary | None = None
+    forced: Sequence[str] = ()
+    banned: Sequence[str] = ()
+    memory: Memory | None = None
+    copies_unknown: bool = False
+    _exact: int = field(default=0, init=False)
+    _fuzzy: list[float] = field(default_factory=list, init=False)
+    _wanted: int = field(default=0, init=False)
+    _missed: list[str] = field(default_factory=list, init=False)
+    _copied: int = field(default=0, init=False)
+
+    @property
+    def path(self) -> Path:
+        """The folder of the run."""
+        return self.run.path
+
+    def translate(self, lines: Sequence[str], **choices: Any) -> list[Translation]:
+        """As `foveate.run.Run.translate`; what the memory knows is not asked of the run."""
+        found = [self._known(line) for line in lines]
+        open_ = [n for n, answer in enumerate(found) if answer is None]
+        asked = [lines[n] for n in open_]
+        prefix = choices.get("prefix")
+        if prefix is not None and not isinstance(prefix, str):
+            choices["prefix"] = [prefix[n] for n in open_]
+        wanted = [self._terms(line) for line in asked]
+        if any(wanted) or self.banned:
+            choices["wording"] = Wording(wanted, self.banned)
+        for n, terms, answer in zip(
+            open_, wanted, self.run.translate(asked, **choices), strict=True
+        ):
+            self._check(terms, answer)
+            found[n] = self._copied_into(answer) if self.copies_unknown else answer
+        return [answer for answer in found if answer is not None]
+
+    def _known(self, line: str) -> Translation | None:
+        match = None if self.memory is None else self.memory.find(line)
+        if match is None:
+            return None
+        if match.score >= 100:
+            self._exact += 1
+        else:
+            self._fuzzy.append(match.score)
+        return Translation(line, [match.target], [0.0], run=self.run)
+
+    def _terms(self, line: str) -> list[tuple[str, ...]]:
+        if not line.strip():
+            return []
+        own = [] if self.glossary is None else self.glossary.wanted(line)
+        return [*own, *((phrase,) for phrase in self.forced)]
+
+    def _check(self, terms: Sequence[tuple[str, ...]], answer: Translation) -> None:
+        self._wanted += len(terms)
+        self._missed += [term[0] for term in terms if not holds(str(answer), term)]
+
+    def _copied_into(self, answer: Translation) -> Translation:
+        """The answer with each unknown word's counterpart of the source (Luong et al., 2015)."""
+        if not answer.found or UNK not in answer.found[0].ids:
+            return answer
+        source, text = answer.source, str(answer)
+        places = {start: n for n, (start, _) in enumerate(split_words(text))}
+        linked = {t: s for s, t in answer.alignment()}
+        spans = split_words(source)
+
+        def copied(match: re.Match[str]) -> str:
+            inside = (places.get(p) for p in range(*match.span()))
+            words = [linked[n] for n in inside if n is not None and n in linked]
+            if not words:
+                return match.group()
+            self._copied += 1
+            a, b = spans[words[0]]
+            return source[a:b]
+
+        mended = re.sub(re.escape(SPECIALS[UNK]), copied, text)
+        return replace(answer, hypotheses=[mended, *answer.hypotheses[1:]])
+
+    def report(self) -> list[str]:
+        """What the aids did, in sentences."""
+        said = []
+        if self.memory is not None:
+            said.append(f"{self._exact:,} from the memory, {len(self._fuzzy):,} more by likeness")
+            if self._fuzzy:
+                said[-1] += f", {min(self._fuzzy):.0f} % at least"
+        if self._wanted:
+            said.append(f"{self._wanted - len(self._missed):,} of {self._wanted:,} terms present")
+        if self._missed:
+            said[-1] += f"; missing: {', '.join(dict.fromkeys(self._missed[:10]))}"
+        if self._copied:
+            said.append(f"{self._copied:,} unknown words copied")
+        return said
+
+
+def refuse_processes(processes: int, aided: Aided) -> None:
+    """Raise ``ConfigError`` where aids are asked for in several processes."""
+    fields = aided.glossary, aided.forced, aided.banned, aided.memory, aided.copies_unknown
+    if processes > 1 and any(fields):
+        raise ConfigError("glossary, memory and phrases work in one process: no --processes")

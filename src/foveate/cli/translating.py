@@ -1,6 +1,6 @@
 """The verb ``translate``: lines from standard input, or documents.
 
-Does not live here: what it does (`foveate.verbs`, `foveate.verbs.documents`, `foveate.verbs.aids`).
+Does not live here: what it does (`foveate.verbs`, `foveate.verbs.documents`, `foveate.passages.aids`).
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ def translate(
     from foveate import verbs
     from foveate.config import ConfigError
     from foveate.look.edit import edit, silenced
+    from foveate.passages.aids import Aided, refuse_processes
     from foveate.passages.documents import Choices
     from foveate.passages.glossary import Glossary
     from foveate.passages.memory import Memory
     from foveate.passages.rules import Rules
-    from foveate.verbs.aids import Aided, refuse_processes
     from foveate.verbs.crew import Crew
     from foveate.verbs.documents import Files, translate_document
 

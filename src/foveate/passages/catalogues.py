@@ -34,7 +34,8 @@ def read_po(data: bytes, choices: Choices, where: str) -> Document:
     except ImportError:
         raise ConfigError("PO needs polib; pip install 'foveate[documents]'") from None
     try:
-        catalogue = polib.pofile(decoded(data, where))
+        # polib opens a text that is the name of a file; behind a line break it is none
+        catalogue = polib.pofile("\n" + decoded(data, where))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{where} is no PO file: {error}") from None
     entries = [e for e in catalogue if not e.obsolete and (choices.again or not _said(e))]

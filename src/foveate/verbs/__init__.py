@@ -22,9 +22,9 @@ from foveate.verbs.decoding import Prefixes
 if TYPE_CHECKING:
     from foveate.answers import Translation
     from foveate.look.record import AttentionRecord
+    from foveate.passages.aids import Aided
     from foveate.run import Run
     from foveate.tasks.base import Evaluation
-    from foveate.verbs.aids import Aided
 
 CHUNK = 4096  # lines translated together: enough to sort by length, little enough for memory
 SHARE = 512  # lines that a process of several translates together

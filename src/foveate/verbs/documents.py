@@ -13,12 +13,12 @@ from typing import Any, BinaryIO
 
 from foveate.atomic import replace_file
 from foveate.config import ConfigError
+from foveate.passages.aids import Aided
 from foveate.passages.aligning import aligner
 from foveate.passages.documents import Choices, format_of, read_document
 from foveate.passages.passage import joined_all
 from foveate.tasks.base import CUT
 from foveate.verbs import Tally
-from foveate.verbs.aids import Aided
 
 
 @dataclass(frozen=True)

@@ -49,15 +49,35 @@ class Aided:
         prefix = choices.get("prefix")
         if prefix is not None and not isinstance(prefix, str):
             choices["prefix"] = [prefix[n] for n in open_]
-        wanted = [self._terms(line) for line in asked]
-        if any(wanted) or self.banned:
-            choices["wording"] = Wording(wanted, self.banned)
-        for n, terms, answer in zip(
-            open_, wanted, self.run.translate(asked, **choices), strict=True
-        ):
-            self._check(terms, answer)
+        for n, answer in zip(open_, self._worded(asked, choices), strict=True):
             found[n] = self._copied_into(answer) if self.copies_unknown else answer
         return [answer for answer in found if answer is not None]
+
+    def _worded(self, lines: Sequence[str], choices: dict[str, Any]) -> list[Translation]:
+        """The answers that hold the terms of their lines.
+
+        Where the free search's best output holds them it is the best of those that do, and stays;
+        only the other lines are searched once more, in a beam with terms.
+        """
+        banned = {"wording": Wording(banned=self.banned)} if self.banned else {}
+        answers = self.run.translate(lines, **choices, **banned)
+        wanted = [self._terms(line) for line in lines]
+        short = [
+            n
+            for n, (answer, terms) in enumerate(zip(answers, wanted, strict=True))
+            if not all(holds(str(answer), term) for term in terms)
+        ]
+        if short:
+            wording = Wording([wanted[n] for n in short], self.banned)
+            prefix = choices.get("prefix")
+            if prefix is not None and not isinstance(prefix, str):
+                choices = choices | {"prefix": [prefix[n] for n in short]}
+            again = self.run.translate([lines[n] for n in short], **choices, wording=wording)
+            for n, answer in zip(short, again, strict=True):
+                answers[n] = answer
+        for answer, terms in zip(answers, wanted, strict=True):
+            self._check(terms, answer)
+        return answers
 
     def _known(self, line: str) -> Translation | None:
         match = None if self.memory is None else self.memory.find(line)

@@ -33,7 +33,7 @@ from foveate.passages.html import html_passage
 from foveate.passages.passage import Passage, joined_all, text_passage
 from foveate.passages.rules import HIDDEN, SHOWN, Rules
 from foveate.run import Run, load
-from machine import describe, write
+from machine import RESULTS, describe, write
 
 TERMS = 200
 
@@ -115,15 +115,19 @@ def through(run: Run, passages: Sequence[Passage], head: Head) -> list[str]:
     return joined_all(passages, each, aligner(run, head))
 
 
-def chosen_head(run: Run, pairs: Sequence[tuple[str, str]]) -> tuple[Head, list[set[Any]]]:
-    """The head that agrees best with links of both directions, and those links."""
+def linked(pairs: Sequence[tuple[str, str]]) -> list[set[Any]]:
+    """Word links of both directions that agree."""
     model: WordAligner = WordAligner.Config.parse({"kind": "agreement"}).build()
     cut = [(words(s), words(t)) for s, t in pairs]
     model.train(cut)
-    links = model.align(cut)
-    some = [Gold(each, each) for each in links[:300]]
+    return model.align(cut)
+
+
+def chosen_head(run: Run, pairs: Sequence[tuple[str, str]]) -> Head:
+    """The head that agrees best with these links."""
+    some = [Gold(each, each) for each in linked(pairs)[:300]]
     maps = run.task.word_maps(run.model, list(pairs[:300]))
-    return choose(maps, some)[0].head, links
+    return choose(maps, some)[0].head
 
 
 def learnt(pairs: Sequence[tuple[str, str]], links: Sequence[set[Any]]) -> dict[str, Counter[str]]:
@@ -236,28 +240,46 @@ def of_glossary(
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    rng, rules, run = random.Random(1), Rules(), load(given.run)
-    train = run.task.corpus("train")
-    pairs = list(zip(train.sources[:8000], train.targets[:8000], strict=True))
-    head, links = chosen_head(run, pairs)
+def spans_and_html(run: Run, pairs: list[tuple[str, str]], rng: random.Random) -> dict[str, Any]:
+    """The parts that need a head to place things by."""
+    head = chosen_head(run, pairs)
     sources, references = (list(side) for side in run.pairs("test"))
     lines = [strewn(sources[n % len(sources)], rng) for n in range(2000)]
     fragments = [fragment(rng.sample(sources, rng.randint(1, 2)), rng) for _ in range(500)]
-    terms = glossary(learnt(pairs, links), rng)
-    found = {
+    return {
         "head": {"layer": head.layer, "head": head.head},
-        "text": of_text(run, lines, head, rules),
-        "html": of_html(run, fragments, head, rules),
+        "text": of_text(run, lines, head, Rules()),
+        "html": of_html(run, fragments, head, Rules()),
         "numbers": of_rules(run, sources, references, head),
-        "glossary": of_glossary(run, sources, references, terms),
     }
+
+
+def terms(run: Run, pairs: list[tuple[str, str]], rng: random.Random) -> dict[str, Any]:
+    """The part with a glossary."""
+    known = glossary(learnt(pairs, linked(pairs)), rng)
+    sources, references = (list(side) for side in run.pairs("test"))
+    return {"glossary": of_glossary(run, sources, references, known)}
+
+
+PARTS = {"spans": spans_and_html, "glossary": terms}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--part", choices=PARTS, action="append", help="of the result; else all")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    run = load(given.run)
+    train = run.task.corpus("train")
+    pairs = list(zip(train.sources[:8000], train.targets[:8000], strict=True))
+    path = RESULTS / "passages.json"
+    found = json.loads(path.read_text(encoding="utf-8")) if given.part and path.is_file() else {}
     command = f"python benchmarks/passages.py runs/{given.run.name}"
-    write("passages", {"command": command, "machine": describe(), **found})
+    found |= {"command": command, "machine": describe()}
+    for part in given.part or PARTS:
+        found |= PARTS[part](run, pairs, random.Random(1))
+    write("passages", found)
     print(json.dumps(found, indent=2))
 
 

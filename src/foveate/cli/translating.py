@@ -1,6 +1,7 @@
 """The verb ``translate``: lines from standard input, or documents.
 
-Does not live here: what it does (`foveate.verbs`, `foveate.verbs.documents`, `foveate.passages.aids`).
+Does not live here: what it does (`foveate.verbs`, `foveate.verbs.documents`) and what helps it
+(`foveate.passages.aids`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,29 @@ from foveate.cli.options import (
     Threads,
 )
 
+NumHypotheses = Annotated[int, typer.Option(min=1, help="more: n-best list")]
+Scores = Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")]
+Alignments = Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")]
+Attention = Annotated[Path | None, typer.Option(help="one HTML file of the maps")]
+To = Annotated[str | None, typer.Option(help="language, if the run knows several")]
+PrefixFile = Annotated[Path | None, typer.Option(help="how outputs begin, line by line")]
+Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt or docx")]
+Source = Annotated[Path | None, typer.Option("--in", help="a document")]
+Target = Annotated[Path | None, typer.Option("--out", help="where it goes")]
+Protect = Annotated[
+    list[str] | None, typer.Option(metavar="REGEX", help="kept in documents, beside URLs, …")
+]
+Again = Annotated[bool, typer.Option("--again", help="in catalogues, what is translated too")]
+Terms = Annotated[Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: one must be there")]
+Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")]
+Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in no output")]
+Known = Annotated[Path | None, typer.Option(help="TMX or TSV, asked first")]
+Fuzzy = Annotated[
+    float, typer.Option(min=1, max=100, help="% of likeness that will do in the memory")
+]
+CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="put source words for <unk>")]
+Processes = Annotated[int, typer.Option(min=1, help="of one thread each, for bulk work")]
+
 
 def add(app: typer.Typer) -> None:
     """Put the verb into the command line."""
@@ -35,39 +59,23 @@ def translate(
     run: RunPath,
     overrides: Decode = None,
     beam_size: BeamSize = None,
-    num_hypotheses: Annotated[int, typer.Option(min=1, help="more: n-best list")] = 1,
-    scores: Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")] = False,
-    alignments: Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")] = None,
-    attention: Annotated[Path | None, typer.Option(help="one HTML file of the maps")] = None,
-    to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None,
-    prefix_file: Annotated[
-        Path | None, typer.Option(help="how outputs begin, line by line")
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt or docx")
-    ] = None,
-    source: Annotated[Path | None, typer.Option("--in", help="a document")] = None,
-    target: Annotated[Path | None, typer.Option("--out", help="where it goes")] = None,
-    protect: Annotated[
-        list[str] | None, typer.Option(metavar="REGEX", help="kept in documents, beside URLs, …")
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="in catalogues, what is translated too")
-    ] = False,
-    glossary: Annotated[
-        Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: one must be there")
-    ] = None,
-    force: Annotated[
-        list[str] | None, typer.Option(metavar="PHRASE", help="in every output")
-    ] = None,
-    ban: Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in no output")] = None,
-    memory: Annotated[Path | None, typer.Option(help="TMX or TSV, asked first")] = None,
-    fuzzy: Annotated[
-        float, typer.Option(min=1, max=100, help="% of likeness that will do in the memory")
-    ] = 100.0,
-    copy_unknown: Annotated[
-        bool, typer.Option("--copy-unknown", help="put source words for <unk>")
-    ] = False,
+    num_hypotheses: NumHypotheses = 1,
+    scores: Scores = False,
+    alignments: Alignments = None,
+    attention: Attention = None,
+    to: To = None,
+    prefix_file: PrefixFile = None,
+    format: Format = None,
+    source: Source = None,
+    target: Target = None,
+    protect: Protect = None,
+    again: Again = False,
+    glossary: Terms = None,
+    force: Force = None,
+    ban: Ban = None,
+    memory: Known = None,
+    fuzzy: Fuzzy = 100.0,
+    copy_unknown: CopyUnknown = False,
     silence: Annotated[
         list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
     ] = None,
@@ -76,7 +84,7 @@ def translate(
     length_penalty: LengthPenalty = None,
     checkpoint: Checkpoint = "best",
     precision: Precision = "fp32",
-    processes: Annotated[int, typer.Option(min=1, help="of one thread each, for bulk work")] = 1,
+    processes: Processes = 1,
     threads: Threads = None,
 ) -> None:
     """Translate stdin to stdout, a line for a line; or a document."""
@@ -95,22 +103,19 @@ def translate(
     wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
     terms = None if glossary is None else Glossary.read(glossary)
     known = None if memory is None else Memory.read(memory, to, fuzzy)
+    kept = Choices(Rules(tuple(protect or ())), to, again)
     files = Files(format, source, target)
-    document = None if files == Files(None, None, None) else files.kind()
-    if document and wanted != verbs.Wanted():
-        raise ConfigError("a document has one answer: no n-best, scores, links, maps or prefixes")
+    files.refuse(wanted != verbs.Wanted() or processes > 1)
     loading = options.loading(run, checkpoint, threads, ensemble, overrides, precision)
     loaded = loading.load()
     aided = Aided(loaded, terms, force or (), ban or (), known, copy_unknown)
     refuse_processes(processes, aided)
     with contextlib.ExitStack() as stack:
-        if processes > 1 and (silence or document):
-            raise ConfigError("--silence and documents work in this process: no --processes")
+        if processes > 1 and silence:
+            raise ConfigError("--silence works in this process alone: leave out --processes")
         stack.enter_context(edit(loaded.model, silenced(silence or [])))
-        if document:
-            kept = Choices(Rules(tuple(protect or ())), to, again)
-            streams = sys.stdin.buffer, sys.stdout.buffer
-            said = translate_document(aided, files, kept, streams, choices)
+        if files.given:
+            said = translate_document(aided, files, kept, choices)
         else:
             options.hint("Type a sentence a line; Ctrl-D ends.")
             crew = stack.enter_context(Crew(loaded, loading, processes)) if processes > 1 else None

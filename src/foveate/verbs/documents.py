@@ -6,6 +6,7 @@ live here: what a format is (`foveate.passages.documents`), lines (`foveate.verb
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,18 @@ class Files:
     format: str | None
     source: Path | None
     target: Path | None
+
+    @property
+    def given(self) -> bool:
+        """Whether a document is meant, and not lines."""
+        return (self.format or self.source or self.target) is not None
+
+    def refuse(self, other: bool) -> None:
+        """Raise ``ConfigError`` where a document is asked for more than its translation."""
+        if self.given and other:
+            raise ConfigError("a document has one answer, of one process: no n-best, maps, …")
+        if self.given:
+            self.kind()
 
     def kind(self) -> str:
         """The format, by its name or by the ending of the file."""
@@ -55,12 +68,11 @@ def translate_document(
     run: Aided,
     files: Files,
     choices: Choices,
-    streams: tuple[BinaryIO, BinaryIO],
     search: dict[str, Any],
 ) -> Tally:
     """Translate a document; its structure, protected spans and markup stay."""
     where = str(files.source or "standard input")
-    document = read_document(files.kind(), files.read(streams[0]), choices, where)
+    document = read_document(files.kind(), files.read(sys.stdin.buffer), choices, where)
     tally, done = Tally(), 0
     lines = [line for passage in document.passages for line in passage.sentences]
     if not run.run.task.source_tokenizer.tags:
@@ -75,6 +87,6 @@ def translate_document(
         each.append(found[done : done + len(passage.sentences)])
         done += len(passage.sentences)
     texts = joined_all(document.passages, each, aligner(run.run))
-    files.write(document.written(texts), streams[1])
+    files.write(document.written(texts), sys.stdout.buffer)
     tally.remarks.append(f"{len(lines):,} sentences translated" + document.said)
     return tally

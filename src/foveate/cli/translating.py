@@ -89,30 +89,24 @@ def translate(
 ) -> None:
     """Translate stdin to stdout, a line for a line; or a document."""
     from foveate import verbs
-    from foveate.config import ConfigError
     from foveate.look.edit import edit, silenced
-    from foveate.passages.aids import Aided, refuse_processes
+    from foveate.passages.aids import Aided, read_aids, refuse_processes
     from foveate.passages.documents import Choices
-    from foveate.passages.glossary import Glossary
-    from foveate.passages.memory import Memory
     from foveate.passages.rules import Rules
     from foveate.verbs.crew import Crew
     from foveate.verbs.documents import Files, translate_document
 
     choices = options.search(beam_size, length_penalty, batch_tokens) | {"to": to}
     wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
-    terms = None if glossary is None else Glossary.read(glossary)
-    known = None if memory is None else Memory.read(memory, to, fuzzy)
+    terms, known = read_aids(glossary, memory, to, fuzzy)
     kept = Choices(Rules(tuple(protect or ())), to, again)
     files = Files(format, source, target)
     files.refuse(wanted != verbs.Wanted() or processes > 1)
     loading = options.loading(run, checkpoint, threads, ensemble, overrides, precision)
     loaded = loading.load()
     aided = Aided(loaded, terms, force or (), ban or (), known, copy_unknown)
-    refuse_processes(processes, aided)
+    refuse_processes(processes, aided, silence)
     with contextlib.ExitStack() as stack:
-        if processes > 1 and silence:
-            raise ConfigError("--silence works in this process alone: leave out --processes")
         stack.enter_context(edit(loaded.model, silenced(silence or [])))
         if files.given:
             said = translate_document(aided, files, kept, choices)

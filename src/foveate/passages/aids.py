@@ -59,8 +59,8 @@ class Aided:
         Where the free search's best output holds them it is the best of those that do, and stays;
         only the other lines are searched once more, in a beam with terms.
         """
-        banned = {"wording": Wording(banned=self.banned)} if self.banned else {}
-        answers = self.run.translate(lines, **choices, **banned)
+        banned: dict[str, Any] = {"wording": Wording(banned=self.banned)} if self.banned else {}
+        answers = self.run.translate(lines, **(choices | banned))
         wanted = [self._terms(line) for line in lines]
         short = [
             n
@@ -136,8 +136,18 @@ class Aided:
         return said
 
 
-def refuse_processes(processes: int, aided: Aided) -> None:
-    """Raise ``ConfigError`` where aids are asked for in several processes."""
+def read_aids(
+    glossary: Path | None, memory: Path | None, to: str | None, least: float
+) -> tuple[Glossary | None, Memory | None]:
+    """The glossary and the memory of files. Raises ``ConfigError`` naming a line that is wrong."""
+    terms = None if glossary is None else Glossary.read(glossary)
+    return terms, None if memory is None else Memory.read(memory, to, least)
+
+
+def refuse_processes(processes: int, aided: Aided, silence: Sequence[str] | None) -> None:
+    """Raise ``ConfigError`` where several processes are to do what one can do."""
     fields = aided.glossary, aided.forced, aided.banned, aided.memory, aided.copies_unknown
+    if processes > 1 and silence:
+        raise ConfigError("--silence works in this process alone: leave out --processes")
     if processes > 1 and any(fields):
         raise ConfigError("glossary, memory and phrases work in one process: no --processes")

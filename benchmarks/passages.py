@@ -153,7 +153,7 @@ def glossary(
     terms = {}
     for word, counts in lexicon.items():
         variants = tuple(t for t, n in counts.most_common(8) if n >= 2 and t.isalpha())
-        if counts.total() >= 8 and variants:
+        if counts.total() >= 5 and variants:
             terms[word] = variants
     seen, kept = Counter[str](), Counter[str]()
     for source, target in pairs:

@@ -110,3 +110,8 @@ def test_looking_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(compile(code, "looking.md", "exec"), {})
     pictures = {path.name for path in tmp_path.glob("*.png")}
     assert pictures == {"map.png", "ablation.png", "rollout.png", "relevance.png", "surface.png"}
+
+
+def test_documents_run() -> None:
+    for code in blocks("documents.md", "python"):
+        exec(compile(code, "documents.md", "exec"), {})

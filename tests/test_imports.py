@@ -23,6 +23,7 @@ LAYERS = [
     {"kinds", "start"},
     {"run", "answers"},
     {"training", "watching"},
+    {"passages"},
     {"views"},
     {"serve", "export", "bench", "distill", "doctor", "errors", "quickstart"},
     {"studio"},
@@ -48,7 +49,7 @@ NAMED = {  # other packages, and the only places that may import them
     "PIL": {"data"},
     "sacrebleu": {"tasks", "run"},
     "typer": {"cli"},
-    "rapidfuzz": {"tasks"},
+    "rapidfuzz": {"tasks", "passages"},
     "rouge_score": {"tasks"},
     "rich": {"cli", "data", "train", "look", "quickstart", "verbs", "run"},
     "matplotlib": {"look", "studio"},
@@ -58,6 +59,10 @@ NAMED = {  # other packages, and the only places that may import them
     "fastapi": {"studio"},
     "starlette": {"studio"},
     "uvicorn": {"studio"},
+    "selectolax": {"passages"},
+    "polib": {"passages"},
+    "docx": {"passages"},
+    "defusedxml": {"passages"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
 }
 

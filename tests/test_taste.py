@@ -12,7 +12,9 @@ SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 FILE, FUNCTION, PARAMETERS, NESTING = 300, 60, 8, 4
 
 # "file" or "file::function" → why its budget is raised. A new line here needs one in CHANGELOG.md.
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = {
+    "run.py::translate": "all that a translation can be asked for, each by its own name",
+}
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -22,6 +22,7 @@ from foveate.decode.beam import Beam
 from foveate.decode.choose import another, with_beam
 from foveate.decode.sample import Sample
 from foveate.decode.steps import Search
+from foveate.decode.wording import Wording
 from foveate.kinds import load_kinds
 from foveate.look.record import AttentionRecord
 from foveate.look.view import View
@@ -73,13 +74,15 @@ class Run:
         progress: Callable[[int], None] | None = None,
         to: str | None = None,
         prefix: str | Sequence[str] | None = None,
+        wording: Wording | None = None,
     ) -> list[Translation]:
         """Translate each line; as many answers as lines, in their order; empty lines stay empty.
 
         ``beam_size`` 1 is greedy; ``batch_tokens`` bounds source tokens × beams of a batch, padding
         included. Lines longer than ``data.max_length`` tokens are cut, and say so in ``cut``.
         ``to`` names the language, where the run knows several. ``prefix`` is how the outputs begin:
-        one text for all, or one for each line ("" for none); scores count it like the rest.
+        one text for all, or one for each line ("" for none); scores count it like the rest. What
+        outputs must and must not hold is the ``wording``.
         """
         if isinstance(lines, str):
             raise TypeError("translate takes a list of lines; write translate([text])")
@@ -88,6 +91,8 @@ class Run:
         search = self.search(beam_size, length_penalty, num_hypotheses)
         if prefix is not None:
             search = search.after(self.can("beginnings", "begin with a prefix")(prefix, len(lines)))
+        if wording is not None:
+            search = wording.on(search, self.task.target_tokenizer)
         answers = answer(self.model, lines, search, batch_tokens or 8192, progress)
         return [
             Translation(
@@ -107,7 +112,7 @@ class Run:
         """The label of each line with p of every label; an empty line has none."""
         if isinstance(lines, str):
             raise TypeError("classify takes a list of lines; write classify([text])")
-        found: list[Classification] = self.can("classify")(self.model, lines, batch_tokens or 8192)
+        found = self.can("classify")(self.model, lines, batch_tokens or 8192)
         return [replace(one, run=self) for one in found]
 
     def generate(
@@ -211,37 +216,32 @@ class Run:
         return self._evaluate(examples, self.search(beam_size, length_penalty), batch_tokens)
 
     def _evaluate(self, examples: Any, search: Search, batch_tokens: int | None) -> Evaluation:
-        found: Evaluation = self.task.evaluate(self.model, examples, search, batch_tokens or 8192)
-        return found
+        evaluate = self.task.evaluate
+        return cast(Evaluation, evaluate(self.model, examples, search, batch_tokens or 8192))
 
     def caption(self, pictures: Sequence[Any], beam_size: int | None = None) -> list[Any]:
         """A caption for each picture: a file, or the number of one of the test data."""
-        search = self.search(beam_size, None)
-        return list(self.can("caption")(self.model, pictures, search))
+        return list(self.can("caption")(self.model, pictures, self.search(beam_size, None)))
 
     def classify_images(
         self, pictures: Sequence[Any], batch_size: int | None = None
     ) -> list[Classification]:
         """The label of each picture with p of every label: files, or numbers of the test data."""
         classify = self.can("classify_images", "classify pictures")
-        found: list[Classification] = classify(self.model, pictures, batch_size or 250)
-        return [replace(one, run=self) for one in found]
+        return [replace(one, run=self) for one in classify(self.model, pictures, batch_size or 250)]
 
     def view(self, picture: Any, target: Any = None, **part: Any) -> View:
         """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""
         draw = self.can("view", "draw over pictures")
-        found: View = draw(self.model, picture, target, self.search(None, None), **part)
-        return found
+        return cast(View, draw(self.model, picture, target, self.search(None, None), **part))
 
     def pairs(self, split: str = "test") -> tuple[list[str], list[str]]:
         """Sources and references of a split of the run's own data."""
-        corpus = self.can("corpus")(split)
-        return corpus.sources, corpus.targets
+        return (corpus := self.can("corpus")(split)).sources, corpus.targets
 
     def forecast(self, source: str | Path | None = None) -> Forecast:
         """The rows after the end of a CSV, or of the run's own series."""
-        ahead: Forecast = self.can("forecast")(self.model, source)
-        return ahead
+        return cast(Forecast, self.can("forecast")(self.model, source))
 
     def links(self, source: str, target: Any) -> Links:
         """Word links of a pair by the head of the run's choice; ``target`` is text or ids."""

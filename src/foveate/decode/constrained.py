@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from foveate.decode.rules import Rule
+from foveate.decode.phrases import Ledger, allowed
+from foveate.decode.rules import Forbids
 from foveate.native.rows import log_sum_exp
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class Next(NamedTuple):
     """Each hypothesis's next token: log p(v) = ``logits[:, v] − log_z``, −∞ where v may not come.
 
-    ``free`` is what might come where a beginning is given; None where it is the same.
+    ``free`` is what might come where a beginning is given; None where it is the same. ``of`` leaves
+    the ``ledger`` out.
 
     *Shapes:* ``logits`` (N, V), ``log_z`` (N, 1).
     """
@@ -33,6 +35,7 @@ class Next(NamedTuple):
     logits: Float[Tensor, "N V"]
     log_z: Float[Tensor, "N 1"]
     free: Next | None = None
+    ledger: Ledger | None = None  # how far each has got with phrases that are asked for
 
     def of(self, rows: Int[Tensor, "R"]) -> Next:
         """Those of some hypotheses, which may be repeated."""
@@ -48,16 +51,33 @@ class Constrained:
     """
 
     def __init__(
-        self, steps: Steps, rules: Sequence[Rule], prefixes: Sequence[Sequence[int]], end: int
+        self,
+        steps: Steps,
+        rules: Sequence[Forbids],
+        prefixes: Sequence[Sequence[int]],
+        end: int,
+        ledger: Ledger | None = None,
     ) -> None:
         self.steps, self.rules, self.end = steps, rules, end
         self.device: torch.device = getattr(steps, "device", torch.device("cpu"))
         self.written: Tensor | None = None  # (N, t), what rules read; the start is left out
         self.length = -1  # tokens written so far
         self.prefixes = list(prefixes)  # of the sources that are still being decoded
+        self.ledger = ledger
 
     def step(self, ids: Int[Tensor, "N"]) -> Next:
-        """What may follow, after reading one more id of each hypothesis."""
+        """What may follow, after reading one more id of each hypothesis.
+
+        Phrases that are asked for take no part in Z either: an end that comes too soon is −∞.
+        """
+        if self.ledger is None:
+            return self._step(ids)
+        self.ledger.read(ids)
+        following = self._step(ids)
+        allowed(following.logits, self.ledger, self.end)
+        return following._replace(ledger=self.ledger)
+
+    def _step(self, ids: Int[Tensor, "N"]) -> Next:
         self.length += 1
         if self.rules:
             new = ids[:, None]
@@ -103,9 +123,13 @@ class Constrained:
         self.steps.reorder(rows)
         if self.written is not None:
             self.written = self.written.index_select(0, rows)
+        if self.ledger is not None:
+            self.ledger.reorder(rows)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
         """Go on with these sources alone."""
         self.steps.select(sources)
         if self.prefixes:
             self.prefixes = [self.prefixes[source] for source in sources.tolist()]
+        if self.ledger is not None:
+            self.ledger.select(sources)

@@ -8,6 +8,7 @@ searches, which know of none of it, and the limits of length, which are theirs
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 import torch
 from jaxtyping import Int
@@ -17,6 +18,13 @@ from torch import Tensor
 from foveate.config import BaseConfig, Configurable
 
 Forbidden = tuple[Int[Tensor, "F"], Int[Tensor, "F"]]
+
+
+class Forbids(Protocol):
+    """Whatever says which tokens may not come next."""
+
+    def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
+        """Rows of what is written, the start left out, and a token that may not follow in each."""
 
 
 class Rule(Configurable, ABC):

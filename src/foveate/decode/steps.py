@@ -13,7 +13,8 @@ from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
 from foveate.decode.constrained import Constrained
-from foveate.decode.rules import Rule
+from foveate.decode.phrases import Demand, Ledger
+from foveate.decode.rules import Forbids, Rule
 from foveate.decode.watch import Listener
 from foveate.tree import merge
 
@@ -76,6 +77,8 @@ class Search(Configurable):
     def __init__(self, config: Config) -> None:
         self.config = config
         self.prefixes: Sequence[Sequence[int]] = ()
+        self.bans: Sequence[Forbids] = ()
+        self.demands: Sequence[Demand] = ()
         self.listener: Listener | None = None
 
     @property
@@ -92,6 +95,12 @@ class Search(Configurable):
         begun.prefixes = prefixes
         return begun
 
+    def forbidding(self, bans: Sequence[Forbids]) -> Self:
+        """The same search for outputs that keep these beside the rules of its config."""
+        kept = copy.copy(self)
+        kept.bans = [*self.bans, *bans]
+        return kept
+
     def watched(self, listener: Listener) -> Self:
         """The same search, of which each step is told to a listener; what it finds is the same.
 
@@ -103,7 +112,8 @@ class Search(Configurable):
 
     def shortens(self) -> bool:
         """Whether ids of a small vocabulary may stand for all: nobody names or watches tokens."""
-        return self.config.shortlist and not self.prefixes and self.listener is None
+        named = self.prefixes or self.bans or self.demands
+        return self.config.shortlist and not named and self.listener is None
 
     def limits(self, lengths: Sequence[int]) -> list[int]:
         """The longest output allowed for each source: by its own length, not by the batch's."""
@@ -129,8 +139,11 @@ class Search(Configurable):
         if prefixes:
             least = [len(prefix) + self.config.max_extra for prefix in prefixes]
             limits = [max(both) for both in zip(limits, least, strict=True)]
-        rules = [rule.build() for rule in self.config.rules]
-        return self.find(Constrained(steps, rules, prefixes, end), limits, start, end, numbers)
+        rules = [*(rule.build() for rule in self.config.rules), *self.bans]
+        demands = [self.demands[n] for n in numbers] if self.demands else []
+        ledger = Ledger(demands) if any(demand.phrases for demand in demands) else None
+        kept = Constrained(steps, rules, prefixes, end, ledger)
+        return self.find(kept, limits, start, end, numbers)
 
     def find(
         self,

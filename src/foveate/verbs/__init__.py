@@ -22,6 +22,7 @@ from foveate.verbs.decoding import Prefixes
 if TYPE_CHECKING:
     from foveate.answers import Translation
     from foveate.look.record import AttentionRecord
+    from foveate.passages.aids import Aided
     from foveate.run import Run
     from foveate.tasks.base import Evaluation
 
@@ -91,7 +92,11 @@ def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def translate(
-    run: Run | Crew, source: BinaryIO, target: TextIO, wanted: Wanted, search: dict[str, Any]
+    run: Run | Aided | Crew,
+    source: BinaryIO,
+    target: TextIO,
+    wanted: Wanted,
+    search: dict[str, Any],
 ) -> Tally:
     """Translate a stream, a line for a line and in order, in bounded memory.
 
@@ -116,7 +121,7 @@ def translate(
     return tally
 
 
-def _in_turn(run: Run, jobs: Iterable[Job]) -> Iterator[list[Translation]]:
+def _in_turn(run: Run | Aided, jobs: Iterable[Job]) -> Iterator[list[Translation]]:
     return (run.translate(lines, **choices) for lines, choices in jobs)
 
 

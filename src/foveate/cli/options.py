@@ -1,0 +1,73 @@
+"""What verbs of the command line share: options, loading a run, talking on standard error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from foveate.run import Run
+    from foveate.verbs.crew import Loading
+
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
+Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
+Threads = Annotated[int | None, typer.Option(min=1, help="processor threads")]
+BeamSize = Annotated[int | None, typer.Option(min=1, help="default: the run's own")]
+LengthPenalty = Annotated[float | None, typer.Option(help="exponent of the length in scores")]
+BatchTokens = Annotated[int | None, typer.Option(min=1, help="source tokens of a batch")]
+Ensemble = Annotated[
+    list[Path] | None, typer.Option(metavar="RUN", help="decode with it too; may be repeated")
+]
+Precision = Annotated[str, typer.Option(help="of the weights: fp32 or int8")]
+Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def loading(
+    run: Path,
+    checkpoint: str,
+    threads: int | None,
+    ensemble: list[Path] | None = None,
+    overrides: list[str] | None = None,
+    precision: str = "fp32",
+) -> Loading:
+    """How a run is to be loaded; the threads are set at once."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    from foveate.verbs.crew import Loading
+
+    names = tuple(map(str, ensemble or ())), tuple(overrides or ())
+    return Loading(str(run), checkpoint, *names, precision)
+
+
+def load(*choices: Any) -> Run:
+    """The run of the same choices."""
+    return loading(*choices).load()
+
+
+def search(
+    beam_size: int | None, length_penalty: float | None, batch_tokens: int | None
+) -> dict[str, Any]:
+    """The choices of a search, as a run takes them."""
+    return {
+        "beam_size": beam_size,
+        "length_penalty": length_penalty,
+        "batch_tokens": batch_tokens,
+    }
+
+
+def hint(text: str) -> None:
+    """Say something to who types at a terminal."""
+    if sys.stdin.isatty():
+        say([text])
+
+
+def say(sentences: list[str]) -> None:
+    """Write sentences to standard error, a line each."""
+    for sentence in sentences:
+        typer.echo(sentence, err=True)

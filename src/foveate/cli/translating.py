@@ -1,0 +1,117 @@
+"""The verb ``translate``: lines from standard input, or documents.
+
+Does not live here: what it does (`foveate.verbs`, `foveate.verbs.documents`) and what helps it
+(`foveate.passages.aids`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foveate.cli import options
+from foveate.cli.options import (
+    BatchTokens,
+    BeamSize,
+    Checkpoint,
+    Decode,
+    Ensemble,
+    LengthPenalty,
+    Precision,
+    RunPath,
+    Threads,
+)
+
+NumHypotheses = Annotated[int, typer.Option(min=1, help="more: n-best list")]
+Scores = Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")]
+Alignments = Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")]
+Attention = Annotated[Path | None, typer.Option(help="one HTML file of the maps")]
+To = Annotated[str | None, typer.Option(help="language, if the run knows several")]
+PrefixFile = Annotated[Path | None, typer.Option(help="how outputs begin, line by line")]
+Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt or docx")]
+Source = Annotated[Path | None, typer.Option("--in", help="a document")]
+Target = Annotated[Path | None, typer.Option("--out", help="where it goes")]
+Protect = Annotated[
+    list[str] | None, typer.Option(metavar="REGEX", help="kept in documents, beside URLs, …")
+]
+Again = Annotated[bool, typer.Option("--again", help="in catalogues, what is translated too")]
+Terms = Annotated[Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: one must be there")]
+Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")]
+Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in no output")]
+Known = Annotated[Path | None, typer.Option(help="TMX or TSV, asked first")]
+Fuzzy = Annotated[
+    float, typer.Option(min=1, max=100, help="% of likeness that will do in the memory")
+]
+CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="put source words for <unk>")]
+Processes = Annotated[int, typer.Option(min=1, help="of one thread each, for bulk work")]
+
+
+def add(app: typer.Typer) -> None:
+    """Put the verb into the command line."""
+    app.command()(translate)
+
+
+def translate(
+    run: RunPath,
+    overrides: Decode = None,
+    beam_size: BeamSize = None,
+    num_hypotheses: NumHypotheses = 1,
+    scores: Scores = False,
+    alignments: Alignments = None,
+    attention: Attention = None,
+    to: To = None,
+    prefix_file: PrefixFile = None,
+    format: Format = None,
+    source: Source = None,
+    target: Target = None,
+    protect: Protect = None,
+    again: Again = False,
+    glossary: Terms = None,
+    force: Force = None,
+    ban: Ban = None,
+    memory: Known = None,
+    fuzzy: Fuzzy = 100.0,
+    copy_unknown: CopyUnknown = False,
+    silence: Annotated[
+        list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
+    ] = None,
+    ensemble: Ensemble = None,
+    batch_tokens: BatchTokens = None,
+    length_penalty: LengthPenalty = None,
+    checkpoint: Checkpoint = "best",
+    precision: Precision = "fp32",
+    processes: Processes = 1,
+    threads: Threads = None,
+) -> None:
+    """Translate stdin to stdout, a line for a line; or a document."""
+    from foveate import verbs
+    from foveate.look.edit import edit, silenced
+    from foveate.passages.aids import Aided, read_aids, refuse_processes
+    from foveate.passages.documents import Choices
+    from foveate.passages.rules import Rules
+    from foveate.verbs.crew import Crew
+    from foveate.verbs.documents import Files, translate_document
+
+    choices = options.search(beam_size, length_penalty, batch_tokens) | {"to": to}
+    wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
+    terms, known = read_aids(glossary, memory, to, fuzzy)
+    kept = Choices(Rules(tuple(protect or ())), to, again)
+    files = Files(format, source, target)
+    files.refuse(wanted != verbs.Wanted() or processes > 1)
+    loading = options.loading(run, checkpoint, threads, ensemble, overrides, precision)
+    loaded = loading.load()
+    aided = Aided(loaded, terms, force or (), ban or (), known, copy_unknown)
+    refuse_processes(processes, aided, silence)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(edit(loaded.model, silenced(silence or [])))
+        if files.given:
+            said = translate_document(aided, files, kept, choices)
+        else:
+            options.hint("Type a sentence a line; Ctrl-D ends.")
+            crew = stack.enter_context(Crew(loaded, loading, processes)) if processes > 1 else None
+            said = verbs.translate(crew or aided, sys.stdin.buffer, sys.stdout, wanted, choices)
+    options.say(said.report() + aided.report())

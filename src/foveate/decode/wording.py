@@ -1,0 +1,124 @@
+"""What outputs are to say and not to say, as text: wanted terms with variants, banned phrases.
+
+Lives here: from text to ids. Does not live here: what keeps to it (`phrases`, `lexical_beam`), and
+which terms a source asks for (`foveate.passages.glossary`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from foveate.config import ConfigError
+from foveate.data.vocabulary import SPECIALS, UNK, Tokenizer
+from foveate.decode.beam import Beam
+from foveate.decode.lexical_beam import LexicalBeam
+from foveate.decode.phrases import Demand, Phrase, Pieces, Spelling
+from foveate.decode.rules import Forbidden
+from foveate.decode.steps import Search
+
+Term = Sequence[str]  # variants, any of which will do
+
+
+@dataclass(frozen=True)
+class Wording:
+    """For each line the terms that its output must hold, and what no output may hold."""
+
+    wanted: Sequence[Sequence[Term]] = ()
+    banned: Sequence[str] = ()
+
+    def on(self, search: Search, tokenizer: Tokenizer) -> Search:
+        """The search that keeps to it. Raises ``ConfigError`` where it is no beam of one group."""
+        if any(self.wanted):
+            if type(search) is not Beam:
+                kind = search.config.kind
+                raise ConfigError(f"a search {kind} cannot force terms; use decode.kind=beam")
+            own, search = search, LexicalBeam(search.config)
+            search.prefixes, search.listener, search.bans = own.prefixes, own.listener, own.bans
+            pieces = _pieces(tokenizer)
+            search.demands = [
+                Demand(tuple(filter(None, (_phrase(t, tokenizer) for t in terms))), pieces)
+                for terms in self.wanted
+            ]
+        if self.banned:
+            search = search.forbidding([Banned(self.banned, tokenizer)])
+        return search
+
+
+def _phrase(term: Term, tokenizer: Tokenizer) -> Phrase:
+    """The spellings of a term: each variant as it is and with a capital, behind words or a mark.
+
+    Spellings that hold what is not in the vocabulary are left out; none is left of a term that
+    no output can hold.
+    """
+    found: dict[Spelling, None] = {}
+    for variant in term:
+        for text in dict.fromkeys((variant, variant[:1].upper() + variant[1:])):
+            for before, bare in (("a", False), ("l'", True)):
+                blank = "" if bare else " "
+                start = tokenizer.encode(before).ids
+                ids = tokenizer.encode(before + blank + text).ids
+                if ids[: len(start)] == start and len(ids) > len(start):
+                    found[Spelling(tuple(ids[len(start) :]), bare)] = None
+    return tuple(spelling for spelling in found if UNK not in spelling.ids)
+
+
+@lru_cache(maxsize=8)
+def _pieces(tokenizer: Tokenizer) -> Pieces:
+    """How each piece of a vocabulary stands to words, found by writing it behind one."""
+    word = tokenizer.encode("a").ids[-1:]
+    size = len(tokenizer.decode(word))
+    texts = ["" if i < len(SPECIALS) else tokenizer.decode([*word, i])[size:]
+             for i in range(tokenizer.vocab_size)]  # fmt: skip
+    return Pieces([t[:1].isalnum() for t in texts], [t[-1:].isalnum() for t in texts])
+
+
+class Banned:
+    """No output holds any of some phrases as whole words, in whatever case."""
+
+    def __init__(self, phrases: Sequence[str], tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.phrases = [" " + " ".join(p.casefold().split()) for p in phrases if p.strip()]
+        word = tokenizer.encode("a").ids[-1:]
+        size = len(tokenizer.decode(word))
+        last: dict[str, list[int]] = {}
+        for i in range(len(SPECIALS), tokenizer.vocab_size):
+            text = tokenizer.decode([*word, i])[size:].casefold()
+            if text:
+                last.setdefault(text[-1], []).append(i)
+        self.last = [[i for i in last.get(p[-1], [])] for p in self.phrases]
+
+    def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
+        """Each token with which a row would end in a banned phrase."""
+        pairs = [
+            (row, token)
+            for row, ids in enumerate(written.tolist())
+            for phrase, tokens in zip(self.phrases, self.last, strict=True)
+            for token in self._completing(ids, phrase, tokens)
+        ]
+        found = torch.tensor(pairs, dtype=torch.long, device=written.device).view(-1, 2)
+        return found[:, 0], found[:, 1]
+
+    def _completing(self, ids: list[int], phrase: str, tokens: Sequence[int]) -> list[int]:
+        recent = ids[-len(phrase) - 1 :]
+        said = self.tokenizer.decode(recent).casefold()
+        if not _might_end(said, phrase):
+            tokens = [t for t in tokens if len(self.tokenizer.decode([t])) >= len(phrase) - 1]
+        found = []
+        for token in tokens:
+            text = " " + self.tokenizer.decode([*recent, token]).casefold()
+            place = len(text) - len(phrase) + 1
+            whole = text.endswith(phrase[1:]) and place > 0 and not text[place - 1].isalnum()
+            if whole:
+                found.append(token)
+        return found
+
+
+def _might_end(said: str, phrase: str) -> bool:
+    """Whether a text ends with a beginning of the phrase."""
+    return any(said.endswith(phrase[1:n]) for n in range(2, len(phrase)))

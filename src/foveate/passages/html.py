@@ -1,0 +1,206 @@
+"""HTML as passages: a standards-conforming tree (selectolax), of which only the text changes.
+
+Lives here: which elements stand inside of sentences, which between them, and which are left
+alone; reading a tree and writing it. Does not live here: where elements go in an answer
+(`sentence`). Entities come out as the characters they stand for, ``&``, ``<``, ``>`` and the
+no-break space as entities.
+"""
+
+from __future__ import annotations
+
+import html as entities
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from foveate.config import ConfigError
+from foveate.passages.passage import Passage
+from foveate.passages.pieces import Piece
+from foveate.passages.rules import Rules
+from foveate.passages.run import Part, Run
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborNode
+
+_INLINE = """a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark q s small span
+    strike strong sub sup time tt u"""
+INLINE = frozenset(_INLINE.split())
+# Left as they are; objects stand in a sentence like a word.
+_OBJECTS = "code kbd samp var img input svg math wbr ruby script style link meta"
+OBJECTS = frozenset(_OBJECTS.split())
+_BLOCKS = """pre textarea select template iframe object video audio canvas xmp noembed noframes
+    plaintext listing embed"""
+UNTOUCHED = OBJECTS | frozenset(_BLOCKS.split())
+_VOID = """area base br col embed hr img input link meta param source track wbr
+    basefont bgsound frame keygen"""
+VOID = frozenset(_VOID.split())
+CONTEXTS = {  # what a fragment that begins so has to stand in
+    **dict.fromkeys(("td", "th"), "tr"),
+    "tr": "tbody",
+    **dict.fromkeys(("tbody", "thead", "tfoot", "caption", "colgroup"), "table"),
+    "col": "colgroup",
+}
+DEPTH = 32  # inline elements in each other; what is deeper is left as it is
+
+_DOCUMENT = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
+Kind = Literal["text", "open", "close", "object", "break"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing met in a tree: text, an inline element's ends, an object, or other markup."""
+
+    kind: Kind
+    text: str
+    close: str = ""
+
+
+def html_passage(html: str, rules: Rules | None = None) -> Passage:
+    """A fragment or a document; what is no HTML is read as a browser reads it.
+
+    Elements with ``translate="no"`` or the class ``notranslate``, code and scripts stay as they
+    are. Raises ``ConfigError`` where selectolax is not installed.
+    """
+    rules = rules or Rules()
+    parts: list[Part] = []
+    run, empty = Run(rules, layout=False), True
+    for event in _stable(html):
+        if event.kind == "break":
+            parts += [] if empty else run.parts()
+            parts.append(Piece(event.text, markup=True))
+            run, empty = Run(rules, layout=False), True
+            continue
+        empty = False
+        _READ[event.kind](run, event)
+    parts += [] if empty else run.parts()
+    return Passage(tuple(parts), rules, written)
+
+
+_READ: dict[str, Callable[[Run, Event], None]] = {
+    "text": lambda run, event: run.add_text(event.text),
+    "open": lambda run, event: run.add_open(event.text, event.close),
+    "close": lambda run, event: run.add_close(),
+    "object": lambda run, event: run.add_object(event.text),
+}
+
+
+def written(piece: Piece) -> str:
+    """A piece as HTML."""
+    if piece.markup:
+        return piece.text
+    return entities.escape(piece.text, quote=False).replace("\xa0", "&nbsp;")
+
+
+# ------------------------------------------------------------------------------ reading
+
+
+def _stable(html: str) -> list[Event]:
+    """The events of a tree that reads the same when it is written: few need a second time."""
+    for _ in range(4):
+        events = list(_events(html))
+        before, html = (
+            html,
+            "".join(
+                event.text if event.kind != "text" else written(Piece(event.text))
+                for event in events
+            ),
+        )
+        if before == html:
+            break
+    return events
+
+
+def _events(html: str) -> Iterator[Event]:
+    """A document in order, without recursion, for markup may be as deep as it likes."""
+    nodes = _nodes(html)
+    blocks = _with_blocks(nodes)
+    todo: list[LexborNode | Event] = list(reversed(nodes))
+    depth = 0
+    while todo:
+        node = todo.pop()
+        if isinstance(node, Event):
+            depth -= node.kind == "close"
+            yield node
+        elif node.is_text_node:
+            yield Event("text", node.text_content or "")
+        elif not node.is_element_node:
+            yield Event("object" if node.is_comment_node else "break", node.html or "")
+        else:
+            inline = node.tag in INLINE and node.mem_id not in blocks
+            if _untouched(node) or (inline and depth >= DEPTH):
+                known = node.tag in OBJECTS or inline
+                yield Event("object" if known else "break", node.html or "")
+                continue
+            depth += inline
+            opening, closing = _tags(node)
+            yield Event("open" if inline else "break", opening, closing)
+            if node.tag not in VOID:
+                todo.append(Event("close" if inline else "break", closing))
+                todo += reversed(_chain(node.first_child))
+
+
+def _nodes(html: str) -> list[LexborNode]:
+    """The topmost nodes of a document or a fragment."""
+    try:
+        from selectolax.lexbor import LexborHTMLParser
+    except ImportError:
+        raise ConfigError("HTML needs selectolax; pip install 'foveate[documents]'") from None
+    if _DOCUMENT.search(html):
+        root = LexborHTMLParser(html).root
+        return _chain(None if root is None or root.parent is None else root.parent.first_child)
+    first = re.match(r"\s*<([A-Za-z]+)", html)
+    context = CONTEXTS.get(first[1].lower() if first else "", "div")
+    # behind a comment, for the first node of a fragment gives all of it as its own HTML
+    parser = LexborHTMLParser("<!---->" + html, is_fragment=True, fragment_tag=context)
+    return _chain(parser.root)[1:]
+
+
+def _chain(node: LexborNode | None) -> list[LexborNode]:
+    """A node and all its later siblings."""
+    found = []
+    while node is not None:
+        found.append(node)
+        node = node.next
+    return found
+
+
+def _with_blocks(nodes: Sequence[LexborNode]) -> set[int]:
+    """The elements that hold something which stands between sentences, by their numbers."""
+    found: set[int] = set()
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if not node.is_element_node:
+            continue
+        if node.tag not in INLINE and node.tag not in OBJECTS:
+            above = node.parent
+            while above is not None and above.mem_id not in found:
+                found.add(above.mem_id)
+                above = above.parent
+        if node.tag not in UNTOUCHED:
+            todo += _chain(node.first_child)
+    return found
+
+
+def _untouched(node: LexborNode) -> bool:
+    if node.tag in UNTOUCHED:
+        return True
+    attributes = node.attributes
+    classes = (attributes.get("class") or "").split()
+    return (attributes.get("translate") or "").lower() == "no" or "notranslate" in classes
+
+
+def _tags(node: LexborNode) -> tuple[str, str]:
+    """The start tag and the end tag of an element."""
+    values = [
+        f" {name}" if value is None else f' {name}="{_quoted(value)}"'
+        for name, value in node.attributes.items()
+    ]
+    closing = "" if node.tag in VOID else f"</{node.tag}>"
+    return f"<{node.tag}{''.join(values)}>", closing
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("&", "&amp;").replace('"', "&quot;").replace("\xa0", "&nbsp;")
+    return escaped.replace("<", "&lt;").replace(">", "&gt;")

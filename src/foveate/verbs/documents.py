@@ -1,0 +1,92 @@
+"""Documents through a run: what is cut into sentences is translated and put together again.
+
+Lives here: between passages and a run: batches, memory, glossary, what is said at the end. Does not
+live here: what a format is (`foveate.passages.documents`), lines (`foveate.verbs.translate`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from foveate.atomic import replace_file
+from foveate.config import ConfigError
+from foveate.passages.aids import Aided
+from foveate.passages.aligning import aligner
+from foveate.passages.documents import Choices, format_of, read_document
+from foveate.passages.passage import joined_all
+from foveate.tasks.base import CUT
+from foveate.verbs import Tally
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is read and written: files, or streams where there are none."""
+
+    format: str | None
+    source: Path | None
+    target: Path | None
+
+    @property
+    def given(self) -> bool:
+        """Whether a document is meant, and not lines."""
+        return (self.format or self.source or self.target) is not None
+
+    def refuse(self, other: bool) -> None:
+        """Raise ``ConfigError`` where a document is asked for more than its translation."""
+        if self.given and other:
+            raise ConfigError("a document has one answer, of one process: no n-best, maps, …")
+        if self.given:
+            self.kind()
+
+    def kind(self) -> str:
+        """The format, by its name or by the ending of the file."""
+        return self.format or format_of(self.source or Path(""))
+
+    def read(self, stream: BinaryIO) -> bytes:
+        """The document. Raises ``ConfigError`` naming a file that cannot be read."""
+        if self.source is None:
+            return stream.read()
+        try:
+            return self.source.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"cannot read {self.source}: {error.strerror}") from None
+
+    def write(self, data: bytes, stream: BinaryIO) -> None:
+        """Write it to a file, which appears whole, or to the stream."""
+        if self.target is None:
+            stream.write(data)
+            stream.flush()
+        else:
+            replace_file(self.target, data)
+
+
+def translate_document(
+    run: Aided,
+    files: Files,
+    choices: Choices,
+    search: dict[str, Any],
+) -> Tally:
+    """Translate a document; its structure, protected spans and markup stay."""
+    where = str(files.source or "standard input")
+    document = read_document(files.kind(), files.read(sys.stdin.buffer), choices, where)
+    tally, done = Tally(), 0
+    lines = [line for passage in document.passages for line in passage.sentences]
+    if not run.run.task.source_tokenizer.tags:
+        search = search | {"to": None}  # said for the document: the run has one pair
+    answers = run.translate(lines, **search) if lines else []
+    for number, answer in enumerate(answers, start=1):
+        if answer.cut:
+            tally.note(f"of the sentences {CUT}", number)
+    found = [str(answer) for answer in answers]
+    each: list[Sequence[str]] = []
+    for passage in document.passages:
+        each.append(found[done : done + len(passage.sentences)])
+        done += len(passage.sentences)
+    texts = joined_all(document.passages, each, aligner(run.run))
+    files.write(document.written(texts), sys.stdout.buffer)
+    tally.remarks.append(f"{len(lines):,} sentences translated" + document.said)
+    return tally

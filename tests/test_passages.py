@@ -1,0 +1,331 @@
+"""Passages: whatever a model answers, protected spans, markup and white space come out."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import html5lib
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foveate.config import ConfigError
+from foveate.data.words import split_words
+from foveate.passages.cut import blanks
+from foveate.passages.html import html_passage
+from foveate.passages.passage import Aligner, joined_all, text_passage
+from foveate.passages.rules import Rules
+
+Links = list[list[tuple[int, int]]]
+SPANS = [
+    "https://a.org/x?b=1&c=2",
+    "www.a-b.org/x",
+    "a.b+c@d.org",
+    "17",
+    "3.14",
+    "10:30",
+    "{{name}}",
+    "{x}",
+    "${y}",
+    "%s",
+    "%d",
+    "%(x)s",
+    "<br/>",
+    "</b>",
+]
+WORDS = [
+    "dog",
+    "A",
+    "chien",
+    "l'eau",
+    "It",
+    "é",
+    "東京。",
+    "Mr.",
+    "end.",
+    "Why?",
+    "(so)",
+    "50%",
+    "x2",
+]
+BLANKS = [" ", " ", " ", "  ", "\n", "\n\n", "\t", "\r\n"]
+printed = st.characters(exclude_categories=("Cc", "Cs", "Cn"))
+word = st.one_of(st.sampled_from(SPANS), st.sampled_from(WORDS), st.text(printed, max_size=4))
+text = st.lists(st.tuples(word, st.sampled_from(["", *BLANKS])), max_size=12).map(
+    lambda pairs: "".join(w + b for w, b in pairs)
+)
+hostile = st.one_of(text, st.text(max_size=30), st.sampled_from(["{", "}", "http:/", "%"]))
+
+
+def diagonal(pairs: Sequence[tuple[str, str]]) -> Links:
+    """Word i to word i."""
+    return [
+        [(i, i) for i in range(min(len(split_words(a)), len(split_words(b))))] for a, b in pairs
+    ]
+
+
+def backwards(pairs: Sequence[tuple[str, str]]) -> Links:
+    counts = [(len(split_words(a)), len(split_words(b))) for a, b in pairs]
+    return [[(i, n - 1 - i) for i in range(min(m, n))] for m, n in counts]
+
+
+def unlinked(pairs: Sequence[tuple[str, str]]) -> Links:
+    return [[] for _ in pairs]
+
+
+ALIGNERS: list[Aligner] = [diagonal, backwards, unlinked]
+
+
+def spans(rules: Rules, *texts: str) -> Counter[str]:
+    return rules.count(texts)
+
+
+@settings(max_examples=100, deadline=None)
+@given(text, st.data())
+def test_any_text_and_any_answer_keep_the_spans(given_text: str, data: st.DataObject) -> None:
+    rules = Rules()
+    passage = text_passage(given_text, rules)
+    count = len(passage.sentences)
+    answers = data.draw(st.lists(hostile, min_size=count, max_size=count))
+    align = data.draw(st.sampled_from(ALIGNERS))
+    output = passage.joined(answers, align)
+    assert spans(rules, output) == spans(rules, given_text)
+    if all(s.cleaned(a, rules) for s, a in zip(passage.asked, answers, strict=True)):
+        assert layout(output) == layout(given_text)
+
+
+def layout(text: str) -> tuple[list[str], str]:
+    """The line breaks and tabs of a text, and the white space around it."""
+    edges = re.sub(r"\S(?:.*\S)?", "", text, count=1, flags=re.DOTALL)
+    return re.findall(r"[\n\r\t]", text), edges
+
+
+@settings(max_examples=60, deadline=None)
+@given(text)
+def test_the_same_answers_give_the_same_words(given_text: str) -> None:
+    passage = text_passage(given_text)
+    output = passage.joined(passage.sentences, diagonal)
+    assert "".join(output.split()) == "".join(given_text.split())
+    for sentence in passage.sentences:
+        assert sentence == " ".join(sentence.split())
+        assert sentence
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.text("abc .\n", max_size=30),
+    st.sampled_from([r"a", r"b+", r"\w+", r".*", r"(?<=a )b", r"x*", r"a\s*b", r"(a)\1"]),
+    st.data(),
+)
+def test_patterns_of_ones_own(given_text: str, pattern: str, data: st.DataObject) -> None:
+    rules = Rules(own=(pattern,))
+    passage = text_passage(given_text, rules)
+    count = len(passage.sentences)
+    answers = data.draw(st.lists(st.text("abc .\n", max_size=9), min_size=count, max_size=count))
+    assert spans(rules, passage.joined(answers, diagonal)) == spans(rules, given_text)
+
+
+def test_a_pattern_that_is_none_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"'\(' is no regular expression"):
+        Rules(own=("(",))
+
+
+def test_spans_go_where_their_neighbours_are_aligned() -> None:
+    passage = text_passage("See https://x.org/a, {{name}}: 3 black dogs.")
+    assert passage.sentences == ["See,: 3 black dogs."]
+    passage = text_passage("Ask {{name}} about dogs (a@b.org).")
+    assert passage.sentences == ["Ask about dogs."]
+    passage = text_passage("The dog {{name}} runs to %s.")
+    assert passage.sentences == ["The dog runs to."]
+    links = [[(0, 0), (1, 1), (2, 3), (3, 4), (4, 5)]]
+    found = passage.joined(["Le chien là court vers."], lambda pairs: links)
+    assert found == "Le chien {{name}} là court vers %s."
+
+
+def test_numbers_are_seen_and_mended() -> None:
+    passage = text_passage("It has 3 dogs and 12 cats.")
+    assert passage.sentences == ["It has 3 dogs and 12 cats."]
+    assert passage.joined(["3 4 chiens et 12 chats 12."], diagonal) == "3 chiens et 12 chats."
+    assert passage.joined(["Des chiens."], diagonal).count("12") == 1
+
+
+def test_where_sentences_end() -> None:
+    found = text_passage(
+        "Mr. Smith runs. He said: “Stop!” (Why?) Fig. 3, e.g. this.  I. Newton sat"
+        "\n\nA title\n- one"
+    )
+    assert found.sentences == [
+        "Mr. Smith runs.",
+        "He said: “Stop!”",
+        "(Why?)",
+        "Fig. 3, e.g. this.",
+        "I. Newton sat",
+        "A title",
+        "- one",
+    ]
+    assert text_passage("東京です。京都です。").sentences == ["東京です。", "京都です。"]
+    assert blanks("See https://x.org. And so", [(4, 17)]) == [(18, 19)]
+
+
+def test_what_needs_no_model_is_not_asked() -> None:
+    for kept in ("", " \n", "https://x.org", "17 %", "...", "{{a}} {{b}}\n\n%s"):
+        passage = text_passage(kept)
+        assert passage.sentences == []
+        assert passage.joined([], diagonal) == kept
+
+
+def test_many_passages_are_linked_at_once() -> None:
+    passages = [
+        text_passage("A {{x}} b."),
+        text_passage("C d."),
+        text_passage("E {{y}} f. G %s h."),
+    ]
+    asked = []
+
+    def align(pairs: Sequence[tuple[str, str]]) -> Links:
+        asked.append(len(pairs))
+        return diagonal(pairs)
+
+    assert joined_all(passages, [p.sentences for p in passages], align) == [
+        "A {{x}} b.",
+        "C d.",
+        "E {{y}} f. G %s h.",
+    ]
+    assert asked == [3]
+
+
+# ------------------------------------------------------------------------------ HTML
+
+INLINE = ["b", "i", "a", "span", "em", "code", "q"]
+attribute = st.sampled_from(["", ' class="x"', ' title="a &amp; &quot;b&quot;"', ' translate="no"'])
+
+
+@st.composite
+def inline(draw: st.DrawFn, depth: int = 0, outside: tuple[str, ...] = ()) -> str:
+    parts = []
+    for _ in range(draw(st.integers(0, 4))):
+        kind = draw(st.integers(0, 5))
+        if kind < 3 or depth > 2:
+            plain = draw(st.sampled_from([*SPANS, *WORDS, "a", "the", "&", "<", "\xa0"]))
+            plain = plain.replace("&", "&amp;").replace("<", "&lt;")
+            parts.append(
+                plain.replace("\xa0", "&nbsp;") + draw(st.sampled_from(["", " ", " ", ". "]))
+            )
+        elif kind == 3:
+            parts.append(draw(st.sampled_from(['<img src="x">', "<br>", "<!-- c -->", "<wbr>"])))
+        else:
+            name = draw(st.sampled_from([n for n in INLINE if n not in outside]))
+            inner = draw(inline(depth + 1, (*outside, *(("a",) if name == "a" else ()))))
+            space = draw(st.sampled_from(["", " "]))
+            parts.append(f"<{name}{draw(attribute)}>{inner}</{name}>{space}")
+    return "".join(parts)
+
+
+block = st.builds(
+    lambda name, inner, end: f"<{name}>{inner}</{name}>{end}",
+    st.sampled_from(["p", "h1", "div", "pre"]),
+    inline(),
+    st.sampled_from(["", "\n", "  "]),
+)
+rows = st.lists(inline(), min_size=1, max_size=3).map(
+    lambda cells: (
+        "<table><tbody><tr>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr></tbody></table>"
+    )
+)
+items = st.lists(inline(), max_size=3).map(
+    lambda kids: "<ul>" + "".join(f"<li>{k}</li>" for k in kids) + "</ul>"
+)
+fragment = st.lists(st.one_of(block, rows, items, inline()), max_size=4).map("".join)
+
+
+def elements(html: str) -> Counter[str]:
+    """Every element with its attributes, as another parser reads them; it has to find no fault."""
+    parser = html5lib.HTMLParser(strict=False, namespaceHTMLElements=False)
+    tree = parser.parseFragment(html)
+    assert not parser.errors, (html, parser.errors)
+    return Counter(
+        f"{e.tag if isinstance(e.tag, str) else '!'} {sorted(e.attrib.items())}"
+        for e in tree.iter()
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(fragment, st.data())
+def test_valid_html_stays_valid(html: str, data: st.DataObject) -> None:
+    rules = Rules()
+    passage = html_passage(html, rules)
+    count = len(passage.sentences)
+    answers = data.draw(st.lists(hostile, min_size=count, max_size=count))
+    align = data.draw(st.sampled_from(ALIGNERS))
+    output = passage.joined(answers, align)
+    assert elements(output) == elements(html)
+    assert spans(rules, *nodes(output)) == spans(rules, *nodes(html))
+
+
+def nodes(html: str) -> list[str]:
+    """The texts between tags, read by another parser."""
+    tree = html5lib.parseFragment(html, namespaceHTMLElements=False)
+    return [
+        text for e in tree.iter() for text in (e.text, e.tail) if text and isinstance(e.tag, str)
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(fragment)
+def test_html_of_the_same_answers_is_the_same(html: str) -> None:
+    passage = html_passage(html)
+    output = passage.joined(passage.sentences, diagonal)
+    assert elements(output) == elements(html)
+    assert sorted("".join("".join(nodes(output)).split())) == sorted(
+        "".join("".join(nodes(html)).split())
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(["<p>", "</p>", "<a>", "</b>", "<table>", "<tr>", "<td", "&", "<!--"]),
+            st.sampled_from(
+                ["<b>", "<i x='", "</table>", "<plaintext>", "<svg>", "<select>", "<html>"]
+            ),
+            st.text(max_size=5),
+            st.sampled_from(["<br>", "dog. Cat", " ", "{{x}}"]),
+        ),
+        max_size=12,
+    ).map("".join),
+    st.data(),
+)
+def test_no_markup_is_too_odd(html: str, data: st.DataObject) -> None:
+    passage = html_passage(html)
+    count = len(passage.sentences)
+    answers = data.draw(st.lists(hostile, min_size=count, max_size=count))
+    passage.joined(answers, diagonal)
+
+
+def test_inline_elements_go_with_their_words() -> None:
+    passage = html_passage('<p>A <b>black</b> dog. <a href="x?a=1&b">Read <i>more</i>.</a></p>')
+    assert passage.sentences == ["A black dog.", "Read more."]
+    links = [[(0, 0), (1, 2), (2, 1), (3, 3)], [(0, 1), (1, 0), (2, 2)]]
+    found = passage.joined(["Un chien noir.", "Plus lire."], lambda pairs: links)
+    assert found == ('<p>Un chien <b>noir</b>. <a href="x?a=1&amp;b"><i>Plus</i> lire.</a></p>')
+
+
+def test_what_html_leaves_alone() -> None:
+    html = (
+        '<!DOCTYPE html><html lang="en"><head><title>My dog</title><style>p{}</style></head>'
+        '<body><script>let dog = "x < 3"</script><p translate="no">A dog</p>'
+        "<pre>the  dog</pre><p>Run <code>a dog</code> now.</p></body></html>"
+    )
+    passage = html_passage(html)
+    assert passage.sentences == ["My dog", "Run now."]
+    assert passage.joined(passage.sentences, diagonal) == html
+
+
+def test_html_as_deep_as_it_likes() -> None:
+    for name in ("b", "div"):
+        html = f"<{name}>" * 2000 + "A dog." + f"</{name}>" * 2000
+        passage = html_passage(html)
+        assert passage.joined(passage.sentences, diagonal).count(f"</{name}>") == 2000

@@ -55,9 +55,11 @@ NAMED = {  # other packages, and the only places that may import them
     "anywidget": {"look"},
     "traitlets": {"look"},
     "tensorboard": {"train"},
-    "fastapi": {"studio"},
-    "starlette": {"studio"},
-    "uvicorn": {"studio"},
+    "fastapi": {"studio", "serve"},
+    "starlette": {"studio", "serve"},
+    "uvicorn": {"studio", "serve"},
+    "prometheus_client": {"serve"},
+    "py3langid": {"serve"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
 }
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foveate import __version__
-from foveate.cli import align, forecast, labels, language, looking, methods, studio, vision
+from foveate.cli import align, forecast, labels, language, looking, methods, serve, studio, vision
 from foveate.cli.bench import bench
 from foveate.cli.data import data
 from foveate.errors import one_line_errors
@@ -165,6 +165,7 @@ vision.add(app)
 align.add(app)
 methods.add(app)
 studio.add(app)
+serve.add(app)
 
 
 # ------------------------------------------------------------------------------ runs

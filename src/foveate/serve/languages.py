@@ -30,7 +30,7 @@ vo Volapük, wa Walloon, xh Xhosa, yi Yiddish, yo Yoruba, zh Chinese, zu Zulu
 NAMES = {part.split()[0]: part.split(maxsplit=1)[1] for part in _NAMES.split(",")}
 CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
 _PACKED = re.compile(r"\.(gz|bz2|xz|zst)$")
-_BETWEEN = re.compile(r"(?<![a-z])([a-z]{2})-([a-z]{2})(?![a-z])")
+_BETWEEN = re.compile(r"(?<![a-z])([a-z]{2})-(?=([a-z]{2})(?![a-z]))")
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,9 @@ def _guessed(part: Any, folder: Path) -> tuple[str | None, str | None]:
     if all(ends):
         return ends[0], ends[1]
     for one in _names(part, folder):
-        if match := _BETWEEN.search(one):
-            codes = match[1], match[2]
-            if all(code in NAMES for code in codes):
-                return codes
+        for source, target in reversed(_BETWEEN.findall(one)):
+            if source in NAMES and target in NAMES:
+                return source, target
     return ends[0], ends[1]
 
 

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
-from foveate.serve import openapi, routes, routes_v1
+from foveate.serve import openapi, routes, routes_files, routes_v1
 from foveate.serve.guard import LOOPBACK, Guard
 from foveate.serve.service import Service
 
@@ -50,7 +50,7 @@ def application(
     )
     app.state.service = service
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
-    for router in (routes.router, routes_v1.router):
+    for router in (routes.router, routes_files.router, routes_v1.router):
         app.include_router(router)
     _add_pages(app)
     if home is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from fastapi import Request
@@ -17,6 +18,14 @@ from foveate.serve.errors import Refused
 Asked = TypeVar("Asked", bound=BaseModel)
 Fields = dict[str, Any]
 MOST_FIELDS = 20_000  # of a form
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that came with a form."""
+
+    name: str
+    data: bytes
 
 
 class Body(BaseModel):
@@ -108,10 +117,17 @@ async def _form(request: Request) -> Fields:
     except (HTTPException, MultiPartException, ValueError) as error:
         said = getattr(error, "detail", "") or "it cannot be read"
         raise Refused(400, f"invalid request: the form: {said}") from None
-    return _listed(form.multi_items())
+    try:
+        return _listed([(name, await _read(value)) for name, value in form.multi_items()])
+    finally:
+        await form.close()
 
 
-def _listed(items: Sequence[tuple[str, str | UploadFile]]) -> Fields:
+async def _read(value: str | UploadFile) -> str | Upload:
+    return value if isinstance(value, str) else Upload(value.filename or "", await value.read())
+
+
+def _listed(items: Sequence[tuple[str, str | Upload]]) -> Fields:
     """Fields by name; of q, which may be there several times, all."""
     fields: Fields = dict(items)
     texts = [value for name, value in items if name == "q"]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from foveate.config import ConfigError
+
 Align = Callable[[Sequence[tuple[str, str]]], list[list[tuple[int, int]]]]
 
 
@@ -48,3 +50,34 @@ def _between(pieces: Sequence[str]) -> list[str]:
             parts[-1] += first
             parts += rest
     return parts
+
+
+# ------------------------------------------------------------------------------ documents
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How documents are read; ``to`` is the wanted language, for those that hold several."""
+
+    to: str | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """The passages of a document; ``written`` makes it again, given the text of each of them."""
+
+    passages: list[Passage]
+    written: Callable[[Sequence[str]], bytes]
+
+
+ENDINGS = {".txt": "text", ".html": "html", ".htm": "html"}
+
+
+def read_document(kind: str, data: bytes, choices: Choices, where: str = "the input") -> Document:
+    """A document of a format. Raises ``ConfigError`` where it is none of the kind."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where} is not UTF-8; convert it, as with iconv") from None
+    passage = html_passage(text) if kind == "html" else text_passage(text)
+    return Document([passage], lambda texts: texts[0].encode())

@@ -15,6 +15,7 @@ from foveate.serve.asking import (
     StreamBody,
     TranslateBody,
 )
+from foveate.serve.service import Service
 
 REF = "#/components/schemas/{model}"
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
@@ -67,7 +68,20 @@ def document(app: FastAPI) -> dict[str, Any]:
         form = model.model_json_schema(ref_template=REF)
         schemas |= form.pop("$defs", {})
         schemas[model.__name__] = form
+        _name_choices(form["properties"], app.state.service)
     return found
+
+
+def _name_choices(fields: dict[str, Any], service: Service) -> None:
+    """Say in the description of a body which languages there are, and how many alternatives."""
+    table = service.fleet.table()
+    targets = list(dict.fromkeys(code for codes in table.values() for code in codes))
+    if "source" in fields:
+        auto = [] if "t" in fields else ["auto"]
+        fields["source"]["enum"] = [*auto, *table]
+        fields["target"]["enum"] = targets
+    if "alternatives" in fields:
+        fields["alternatives"]["maximum"] = service.limits.alternatives
 
 
 def page(app: FastAPI) -> str:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from foveate.serve.asking import DetectBody, TranslateBody, parsed
 from foveate.serve.errors import Refused
 from foveate.serve.languages import name_of
+from foveate.serve.lines import ENDINGS
 from foveate.serve.openapi import ERRORS, body_of
 from foveate.serve.service import Here
 from foveate.serve.translating import Visitor, check_size, translate
@@ -103,12 +104,12 @@ async def settings(here: Here) -> dict[str, Any]:
         "apiKeys": here.door.keys is not None,
         "charLimit": limits.characters,
         "batchLimit": limits.items,
-        "filesTranslation": False,
+        "filesTranslation": True,
         "frontendTimeout": 500,
         "keyRequired": here.door.keys is not None,
         "language": {side: {"code": c, "name": name_of(c)} for side, c in named.items()},
         "suggestions": False,
-        "supportedFilesFormat": [],
+        "supportedFilesFormat": list(ENDINGS),
     }
 
 

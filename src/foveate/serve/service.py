@@ -17,6 +17,7 @@ from foveate.serve.door import Door
 from foveate.serve.errors import Refused
 from foveate.serve.fleet import Fleet, Place
 from foveate.serve.guard import GONE
+from foveate.serve.kept import Kept
 from foveate.serve.keys import KeyFile
 from foveate.serve.kinds import Align, Links, Pair
 from foveate.serve.metrics import Metrics
@@ -33,6 +34,7 @@ class Service:
         self.fleet, self.limits = fleet, limits
         self.metrics, self.door = Metrics(fleet), Door(limits, keys)
         self.detector = Detector()
+        self.kept = Kept(limits.kept, 60 * limits.minutes)
         self.closing = False
         self._hands = ThreadPoolExecutor(HANDS, thread_name_prefix="serve")
 

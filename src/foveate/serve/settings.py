@@ -14,6 +14,7 @@ class Limits(Config):
     items: int = Field(1_000, ge=1)  # texts in the list q
     alternatives: int = Field(10, ge=0)
     body: int = Field(2 * 2**20, ge=1)  # bytes
+    file_characters: int = Field(200_000, ge=1)  # of the sentences of a file
     file: int = Field(10 * 2**20, ge=1)  # bytes of a body that brings a file
     seconds: float = Field(60.0, gt=0)  # from the body to the answer
     reading: float = Field(20.0, gt=0)  # seconds in which a head, and then a body, have to come

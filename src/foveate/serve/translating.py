@@ -44,7 +44,8 @@ class Underway:
     """A text whose sentences wait in a queue."""
 
     way: Way
-    passage: Passage
+    passage: Passage | None  # None: it stays as it is
+    text: str
     futures: Futures
 
 
@@ -86,7 +87,7 @@ async def stream(here: Service, ask: StreamBody, who: Visitor) -> tuple[Underway
 
 async def sentences(one: Underway) -> AsyncIterator[dict[str, Any]]:
     """Each sentence and its translation in their order, as soon as it is there."""
-    for number, source in enumerate(one.passage.sentences if one.way.place else []):
+    for number, source in enumerate(one.passage.sentences if one.passage else []):
         answer: Translation = await one.futures.one(number)
         tree = {"index": number, "count": len(one.futures), "source": source}
         yield tree | {"translatedText": answer.hypotheses[0]}
@@ -95,16 +96,24 @@ async def sentences(one: Underway) -> AsyncIterator[dict[str, Any]]:
 # ------------------------------------------------------------------------------ parts
 
 
-def check_size(here: Service, texts: Sequence[str], who: Visitor) -> None:
-    """Count texts and characters.
+def check_size(
+    here: Service,
+    texts: Sequence[str],
+    who: Visitor,
+    characters: int | None = None,
+    items: int | None = None,
+) -> None:
+    """Count texts and characters; the server's own limits hold where no others are given.
 
     Raises `Refused`: 413 for more of them than are allowed, 400 for what is no text.
     """
     size = sum(map(len, texts))
-    if len(texts) > here.limits.items:
-        raise Refused(413, f"{len(texts):,} texts at once; at most {here.limits.items:,}")
-    if size > here.limits.characters:
-        raise Refused(413, f"{size:,} characters at once; at most {here.limits.characters:,}")
+    most = here.limits.characters if characters is None else characters
+    count = here.limits.items if items is None else items
+    if len(texts) > count:
+        raise Refused(413, f"{len(texts):,} texts at once; at most {count:,}")
+    if size > most:
+        raise Refused(413, f"{size:,} characters at once; at most {most:,}")
     for text in texts:
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
             raise Refused(400, "a text holds half a character: a lone surrogate")
@@ -142,19 +151,28 @@ async def begun(
     here: Service, text: str, way: Way, form: str, who: Visitor, versions: int
 ) -> Underway:
     """The sentences of a text in the queue of the run that translates them."""
-    cut = partial(html_passage if form == "html" else text_passage, text, None)
+    cut = partial(html_passage if form == "html" else text_passage, text)
     if way.place is None:
-        return Underway(way, Passage([text]), Futures([]))
+        return Underway(way, None, text, Futures([]))
     passage = cut() if len(text) <= SHORT else await here.aside(cut)
-    kind = Translate(way.direction.to, versions)
-    who.record.add(sentences=len(passage.sentences))
-    return Underway(way, passage, here.ask(way.place, who.client, kind, passage.sentences))
+    return begun_with(here, passage, way, who, versions)
+
+
+def begun_with(
+    here: Service, passage: Passage, way: Way, who: Visitor, versions: int = 1
+) -> Underway:
+    """The sentences of a passage in the queue of the run that translates them."""
+    assert way.place is not None
+    kind, lines = Translate(way.direction.to, versions), passage.sentences
+    who.record.add(sentences=len(lines))
+    return Underway(way, passage, "", here.ask(way.place, who.client, kind, lines))
 
 
 async def joined(here: Service, one: Underway, who: Visitor) -> tuple[list[str], int]:
     """The versions of a text, the best first, each once; how many tokens had to be left out."""
-    if one.way.place is None:
-        return one.passage.parts, 0
+    passage = one.passage
+    if passage is None or one.way.place is None:
+        return [one.text], 0
     answers: list[Translation] = await one.futures.all()
     align = here.aligner(one.way.place, who.client, one.way.direction.to)
     count = max((len(answer.hypotheses) for answer in answers), default=1)
@@ -163,6 +181,6 @@ async def joined(here: Service, one: Underway, who: Visitor) -> tuple[list[str],
         chosen = (
             [a.hypotheses[min(k, len(a.hypotheses) - 1)] for a in answers] for k in range(count)
         )
-        return list(dict.fromkeys(one.passage.joined(lines, align) for lines in chosen))
+        return list(dict.fromkeys(passage.joined(lines, align) for lines in chosen))
 
     return await here.aside(join), sum(answer.cut for answer in answers)

@@ -47,7 +47,7 @@ def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) ->
     key = file.add("ann")
     app = served(run.path, keys=file)
     bearer = {"Authorization": f"Bearer {key}"}
-    good = [
+    good: list[dict[str, Any]] = [
         {"json": BODY | {"api_key": key}},
         {"data": BODY | {"api_key": key}},
         {"data": BODY, "params": {"api_key": key}},
@@ -57,7 +57,7 @@ def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) ->
         {"method": "GET", "url": "/health"},
     ]
     assert [one.status_code for one in send(app, *good)] == [200] * 7
-    bad = [
+    bad: list[dict[str, Any]] = [
         {"json": BODY},
         {"json": BODY | {"api_key": key + "x"}},
         {"json": BODY | {"api_key": ""}, "headers": {"Authorization": "Bearer "}},
@@ -125,6 +125,12 @@ def test_a_full_queue_refuses_and_the_rest_is_answered(run: Run) -> None:
             assert len(one.json()["translatedText"]) == 10
         else:
             assert int(one.headers["retry-after"]) >= 1 and "full" in one.json()["error"]
+
+
+def test_a_request_of_many_texts_is_taken_whole_or_not_at_all(run: Run) -> None:
+    app = served(run.path, queue=60)
+    alone = send(app, {"json": BODY | {"q": ["the dog runs"] * 30}})
+    assert alone[0].status_code == 200, "what is alone has the queue to itself"
 
 
 def test_what_takes_too_long_is_given_up(run: Run) -> None:

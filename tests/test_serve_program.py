@@ -15,13 +15,13 @@ from typing import Any
 
 import httpx
 import pytest
-from libretranslatepy import LibreTranslateAPI
+from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 
 from foveate.config import ConfigError
 from foveate.run import Run
 from foveate.serve.settings import Limits
 from foveate.verbs import serve as verbs
-from serve_tools import Program, program, running, served
+from serve_tools import ROOT, Program, program, running, served
 from small_runs import made
 
 BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
@@ -61,6 +61,20 @@ def test_curl_works_in_both_encodings(server: Program, run: Run) -> None:
         )
         found = json.loads(done.stdout)
         assert found == {"translatedText": str(run.translate(["the dog runs"])[0])}
+
+
+def test_the_documentation_runs_as_it_stands(server: Program) -> None:
+    text = (ROOT / "docs" / "serving.md").read_text("utf-8")
+    [shell], [code] = (
+        re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) for language in ("sh", "python")
+    )
+    exec(compile(code, "serving.md", "exec"), {"url": server.url})
+    if shutil.which("curl") is None:
+        pytest.skip("no curl here")
+    script = f"set -e\nURL={server.url}\n{shell}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.count("translatedText") == 4 and "event: done" in done.stdout
+    assert "error" not in done.stdout
 
 
 def test_pages_of_other_sites_may_not_use_it_but_friends_may(server: Program) -> None:

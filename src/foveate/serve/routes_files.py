@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Any
@@ -18,7 +17,7 @@ from foveate.serve.errors import Refused
 from foveate.serve.lines import ENDINGS, Choices, Document, read_document
 from foveate.serve.openapi import ERRORS, MULTIPART, body_of
 from foveate.serve.service import Here, Service
-from foveate.serve.translating import Underway, Visitor, begun_with, check_size, find_ways, joined
+from foveate.serve.translating import Visitor, begin, check_size, find_ways, joined
 
 router = APIRouter(responses=ERRORS, tags=["files"])
 SAMPLE = 4096  # characters by which the language of a file is told
@@ -65,18 +64,9 @@ async def _translated(here: Service, document: Document, ask: FileBody, who: Vis
     [way] = await find_ways(here, ask.source, ask.target, [sample])
     if way.place is None:
         raise Refused(400, f"the file is in {ask.target} already")
-    underway: list[Underway] = []
-    try:
-        for passage in document.passages:
-            underway.append(begun_with(here, passage, way, who))
-        found = [await joined(here, one, who) for one in underway]
-    finally:
-        for one in underway:
-            one.futures.cancel()
-    if cut := sum(cut for _, cut in found):
-        who.record.add(cut=cut)
-        here.metrics.cut.inc(cut)
-    texts: Sequence[str] = [versions[0] for versions, _ in found]
+    ways = [way] * len(document.passages)
+    found = await joined(here, begin(here, document.passages, ways, who), who)
+    texts = [one.versions[0] for one in found]
     return await here.aside(partial(document.written, texts))
 
 

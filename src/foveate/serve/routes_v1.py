@@ -103,19 +103,21 @@ async def translate_stream(request: Request, here: Here) -> Response:
     """Translate a text sentence by sentence: server-sent events, ``done`` with the whole."""
     visit = await here.door.admit(request)
     who = Visitor(visit.client, request.state.record)
-    one, way = await stream(here, parsed(StreamBody, visit.fields), who)
-    told = {"detectedLanguage": way.detected.tree()} if way.detected else {}
-    return StreamingResponse(_events(here, one, who, told), media_type=EVENTS, headers=QUIET)
+    ask = parsed(StreamBody, visit.fields)
+    one = await stream(here, ask, who)
+    return StreamingResponse(_events(here, one, who, ask.q), media_type=EVENTS, headers=QUIET)
 
 
-async def _events(
-    here: Service, one: Underway, who: Visitor, told: dict[str, Any]
-) -> AsyncIterator[str]:
+async def _events(here: Service, one: Underway, who: Visitor, text: str) -> AsyncIterator[str]:
     try:
         async for sentence in sentences(one):
             yield _event("sentence", sentence)
-        [whole, *_], cut = await joined(here, one, who)
-        yield _event("done", {"translatedText": whole, **({"cut": cut} if cut else {}), **told})
+        [found] = await joined(here, [one], who)
+        tree: dict[str, Any] = {"translatedText": (found.versions or [text])[0]}
+        tree |= {"cut": found.cut} if found.cut else {}
+        detected = one.way.detected
+        tree |= {"detectedLanguage": detected.tree()} if detected else {}
+        yield _event("done", tree)
     except Exception as error:
         yield _event("error", refusal_of(error).body)
     finally:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from itertools import accumulate, pairwise
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
@@ -91,6 +92,11 @@ class Futures:
 
     def __len__(self) -> int:
         return len(self._futures)
+
+    def split(self, sizes: Sequence[int]) -> list[Futures]:
+        """Its parts, of so many answers each."""
+        ends = list(accumulate(sizes, initial=0))
+        return [Futures(self._futures[start:end]) for start, end in pairwise(ends)]
 
     async def all(self) -> list[Any]:
         """All answers; the first error is raised, and the rest given up."""

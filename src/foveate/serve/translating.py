@@ -41,12 +41,19 @@ class Way:
 
 @dataclass(frozen=True)
 class Underway:
-    """A text whose sentences wait in a queue."""
+    """A text whose sentences wait in a queue; none of them where it stays as it is."""
 
     way: Way
-    passage: Passage | None  # None: it stays as it is
-    text: str
+    passage: Passage
     futures: Futures
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What became of a text: its versions, the best first; how many tokens had to be left out."""
+
+    versions: list[str]
+    cut: int = 0
 
 
 async def translate(here: Service, ask: TranslateBody, who: Visitor) -> dict[str, Any]:
@@ -56,40 +63,37 @@ async def translate(here: Service, ask: TranslateBody, who: Visitor) -> dict[str
         raise Refused(400, f"alternatives: at most {here.limits.alternatives}")
     check_size(here, texts, who)
     ways = await find_ways(here, ask.source, ask.target, texts)
-    underway: list[Underway] = []
-    try:
-        for text, way in zip(texts, ways, strict=True):
-            underway.append(await begun(here, text, way, ask.format, who, 1 + ask.alternatives))
-        found = [await joined(here, one, who) for one in underway]
-    finally:
-        for one in underway:
-            one.futures.cancel()
-    tree: dict[str, Any] = {"translatedText": [versions[0] for versions, _ in found]}
+    passages = [await cut(here, text, ask.format) for text in texts]
+    underway = begin(here, passages, ways, who, 1 + ask.alternatives)
+    found = await joined(here, underway, who)
+    versions = [
+        [text] if way.place is None else one.versions
+        for text, way, one in zip(texts, ways, found, strict=True)
+    ]
+    tree: dict[str, Any] = {"translatedText": [one[0] for one in versions]}
     if ask.alternatives:
-        tree["alternatives"] = [versions[1:] for versions, _ in found]
+        tree["alternatives"] = [one[1:] for one in versions]
     if ask.source == AUTO:
         tree["detectedLanguage"] = [way.detected.tree() for way in ways if way.detected]
     if isinstance(ask.q, str):
         tree = {name: values[0] for name, values in tree.items()}
-    if cut := sum(cut for _, cut in found):
-        who.record.add(cut=cut)
-        here.metrics.cut.inc(cut)
-        tree["cut"] = cut
+    if left_out := sum(one.cut for one in found):
+        tree["cut"] = left_out
     return tree
 
 
-async def stream(here: Service, ask: StreamBody, who: Visitor) -> tuple[Underway, Way]:
+async def stream(here: Service, ask: StreamBody, who: Visitor) -> Underway:
     """A text whose sentences wait; what is wrong with it is told before anything is sent."""
     check_size(here, [ask.q], who)
-    [way] = await find_ways(here, ask.source, ask.target, [ask.q])
-    return await begun(here, ask.q, way, ask.format, who, 1), way
+    ways = await find_ways(here, ask.source, ask.target, [ask.q])
+    return begin(here, [await cut(here, ask.q, ask.format)], ways, who)[0]
 
 
 async def sentences(one: Underway) -> AsyncIterator[dict[str, Any]]:
     """Each sentence and its translation in their order, as soon as it is there."""
-    for number, source in enumerate(one.passage.sentences if one.passage else []):
+    for number in range(len(one.futures)):
         answer: Translation = await one.futures.one(number)
-        tree = {"index": number, "count": len(one.futures), "source": source}
+        tree = {"index": number, "count": len(one.futures), "source": answer.source}
         yield tree | {"translatedText": answer.hypotheses[0]}
 
 
@@ -147,40 +151,70 @@ def _way(here: Service, source: str, target: str, detected: Detected | None = No
     return Way(*found, detected)
 
 
-async def begun(
-    here: Service, text: str, way: Way, form: str, who: Visitor, versions: int
-) -> Underway:
-    """The sentences of a text in the queue of the run that translates them."""
-    cut = partial(html_passage if form == "html" else text_passage, text)
-    if way.place is None:
-        return Underway(way, None, text, Futures([]))
-    passage = cut() if len(text) <= SHORT else await here.aside(cut)
-    return begun_with(here, passage, way, who, versions)
+async def cut(here: Service, text: str, form: str) -> Passage:
+    """A text as sentences."""
+    work = partial(html_passage if form == "html" else text_passage, text)
+    return work() if len(text) <= SHORT else await here.aside(work)
 
 
-def begun_with(
-    here: Service, passage: Passage, way: Way, who: Visitor, versions: int = 1
-) -> Underway:
-    """The sentences of a passage in the queue of the run that translates them."""
-    assert way.place is not None
-    kind, lines = Translate(way.direction.to, versions), passage.sentences
-    who.record.add(sentences=len(lines))
-    return Underway(way, passage, "", here.ask(way.place, who.client, kind, lines))
+def begin(
+    here: Service,
+    passages: Sequence[Passage],
+    ways: Sequence[Way],
+    who: Visitor,
+    versions: int = 1,
+) -> list[Underway]:
+    """The sentences of all passages in the queues of the runs that translate them, or of none."""
+    together: dict[tuple[str, Translate], list[int]] = {}
+    for number, way in enumerate(ways):
+        if way.place is not None:
+            key = way.place.name, Translate(way.direction.to, versions)
+            together.setdefault(key, []).append(number)
+    futures = [Futures([]) for _ in passages]
+    try:
+        for (name, kind), numbers in together.items():
+            lines = [passages[number].sentences for number in numbers]
+            who.record.add(sentences=sum(map(len, lines)))
+            place = here.fleet.places[name]
+            asked = here.ask(place, who.client, kind, [line for part in lines for line in part])
+            for number, part in zip(numbers, asked.split(list(map(len, lines))), strict=True):
+                futures[number] = part
+    except Refused:
+        for one in futures:
+            one.cancel()
+        raise
+    return list(map(Underway, ways, passages, futures))
 
 
-async def joined(here: Service, one: Underway, who: Visitor) -> tuple[list[str], int]:
-    """The versions of a text, the best first, each once; how many tokens had to be left out."""
-    passage = one.passage
-    if passage is None or one.way.place is None:
-        return [one.text], 0
-    answers: list[Translation] = await one.futures.all()
-    align = here.aligner(one.way.place, who.client, one.way.direction.to)
-    count = max((len(answer.hypotheses) for answer in answers), default=1)
+async def joined(here: Service, underway: Sequence[Underway], who: Visitor) -> list[Joined]:
+    """The texts with the answers in their places; tokens that were left out are counted."""
+    try:
+        answers: list[list[Translation]] = [await one.futures.all() for one in underway]
+        work = partial(_joined, here, underway, answers, who)
+        found = await here.aside(work)
+    finally:
+        for one in underway:
+            one.futures.cancel()
+    if left_out := sum(one.cut for one in found):
+        who.record.add(cut=left_out)
+        here.metrics.cut.inc(left_out)
+    return found
 
-    def join() -> list[str]:
-        chosen = (
-            [a.hypotheses[min(k, len(a.hypotheses) - 1)] for a in answers] for k in range(count)
-        )
-        return list(dict.fromkeys(passage.joined(lines, align) for lines in chosen))
 
-    return await here.aside(join), sum(answer.cut for answer in answers)
+def _joined(
+    here: Service,
+    underway: Sequence[Underway],
+    answers: Sequence[Sequence[Translation]],
+    who: Visitor,
+) -> list[Joined]:
+    found = []
+    for one, said in zip(underway, answers, strict=True):
+        if one.way.place is None:
+            found.append(Joined([]))
+            continue
+        align = here.aligner(one.way.place, who.client, one.way.direction.to)
+        count = max((len(answer.hypotheses) for answer in said), default=1)
+        chosen = ([a.hypotheses[min(k, len(a.hypotheses) - 1)] for a in said] for k in range(count))
+        versions = dict.fromkeys(one.passage.joined(lines, align) for lines in chosen)
+        found.append(Joined(list(versions), sum(answer.cut for answer in said)))
+    return found

@@ -1,6 +1,6 @@
 """A server under fire: throughput, load at half and at twice its capacity, bad clients, its end.
 
-    python benchmarks/under_fire.py RUN SENTENCES [--seconds 600] [--ends 5] [--examples 200]
+    python benchmarks/under_fire.py RUN SENTENCES [--seconds 600] [--ends 5] [--examples 50] [--only PART]
 
 RUN translates en → fr; SENTENCES is a file of English lines. ``foveate serve RUN`` runs as a
 process of its own on the loopback address, wrk (a package of Debian) sends the load. Writes
@@ -22,16 +22,17 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from machine import describe, write
+from machine import RESULTS, describe, write
 
 ROOT = Path(__file__).parent.parent
+FILE = RESULTS / "under-fire.json"
 LUA = Path(__file__).with_suffix(".lua")
 Figures = dict[str, Any]
 
@@ -271,6 +272,23 @@ def generated(run: Path, examples: int) -> Figures:
     return {"examples_per_route": examples, "exit_code": done.returncode, "said": summary[-1:]}
 
 
+def same(run: Path, sentences: Path, count: int = 200) -> Figures:
+    """Answers to clients who ask all at once, beside those of the run to one line after another."""
+    from foveate.run import load
+
+    lines, own = sentences.read_text("utf-8").splitlines()[:count], load(run)
+    alone = [str(own.translate([line])[0]) for line in lines]
+    with served(run) as server, ThreadPoolExecutor(32) as threads:
+
+        def asked(line: str) -> str:
+            answer = httpx.post(f"{server.url}/translate", json=ask(line), timeout=60)
+            return str(answer.json()["translatedText"])
+
+        found = list(threads.map(asked, lines))
+    pairs = zip(alone, found, strict=True)
+    return {"sentences": len(lines), "different": sum(one != other for one, other in pairs)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
@@ -278,23 +296,27 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="of each load")
     parser.add_argument("--ends", type=int, default=5, help="how often it is ended while busy")
     parser.add_argument("--examples", type=int, default=50, help="for each route; 0: none")
+    parser.add_argument("--only", action="append", help="a part of the result; the rest is kept")
     chosen = parser.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("wrk is needed: apt-get install wrk")
     os.environ["PYTHONPATH"] = str(ROOT / "src")
     run, sentences, seconds = chosen.run, chosen.sentences, chosen.seconds
-    result = {
-        "command": f"python benchmarks/under_fire.py RUN SENTENCES --seconds {seconds:g} "
-        f"--ends {chosen.ends} --examples {chosen.examples}",
-        "machine": describe(),
-        "throughput": throughput(run, sentences, min(20, seconds)),
-        "load": load_levels(run, sentences, seconds),
-        "bad_clients": bad_clients(run, sentences),
-        "ends": ends(run, sentences, chosen.ends),
-        "generated": generated(run, chosen.examples),
+    parts: dict[str, Callable[[], Figures]] = {
+        "same": lambda: same(run, sentences),
+        "throughput": lambda: throughput(run, sentences, min(20, seconds)),
+        "load": lambda: load_levels(run, sentences, seconds),
+        "bad_clients": lambda: bad_clients(run, sentences),
+        "ends": lambda: ends(run, sentences, chosen.ends),
+        "generated": lambda: generated(run, chosen.examples),
     }
-    print(json.dumps(result, indent=2))
-    print(f"wrote {write('under-fire', result)}")
+    result = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {}
+    said = f"--seconds {seconds:g} --ends {chosen.ends} --examples {chosen.examples}"
+    for name in chosen.only or parts:
+        command = f"python benchmarks/under_fire.py RUN SENTENCES {said} --only {name}"
+        result[name] = {"command": command, "machine": describe()} | parts[name]()
+        print(name, json.dumps(result[name], indent=2), flush=True)
+        write(FILE.stem, result)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("doctor", "__init__"): "says the version",
     ("cli", "__init__"): "says the version",
     ("studio", "__init__"): "says the version",
+    ("verbs", "__init__"): "the service says the version",
+    ("serve", "errors"): "which errors may be told in their own words",
 }
 # What stands on top of the layers and may use its siblings.
 FREE_SIBLINGS = {"run", "answers", "quickstart"}

@@ -14,6 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from foveate.config import ConfigError
 
+BACKLOG = 2048  # connections that wait to be accepted
 LATE = (
     b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
 )
@@ -63,6 +64,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(BACKLOG)  # who comes now waits until the application is there
     except OSError as error:
         listener.close()
         raise ConfigError(f"{host}:{port}: {error.strerror}; name another --port") from None
@@ -79,8 +81,12 @@ def serve(
     """
     _raise_file_limit()
     server = uvicorn.Server(configured(app, patience, drain, proxy))
-    # uvicorn ends by raising the signal that ended it: this is a good end, not one to die of
-    signal.signal(signal.SIGTERM, lambda number, frame: None)
+
+    def end(number: int, frame: object) -> None:
+        server.should_exit = True
+
+    # before uvicorn listens to signals, and after: it raises the one that ended it once more
+    signal.signal(signal.SIGTERM, end)
     with suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
 
@@ -99,7 +105,7 @@ def configured(
         access_log=False,
         server_header=False,
         ws="none",
-        backlog=2048,
+        backlog=BACKLOG,
         proxy_headers=proxy is not None,
         forwarded_allow_ips=proxy,
         timeout_graceful_shutdown=max(1, round(drain)),

@@ -1,6 +1,7 @@
 """A server under fire: throughput, load at half and at twice its capacity, bad clients, its end.
 
-    python benchmarks/under_fire.py RUN SENTENCES [--seconds 600] [--ends 5] [--examples 50] [--only PART]
+    python benchmarks/under_fire.py RUN SENTENCES [--seconds 600] [--ends 5] [--examples 50]
+                                                  [--only PART]
 
 RUN translates en → fr; SENTENCES is a file of English lines. ``foveate serve RUN`` runs as a
 process of its own on the loopback address, wrk (a package of Debian) sends the load. Writes

@@ -72,6 +72,22 @@ def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) ->
     assert send(app, good[0])[0].status_code == 403, "a key that is removed is gone at once"
 
 
+def test_keys_that_cannot_be_read_let_nobody_in(run: Run, tmp_path: Path) -> None:
+    file = KeyFile(tmp_path / "keys")
+    key = file.add("ann")
+    app = served(run.path, keys=file)
+    file.path.write_text("torn")
+    [found] = send(app, {"json": BODY | {"api_key": key}})
+    assert found.status_code == 503 and str(tmp_path) not in found.text
+
+
+def test_figures_do_not_grow_with_what_clients_invent(run: Run) -> None:
+    app = served(run.path)
+    send(app, *({"method": f"X{n}", "url": f"/{n}", "json": None} for n in range(20)))
+    text = app.state.service.metrics.text().decode()
+    assert text.count("foveate_requests_total{") == 1
+
+
 def test_the_file_does_not_know_the_key(tmp_path: Path) -> None:
     file = KeyFile(tmp_path / "keys")
     key = file.add("ann", rate=3)

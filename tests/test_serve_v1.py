@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from foveate.run import Run
+from foveate.serve.settings import Limits
 from serve_tools import asked, served
 from small_runs import made
 
@@ -64,6 +65,12 @@ def test_pairs_that_are_none_are_refused(app: FastAPI, tree: dict[str, Any]) -> 
     for path in ("/v1/score", "/v1/align"):
         answer = post(app, path, **tree)
         assert answer.status_code == 400 and list(answer.json()) == ["error"]
+
+
+def test_a_stream_that_takes_too_long_ends_with_an_error(run: Run) -> None:
+    slow = served(run.path, Limits(seconds=0.05), wait=2.0)
+    text = post(slow, "/v1/stream", q="the dog runs").text
+    assert text.startswith("event: error") and "longer" in text
 
 
 def test_a_stream_gives_sentence_by_sentence_and_then_the_whole(app: FastAPI, run: Run) -> None:

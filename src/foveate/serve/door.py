@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
+import logging
 import secrets
 from dataclasses import dataclass
 
 from fastapi import Request
 
+from foveate.config import ConfigError
 from foveate.serve.asking import Fields, read_fields
 from foveate.serve.errors import Refused
 from foveate.serve.keys import KeyFile
@@ -17,6 +19,7 @@ from foveate.serve.rates import Buckets
 from foveate.serve.settings import Limits
 
 HALF = 64  # bits of an IPv6 address that are one household's
+log = logging.getLogger("foveate.serve")
 _SALT = secrets.token_bytes(16)  # of this process: hashes in logs lead back to nobody
 
 
@@ -54,7 +57,11 @@ class Door:
         address = household(request.client.host if request.client else "")
         if self.keys is None:
             return self._counted(request, f"address:{address}", self.limits.rate)
-        key = self.keys.find(said) if said else None
+        try:
+            key = self.keys.find(said) if said else None
+        except ConfigError as error:
+            log.error("cannot read keys", extra={"why": str(error)})
+            raise Refused(503, "the keys cannot be read", 10) from None
         if key is None:
             self._counted(request, f"address:{address}", self.limits.rate)
             raise Refused(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 
+from starlette.requests import ClientDisconnect
+
 from foveate.config import ConfigError
 from foveate.errors import is_for_the_user, message_of
+
+GONE = 499  # in logs: the client did not wait for the answer
 
 
 class Refused(Exception):
@@ -30,6 +34,8 @@ def refusal_of(error: Exception) -> Refused:
     """An error as what a client is told; a fault of the program is not told in words."""
     if isinstance(error, Refused):
         return error
+    if isinstance(error, ClientDisconnect):
+        return Refused(GONE, "the client has left")
     if isinstance(error, TimeoutError):
         return Refused(504, "it took longer than this server allows; send less at once")
     if isinstance(error, ConfigError):

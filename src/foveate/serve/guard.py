@@ -18,13 +18,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from foveate.serve.errors import Refused, refusal_of
+from foveate.serve.errors import GONE, Refused, refusal_of
 from foveate.serve.metrics import Metrics
 from foveate.serve.settings import Limits
 
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 LONG = ("/translate_file",)  # paths whose bodies bring a file
-GONE = 499  # in logs: the client did not wait for the answer
+METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS"))  # clients may invent others
 _ID = re.compile(r"[\w.-]{1,64}")
 log = logging.getLogger("foveate.serve")
 
@@ -130,9 +130,10 @@ class Guard:
         seconds = time.perf_counter() - record.began
         route = getattr(scope.get("route"), "path", "other")
         status = record.status or GONE
-        self.metrics.requests.labels(scope["method"], route, str(status)).inc()
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self.metrics.requests.labels(method, route, str(status)).inc()
         self.metrics.seconds.labels(route).observe(seconds)
-        told = {"id": record.id, "method": scope["method"], "route": route, "status": status}
+        told = {"id": record.id, "method": method, "route": route, "status": status}
         told |= {"ms": round(1000 * seconds, 1), "client": record.client, **record.numbers}
         log.info("request", extra=told)
 

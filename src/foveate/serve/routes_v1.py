@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -109,10 +110,12 @@ async def translate_stream(request: Request, here: Here) -> Response:
 
 
 async def _events(here: Service, one: Underway, who: Visitor, text: str) -> AsyncIterator[str]:
+    until = asyncio.get_running_loop().time() + here.limits.seconds
     try:
-        async for sentence in sentences(one):
+        async for sentence in sentences(one, until):
             yield _event("sentence", sentence)
-        [found] = await joined(here, [one], who)
+        async with asyncio.timeout_at(until):
+            [found] = await joined(here, [one], who)
         tree: dict[str, Any] = {"translatedText": (found.versions or [text])[0]}
         tree |= {"cut": found.cut} if found.cut else {}
         detected = one.way.detected

@@ -15,9 +15,8 @@ from foveate.config import ConfigError
 from foveate.serve.batcher import Kind
 from foveate.serve.detect import Detector
 from foveate.serve.door import Door
-from foveate.serve.errors import Refused
+from foveate.serve.errors import GONE, Refused
 from foveate.serve.fleet import Fleet, Place
-from foveate.serve.guard import GONE
 from foveate.serve.kept import Kept
 from foveate.serve.keys import KeyFile
 from foveate.serve.kinds import Align, Links, Pair

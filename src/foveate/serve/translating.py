@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -89,10 +90,14 @@ async def stream(here: Service, ask: StreamBody, who: Visitor) -> Underway:
     return begin(here, [await cut(here, ask.q, ask.format)], ways, who)[0]
 
 
-async def sentences(one: Underway) -> AsyncIterator[dict[str, Any]]:
-    """Each sentence and its translation in their order, as soon as it is there."""
+async def sentences(one: Underway, until: float) -> AsyncIterator[dict[str, Any]]:
+    """Each sentence and its translation in their order, as soon as it is there.
+
+    Raises ``TimeoutError`` where one is not there ``until`` a time of the loop.
+    """
     for number in range(len(one.futures)):
-        answer: Translation = await one.futures.one(number)
+        async with asyncio.timeout_at(until):
+            answer: Translation = await one.futures.one(number)
         tree = {"index": number, "count": len(one.futures), "source": answer.source}
         yield tree | {"translatedText": answer.hypotheses[0]}
 

@@ -45,8 +45,8 @@ def test_generated_requests_get_the_answers_that_are_described(
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     operation = schema[route[1]][route[0]]
 
-    @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))  # type: ignore[untyped-decorator]
-    @schemathesis_given(operation)
+    @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+    @schemathesis_given(operation)  # type: ignore[untyped-decorator]
     def check(case: Any) -> None:
         case.call_and_validate(excluded_checks=[positive_data_acceptance])
 

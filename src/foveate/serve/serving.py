@@ -108,6 +108,7 @@ def configured(
         backlog=BACKLOG,
         proxy_headers=proxy is not None,
         forwarded_allow_ips=proxy,
+        timeout_keep_alive=max(1, round(patience)),  # a connection that rests is closed in silence
         timeout_graceful_shutdown=max(1, round(drain)),
     )
 

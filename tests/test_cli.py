@@ -16,7 +16,7 @@ from foveate.config import ConfigError
 
 ROOT = Path(__file__).parent.parent
 VERBS = ["train", "translate", "evaluate", "score", "look", "data", "kinds", "show", "doctor"]
-VERBS += ["average", "quickstart", "version"]
+VERBS += ["average", "quickstart", "version", "serve"]
 
 
 def command(

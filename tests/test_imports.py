@@ -38,6 +38,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("doctor", "__init__"): "says the version",
     ("cli", "__init__"): "says the version",
     ("studio", "__init__"): "says the version",
+    ("verbs", "__init__"): "the service says the version",
+    ("serve", "errors"): "which errors may be told in their own words",
 }
 # What stands on top of the layers and may use its siblings.
 FREE_SIBLINGS = {"run", "answers", "quickstart"}
@@ -56,13 +58,15 @@ NAMED = {  # other packages, and the only places that may import them
     "anywidget": {"look"},
     "traitlets": {"look"},
     "tensorboard": {"train"},
-    "fastapi": {"studio"},
-    "starlette": {"studio"},
-    "uvicorn": {"studio"},
     "selectolax": {"passages"},
     "polib": {"passages"},
     "docx": {"passages"},
     "defusedxml": {"passages"},
+    "fastapi": {"studio", "serve"},
+    "starlette": {"studio", "serve"},
+    "uvicorn": {"studio", "serve"},
+    "prometheus_client": {"serve"},
+    "py3langid": {"serve"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
 }
 

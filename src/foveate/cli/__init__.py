@@ -23,6 +23,7 @@ from foveate.cli import (
     looking,
     methods,
     options,
+    serve,
     studio,
     translating,
     vision,
@@ -125,6 +126,7 @@ vision.add(app)
 align.add(app)
 methods.add(app)
 studio.add(app)
+serve.add(app)
 
 
 # ------------------------------------------------------------------------------ runs

@@ -1,0 +1,324 @@
+"""A server under fire: throughput, load at half and at twice its capacity, bad clients, its end.
+
+    python benchmarks/under_fire.py RUN SENTENCES [--seconds 600] [--ends 5] [--examples 50]
+                                                  [--only PART]
+
+RUN translates en → fr; SENTENCES is a file of English lines. ``foveate serve RUN`` runs as a
+process of its own on the loopback address, wrk (a package of Debian) sends the load. Writes
+docs/results/under-fire.json: what was tried, how often, and what was lost. ``--examples`` are
+requests that schemathesis makes from the OpenAPI document for each route.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from machine import RESULTS, describe, write
+
+ROOT = Path(__file__).parent.parent
+FILE = RESULTS / "under-fire.json"
+LUA = Path(__file__).with_suffix(".lua")
+Figures = dict[str, Any]
+
+
+class Server:
+    """``foveate serve`` as a process."""
+
+    def __init__(self, run: Path, *arguments: str) -> None:
+        command = [sys.executable, "-m", "foveate", "serve", str(run), "--port", "0", "--as"]
+        command += ["en:fr", "--no-studio", "--preload", "--log-level", "error", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().split()[1].rstrip("/")
+        self.address = ("127.0.0.1", int(self.url.rpartition(":")[2]))
+        self.rss: list[tuple[float, int]] = []
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def cpu(self) -> float:
+        """Seconds of processor time so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def metric(self, name: str) -> float:
+        text = httpx.get(f"{self.url}/metrics").text
+        found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([\d.e+]+)$", text, re.MULTILINE)
+        return sum(map(float, found))
+
+    def _watch(self) -> None:
+        page = os.sysconf("SC_PAGE_SIZE")
+        while self.process.poll() is None:
+            with contextlib.suppress(OSError):
+                pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+                self.rss.append((time.monotonic(), pages * page))
+            time.sleep(0.5)
+
+    def end(self) -> int:
+        self.process.terminate()
+        return self.process.wait(60)
+
+
+@contextlib.contextmanager
+def served(run: Path, *arguments: str) -> Iterator[Server]:
+    server = Server(run, *arguments)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.end()
+
+
+def wrk(
+    server: Server, sentences: Path, seconds: float, clients: int, pause: float = 0, many: int = 1
+) -> Figures:
+    """A load of wrk; ``pause`` in ms between the requests of a client."""
+    said = {"SENTENCES": str(sentences), "PAUSE": str(pause), "LIST": str(many)}
+    command = ["wrk", "-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", "--timeout", "60s"]
+    done = subprocess.run(
+        [*command, "-s", str(LUA), server.url],
+        env=os.environ | said, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return dict(json.loads(done.stdout.partition("RESULT ")[2]))
+
+
+# ------------------------------------------------------------------------------ throughput
+
+
+def throughput(run: Path, sentences: Path, seconds: float, rounds: int = 2) -> Figures:
+    """Offline and served in turn, A B A B: sentences a second of wall and of processor time."""
+    from foveate.run import load
+
+    lines = sentences.read_text("utf-8").splitlines()
+    own = load(run)
+    own.translate(lines[:50])
+    ways = {"64 clients, 1 sentence": (64, 1), "8 clients, 50 sentences": (8, 50)}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ("offline", *ways)}
+    with served(run) as server:
+        for _ in range(rounds):
+            wall, cpu, done = time.perf_counter(), time.process_time(), 0
+            while time.perf_counter() - wall < seconds:
+                own.translate(lines)
+                done += len(lines)
+            spent = time.perf_counter() - wall, time.process_time() - cpu
+            found["offline"].append((done / spent[0], done / spent[1]))
+            for name, (clients, many) in ways.items():
+                began = server.metric("foveate_batch_items_sum"), server.cpu(), time.perf_counter()
+                wrk(server, sentences, seconds, clients, many=many)
+                wall = time.perf_counter() - began[2]  # what is still underway is given up
+                done = round(server.metric("foveate_batch_items_sum") - began[0])
+                found[name].append((done / wall, done / (server.cpu() - began[1])))
+    rates: Figures = {
+        name: {
+            "sentences_per_second": [round(wall, 1) for wall, _ in pairs],
+            "sentences_per_cpu_second": [round(cpu, 1) for _, cpu in pairs],
+        }
+        for name, pairs in found.items()
+    }
+    best = max(cpu for _, cpu in found["offline"])
+    for name in ways:
+        rates[name]["loss_per_cpu_second"] = round(1 - max(c for _, c in found[name]) / best, 3)
+    return rates
+
+
+# ------------------------------------------------------------------------------ load
+
+
+def load_levels(run: Path, sentences: Path, seconds: float) -> Figures:
+    """Capacity, then half of it, then twice of it: times, answers, memory."""
+    queue = "6000"  # characters: about a hundred sentences, so that twice the capacity overflows
+    with served(run, "--queue", queue) as server:
+        wrk(server, sentences, min(10, seconds), 32)  # warm-up
+        began, done = time.perf_counter(), server.metric("foveate_batch_items_sum")
+        full = wrk(server, sentences, min(30, seconds), 64)
+        wall = time.perf_counter() - began
+        rate = (server.metric("foveate_batch_items_sum") - done) / wall
+        half = wrk(server, sentences, seconds, 32, pause=1000 * 32 / (rate / 2))
+        clients = 400
+        before = server.metric("foveate_requests_total"), time.monotonic()
+        twice = wrk(server, sentences, seconds, clients, pause=1000 * clients / (2 * rate))
+        after = server.metric("foveate_requests_total"), time.monotonic()
+        code = server.end()
+        rss = [size for moment, size in server.rss if moment > before[1]]
+    third = max(1, len(rss) // 3)
+    first, last = (sum(part) / third / 2**20 for part in (rss[:third], rss[-third:]))
+    return {
+        "queue_characters": int(queue),
+        "capacity_per_second": round(rate, 1),
+        "at_capacity": full,
+        "at_half": half,
+        "at_twice": twice,
+        "at_twice_offered_per_second": round((after[0] - before[0]) / (after[1] - before[1]), 1),
+        "memory_mib_first_third": round(first, 1),
+        "memory_mib_last_third": round(last, 1),
+        "memory_growth": round(last / first - 1, 4),
+        "exit_code": code,
+    }
+
+
+# ------------------------------------------------------------------------------ bad clients
+
+
+def bad_clients(run: Path, sentences: Path) -> Figures:
+    """Idle, slow, oversized and leaving clients, while good ones are answered."""
+    lines = sentences.read_text("utf-8").splitlines()[:40]
+    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n"
+    part = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{"
+    with served(run) as server:
+        idle = [socket.create_connection(server.address) for _ in range(1000)]
+        slow = [socket.create_connection(server.address) for _ in range(200)]
+        for number, one in enumerate(slow):
+            one.sendall(part if number % 2 else b"GET /health HT")
+        large = []
+        for _ in range(50):
+            with socket.create_connection(server.address, timeout=20) as one:
+                one.sendall(head)
+                large.append(one.recv(12)[9:12].decode())
+        for _ in range(100):  # ask and leave at once
+            body = json.dumps(ask(lines[0])).encode()
+            with socket.create_connection(server.address) as one:
+                one.sendall(b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: ")
+                one.sendall(b"%d\r\n\r\n%s" % (len(body), body))
+        times, codes = [], Counter[int]()
+        for line in lines:
+            began = time.perf_counter()
+            codes[
+                httpx.post(f"{server.url}/translate", json=ask(line), timeout=60).status_code
+            ] += 1
+            times.append(time.perf_counter() - began)
+        closed, deadline = 0, time.monotonic() + 40
+        for one in [*idle, *slow]:
+            one.settimeout(max(0.01, deadline - time.monotonic()))
+            with contextlib.suppress(OSError):
+                closed += one.recv(100)[9:12] == b"408"
+            one.close()
+        return {
+            "idle_connections": len(idle),
+            "slow_connections": len(slow),
+            "closed_with_408": closed,
+            "oversized": dict(Counter(large)),
+            "left_at_once": 100,
+            "good_requests": {str(code): count for code, count in codes.items()},
+            "good_p50_ms": round(1000 * sorted(times)[len(times) // 2], 1),
+            "good_max_ms": round(1000 * max(times), 1),
+            "exit_code": server.end(),
+        }
+
+
+def ask(text: str) -> dict[str, str]:
+    return {"q": text, "source": "en", "target": "fr"}
+
+
+# ------------------------------------------------------------------------------ its end
+
+
+def ends(run: Path, sentences: Path, times: int) -> Figures:
+    """SIGTERM while clients ask all the time: who was taken in is answered."""
+    lines = sentences.read_text("utf-8").splitlines()
+    outcome, codes = Counter[str](), []
+    for number in range(times):
+        with served(run) as server:
+
+            def client(seed: int, url: str = server.url) -> None:
+                for line in lines[seed::16]:
+                    try:
+                        answer = httpx.post(f"{url}/translate", json=ask(line), timeout=60)
+                    except httpx.ConnectError:
+                        outcome["never taken in"] += 1
+                        return
+                    except httpx.HTTPError as error:
+                        # a connection in the system's queue that no process had accepted
+                        outcome[f"lost: {type(error).__name__}"] += 1
+                        return
+                    outcome[str(answer.status_code)] += 1
+
+            with ThreadPoolExecutor(16) as threads:
+                asked = [threads.submit(client, seed) for seed in range(16)]
+                time.sleep(2 + 0.3 * number)
+                codes.append(server.end())
+                for one in asked:
+                    one.result()
+    return {"times": times, "exit_codes": codes, "requests": dict(outcome)}
+
+
+def generated(run: Path, examples: int) -> Figures:
+    """Requests made from the OpenAPI document."""
+    program = shutil.which("schemathesis", path=Path(sys.executable).parent)
+    if program is None or not examples:
+        return {"examples_per_route": 0}
+    checks = "not_a_server_error,status_code_conformance,content_type_conformance,"
+    checks += "response_schema_conformance"
+    with served(run) as server:
+        done = subprocess.run(
+            [program, "run", f"{server.url}/openapi.json", "--checks", checks, "--max-examples",
+             str(examples), "--seed", "1", "--request-timeout", "60"],
+            capture_output=True, text=True,
+        )  # fmt: skip
+    summary = [line.strip() for line in done.stdout.splitlines() if "generated" in line]
+    return {"examples_per_route": examples, "exit_code": done.returncode, "said": summary[-1:]}
+
+
+def same(run: Path, sentences: Path, count: int = 200) -> Figures:
+    """Answers to clients who ask all at once, beside those of the run to one line after another."""
+    from foveate.run import load
+
+    lines, own = sentences.read_text("utf-8").splitlines()[:count], load(run)
+    alone = [str(own.translate([line])[0]) for line in lines]
+    with served(run) as server, ThreadPoolExecutor(32) as threads:
+
+        def asked(line: str) -> str:
+            answer = httpx.post(f"{server.url}/translate", json=ask(line), timeout=60)
+            return str(answer.json()["translatedText"])
+
+        found = list(threads.map(asked, lines))
+    pairs = zip(alone, found, strict=True)
+    return {"sentences": len(lines), "different": sum(one != other for one, other in pairs)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("sentences", type=Path)
+    parser.add_argument("--seconds", type=float, default=60, help="of each load")
+    parser.add_argument("--ends", type=int, default=5, help="how often it is ended while busy")
+    parser.add_argument("--examples", type=int, default=50, help="for each route; 0: none")
+    parser.add_argument("--only", action="append", help="a part of the result; the rest is kept")
+    chosen = parser.parse_args()
+    if shutil.which("wrk") is None:
+        sys.exit("wrk is needed: apt-get install wrk")
+    os.environ["PYTHONPATH"] = str(ROOT / "src")
+    run, sentences, seconds = chosen.run, chosen.sentences, chosen.seconds
+    parts: dict[str, Callable[[], Figures]] = {
+        "same": lambda: same(run, sentences),
+        "throughput": lambda: throughput(run, sentences, min(20, seconds)),
+        "load": lambda: load_levels(run, sentences, seconds),
+        "bad_clients": lambda: bad_clients(run, sentences),
+        "ends": lambda: ends(run, sentences, chosen.ends),
+        "generated": lambda: generated(run, chosen.examples),
+    }
+    result = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {}
+    said = f"--seconds {seconds:g} --ends {chosen.ends} --examples {chosen.examples}"
+    for name in chosen.only or parts:
+        command = f"python benchmarks/under_fire.py RUN SENTENCES {said} --only {name}"
+        result[name] = {"command": command, "machine": describe()} | parts[name]()
+        print(name, json.dumps(result[name], indent=2), flush=True)
+        write(FILE.stem, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The verb ``foveate serve RUN…``, and ``foveate serve keys``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+
+class _Serve(TyperGroup):
+    """``foveate serve RUN…`` is short for ``foveate serve runs RUN…``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["runs", *args]
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+
+serve = typer.Typer(
+    cls=_Serve, help="Serve translations over HTTP: foveate serve RUN.", no_args_is_help=True
+)
+keys = typer.Typer(help="Make and remove the keys of clients.", no_args_is_help=True)
+serve.add_typer(keys, name="keys")
+
+File = Annotated[Path, typer.Option("--file", help="where the hashes of the keys are kept")]
+Many = Annotated[list[str] | None, typer.Option()]
+
+
+def add(app: typer.Typer) -> None:
+    """Put the verbs into the command line."""
+    app.add_typer(serve, name="serve")
+
+
+@serve.command("runs")
+def serve_runs(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="runs that translate")],
+    host: Annotated[
+        str, typer.Option(help="another than this machine needs --keys or --no-auth")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = 5000,
+    languages: Annotated[
+        list[str] | None, typer.Option("--as", help="en:fr, or RUN=en:fr, where files do not tell")
+    ] = None,
+    key_file: Annotated[
+        Path | None, typer.Option("--keys", help="ask for keys of this file")
+    ] = None,
+    auth: Annotated[bool, typer.Option("--auth/--no-auth", help="whether keys are needed")] = True,
+    allow_host: Annotated[list[str] | None, typer.Option(help="a name of this server")] = None,
+    cors: Annotated[list[str] | None, typer.Option(help="a site whose pages may use it")] = None,
+    behind_proxy: Annotated[
+        str | None, typer.Option(help="believe X-Forwarded-For of this address")
+    ] = None,
+    memory: Annotated[int | None, typer.Option(min=1, help="MiB of weights at most")] = None,
+    precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32",
+    preload: Annotated[bool, typer.Option("--preload", help="load all runs at once")] = False,
+    studio: Annotated[bool, typer.Option(help="the studio at /")] = True,
+    studio_token: Annotated[str | None, typer.Option(help="open it to others with this")] = None,
+    characters: Annotated[int | None, typer.Option(min=1, help="of a request")] = None,
+    items: Annotated[int | None, typer.Option(min=1, help="texts of a request")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="until an answer")] = None,
+    rate: Annotated[float | None, typer.Option(min=0, help="requests a minute of a client")] = None,
+    wait_ms: Annotated[float, typer.Option(min=0, help="for company in a batch")] = 5.0,
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="source tokens × beams")] = None,
+    queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None,
+    drain: Annotated[float, typer.Option(min=0, help="seconds to finish at the end")] = 30.0,
+    threads: Annotated[int | None, typer.Option(min=1, help="processor threads")] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
+) -> None:
+    """Serve runs until SIGTERM or Ctrl-C."""
+    from foveate.verbs import serve as verbs
+
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    said = verbs.Choices(
+        host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
+        names=allow_host or (), origins=cors or (), proxy=behind_proxy, memory=memory,
+        precision=precision, preload=preload, studio=studio, studio_token=studio_token,
+        drain=drain, log_level=log_level,
+        limits={"characters": characters, "items": items, "seconds": seconds, "rate": rate},
+        batching={"wait": wait_ms / 1000, "tokens": batch_tokens, "queue": queue},
+    )  # fmt: skip
+    verbs.serve(runs, said)
+
+
+@keys.command("add")
+def add_key(
+    name: Annotated[str, typer.Argument(help="whose it is")],
+    file: File,
+    rate: Annotated[float | None, typer.Option(min=0, help="requests a minute; 0: any")] = None,
+) -> None:
+    """Make a key and print it, this once."""
+    from foveate.verbs import serve as verbs
+
+    typer.echo(verbs.key_file(file).add(name, rate))
+
+
+@keys.command("list")
+def list_keys(file: File) -> None:
+    """Names, beginnings and rates."""
+    from foveate.verbs import serve as verbs
+
+    for key in verbs.key_file(file).all():
+        rate = "" if key.rate is None else f"  {key.rate:g} a minute"
+        typer.echo(f"{key.name}  {key.begins}…  {key.made}{rate}")
+
+
+@keys.command("remove")
+def remove_key(name: Annotated[str, typer.Argument(help="whose")], file: File) -> None:
+    """Forget a key; running servers notice at once."""
+    from foveate.verbs import serve as verbs
+
+    verbs.key_file(file).remove(name)

@@ -1,0 +1,78 @@
+"""What can be asked of a run in a batch: translations, scores, alignments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foveate.align.heads import Head
+from foveate.answers import PairScore, Translation
+from foveate.run import Run
+
+Pair = tuple[str, str]
+Links = list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Translate:
+    """A line in, its best hypotheses out; ``to`` names the language where a run knows several."""
+
+    to: str | None = None
+    num_hypotheses: int = 1
+
+    def lengths(self, run: Run, items: Sequence[str]) -> list[int]:
+        return [1 + len(ids) for ids in run.task.source_tokenizer.encode_ids(list(items))]
+
+    def budget(self, run: Run, tokens: int) -> int:
+        return max(1, tokens // run.search(None, None, self.num_hypotheses).width)
+
+    def answers(self, run: Run, items: Sequence[str], tokens: int) -> list[Translation]:
+        return run.translate(
+            items, num_hypotheses=self.num_hypotheses, batch_tokens=tokens, to=self.to
+        )
+
+
+class _OfPairs:
+    """What is asked of pairs (source, target)."""
+
+    def lengths(self, run: Run, items: Sequence[Pair]) -> list[int]:
+        sources = run.task.source_tokenizer.encode_ids([source for source, _ in items])
+        targets = run.task.target_tokenizer.encode_ids([target for _, target in items])
+        return [1 + max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
+
+    def budget(self, run: Run, tokens: int) -> int:
+        return tokens
+
+
+@dataclass(frozen=True)
+class Score(_OfPairs):
+    """log p(target | source) of pairs."""
+
+    to: str | None = None
+
+    def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[PairScore]:
+        sources = run.can("addressed", "score")([s for s, _ in items], self.to)
+        return run.score(list(zip(sources, [t for _, t in items], strict=True)))
+
+
+@dataclass(frozen=True)
+class Align(_OfPairs):
+    """Links between the words of pairs, by the head that the run has saved.
+
+    Words are counted from 0; the tag of a language is none of them.
+    """
+
+    to: str | None = None
+
+    def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[Links]:
+        head = Head.load(run.path)
+        tags = 0 if self.to is None else 1
+        sources = run.can("addressed", "align")([s for s, _ in items], self.to)
+        pairs = list(zip(sources, [t for _, t in items], strict=True))
+        full = [number for number, (s, t) in enumerate(items) if s.strip() and t.strip()]
+        found: list[Links] = [[] for _ in items]
+        maps = run.can("word_maps", "align")(run.model, [pairs[i] for i in full], rows=head.rows)
+        for number, layers in zip(full, maps, strict=True):
+            links = head.links(layers) if layers else set()
+            found[number] = sorted((i - tags, j) for i, j in links if i >= tags)
+        return found

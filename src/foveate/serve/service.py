@@ -1,0 +1,128 @@
+"""What all routes share: runs, door, limits, figures; and waiting for what was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from itertools import accumulate, pairwise
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Request
+
+from foveate.config import ConfigError
+from foveate.serve.batcher import Kind
+from foveate.serve.detect import Detector
+from foveate.serve.door import Door
+from foveate.serve.errors import GONE, Refused
+from foveate.serve.fleet import Fleet, Place
+from foveate.serve.kept import Kept
+from foveate.serve.keys import KeyFile
+from foveate.serve.kinds import Align, Links, Pair
+from foveate.serve.metrics import Metrics
+from foveate.serve.settings import Limits
+
+T = TypeVar("T")
+HANDS = 16  # threads for what is too long for the loop: cutting, joining, telling languages
+
+
+class Service:
+    """The parts of an application that serves runs."""
+
+    def __init__(self, fleet: Fleet, limits: Limits, keys: KeyFile | None = None) -> None:
+        self.fleet, self.limits = fleet, limits
+        self.metrics, self.door = Metrics(fleet), Door(limits, keys)
+        self.detector = Detector()
+        self.kept = Kept(limits.kept, 60 * limits.minutes)
+        self.closing = False
+        self._hands = ThreadPoolExecutor(HANDS, thread_name_prefix="serve")
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Do something in another thread, so that the loop goes on."""
+        return await asyncio.get_running_loop().run_in_executor(self._hands, work)
+
+    async def for_client(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
+        """What comes of the work, as long as the client waits for it and the time allows.
+
+        Raises `Refused` (499) where the client leaves, ``TimeoutError`` after the time.
+        """
+        task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise Refused(GONE, "the client has left")
+            return task.result()
+        finally:
+            task.cancel()
+            gone.cancel()
+
+    def ask(self, place: Place, client: str, kind: Kind, items: Sequence[Any]) -> Futures:
+        """Put items into the queue of a run."""
+        return Futures(place.batcher.submit(client, kind, items))
+
+    def aligner(
+        self, place: Place, client: str, to: str | None
+    ) -> Callable[[Sequence[Pair]], list[Links]]:
+        """Links of pairs by a run, for other threads than the loop's; none where it knows none."""
+
+        def align(pairs: Sequence[Pair]) -> list[Links]:
+            found = place.batcher.submit(client, Align(to), pairs)
+            with suppress(ConfigError, ValueError):
+                return [one.result(self.limits.seconds) for one in found]
+            return [[] for _ in pairs]
+
+        return align
+
+    def close(self, seconds: float) -> bool:
+        """Answer what was accepted; whether that was done in the time."""
+        self.closing = True
+        done = self.fleet.close(seconds)
+        self._hands.shutdown(wait=False, cancel_futures=True)
+        return done
+
+
+class Futures:
+    """Answers to come, in the order of their items; given up where nobody waits any more."""
+
+    def __init__(self, futures: Sequence[Future[Any]]) -> None:
+        self._futures = list(futures)
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    def split(self, sizes: Sequence[int]) -> list[Futures]:
+        """Its parts, of so many answers each."""
+        ends = list(accumulate(sizes, initial=0))
+        return [Futures(self._futures[start:end]) for start, end in pairwise(ends)]
+
+    async def all(self) -> list[Any]:
+        """All answers; the first error is raised, and the rest given up."""
+        try:
+            return list(await asyncio.gather(*map(asyncio.wrap_future, self._futures)))
+        finally:
+            self.cancel()
+
+    async def one(self, number: int) -> Any:
+        """One answer."""
+        return await asyncio.wrap_future(self._futures[number])
+
+    def cancel(self) -> None:
+        """Nobody waits for these: what has not begun will not."""
+        for future in self._futures:
+            future.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def service(request: Request) -> Service:
+    """The service of an application."""
+    found: Service = request.app.state.service
+    return found
+
+
+Here = Annotated[Service, Depends(service)]

@@ -1,0 +1,125 @@
+"""The service as a program: an address, patience with slow clients, an end that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from contextlib import suppress
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from foveate.config import ConfigError
+
+BACKLOG = 2048  # connections that wait to be accepted
+LATE = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
+)
+LATE += b'{"error":"the head of the request did not come in time"}'
+
+
+class Patient(H11Protocol):
+    """HTTP whose connections must bring a head within some seconds, or they are closed.
+
+    This is against clients that send a byte now and then, or nothing at all, by the thousand.
+    """
+
+    patience = 20.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._late = self.loop.call_later(self.patience, self._give_up)
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:  # a head has come
+            self._late.cancel()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._late.cancel()
+        if not self.transport.is_closing():
+            self._late = self.loop.call_later(self.patience, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._late.cancel()
+        super().connection_lost(exc)
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
+            self.transport.write(LATE)
+            self.transport.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at an address; port 0 takes any that is free.
+
+    Raises ``ConfigError`` where it is taken.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(BACKLOG)  # who comes now waits until the application is there
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"{host}:{port}: {error.strerror}; name another --port") from None
+    return listener
+
+
+def serve(
+    app: FastAPI, listener: socket.socket, drain: float, patience: float, proxy: str | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT; then answer what was accepted, for ``drain`` seconds.
+
+    ``patience`` are the seconds in which a connection has to bring the head of a request; what
+    ``proxy`` (an address) says of its clients' addresses is believed.
+    """
+    _raise_file_limit()
+    server = uvicorn.Server(configured(app, patience, drain, proxy))
+
+    def end(number: int, frame: object) -> None:
+        server.should_exit = True
+
+    # before uvicorn listens to signals, and after: it raises the one that ended it once more
+    signal.signal(signal.SIGTERM, end)
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
+
+
+def configured(
+    app: FastAPI, patience: float, drain: float = 30.0, proxy: str | None = None
+) -> uvicorn.Config:
+    """How uvicorn is to run the application; the choices are those of `serve`."""
+    protocol: Any = type("Waiting", (Patient,), {"patience": patience})
+    return uvicorn.Config(
+        app,
+        port=0,
+        http=protocol,
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        backlog=BACKLOG,
+        proxy_headers=proxy is not None,
+        forwarded_allow_ips=proxy,
+        timeout_keep_alive=max(1, round(patience)),  # a connection that rests is closed in silence
+        timeout_graceful_shutdown=max(1, round(drain)),
+    )
+
+
+def _raise_file_limit() -> None:
+    """As many open connections as the system allows; a shell often allows few."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,114 @@
+"""A service of tiny runs for tests: in this process, or as a program of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from fastapi import FastAPI
+
+from foveate.serve.app import application
+from foveate.serve.fleet import Fleet
+from foveate.serve.keys import KeyFile
+from foveate.serve.service import Service
+from foveate.serve.serving import configured
+from foveate.serve.settings import Batching, Limits
+
+ROOT = Path(__file__).parent.parent
+NAMED = {"transformer": "en:fr", "rnn": "en:fr"}
+
+
+def served(
+    folder: Path, limits: Limits | None = None, keys: KeyFile | None = None, **choices: Any
+) -> FastAPI:
+    """The service of one run from English to French."""
+    batching = Batching(wait=choices.pop("wait", 0.002), queue=choices.pop("queue", 400_000))
+    fleet = Fleet([folder], {folder.name: "en:fr"}, batching=batching)
+    return application(Service(fleet, limits or Limits(), keys), "test", **choices)
+
+
+def asked(app: FastAPI) -> httpx.AsyncClient:
+    """A client that speaks with an application in this process."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
+
+
+@contextmanager
+def running(app: FastAPI, patience: float = 20.0) -> Iterator[int]:
+    """An application on a real socket, in a thread of this process; its port."""
+    server = uvicorn.Server(configured(app, patience, drain=5))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+class Program:
+    """``foveate serve`` as a process; its log is read as it comes."""
+
+    def __init__(self, arguments: Sequence[str | Path]) -> None:
+        command = [sys.executable, "-m", "foveate", "serve", *map(str, arguments), "--port", "0"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        self.log: list[dict[str, Any]] = []
+        self.other: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline()
+        if "http://" not in said:
+            self.close()
+            raise RuntimeError("\n".join(self.other))
+        self.url = said.split()[1].rstrip("/")
+        self.port = int(self.url.rpartition(":")[2])
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            try:
+                self.log.append(json.loads(line))
+            except ValueError:
+                self.other.append(line)
+
+    def end(self, seconds: float = 30) -> int:
+        """Stop it as systemd would; its exit code."""
+        self.process.terminate()
+        code = self.process.wait(seconds)
+        self.close()
+        return code
+
+    def close(self) -> None:
+        """End it if it has not, and close its streams."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(20)
+        self._reader.join(5)
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+@contextmanager
+def program(*arguments: str | Path) -> Iterator[Program]:
+    """The program, ended whatever happens."""
+    found = Program(arguments)
+    try:
+        yield found
+    finally:
+        found.close()

@@ -1,0 +1,190 @@
+"""The queue of a model: everything answered once, in fair turns, bounded, sorted, cancelled."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foveate.serve.batcher import Batcher
+from foveate.serve.errors import Refused
+from foveate.serve.settings import Batching
+
+
+class Book:
+    """What is asked of: it keeps the batches, and may be held at a gate."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+
+@dataclass(frozen=True)
+class Upper:
+    """Capitals of a text; of "bad" there are none."""
+
+    mark: str = ""
+
+    def lengths(self, run: Any, items: Sequence[str]) -> list[int]:
+        return [len(item) for item in items]
+
+    def budget(self, run: Any, tokens: int) -> int:
+        return tokens
+
+    def answers(self, run: Any, items: Sequence[str], tokens: int) -> list[str]:
+        run.gate.wait(10)
+        if "bad" in items:
+            raise ValueError("bad")
+        run.batches.append(list(items))
+        return [item.upper() + self.mark for item in items]
+
+
+def batcher(book: Book, **bounds: Any) -> Batcher:
+    return Batcher(lambda: book, Batching(**bounds))  # type: ignore[arg-type, return-value]
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3), st.sampled_from(["", "!"]), st.lists(st.text("abc", max_size=9))
+        ),
+        max_size=12,
+    ),
+    st.integers(1, 20),
+    st.integers(1, 30),
+)
+def test_every_item_is_answered_as_it_would_be_alone(
+    asked: list[tuple[int, str, list[str]]], tokens: int, window: int
+) -> None:
+    queue = batcher(Book(), wait=0.0, tokens=tokens, window=window)
+    found = [(m, texts, queue.submit(c, Upper(m), texts)) for c, m, texts in asked]
+    for mark, texts, futures in found:
+        assert [one.result(10) for one in futures] == [text.upper() + mark for text in texts]
+    assert queue.close(10)
+    assert queue.held == 0
+
+
+def test_a_batch_holds_its_tokens_at_most_and_the_shortest_comes_first() -> None:
+    book = Book()
+    book.gate.clear()
+    queue = batcher(book, wait=0.0, tokens=12)
+    first = queue.submit("a", Upper(), ["x"])
+    texts = ["aaaaaaaaaaaa", "b", "cccc", "dd", "eeee", "ffff"]
+    until(lambda: not queue._queues)
+    futures = queue.submit("a", Upper(), texts)
+    book.gate.set()
+    assert [one.result(10) for one in [*first, *futures]] == ["X", *(t.upper() for t in texts)]
+    sizes = [len(batch) * max(map(len, batch)) for batch in book.batches]
+    assert max(sizes) <= 12
+    longest = [max(map(len, batch)) for batch in book.batches[1:]]
+    assert longest == sorted(longest)
+
+
+def test_one_who_asks_much_does_not_hold_up_one_who_asks_little() -> None:
+    book = Book()
+    book.gate.clear()
+    queue = batcher(book, wait=0.0, window=40)
+    first = queue.submit("first", Upper(), ["x"])
+    until(lambda: not queue._queues)
+    many = queue.submit("greedy", Upper(), ["many text"] * 200)
+    few = queue.submit("modest", Upper(), ["one", "two"])
+    book.gate.set()
+    for future in [*first, *few]:
+        future.result(10)
+    done = [text for batch in book.batches for text in batch]
+    assert done.index("two") <= 10, "the modest one was served in the first two windows"
+    assert all(one.result(10) for one in many)
+
+
+def test_other_kinds_have_their_turn() -> None:
+    book = Book()
+    book.gate.clear()
+    queue = batcher(book, wait=0.0, window=20)
+    queue.submit("first", Upper(), ["x"])
+    until(lambda: not queue._queues)
+    queue.submit("a", Upper(), ["aaaa"] * 50)
+    other = queue.submit("b", Upper("?"), ["bbbb"])
+    book.gate.set()
+    assert other[0].result(10) == "BBBB?"
+    assert book.batches.index(["bbbb"]) <= 3
+
+
+def test_who_finds_no_room_is_told_when_to_come_back() -> None:
+    book = Book()
+    book.gate.clear()
+    queue = batcher(book, wait=0.0, queue=20)
+    held = queue.submit("a", Upper(), ["x" * 100])
+    with pytest.raises(Refused) as refused:
+        queue.submit("b", Upper(), ["y"])
+    assert refused.value.status == 429
+    assert int(refused.value.headers["Retry-After"]) >= 1
+    book.gate.set()
+    assert held[0].result(10) == "X" * 100
+    until(lambda: queue.held == 0)
+    assert queue.submit("b", Upper(), ["y"])[0].result(10) == "Y"
+
+
+def test_what_nobody_waits_for_is_not_done() -> None:
+    book = Book()
+    book.gate.clear()
+    queue = batcher(book, wait=0.0)
+    queue.submit("a", Upper(), ["first"])
+    until(lambda: not queue._queues)
+    dropped = queue.submit("a", Upper(), ["dropped"] * 5)
+    kept = queue.submit("a", Upper(), ["kept"])
+    assert all(one.cancel() for one in dropped)
+    book.gate.set()
+    assert kept[0].result(10) == "KEPT"
+    assert book.batches == [["first"], ["kept"]]
+    with pytest.raises(CancelledError):
+        dropped[0].result(1)
+    until(lambda: queue.held == 0)
+
+
+def test_one_bad_item_harms_no_other() -> None:
+    queue = batcher(Book(), wait=0.05)
+    futures = queue.submit("a", Upper(), ["good", "bad", "fine"])
+    assert futures[0].result(10) == "GOOD" and futures[2].result(10) == "FINE"
+    with pytest.raises(ValueError, match="bad"):
+        futures[1].result(10)
+
+
+def test_the_lonely_wait_for_company_but_not_long() -> None:
+    book = Book()
+    queue = batcher(book, wait=0.2)
+    began = time.monotonic()
+    one = queue.submit("a", Upper(), ["one"])
+    time.sleep(0.05)
+    two = queue.submit("b", Upper(), ["two"])
+    assert one[0].result(10) and two[0].result(10)
+    assert 0.15 < time.monotonic() - began < 2
+    assert book.batches == [["one", "two"]]
+
+
+def test_closing_answers_what_was_accepted_and_takes_nothing_more() -> None:
+    book = Book()
+    book.gate.clear()
+    queue = batcher(book, wait=0.0)
+    futures = queue.submit("a", Upper(), ["x", "y", "z"])
+    threading.Timer(0.1, book.gate.set).start()
+    assert queue.close(10)
+    assert [one.result(0) for one in futures] == ["X", "Y", "Z"]
+    with pytest.raises(Refused) as refused:
+        queue.submit("a", Upper(), ["late"])
+    assert refused.value.status == 503
+
+
+def until(true: Any, seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.002)

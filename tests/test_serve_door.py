@@ -1,0 +1,190 @@
+"""Keys, rates and sizes: who is let in, how often, with how much."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foveate.config import ConfigError
+from foveate.run import Run
+from foveate.serve.door import anonymous, household
+from foveate.serve.keys import KeyFile
+from foveate.serve.rates import Buckets
+from foveate.serve.settings import Limits
+from serve_tools import asked, served
+from small_runs import made
+
+BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made(tmp_path_factory.mktemp("door"), ["transformer"], steps=2)["transformer"]
+
+
+def send(app: FastAPI, *requests: dict[str, Any]) -> list[httpx.Response]:
+    async def ask() -> list[httpx.Response]:
+        async with asked(app) as client:
+            return [
+                await client.request(**{"method": "POST", "url": "/translate"} | one)
+                for one in requests
+            ]
+
+    return asyncio.run(ask())
+
+
+def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) -> None:
+    file = KeyFile(tmp_path / "keys")
+    key = file.add("ann")
+    app = served(run.path, keys=file)
+    bearer = {"Authorization": f"Bearer {key}"}
+    good: list[dict[str, Any]] = [
+        {"json": BODY | {"api_key": key}},
+        {"data": BODY | {"api_key": key}},
+        {"data": BODY, "params": {"api_key": key}},
+        {"json": BODY, "headers": bearer},
+        {"method": "GET", "url": "/metrics", "headers": bearer},
+        {"method": "GET", "url": "/languages"},
+        {"method": "GET", "url": "/health"},
+    ]
+    assert [one.status_code for one in send(app, *good)] == [200] * 7
+    bad: list[dict[str, Any]] = [
+        {"json": BODY},
+        {"json": BODY | {"api_key": key + "x"}},
+        {"json": BODY | {"api_key": ""}, "headers": {"Authorization": "Bearer "}},
+        {"method": "GET", "url": "/metrics"},
+        {"url": "/detect", "json": {"q": "a"}},
+        {"url": "/v1/score", "json": BODY | {"t": "a"}},
+    ]
+    found = send(app, *bad)
+    assert [one.status_code for one in found] == [403] * 6
+    assert all(list(one.json()) == ["error"] for one in found)
+    file.remove("ann")
+    assert send(app, good[0])[0].status_code == 403, "a key that is removed is gone at once"
+
+
+def test_keys_that_cannot_be_read_let_nobody_in(run: Run, tmp_path: Path) -> None:
+    file = KeyFile(tmp_path / "keys")
+    key = file.add("ann")
+    app = served(run.path, keys=file)
+    file.path.write_text("torn")
+    [found] = send(app, {"json": BODY | {"api_key": key}})
+    assert found.status_code == 503 and str(tmp_path) not in found.text
+
+
+def test_figures_do_not_grow_with_what_clients_invent(run: Run) -> None:
+    app = served(run.path)
+    send(app, *({"method": f"X{n}", "url": f"/{n}", "json": None} for n in range(20)))
+    text = app.state.service.metrics.text().decode()
+    assert text.count("foveate_requests_total{") == 1
+
+
+def test_the_file_does_not_know_the_key(tmp_path: Path) -> None:
+    file = KeyFile(tmp_path / "keys")
+    key = file.add("ann", rate=3)
+    text = file.path.read_text("utf-8")
+    assert key not in text and key[8:] not in text and len(key) > 40
+    assert file.path.stat().st_mode & 0o077 == 0
+    with pytest.raises(ConfigError, match="there is a key ann already"):
+        file.add("ann")
+    with pytest.raises(ConfigError, match="no key bob; there are: ann"):
+        file.remove("bob")
+    file.path.write_text("nonsense\n")
+    with pytest.raises(ConfigError, match=r"keys:1 is no key"):
+        KeyFile(file.path)
+
+
+def test_who_comes_too_often_is_told_when_to_come_back(run: Run, tmp_path: Path) -> None:
+    found = send(served(run.path, Limits(rate=2)), *[{"json": BODY}] * 4)
+    assert [one.status_code for one in found] == [200, 200, 429, 429]
+    assert 1 <= int(found[2].headers["retry-after"]) <= 30
+    file = KeyFile(tmp_path / "keys")
+    few, many = ({"json": BODY | {"api_key": file.add(n, r)}} for n, r in (("a", 1), ("b", 0)))
+    app = served(run.path, Limits(rate=2), keys=file)
+    codes = [one.status_code for one in send(app, few, few, many, many, many, {"json": BODY})]
+    assert codes == [200, 429, 200, 200, 200, 403], "each by its own rate"
+
+
+def test_too_much_at_once_is_refused(run: Run) -> None:
+    app = served(run.path, Limits(characters=50, items=3, body=2000), queue=60)
+    sent: list[tuple[Any, int]] = [
+        (["a"] * 3, 200), (["a"] * 4, 413), ("a" * 50, 200), ("a" * 51, 413), ("a" * 3000, 413),
+    ]  # fmt: skip
+    found = send(app, *({"json": BODY | {"q": q}} for q, _ in sent))
+    assert [one.status_code for one in found] == [status for _, status in sent]
+    assert all(list(one.json()) == ["error"] for one in found if one.status_code == 413)
+
+
+def test_a_full_queue_refuses_and_the_rest_is_answered(run: Run) -> None:
+    app = served(run.path, queue=200)
+
+    async def together() -> list[httpx.Response]:
+        async with asked(app) as client:
+            many = BODY | {"q": ["the dog runs"] * 10}
+            return list(
+                await asyncio.gather(*(client.post("/translate", json=many) for _ in range(12)))
+            )
+
+    found = asyncio.run(together())
+    assert {one.status_code for one in found} == {200, 429}
+    for one in found:
+        if one.status_code == 200:
+            assert len(one.json()["translatedText"]) == 10
+        else:
+            assert int(one.headers["retry-after"]) >= 1 and "full" in one.json()["error"]
+
+
+def test_a_request_of_many_texts_is_taken_whole_or_not_at_all(run: Run) -> None:
+    app = served(run.path, queue=60)
+    alone = send(app, {"json": BODY | {"q": ["the dog runs"] * 30}})
+    assert alone[0].status_code == 200, "what is alone has the queue to itself"
+
+
+def test_what_takes_too_long_is_given_up(run: Run) -> None:
+    app = served(run.path, Limits(seconds=0.05), wait=2.0)
+    [found] = send(app, {"json": BODY})
+    assert found.status_code == 504 and list(found.json()) == ["error"]
+
+
+@given(st.lists(st.floats(0, 30), max_size=60), st.sampled_from([1.0, 6.0, 60.0]))
+def test_a_bucket_never_gives_more_than_its_rate(gaps: list[float], rate: float) -> None:
+    now = [0.0]
+    buckets = Buckets(lambda: now[0])
+    given: list[float] = []
+    for gap in gaps:
+        now[0] += gap
+        wait = buckets.take("a", rate)
+        if wait == 0:
+            given.append(now[0])
+        else:
+            then = now[0]
+            now[0] += wait + 1e-6
+            assert buckets.take("a", rate) == 0, "who waits as told gets in"
+            given.append(now[0])
+            assert now[0] > then
+    for first, start in enumerate(given):
+        for last, end in enumerate(given[first:], 1):
+            assert last <= rate + rate / 60 * (end - start) + 1e-3
+
+
+def test_one_household_is_one_client() -> None:
+    same: Callable[[str, str], bool] = lambda a, b: household(a) == household(b)  # noqa: E731
+    assert same("2001:db8::1", "2001:db8::ffff:1") and not same("2001:db8::1", "2001:db8:0:1::1")
+    assert not same("192.0.2.1", "192.0.2.2") and household("") == ""
+    assert anonymous("address:192.0.2.1") == anonymous("address:192.0.2.1") != anonymous("x")
+
+
+def test_the_host_is_checked(run: Run) -> None:
+    app = served(run.path)
+    found = send(app, *({"json": BODY, "headers": {"host": h}} for h in ("evil", "", "[::1]:80")))
+    assert [one.status_code for one in found] == [403, 403, 200]
+    assert json.loads(found[0].text)["error"].startswith("this server")

@@ -1,0 +1,132 @@
+"""Several runs: who translates what, what is in memory, and weights that change while serving."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foveate.config import ConfigError
+from foveate.run import Run, RunConfig, load
+from foveate.serve.errors import Refused
+from foveate.serve.fleet import Fleet, load_run
+from foveate.serve.kinds import Translate
+from foveate.serve.languages import NAMES, Direction, directions
+from small_runs import made
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return made(tmp_path_factory.mktemp("fleet"), ["transformer", "rnn"], steps=20)
+
+
+NAMED = {"transformer": "en:fr", "rnn": "fr:en"}
+
+
+def test_each_direction_has_its_run_and_is_loaded_when_asked_for(runs: dict[str, Run]) -> None:
+    fleet = Fleet([run.path for run in runs.values()], NAMED)
+    assert fleet.table() == {"en": ["fr"], "fr": ["en"]}
+    assert [place.run for place in fleet.places.values()] == [None, None]
+    found = fleet.find("fr", "en")
+    assert found is not None and found[0].name == "rnn" and fleet.find("en", "de") is None
+    fleet.run(found[0])
+    assert [place.loads for place in fleet.places.values()] == [0, 1]
+
+
+def test_what_was_used_least_of_late_makes_room(runs: dict[str, Run]) -> None:
+    fleet = Fleet([run.path for run in runs.values()], NAMED)
+    first, second = fleet.places.values()
+    fleet.memory = max(first.weights(), second.weights()) + 10
+    for place, other in ((first, second), (second, first), (first, second)):
+        assert fleet.run(place) is fleet.run(place)
+        assert place.run is not None and other.run is None
+    assert (first.loads, second.loads) == (2, 1)
+    fleet.memory = first.weights() + second.weights()
+    assert fleet.run(second) and fleet.run(first) and first.run and second.run
+    with pytest.raises(ConfigError, match="raise --memory"):
+        Fleet([first.folder], {"transformer": "en:fr"}, memory=1000)
+
+
+def test_a_training_that_goes_on_renews_the_answers(runs: dict[str, Run], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(runs["transformer"].path, folder)
+    steps = sorted((folder / "checkpoints").iterdir())
+    best = folder / "best.json"
+    tree = json.loads(best.read_text())
+
+    def choose(step: Path) -> None:
+        key = next(key for key, value in tree.items() if "step" in str(value))
+        value: Any = tree[key]
+        new = f"checkpoints/{step.name}" if isinstance(value, str) else int(step.name[5:])
+        best.write_text(json.dumps(tree | {key: new}))
+
+    choose(steps[0])
+    fleet = Fleet([folder], {"run": "en:fr"})
+    [place] = fleet.places.values()
+
+    def answer() -> str:
+        [future] = place.batcher.submit("a", Translate(), ["the dog runs"])
+        return str(future.result(20))
+
+    first = load(folder, str(int(steps[0].name[5:])))
+    assert answer() == str(first.translate(["the dog runs"])[0])
+    choose(steps[-1])
+    assert answer() == str(load(folder, "last").translate(["the dog runs"])[0])
+    assert place.loads == 2
+    weights = steps[0] / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    choose(steps[0])
+    assert answer() == str(load(folder, "last").translate(["the dog runs"])[0])
+    assert place.loads == 2, "weights that cannot be read leave the old ones in use"
+
+
+def test_a_run_that_cannot_be_loaded_is_told_without_its_path(
+    runs: dict[str, Run], tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(runs["transformer"].path, folder)
+    shutil.rmtree(folder / "checkpoints")
+    fleet = Fleet([folder], {"run": "en:fr"})
+    [place] = fleet.places.values()
+    with pytest.raises(Refused) as refused:
+        place.batcher.submit("a", Translate(), ["x"])[0].result(20)
+    assert refused.value.status == 503 and str(tmp_path) not in refused.value.message
+
+
+def test_eight_bits_answer_too(runs: dict[str, Run]) -> None:
+    run = load_run(runs["transformer"].path, "int8")
+    assert len(run.translate(["the dog runs"])) == 1
+    assert any(type(module).__name__ == "Int8Linear" for module in run.model.modules())
+
+
+@pytest.mark.parametrize(
+    ("task", "folder", "said", "found"),
+    [
+        ({"source": "a/{split}.en", "target": "a/{split}.fr.gz"}, "x", None, ("en", "fr", None)),
+        ({"source": "tatoeba-en-fr/pairs.tsv"}, "x", None, ("en", "fr", None)),
+        ({"source": "pairs.tsv"}, "my-de-en", None, ("de", "en", None)),
+        ({"source": "pairs.tsv"}, "x", "en:pt-BR", ("en", "pt-BR", None)),
+        ({"source": "a/{split}.en", "target": "a/{split}.fr"}, "x", "de:it", ("de", "it", None)),
+        (
+            {"corpora": [{"source": "{split}.en", "target": "{split}.fr", "tag": "<2fr>"}]},
+            "x", None, ("en", "fr", "fr"),
+        ),
+        (
+            {"corpora": [{"source": "p.tsv", "tag": "<2de>"}]}, "x", "en", ("en", "de", "de"),
+        ),
+    ],
+)  # fmt: skip
+def test_languages_are_told_by_files_tags_or_the_user(
+    task: dict[str, Any], folder: str, said: str | None, found: tuple[str, str, str | None]
+) -> None:
+    encoder = {"kind": "transformer", "hidden_size": 16}
+    model = {"kind": "encoder_decoder", "encoder": encoder, "decoder": encoder}
+    config = RunConfig.parse({"task": {"kind": "translation"} | task, "model": model})
+    assert directions(config, Path(folder), said) == [Direction(*found)]
+
+
+def test_languages_have_names() -> None:
+    assert len(NAMES) > 90 and NAMES["en"] == "English" and NAMES["ht"] == "Haitian Creole"

@@ -1,0 +1,68 @@
+"""Requests made from the OpenAPI document: never a fault, and every answer as it is described."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from foveate.run import Run
+from serve_tools import asked, served
+from small_runs import made
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import schemathesis
+    from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+ROUTES = [
+    ("POST", path)
+    for path in ("/translate", "/detect", "/v1/score", "/v1/align", "/v1/stream", "/translate_file")
+]
+ROUTES += [("GET", path) for path in ("/languages", "/frontend/settings", "/health", "/ready")]
+ROUTES += [("GET", "/download_file/{name}"), ("GET", "/metrics")]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made(tmp_path_factory.mktemp("openapi"), ["transformer"], steps=2)["transformer"]
+
+
+def test_every_route_is_in_the_document(run: Run) -> None:
+    tree = served(run.path).openapi()
+    listed = [(m.upper(), path) for path, methods in tree["paths"].items() for m in methods]
+    assert sorted(listed) == sorted(ROUTES)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route[1])
+def test_generated_requests_get_the_answers_that_are_described(
+    run: Run, route: tuple[str, str]
+) -> None:
+    app = served(run.path, hosts=None)
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app)
+    operation = schema[route[1]][route[0]]
+
+    @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+    @schemathesis_given(operation)  # type: ignore[untyped-decorator]
+    def check(case: Any) -> None:
+        case.call_and_validate(excluded_checks=[positive_data_acceptance])
+
+    check()
+
+
+def schemathesis_given(operation: Any) -> Any:
+    from hypothesis import given
+
+    return given(case=operation.as_strategy())
+
+
+def test_the_document_needs_nothing_foreign(run: Run) -> None:
+    async def page() -> str:
+        async with asked(served(run.path)) as client:
+            return (await client.get("/docs")).text
+
+    text = asyncio.run(page())
+    assert "/translate" in text and "//" not in text.replace("</", "")

@@ -1,0 +1,217 @@
+"""``foveate serve`` as a program: real clients, an end that loses nothing, slow and bad clients."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
+
+from foveate.config import ConfigError
+from foveate.run import Run
+from foveate.serve.settings import Limits
+from foveate.verbs import serve as verbs
+from serve_tools import ROOT, Program, program, running, served
+from small_runs import made
+
+BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made(tmp_path_factory.mktemp("program"), ["transformer"], steps=20)["transformer"]
+
+
+@pytest.fixture(scope="module")
+def server(run: Run) -> Iterator[Program]:
+    with program(run.path, "--as", "en:fr", "--cors", "http://friend.example") as found:
+        yield found
+
+
+def test_libretranslatepy_works_unchanged(server: Program, run: Run) -> None:
+    client = LibreTranslateAPI(server.url)
+    assert client.translate("the dog runs", "en", "fr") == str(run.translate(["the dog runs"])[0])
+    assert client.detect("le chien court dans le jardin")[0]["language"] == "fr"
+    assert client.languages()[0]["targets"] == ["fr"]
+
+
+def test_curl_works_in_both_encodings(server: Program, run: Run) -> None:
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("no curl here")
+    form = [f"{name}={value}" for name, value in BODY.items()]
+    sent = [
+        [part for field in form for part in ("-d", field)],
+        [part for field in form for part in ("-F", field)],
+        ["-H", "Content-Type: application/json", "-d", json.dumps(BODY)],
+    ]
+    for arguments in sent:
+        done = subprocess.run(
+            [curl, "-s", f"{server.url}/translate", *arguments], capture_output=True, check=True
+        )
+        found = json.loads(done.stdout)
+        assert found == {"translatedText": str(run.translate(["the dog runs"])[0])}
+
+
+def test_the_documentation_runs_as_it_stands(server: Program) -> None:
+    text = (ROOT / "docs" / "serving.md").read_text("utf-8")
+    [shell], [code] = (
+        re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) for language in ("sh", "python")
+    )
+    exec(compile(code, "serving.md", "exec"), {"url": server.url})
+    if shutil.which("curl") is None:
+        pytest.skip("no curl here")
+    script = f"set -e\nURL={server.url}\n{shell}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.count("translatedText") == 4 and "event: done" in done.stdout
+    assert "error" not in done.stdout
+
+
+def test_pages_of_other_sites_may_not_use_it_but_friends_may(server: Program) -> None:
+    foreign = {"origin": "http://evil.example"}
+    refused = httpx.post(f"{server.url}/translate", data=BODY, headers=foreign)
+    assert refused.status_code == 403 and "access-control-allow-origin" not in refused.headers
+    friend = {"origin": "http://friend.example"}
+    found = httpx.post(f"{server.url}/translate", json=BODY, headers=friend)
+    assert found.status_code == 200
+    assert found.headers["access-control-allow-origin"] == "http://friend.example"
+    assert httpx.get(server.url, headers={"host": "evil.example"}).status_code == 403
+
+
+def test_the_studio_is_at_the_root(server: Program) -> None:
+    assert "studio" in httpx.get(server.url).text
+    [found] = httpx.get(f"{server.url}/api/v1/runs").json()["runs"]
+    assert found["id"] == "transformer"
+
+
+def test_bodies_that_are_too_large_are_refused(server: Program) -> None:
+    def endless() -> Iterator[bytes]:
+        for _ in range(80):
+            yield b"x" * 65_536
+
+    for content in (b"x" * (3 * 2**20), endless()):
+        try:
+            answer = httpx.post(f"{server.url}/translate", content=content)
+        except httpx.WriteError:
+            continue  # the server had hung up already
+        assert answer.status_code == 413 and list(answer.json()) == ["error"]
+    assert httpx.post(f"{server.url}/translate", json=BODY).status_code == 200
+
+
+def test_garbage_gets_an_answer_and_harms_nobody(server: Program) -> None:
+    for raw in (b"\0\1\2\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"POST /translate HTTP/1.1\r\n"):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as wire:
+            wire.sendall(raw)
+    assert httpx.post(f"{server.url}/translate", json=BODY).status_code == 200
+
+
+def test_the_log_is_json_and_holds_no_text(server: Program) -> None:
+    secret = "cat sings secretly"
+    httpx.post(f"{server.url}/translate", json=BODY | {"q": secret}, headers={"x-request-id": "me"})
+    deadline = time.monotonic() + 5
+    while not any(line.get("id") == "me" for line in server.log):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    [line] = [line for line in server.log if line.get("id") == "me"]
+    assert line["characters"] == len(secret) and line["status"] == 200 and line["sentences"] == 1
+    assert "secretly" not in json.dumps(server.log) and not server.other
+
+
+def test_a_term_signal_while_busy_loses_nothing_accepted(run: Run) -> None:
+    with program(run.path, "--as", "en:fr", "--no-studio") as server:
+        expected = str(run.translate(["the dog runs"])[0])
+        httpx.post(f"{server.url}/translate", json=BODY)  # the model is there
+        with ThreadPoolExecutor(12) as threads:
+            many = BODY | {"q": ["the dog runs"] * 100}
+            asked = [
+                threads.submit(httpx.post, f"{server.url}/translate", json=many, timeout=60)
+                for _ in range(12)
+            ]
+            wait_for_queue(server)
+            assert server.end() == 0
+            found = [one.result() for one in asked]
+        assert all(one.status_code == 200 for one in found)
+        assert all(one.json()["translatedText"] == [expected] * 100 for one in found)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{server.url}/health")
+
+
+def wait_for_queue(server: Program) -> None:
+    """Wait until most of the requests wait for their answers."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        text = httpx.get(f"{server.url}/metrics").text
+        [line] = [one for one in text.splitlines() if one.startswith("foveate_queue_characters{")]
+        if float(line.split()[1]) > 8 * 100 * 13:
+            return
+        time.sleep(0.01)
+    raise AssertionError("nothing waited")
+
+
+def test_who_sends_nothing_is_sent_away(run: Run) -> None:
+    head = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n"
+    whole = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with running(served(run.path, Limits(reading=0.4)), patience=0.4) as port:
+        for said in (b"", b"GET / HT", head):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as wire:
+                wire.sendall(said)
+                assert wire.recv(100).startswith(b"HTTP/1.1 408")
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as wire:
+            for _ in range(3):  # a connection that is kept may rest between requests, but not long
+                time.sleep(0.2)
+                wire.sendall(whole)
+                found = b""
+                while b'{"status":"ok"}' not in found:
+                    found += wire.recv(1000)
+            assert wire.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
+    app = served(run.path)
+    [place] = app.state.service.fleet.places.values()
+    with running(app) as port:
+        with pytest.raises(httpx.ReadTimeout):
+            many = BODY | {"q": ["the dog runs"] * 1000, "alternatives": 9}
+            httpx.post(f"http://127.0.0.1:{port}/translate", json=many, timeout=1.5)
+        began = time.monotonic()
+        while place.batcher.held:
+            assert time.monotonic() < began + 20
+            time.sleep(0.01)
+    text = app.state.service.metrics.text().decode()
+    done = sum(
+        float(line.split()[1])
+        for line in text.splitlines()
+        if line.startswith("foveate_batch_items_sum")
+    )
+    assert done < 1000
+    assert 'route="/translate",status="499"' in text
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"host": "0.0.0.0"}, "--no-auth"),
+        ({"host": "::"}, "--keys FILE"),
+        ({"keys": Path("nowhere")}, "holds no key"),
+        ({"precision": "int3"}, "no precision 'int3'; there are: fp32, int8"),
+        ({"languages": ["x=en:fr", "transformer=en:fr"]}, "no run is called x"),
+        ({"languages": ["en:french!"]}, "name two languages"),
+        ({"limits": {"characters": 0}}, "characters"),
+    ],
+)
+def test_what_is_unsafe_or_makes_no_sense_is_refused(
+    run: Run, said: dict[str, Any], words: str
+) -> None:
+    choices = verbs.Choices(**{"languages": ["en:fr"]} | said)
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        verbs.serve([run.path], choices)

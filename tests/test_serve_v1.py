@@ -1,0 +1,89 @@
+"""Scores, alignments and streams give what the run gives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from foveate.run import Run
+from foveate.serve.settings import Limits
+from serve_tools import asked, served
+from small_runs import made
+
+PAIRS = [("the dog runs", "le chien court"), ("", "un"), ("a cat sleeps", "")]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made(tmp_path_factory.mktemp("v1"), ["transformer"], steps=20)["transformer"]
+
+
+@pytest.fixture(scope="module")
+def app(run: Run) -> FastAPI:
+    return served(run.path)
+
+
+def post(app: FastAPI, path: str, **tree: Any) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        async with asked(app) as client:
+            return await client.post(path, json={"source": "en", "target": "fr"} | tree)
+
+    return asyncio.run(ask())
+
+
+def test_scores_are_those_of_the_run(app: FastAPI, run: Run) -> None:
+    found = post(app, "/v1/score", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
+    for one, own in zip(found, run.score(PAIRS), strict=True):
+        assert one["logProbability"] == pytest.approx(own.log_probability, abs=1e-4)
+        assert one["tokens"] == own.tokens
+    single = post(app, "/v1/score", q=PAIRS[0][0], t=PAIRS[0][1]).json()
+    assert single[0]["logProbability"] == pytest.approx(found[0]["logProbability"], abs=1e-4)
+
+
+def test_links_are_those_of_the_run(app: FastAPI, run: Run) -> None:
+    found = post(app, "/v1/align", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
+    own = [sorted(map(list, run.links(*pair))) for pair in PAIRS[:1]]
+    assert found[0]["links"] == own[0] and found[1]["links"] == [] == found[2]["links"]
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"q": ["a", "b"], "t": ["a"]},
+        {"q": "a\nb", "t": "a"},
+        {"q": "a", "t": "b", "source": "auto"},
+        {"q": "a", "t": "b", "source": "fr"},
+        {"q": "a"},
+    ],
+)
+def test_pairs_that_are_none_are_refused(app: FastAPI, tree: dict[str, Any]) -> None:
+    for path in ("/v1/score", "/v1/align"):
+        answer = post(app, path, **tree)
+        assert answer.status_code == 400 and list(answer.json()) == ["error"]
+
+
+def test_a_stream_that_takes_too_long_ends_with_an_error(run: Run) -> None:
+    slow = served(run.path, Limits(seconds=0.05), wait=2.0)
+    text = post(slow, "/v1/stream", q="the dog runs").text
+    assert text.startswith("event: error") and "longer" in text
+
+
+def test_a_stream_gives_sentence_by_sentence_and_then_the_whole(app: FastAPI, run: Run) -> None:
+    text = "the dog runs\n\na cat sleeps\n"
+    answer = post(app, "/v1/stream", q=text)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    blocks = [block.split("\n") for block in answer.text.strip().split("\n\n")]
+    names = [lines[0].removeprefix("event: ") for lines in blocks]
+    trees = [json.loads(lines[1].removeprefix("data: ")) for lines in blocks]
+    assert names == ["sentence", "sentence", "done"]
+    own = [str(one) for one in run.translate(["the dog runs", "a cat sleeps"])]
+    assert [tree["translatedText"] for tree in trees[:2]] == own
+    assert trees[2] == post(app, "/translate", q=text).json()
+    assert post(app, "/v1/stream", q=text, target="de").status_code == 400
+    same = post(app, "/v1/stream", q=text, target="en").text
+    assert same.startswith("event: done") and json.dumps(text)[1:-1] in same

@@ -58,6 +58,12 @@ NAMED = {  # other packages, and the only places that may import them
     "fastapi": {"studio"},
     "starlette": {"studio"},
     "uvicorn": {"studio"},
+    "ctranslate2": {"export"},
+    "onnx": {"export"},
+    "onnxruntime": {"export"},
+    "sentencepiece": {"export"},
+    "transformers": {"export"},
+    "argostranslate": {"export"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
 }
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foveate import __version__
-from foveate.cli import align, forecast, labels, language, looking, methods, studio, vision
+from foveate.cli import align, export, forecast, labels, language, looking, methods, studio, vision
 from foveate.cli.bench import bench
 from foveate.cli.data import data
 from foveate.errors import one_line_errors
@@ -88,6 +88,7 @@ def translate(
     length_penalty: LengthPenalty = None,
     checkpoint: Checkpoint = "best",
     precision: Precision = "fp32",
+    engine: Annotated[str, typer.Option(help="torch or ctranslate2")] = "torch",
     processes: Annotated[int, typer.Option(min=1, help="of one thread each, for bulk work")] = 1,
     threads: Threads = None,
 ) -> None:
@@ -99,7 +100,7 @@ def translate(
 
     search = _search(beam_size, length_penalty, batch_tokens) | {"to": to}
     wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
-    loading = _loading(run, checkpoint, threads, ensemble, overrides, precision)
+    loading = _loading(run, checkpoint, threads, ensemble, overrides, precision, engine)
     loaded = loading.load()
     _hint("Type a sentence a line; Ctrl-D ends.")
     answering: Run | Crew = loaded
@@ -165,6 +166,7 @@ vision.add(app)
 align.add(app)
 methods.add(app)
 studio.add(app)
+export.add(app)
 
 
 # ------------------------------------------------------------------------------ runs
@@ -251,6 +253,7 @@ def _loading(
     ensemble: list[Path] | None = None,
     overrides: list[str] | None = None,
     precision: str = "fp32",
+    engine: str = "torch",
 ) -> Loading:
     if threads is not None:
         import torch
@@ -259,7 +262,7 @@ def _loading(
     from foveate.verbs.crew import Loading
 
     names = tuple(map(str, ensemble or ())), tuple(overrides or ())
-    return Loading(str(run), checkpoint, *names, precision)
+    return Loading(str(run), checkpoint, *names, precision, engine)
 
 
 def _load(*choices: Any) -> Run:

@@ -1,0 +1,35 @@
+"""Runs with other models than they were trained with: weights drawn by chance, the same data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from foveate.decode.beam import Beam
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.run import Run
+
+SIZES: dict[str, Any] = {
+    "hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 20, "dropout": 0.0
+}  # fmt: skip
+
+
+def with_model(run: Run, config: Any, seed: int = 0) -> Run:
+    """The run with a model of a config; weights are large, so that outputs differ."""
+    torch.manual_seed(seed)
+    model = run.task.build(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    search = Beam.Config(beam_size=3, max_ratio=1.0, max_extra=4)
+    config = run.config.model_copy(update={"model": config, "decode": search})
+    return Run(run.path, config, run.task, model.eval(), run.checkpoint)
+
+
+def transformer(run: Run, tie: str = "all", seed: int = 0, **parts: Any) -> Run:
+    """A translator of Transformer layers; ``parts`` are fields of both sides."""
+    encoder = TransformerEncoder.Config.parse(SIZES | parts)
+    decoder = TransformerDecoder.Config.parse(SIZES | parts)
+    return with_model(run, EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie=tie), seed)

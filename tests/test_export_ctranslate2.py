@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("ctranslate2")
-
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st

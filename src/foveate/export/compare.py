@@ -6,6 +6,7 @@ other program is asked (the targets).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +120,15 @@ def compare(
                 raise Different(_told(run, sample.sources[number], number, name, one, other))
             ties += 1
     return Checked(len(ids), list(tried), tokens, ties)
+
+
+def by_length(sources: Sequence[Ids]) -> dict[int, list[int]]:
+    """The numbers of the sources of each length, which have the same limit; no empty ones."""
+    alike = defaultdict[int, list[int]](list)
+    for number, ids in enumerate(sources):
+        if ids:
+            alike[len(ids)].append(number)
+    return alike
 
 
 def encoded(run: Run, lines: Sequence[str]) -> list[Ids]:

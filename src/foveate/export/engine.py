@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from foveate.data.tokenizer import EOS
 from foveate.decode.beam import Beam
 from foveate.decode.greedy import Greedy
 from foveate.decode.steps import Hypothesis, Search
+from foveate.export.compare import by_length
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run
 
@@ -79,11 +79,8 @@ class Engine:
         """
         _refuse(search)
         found: list[list[Hypothesis]] = [[] for _ in sources]
-        alike = defaultdict[int, list[int]](list)  # sources whose outputs may be equally long
-        for number, ids in enumerate(sources):
-            if ids:
-                alike[search.limits([len(ids)])[0]].append(number)
-        for limit, numbers in alike.items():
+        for length, numbers in by_length(sources).items():
+            limit = search.limits([length])[0]
             lines = [[self.source[i] for i in sources[n]] for n in numbers]
             for number, one in zip(
                 numbers, self._translated(lines, limit, search, batch_tokens), strict=True

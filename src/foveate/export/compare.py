@@ -39,8 +39,9 @@ class Sample:
 class Checked:
     """What an export was held against.
 
-    ``ties`` counts sentences where the run finds both outputs equally probable; ``chrf`` is ours
-    and theirs, where tokens may differ.
+    ``ties`` counts sentences where the run finds both outputs equally probable, ``cut_otherwise``
+    those that another tokenizer cut otherwise, which are left out; ``chrf`` is ours and theirs,
+    where tokens may differ.
     """
 
     sentences: int
@@ -48,11 +49,16 @@ class Checked:
     tokens: int = 0
     ties: int = 0
     chrf: list[float] | None = None
+    cut_otherwise: int = 0
 
     def __str__(self) -> str:
         tried = f"{self.sentences:,} sentences, {' and '.join(self.searches)}"
+        if self.cut_otherwise:
+            tried += f" ({self.cut_otherwise} more are cut otherwise there, and left out)"
         if self.chrf is not None:
             return f"{tried}: chrF {self.chrf[1]:.2f}, the run's own {self.chrf[0]:.2f}"
+        if not self.tokens:
+            return f"{tried}: the same"
         ties = f", {self.ties} of them a tie" if self.ties else ""
         return f"{tried}: the same {self.tokens:,} tokens{ties}"
 
@@ -157,16 +163,19 @@ def _told(run: Run, line: str, number: int, name: str, ours: Ids, theirs: Ids) -
 
 def by_chrf(run: Run, sample: Sample, name: str, ours: list[Ids], theirs: list[Ids]) -> Checked:
     """The same by chrF: rounded weights may choose other words, no worse ones."""
+    decode = run.task.target_tokenizer.decode
+    scores = held_by_chrf(*(list(map(decode, ids)) for ids in (ours, theirs)), sample.references)
+    return Checked(len(ours), [name], sum(map(len, ours)), 0, scores)
+
+
+def held_by_chrf(ours: list[str], theirs: list[str], references: list[str] | None) -> list[float]:
+    """ChrF of both. Raises `Different` where theirs is more than 0.3 lower."""
     from foveate.tasks.metrics import figures_of
 
-    decode, references = run.task.target_tokenizer.decode, sample.references or []
-    scores = []
-    for outputs in (ours, theirs):
-        figures, _ = figures_of([decode(o) for o in outputs], references, ["chrf"])
-        scores.append(figures["chrf"])
-    if scores[1] < scores[0] - CHRF:
+    one, other = (figures_of(o, references or [], ["chrf"])[0]["chrf"] for o in (ours, theirs))
+    if other < one - CHRF:
         raise Different(
-            f"chrF {scores[1]:.2f} where the run has {scores[0]:.2f}: more than {CHRF} is lost; "
-            "take another --quantization, or a larger sample: --check N"
+            f"chrF {other:.2f} where the run has {one:.2f}: more than {CHRF} is lost; take another "
+            "--quantization, or a larger sample: --check N; nothing was written"
         )
-    return Checked(len(ours), [name], sum(map(len, ours)), 0, scores)
+    return [one, other]

@@ -89,8 +89,8 @@ def first_misfit(model: nn.Module) -> Part | None:
 # ------------------------------------------------------------------------------ the weights
 
 
-def specification(run: Run) -> Any:
-    """Our weights in CTranslate2's layout."""
+def specification(run: Run, named: Pieces | None = None) -> Any:
+    """Our weights in CTranslate2's layout; ``named`` are other names of the pieces."""
     from ctranslate2.specs import transformer_spec  # type: ignore[import-untyped]
 
     model = cast(EncoderDecoder, run.model)
@@ -104,7 +104,7 @@ def specification(run: Run) -> Any:
     _side(spec.encoder, encoder, places)
     _side(spec.decoder, decoder, places)
     _linear(spec.decoder.projection, model.output)
-    pieces = Pieces.of(run)
+    pieces = named or Pieces.of(run)
     spec.register_source_vocabulary(pieces.source)
     spec.register_target_vocabulary(pieces.target)
     said: dict[str, Any] = {"layer_norm_epsilon": encoder.config.norm.eps, "add_source_eos": True}

@@ -3,9 +3,9 @@
     encoder.onnx    ids (B, S), keys (B, S) -> memory (B, S, D)
     step.onnx       ids (B,), at (), memory, keys, state.0, state.1, … -> logits (B, V), new.0, …
 
-What the decoder remembers (keys and values of self- and cross-attention, hidden states) goes in and
-out as tensors, one row for each hypothesis: `graphs.json` names them and their shapes. ``at`` counts
-the tokens that were read before; at 0 the state of self-attention has no places yet.
+What the decoder remembers (keys and values of self-attention, layer by layer) goes in and out as
+tensors (B, H, T, K), one row for each hypothesis: graphs.json says H and K of each. ``at`` counts
+the tokens that were read before; at 0 the state has no places yet, T = 0.
 
 Lives here: the graphs, and the search over them with onnxruntime. Does not live here: the searches
 (`foveate.decode`), which ask it like any other model.
@@ -32,7 +32,7 @@ from foveate.models.encoder import Memory
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.position import Position
+from foveate.nn.position import Concatenated, Position
 from foveate.nn.state import State, Tensors
 from foveate.tasks.text_batch import source_batch
 from foveate.tasks.translation import Translation
@@ -54,12 +54,17 @@ class Onnx(Export):
                 f"{self.run.config.task.kind}; safetensors takes any run"
             )
         model = cast(EncoderDecoder, self.run.model)
-        for side, kind in ((model.encoder, TransformerEncoder), (model.decoder, TransformerDecoder)):
+        for side, kind in (
+            (model.encoder, TransformerEncoder),
+            (model.decoder, TransformerDecoder),
+        ):
             if type(side) is not kind:
                 raise ExchangeError(
                     f"a graph has no loop over the words of a sentence, which {side.config.kind} "
                     "is: onnx takes transformer on both sides; safetensors takes any run"
                 )
+            if isinstance(side.position, Concatenated):
+                raise ExchangeError("onnx takes any position but concatenated; take sinusoidal")
             for name, part in side.named_modules():
                 if isinstance(part, BaseAttention) and type(part) is not Attention:
                     raise ExchangeError(
@@ -117,15 +122,12 @@ class At(Position):
         self.config, self.position, self.start = position.config, position, start
         self.last = torch.zeros(1, dtype=torch.long)
 
-    def _places(self, count: Any) -> Tensor:
-        return self.start + torch.arange(count)
-
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
-        self.last = self._places(x.shape[1])
+        self.last = self.start + torch.arange(x.shape[1])
         return self.position.embed(x, self.last)
 
     def rotate(self, x: Tensor, at: Tensor) -> Tensor:
-        return self.position.rotate(x, self._places(x.shape[2]))
+        return self.position.rotate(x, self.last)
 
     def bias(self, query_at: Tensor, key_at: Tensor) -> Tensor | None:
         return self.position.bias(self.last, torch.arange(self.last[-1] + 1))
@@ -215,7 +217,8 @@ def _write(
     module: nn.Module, given: tuple[Any, ...], path: Path, into: dict[str, Any], out: dict[str, Any]
 ) -> None:
     """Trace a module; the exporter that needs nothing but PyTorch itself."""
-    torch.onnx.register_custom_op_symbolic("aten::mT", _transposed, OPSET)  # it lacks this one
+    for name, said in LACKING.items():
+        torch.onnx.register_custom_op_symbolic(name, said, OPSET)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # sizes that the trace takes for constant are so
         torch.onnx.export(
@@ -229,6 +232,15 @@ def _transposed(graph: Any, x: Any) -> Any:
     places = list(range(x.type().dim()))
     places[-2:] = places[:-3:-1]
     return graph.op("Transpose", x, perm_i=places)
+
+
+def _rms_norm(graph: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
+    """γ x / √(mean x² + ε) in ONNX."""
+    mean = graph.op("ReduceMean", graph.op("Mul", x, x), axes_i=[-1], keepdims_i=1)
+    return graph.op("Mul", graph.op("Div", x, graph.op("Sqrt", graph.op("Add", mean, eps))), weight)
+
+
+LACKING = {"aten::mT": _transposed, "aten::rms_norm": _rms_norm}  # what the exporter has not
 
 
 # ------------------------------------------------------------------------------ searching
@@ -246,6 +258,7 @@ class Graphs:
             onnxruntime.InferenceSession(str(folder / name), options, ["CPUExecutionProvider"])
             for name in (ENCODER, STEP)
         )
+        self.read = {one.name for one in self.step.get_inputs()}  # a graph has what it uses
         self.said = json.loads((folder / GRAPHS).read_text(encoding="utf-8"))
 
     def steps(self, ids: Tensor) -> GraphSteps:
@@ -268,9 +281,9 @@ class GraphSteps:
         """Logits (N, V) after reading one more id (N,) of each hypothesis."""
         names = self.graphs.said["step"]["inputs"]
         given = [ids, torch.tensor(self.at), *self.parts]
-        logits, *state = self.graphs.step.run(
-            None, {name: part.numpy() for name, part in zip(names, given, strict=True)}
-        )
+        parts = {name: part.numpy() for name, part in zip(names, given, strict=True)}
+        read = {name: part for name, part in parts.items() if name in self.graphs.read}
+        logits, *state = self.graphs.step.run(None, read)
         self.parts[2:], self.at = map(torch.from_numpy, state), self.at + 1
         return torch.from_numpy(logits)
 

@@ -73,7 +73,15 @@ class HuggingFace(Export):
                     f"transformers has no {side} of the kind {part.config.kind} like ours: it "
                     "takes transformer, and what else can be exported is safetensors"
                 )
-        fitting(in_halves(self.run.model)[0].plain())
+        try:
+            fitting(in_halves(self.run.model)[0].plain())
+        except ExchangeError:
+            raise
+        except ValueError as error:
+            name = type(self.run.model).__name__
+            raise ExchangeError(
+                f"no architecture fits this {name}: {error}; safetensors takes any run"
+            ) from None
         if len(self._tokenizers()) > 1:
             raise ExchangeError(
                 "transformers has one vocabulary for both sides: train with task.joint = true"

@@ -38,6 +38,13 @@ def export(
     return [f"{place}: {to} of {path}/{run.checkpoint}", str(checked)]
 
 
+def import_(source: Path, out: Path) -> list[str]:
+    """Make a run, or a tokenizer, of what others wrote."""
+    from foveate.export.reading import import_from
+
+    return [import_from(source, out)]
+
+
 # ------------------------------------------------------------------------------ engines
 
 

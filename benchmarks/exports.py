@@ -26,7 +26,7 @@ from typing import Any
 import foveate
 from foveate.export.base import export
 from foveate.export.compare import Sample
-from machine import describe, write
+from machine import RESULTS, describe, write
 
 EXPORTS = {  # name, target and weights
     "ctranslate2": ("ctranslate2", "float32"),
@@ -94,18 +94,25 @@ def main() -> None:
     given = parser.parse_args()
     run = foveate.load(given.run)
     tried = sample(given.sentences, run.config.task)
-    rows = {}
     for name in given.only:
         if name == "argos" and given.argos:
             arguments = [str(given.run), "--sentences", str(given.sentences)]
-            rows[name] = elsewhere(given.argos, arguments)
+            found = elsewhere(given.argos, arguments)
         else:
-            rows[name] = row(run, name, tried)
-    if given.print:
-        print(json.dumps(rows))
-        return
-    found = {"run": given.run.name, "data": "multi30k test_2016_flickr", "exports": rows}
-    write("exports", found | {"machine": describe()})
+            found = row(run, name, tried)
+        if given.print:
+            print(json.dumps({name: found}))
+        else:
+            put(given.run.name, name, found)
+
+
+def put(run: str, name: str, found: dict[str, Any]) -> None:
+    """Put a row beside those that are there; each takes minutes."""
+    path = RESULTS / "exports.json"
+    there = json.loads(path.read_text("utf-8")) if path.exists() else {"exports": {}}
+    rows = there["exports"] | {name: found | {"commit": describe()["commit"]}}
+    result = {"run": run, "data": "multi30k test_2016_flickr", "exports": rows}
+    write("exports", result | {"machine": describe()})
 
 
 if __name__ == "__main__":

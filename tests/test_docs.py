@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from copier import copier
+from variants import translator
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -110,3 +111,13 @@ def test_looking_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(compile(code, "looking.md", "exec"), {})
     pictures = {path.name for path in tmp_path.glob("*.png")}
     assert pictures == {"map.png", "ablation.png", "rollout.png", "relevance.png", "surface.png"}
+
+
+def test_exporting_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = translator(tmp_path, "bpe")
+    (tmp_path / "runs").mkdir()
+    run.path.rename(tmp_path / "runs" / "en-fr")
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks("exporting.md", "python"))
+    exec(compile(code, "exporting.md", "exec"), {})
+    assert (tmp_path / "en-fr.ct2" / "foveate.json").is_file()

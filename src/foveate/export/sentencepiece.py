@@ -42,7 +42,7 @@ def sentencepiece_model(tokenizer: Tokenizer) -> bytes:
     refuse(tokenizer)
     from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto()
+    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     model.ParseFromString(_with_tables(bool(getattr(tokenizer.config, "lowercase", False))))
     del model.pieces[:]
     for i, (piece, score) in enumerate(zip(named(tokenizer), _scores(tokenizer), strict=True)):

@@ -37,6 +37,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("doctor", "__init__"): "says the version",
     ("cli", "__init__"): "says the version",
     ("studio", "__init__"): "says the version",
+    ("export", "__init__"): "says the version",
 }
 # What stands on top of the layers and may use its siblings.
 FREE_SIBLINGS = {"run", "answers", "quickstart"}

@@ -20,6 +20,7 @@ from typing import Any
 
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.beam import Beam
+from foveate.decode.rules import MinLength
 from foveate.export.base import POINTER, Export, Pieces
 from foveate.export.compare import Checked, Different, Sample
 from foveate.export.ctranslate2 import CTranslate2, specification
@@ -116,8 +117,13 @@ class Argos(Export):
         return Checked(len(kept), [name], tokens, cut_otherwise=len(other))
 
     def _ours(self, lines: list[str]) -> list[str]:
-        """What the run finds by the search that Argos uses; Argos makes a blank of each _."""
-        config = Beam.Config(beam_size=BEAM, max_ratio=0, max_extra=LONGEST, length_penalty=1)
+        """What the run finds by the search that Argos uses, in which no output is empty.
+
+        Argos makes a blank of each _.
+        """
+        limits: dict[str, Any] = {"max_ratio": 0, "max_extra": LONGEST}
+        rules = (MinLength.Config(length=1),)
+        config = Beam.Config(beam_size=BEAM, length_penalty=1, rules=rules, **limits)
         found = self.run.task.answer(self.run.model, lines, ByPower(config))
         return [one.texts[0].replace("_", " ") for one in found]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from copier import copier
+from variants import translator
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -115,3 +116,13 @@ def test_looking_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_documents_run() -> None:
     for code in blocks("documents.md", "python"):
         exec(compile(code, "documents.md", "exec"), {})
+
+
+def test_exporting_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = translator(tmp_path, "bpe")
+    (tmp_path / "runs").mkdir()
+    run.path.rename(tmp_path / "runs" / "en-fr")
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks("exporting.md", "python"))
+    exec(compile(code, "exporting.md", "exec"), {})
+    assert (tmp_path / "en-fr.ct2" / "foveate.json").is_file()

@@ -40,6 +40,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("studio", "__init__"): "says the version",
     ("verbs", "__init__"): "the service says the version",
     ("serve", "errors"): "which errors may be told in their own words",
+    ("export", "__init__"): "says the version",
 }
 # What stands on top of the layers and may use its siblings.
 FREE_SIBLINGS = {"run", "answers", "quickstart"}
@@ -67,6 +68,12 @@ NAMED = {  # other packages, and the only places that may import them
     "uvicorn": {"studio", "serve"},
     "prometheus_client": {"serve"},
     "py3langid": {"serve"},
+    "ctranslate2": {"export"},
+    "onnx": {"export"},
+    "onnxruntime": {"export"},
+    "sentencepiece": {"export"},
+    "transformers": {"export"},
+    "argostranslate": {"export"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
 }
 

@@ -17,6 +17,7 @@ import typer
 from foveate import __version__
 from foveate.cli import (
     align,
+    export,
     forecast,
     labels,
     language,
@@ -127,6 +128,7 @@ align.add(app)
 methods.add(app)
 studio.add(app)
 serve.add(app)
+export.add(app)
 
 
 # ------------------------------------------------------------------------------ runs

@@ -33,6 +33,7 @@ def loading(
     ensemble: list[Path] | None = None,
     overrides: list[str] | None = None,
     precision: str = "fp32",
+    engine: str = "torch",
 ) -> Loading:
     """How a run is to be loaded; the threads are set at once."""
     if threads is not None:
@@ -42,7 +43,7 @@ def loading(
     from foveate.verbs.crew import Loading
 
     names = tuple(map(str, ensemble or ())), tuple(overrides or ())
-    return Loading(str(run), checkpoint, *names, precision)
+    return Loading(str(run), checkpoint, *names, precision, engine)
 
 
 def load(*choices: Any) -> Run:

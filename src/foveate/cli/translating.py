@@ -47,6 +47,7 @@ Fuzzy = Annotated[
     float, typer.Option(min=1, max=100, help="% of likeness that will do in the memory")
 ]
 CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="put source words for <unk>")]
+Engine = Annotated[str, typer.Option(help="torch or ctranslate2")]
 Processes = Annotated[int, typer.Option(min=1, help="of one thread each, for bulk work")]
 
 
@@ -84,6 +85,7 @@ def translate(
     length_penalty: LengthPenalty = None,
     checkpoint: Checkpoint = "best",
     precision: Precision = "fp32",
+    engine: Engine = "torch",
     processes: Processes = 1,
     threads: Threads = None,
 ) -> None:
@@ -102,7 +104,7 @@ def translate(
     kept = Choices(Rules(tuple(protect or ())), to, again)
     files = Files(format, source, target)
     files.refuse(wanted != verbs.Wanted() or processes > 1)
-    loading = options.loading(run, checkpoint, threads, ensemble, overrides, precision)
+    loading = options.loading(run, checkpoint, threads, ensemble, overrides, precision, engine)
     loaded = loading.load()
     aided = Aided(loaded, terms, force or (), ban or (), known, copy_unknown)
     refuse_processes(processes, aided, silence)

@@ -90,7 +90,7 @@ def to_huggingface(
     """
     folder = Path(folder)
     config, weights = in_halves(model)
-    family, written = _fitting(config.plain(), architecture)
+    family, written = fitting(config.plain(), architecture)
     written = family.finish(written | family.ends.write(model))
     written = {"model_type": family.name, "architectures": [family.architecture]} | written
     written = {**written, "dtype": "float32", "torch_dtype": "float32", **(settings or {})}
@@ -235,7 +235,7 @@ def _account(family: Family, left: Tensors, tensors: Tensors, path: Path) -> Non
 # ------------------------------------------------------------------------------ writing
 
 
-def _fitting(config: Config, architecture: str | None) -> tuple[Family, Settings]:
+def fitting(config: Config, architecture: str | None = None) -> tuple[Family, Settings]:
     """The family that has a place for the whole config, and what its config.json says."""
     chosen = list(FAMILIES)
     if architecture is not None:

@@ -17,6 +17,8 @@ def places_of(at: Places, device: torch.device | None) -> Tensor:
 
 def take(x: Tensor, at: Places, dim: int) -> Tensor:
     """What stands at the places, along one dimension."""
+    if at == range(x.shape[dim]):
+        return x
     parts = [x.narrow(dim, r.start, len(r)) for r in _runs(at)]
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def aligner(run: Run, head: Head | None = None) -> Aligner:
-    """Links by a head: the given one, that which the run has saved, or its last layer's mean.
+    """Links by a head: the given one, that which the run has saved, or its task's own.
 
     ``foveate align RUN … --save`` chooses one. A run that cannot align gives no links; what is to
     be placed goes in proportion then.
     """
-    chosen = head or Head.load(run.path)
+    chosen = head or Head.load(run.path, getattr(run.task, "head", Head()))
     word_maps = getattr(run.task, "word_maps", None)
 
     def align(pairs: Sequence[Pair]) -> list[list[tuple[int, int]]]:

@@ -65,9 +65,9 @@ class Align(_OfPairs):
     to: str | None = None
 
     def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[Links]:
-        head = Head.load(run.path)
-        tags = 0 if self.to is None else 1
         sources = run.can("addressed", "align")([s for s, _ in items], self.to)
+        head = Head.load(run.path, run.task.head)
+        tags = 0 if self.to is None else 1
         pairs = list(zip(sources, [t for _, t in items], strict=True))
         full = [number for number, (s, t) in enumerate(items) if s.strip() and t.strip()]
         found: list[Links] = [[] for _ in items]

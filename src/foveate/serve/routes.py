@@ -9,10 +9,10 @@ from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
+from foveate.passages.documents import ENDINGS
 from foveate.serve.asking import DetectBody, TranslateBody, parsed
 from foveate.serve.errors import Refused
 from foveate.serve.languages import name_of
-from foveate.passages.documents import ENDINGS
 from foveate.serve.openapi import ERRORS, body_of
 from foveate.serve.service import Here
 from foveate.serve.translating import Visitor, check_size, translate

@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 
 from foveate.config import ConfigError
+from foveate.passages.documents import ENDINGS, Choices, Document, read_document
 from foveate.serve.asking import FileBody, Upload, parsed
 from foveate.serve.errors import Refused
-from foveate.passages.documents import ENDINGS, Choices, Document, read_document
 from foveate.serve.openapi import ERRORS, MULTIPART, body_of
 from foveate.serve.service import Here, Service
 from foveate.serve.translating import Visitor, begin, check_size, find_ways, joined

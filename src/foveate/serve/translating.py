@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 
 from foveate.answers import Translation
+from foveate.passages.html import html_passage
+from foveate.passages.passage import Passage, text_passage
 from foveate.serve.asking import StreamBody, TranslateBody
 from foveate.serve.detect import Detected
 from foveate.serve.errors import Refused
@@ -16,8 +18,6 @@ from foveate.serve.fleet import Place
 from foveate.serve.guard import Record
 from foveate.serve.kinds import Translate
 from foveate.serve.languages import Direction
-from foveate.passages.html import html_passage
-from foveate.passages.passage import Passage, text_passage
 from foveate.serve.service import Futures, Service
 
 AUTO = "auto"

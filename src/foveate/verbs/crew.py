@@ -35,14 +35,16 @@ class Loading(NamedTuple):
     ensemble: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     precision: str = "fp32"
+    engine: str = "torch"
 
     def load(self) -> Run:
         """Raises ``ConfigError`` where there is no such run."""
         from foveate.run import load
-        from foveate.verbs.decoding import at_precision, decoding
+        from foveate.verbs.decoding import decoding
+        from foveate.verbs.export import with_engine
 
         run = load(self.run, self.checkpoint, [Path(path) for path in self.ensemble])
-        return at_precision(decoding(run, self.overrides), self.precision)
+        return with_engine(decoding(run, self.overrides), self.engine, self.precision)
 
 
 class Crew:

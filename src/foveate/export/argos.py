@@ -1,0 +1,209 @@
+"""A translator as a package that `argostranslate`, and so LibreTranslate, installs.
+
+A zip archive of one folder: metadata.json, a model of CTranslate2 in model/, sentencepiece.model.
+Sentences are found by Argos itself, with a model that it fetches at its first use. It computes in
+eight bits unless ``ARGOS_COMPUTE_TYPE=default`` says that weights are to stay as they are.
+
+Lives here: the archive, and what Argos does with it. Does not live here: the two models in it.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from foveate.data.tokenizer import Tokenizer
+from foveate.decode.beam import Beam
+from foveate.decode.rules import MinLength
+from foveate.export.base import POINTER, Export, Pieces
+from foveate.export.compare import Checked, Different, Sample
+from foveate.export.ctranslate2 import CTranslate2, specification
+from foveate.export.huggingface_rules import ExchangeError
+from foveate.export.sentencepiece import differing, named, refuse, sentencepiece_model
+
+MODEL, METADATA = "sentencepiece.model", "metadata.json"
+BEAM, EXPONENT, LONGEST = 4, 0.2, 256  # how Argos searches
+RARE = 0.01  # the share of lines that may be cut otherwise
+WHEN = (1980, 1, 1, 0, 0, 0)  # the oldest time that an archive knows, so that bytes are the same
+
+
+class Argos(Export):
+    """One file, NAME.argosmodel."""
+
+    to = "argos"
+    packages = ("ctranslate2", "sentencepiece", "protobuf")
+    precisions = ("float32", "int8")
+    suffix = ".argosmodel"
+
+    def refuse(self) -> None:
+        CTranslate2(self.run, self.quantization).refuse()
+        task: Any = self.run.config.task
+        if not task.joint:
+            raise ExchangeError(
+                "Argos has one tokenizer for both sides: train with task.joint = true, or export "
+                "to ctranslate2"
+            )
+        refuse(self._tokenizer)
+        self._codes()
+
+    @property
+    def _tokenizer(self) -> Tokenizer:
+        found: Tokenizer = self.run.task.source_tokenizer
+        return found
+
+    def _codes(self) -> tuple[str, str]:
+        """The languages: those that were given, or what the names of the data end in."""
+        task: Any = self.run.config.task
+        found = self.languages or tuple(
+            Path(str(name).removesuffix(".gz")).suffix[1:] for name in (task.source, task.target)
+        )
+        if len(found) != 2 or not all(2 <= len(code) <= 3 for code in found):
+            raise ExchangeError(
+                "Argos wants to know the languages: --language en --language fr (source, target)"
+            )
+        return found[0], found[1]
+
+    def write(self, place: Path, pointer: dict[str, Any]) -> None:
+        source, target = self._codes()
+        pieces = named(self._tokenizer)
+        spec = specification(self.run, Pieces(pieces, pieces))
+        spec.validate()
+        spec.optimize(None if self.quantization == "float32" else self.quantization)
+        said = {"package_version": "1.0", "argos_version": "1.9", "type": "translate"}
+        said |= {"from_code": source, "from_name": source, "to_code": target, "to_name": target}
+        with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(place, "w") as archive:
+            spec.save(name)
+            for path in sorted(Path(name).iterdir()):
+                _put(archive, f"{self._folder}/model/{path.name}", path.read_bytes())
+            _put(archive, f"{self._folder}/{MODEL}", sentencepiece_model(self._tokenizer))
+            _put(archive, f"{self._folder}/{METADATA}", _text(said))
+
+    @property
+    def _folder(self) -> str:
+        return "translate-{}_{}-1_0".format(*self._codes())
+
+    def finish(self, place: Path, pointer: dict[str, Any]) -> None:
+        with zipfile.ZipFile(place, "a") as archive:
+            _put(archive, f"{self._folder}/{POINTER}", _text(pointer))
+
+    def check(self, place: Path, sample: Sample) -> Checked:
+        with unpacked(place) as folder:
+            model = (folder / MODEL).read_bytes()
+            lines = [line for line in sample.sources if line.strip()]
+            other = differing(self._tokenizer, model, lines)
+            if len(other) > RARE * len(lines):
+                raise Different(
+                    f"{len(other)} of {len(lines)} lines are cut otherwise by SentencePiece, as "
+                    f"{lines[other[0]]!r}: this tokenizer cannot be one of it; nothing was written"
+                )
+            kept = [line for number, line in enumerate(lines) if number not in set(other)]
+            theirs = answers(folder, kept)
+        ours = self._ours(kept)
+        name = f"Argos' beam of {BEAM}"
+        if self.quantization != "float32":
+            return self._by_chrf(sample, kept, ours, theirs, name)
+        for number, (line, one, there) in enumerate(zip(kept, ours, theirs, strict=True)):
+            if one != there:
+                raise Different(
+                    f"sentence {number + 1} of the sample comes out otherwise: {line!r} gives "
+                    f"{one!r} here and {there!r} there; nothing was written"
+                )
+        tokens = sum(map(len, self._tokenizer.encode_ids(ours)))
+        return Checked(len(kept), [name], tokens, cut_otherwise=len(other))
+
+    def _ours(self, lines: list[str]) -> list[str]:
+        """What the run finds by the search that Argos uses, in which no output is empty.
+
+        Argos makes a blank of each _.
+        """
+        fields: dict[str, Any] = {
+            "beam_size": BEAM,
+            "length_penalty": 1,
+            "max_ratio": 0,
+            "max_extra": LONGEST,
+            "rules": (MinLength.Config(length=1),),
+        }
+        config = Beam.Config(**fields)
+        found = self.run.task.answer(self.run.model, lines, ByPower(config))
+        return [one.texts[0].replace("_", " ") for one in found]
+
+    def _by_chrf(
+        self, sample: Sample, kept: list[str], ours: list[str], theirs: list[str], name: str
+    ) -> Checked:
+        from foveate.export.compare import held_by_chrf
+
+        if sample.references is None:
+            raise ExchangeError("int8 is compared by chrF: SOURCE TAB REFERENCE in --sample FILE")
+        right = dict(zip(sample.sources, sample.references, strict=True))
+        scores = held_by_chrf(ours, theirs, [right[line] for line in kept])
+        return Checked(len(kept), [name], chrf=scores)
+
+
+class ByPower(Beam):
+    """The beam by CTranslate2's score: log p / |y|^0.2."""
+
+    def penalty(self, length: int) -> float:
+        return float(length**EXPONENT)
+
+
+@contextmanager
+def unpacked(place: Path) -> Iterator[Path]:
+    """The folder in a package."""
+    with tempfile.TemporaryDirectory() as name:
+        with zipfile.ZipFile(place) as archive:
+            archive.extractall(name)
+        (folder,) = Path(name).iterdir()
+        yield folder
+
+
+def answers(folder: Path, lines: list[str]) -> list[str]:
+    """What Argos makes of each line, a sentence each; without Argos, what it asks of its parts."""
+    if find_spec("argostranslate") is not None:
+        return _by_argos(folder, lines)
+    import ctranslate2  # type: ignore[import-untyped]
+    import sentencepiece
+
+    translator = ctranslate2.Translator(str(folder / "model"), compute_type="default")
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / MODEL))
+    found = translator.translate_batch(
+        processor.encode(lines, out_type=str),
+        replace_unknowns=True,
+        max_batch_size=32,
+        beam_size=BEAM,
+        num_hypotheses=BEAM,
+        length_penalty=EXPONENT,
+    )
+    texts = (processor.decode_pieces(one.hypotheses[0]) for one in found)
+    return [text.replace("▁", " ").replace("_", " ").removeprefix(" ") for text in texts]
+
+
+def _by_argos(folder: Path, lines: list[str]) -> list[str]:
+    from argostranslate import settings  # type: ignore[import-not-found]
+    from argostranslate.package import Package  # type: ignore[import-not-found]
+    from argostranslate.translate import PackageTranslation  # type: ignore[import-not-found]
+
+    settings.compute_type = "default"  # ARGOS_COMPUTE_TYPE; else it rounds all weights to int8
+    translation = PackageTranslation(None, None, Package(folder))
+    translation.sentencizer = _Whole()
+    return [translation.hypotheses(line)[0].value for line in lines]
+
+
+class _Whole:
+    """A line is a sentence: finding sentences is no part of what is compared."""
+
+    def split_sentences(self, text: str) -> list[str]:
+        return [text]
+
+
+def _put(archive: zipfile.ZipFile, name: str, content: bytes | str) -> None:
+    archive.writestr(zipfile.ZipInfo(name, WHEN), content, zipfile.ZIP_DEFLATED)
+
+
+def _text(tree: dict[str, Any]) -> str:
+    return json.dumps(tree, indent=2, sort_keys=True) + "\n"

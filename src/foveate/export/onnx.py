@@ -1,0 +1,297 @@
+"""A translator as two graphs of ONNX: the encoder, and one step of the decoder with its state.
+
+    encoder.onnx    ids (B, S), keys (B, S) -> memory (B, S, D)
+    step.onnx       ids (B,), at (), memory, keys, state.0, state.1, … -> logits (B, V), new.0, …
+
+What the decoder remembers (keys and values of self-attention, layer by layer) goes in and out as
+tensors (B, H, T, K), one row for each hypothesis: graphs.json says H and K of each. ``at`` counts
+the tokens that were read before; at 0 the state has no places yet, T = 0.
+
+Lives here: the graphs, and the search over them with onnxruntime. Does not live here: the searches
+(`foveate.decode`), which ask it like any other model.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from foveate.atomic import replace_file
+from foveate.data.tokenizer import BOS, EOS
+from foveate.export.base import Export
+from foveate.export.compare import Checked, Ids, Sample, by_length, compare, searches
+from foveate.export.huggingface_rules import ExchangeError
+from foveate.models.encoder import Memory
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.nn.attention import Attention, BaseAttention
+from foveate.nn.position import Concatenated, Position
+from foveate.nn.state import State, Tensors
+from foveate.tasks.text_batch import source_batch
+from foveate.tasks.translation import Translation
+
+ENCODER, STEP, GRAPHS = "encoder.onnx", "step.onnx", "graphs.json"
+OPSET = 17
+
+
+class Onnx(Export):
+    """A folder of two graphs, the tokenizers, and a description of both."""
+
+    to = "onnx"
+    packages = ("onnx", "onnxruntime")
+
+    def refuse(self) -> None:
+        if not isinstance(self.run.task, Translation):
+            raise ExchangeError(
+                f"onnx takes translations here, and this run is of the task "
+                f"{self.run.config.task.kind}; safetensors takes any run"
+            )
+        model = cast(EncoderDecoder, self.run.model)
+        for side, kind in (
+            (model.encoder, TransformerEncoder),
+            (model.decoder, TransformerDecoder),
+        ):
+            if type(side) is not kind:
+                raise ExchangeError(
+                    f"a graph has no loop over the words of a sentence, which {side.config.kind} "
+                    "is: onnx takes transformer on both sides; safetensors takes any run"
+                )
+            if isinstance(side.position, Concatenated):
+                raise ExchangeError("onnx takes any position but concatenated; take sinusoidal")
+            for name, part in side.named_modules():
+                if isinstance(part, BaseAttention) and type(part) is not Attention:
+                    raise ExchangeError(
+                        f"{name} is of the kind {part.config.kind}, whose shape depends on the "
+                        "length: onnx takes full attention; safetensors takes any run"
+                    )
+
+    def write(self, place: Path, pointer: dict[str, Any]) -> None:
+        place.mkdir()
+        model = cast(EncoderDecoder, self.run.model)
+        names = _write_graphs(model, place)
+        tokenizers = {"source": self.run.task.source_tokenizer}
+        tokenizers["target"] = self.run.task.target_tokenizer
+        for side, tokenizer in tokenizers.items():
+            tokenizer.save(place / f"{side}.tokenizer.json")
+        replace_file(place / GRAPHS, json.dumps(names, indent=2) + "\n")
+
+    def check(self, place: Path, sample: Sample) -> Checked:
+        graphs = Graphs(place)
+
+        def theirs(sources: list[Ids], search: Any) -> list[Ids]:
+            found: list[Ids] = [[] for _ in sources]
+            for length, numbers in by_length(sources).items():
+                ids, _ = source_batch([sources[n] for n in numbers])
+                outputs = search(graphs.steps(ids), [length] * len(numbers), BOS, EOS)
+                for number, (best, *_) in zip(numbers, outputs, strict=True):
+                    found[number] = best.ids
+            return found
+
+        return compare(self.run, sample, searches(self.run), theirs, exact=True)
+
+
+# ------------------------------------------------------------------------------ the graphs
+
+
+class Growing(State):
+    """A state whose tensors are given and taken, without room that is kept ready."""
+
+    def grow(self, module: nn.Module, *parts: Tensor) -> Tensors:
+        old = self._grown.get(module)
+        grown = parts if old is None else tuple(map(_behind, old[0], parts))
+        self._grown[module] = (grown, 0)
+        return grown
+
+
+def _behind(old: Tensor, new: Tensor) -> Tensor:
+    return torch.cat((old, new), dim=2)
+
+
+class At(Position):
+    """A position whose places are computed in the graph, from a tensor, not from numbers."""
+
+    def __init__(self, position: Position, start: Tensor | int = 0) -> None:
+        nn.Module.__init__(self)
+        self.config, self.position, self.start = position.config, position, start
+        self.last = torch.zeros(1, dtype=torch.long)
+
+    def embed(self, x: Tensor, at: Tensor) -> Tensor:
+        self.last = self.start + torch.arange(x.shape[1])
+        return self.position.embed(x, self.last)
+
+    def rotate(self, x: Tensor, at: Tensor) -> Tensor:
+        return self.position.rotate(x, self.last)
+
+    def bias(self, query_at: Tensor, key_at: Tensor) -> Tensor | None:
+        end: Any = self.last[-1] + 1  # a number of the graph
+        return self.position.bias(self.last, torch.arange(end))
+
+
+@contextmanager
+def _placed(side: Any, start: Tensor | int = 0) -> Iterator[None]:
+    """A side whose position is computed in the graph."""
+    before = side.position
+    side.position = At(before, start)
+    try:
+        yield
+    finally:
+        side.position = before
+
+
+class Encoding(nn.Module):
+    """The encoder as a function of tensors."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, keys: Tensor) -> Tensor:
+        with _placed(self.model.encoder):
+            return self.model.encode(ids, keys).values
+
+
+class Stepping(nn.Module):
+    """One step of the decoder as a function of tensors."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, at: Tensor, values: Tensor, keys: Tensor, *old: Tensor) -> Any:
+        memory, state = Memory(values, keys), Growing()
+        layers = [cast(Any, layer).self_attention for layer in cast(Any, self.model.decoder).layers]
+        for number, attention in enumerate(layers):
+            state._grown[attention] = (old[2 * number : 2 * number + 2], 0)
+        state.position = old[0].shape[2]
+        with _placed(self.model.decoder, at):
+            hidden = self.model.decode(ids[:, None], memory, state)
+        logits = self.model.logits(hidden[:, -1])
+        return logits, *(part for attention in layers for part in state._grown[attention][0])
+
+
+def _write_graphs(model: EncoderDecoder, place: Path) -> dict[str, Any]:
+    """Both graphs; their names and shapes."""
+    ids, keys = torch.full((2, 5), 4), torch.ones(2, 5, dtype=torch.bool)
+    keys[1, 3:] = False
+    with torch.no_grad():
+        values = model.encode(ids, keys).values
+    state = _example(model, 3)
+    old = [f"state.{n}" for n in range(len(state))]
+    new = [f"new.{n}" for n in range(len(state))]
+    source, rows = {0: "rows", 1: "source"}, {0: "rows"}
+    memory = {"memory": source, "keys": source}
+    _write(
+        Encoding(model), (ids, keys), place / ENCODER,
+        {"ids": source, "keys": source}, {"memory": source},
+    )  # fmt: skip
+    read = (ids[:, 0], torch.tensor(3), values, keys, *state)
+    into = {"ids": rows, "at": {}, **memory} | {n: {0: "rows", 2: "written"} for n in old}
+    out = {"logits": rows} | {n: {0: "rows", 2: "grown"} for n in new}
+    _write(Stepping(model), read, place / STEP, into, out)
+    return {
+        "encoder": {"inputs": ["ids", "keys"], "outputs": ["memory"]},
+        "step": {"inputs": list(into), "outputs": list(out)},
+        "state": [[int(size) for size in part.shape[1::2]] for part in state],  # (heads, head size)
+        "start": BOS,
+        "end": EOS,
+    }
+
+
+def _example(model: EncoderDecoder, places: int) -> list[Tensor]:
+    """A state of so many places, as each layer's self-attention has it."""
+    found = []
+    for layer in cast(Any, model.decoder).layers:
+        attention = cast(Attention, layer.self_attention)
+        size = attention.mixed_size // attention.num_heads
+        found += [torch.zeros(2, attention.key_heads, places, size) for _ in range(2)]
+    return found
+
+
+def _write(
+    module: nn.Module, given: tuple[Any, ...], path: Path, into: dict[str, Any], out: dict[str, Any]
+) -> None:
+    """Trace a module; the exporter that needs nothing but PyTorch itself."""
+    register: Any = getattr(torch.onnx, "register_custom_op_symbolic")  # noqa: B009
+    for name, said in LACKING.items():
+        register(name, said, OPSET)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # sizes that the trace takes for constant are so
+        torch.onnx.export(
+            module.eval(), given, str(path), dynamo=False, opset_version=OPSET,
+            input_names=list(into), output_names=list(out), dynamic_axes=into | out,
+        )  # fmt: skip
+
+
+def _transposed(graph: Any, x: Any) -> Any:
+    """x.mT in ONNX."""
+    places = list(range(x.type().dim()))
+    places[-2:] = places[:-3:-1]
+    return graph.op("Transpose", x, perm_i=places)
+
+
+def _rms_norm(graph: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
+    """γ x / √(mean x² + ε) in ONNX."""
+    mean = graph.op("ReduceMean", graph.op("Mul", x, x), axes_i=[-1], keepdims_i=1)
+    return graph.op("Mul", graph.op("Div", x, graph.op("Sqrt", graph.op("Add", mean, eps))), weight)
+
+
+LACKING = {"aten::mT": _transposed, "aten::rms_norm": _rms_norm}  # what the exporter has not
+
+
+# ------------------------------------------------------------------------------ searching
+
+
+class Graphs:
+    """The two graphs in onnxruntime."""
+
+    def __init__(self, folder: Path) -> None:
+        import onnxruntime  # type: ignore[import-untyped]
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        self.encoder, self.step = (
+            onnxruntime.InferenceSession(str(folder / name), options, ["CPUExecutionProvider"])
+            for name in (ENCODER, STEP)
+        )
+        self.read = {one.name for one in self.step.get_inputs()}  # a graph has what it uses
+        self.said = json.loads((folder / GRAPHS).read_text(encoding="utf-8"))
+
+    def steps(self, ids: Tensor) -> GraphSteps:
+        """The sources (B, S), all of one length, being decoded."""
+        keys = torch.ones_like(ids, dtype=torch.bool)
+        (memory,) = self.encoder.run(None, {"ids": ids.numpy(), "keys": keys.numpy()})
+        return GraphSteps(self, torch.from_numpy(memory), keys)
+
+
+class GraphSteps:
+    """A batch of sources being decoded, as searches ask it (`foveate.decode.steps.Steps`)."""
+
+    def __init__(self, graphs: Graphs, memory: Tensor, keys: Tensor) -> None:
+        self.graphs, self.device, self.at = graphs, torch.device("cpu"), 0
+        shapes = graphs.said["state"]
+        state = [torch.zeros(len(memory), heads, 0, size) for heads, size in shapes]
+        self.parts = [memory, keys, *state]
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Logits (N, V) after reading one more id (N,) of each hypothesis."""
+        names = self.graphs.said["step"]["inputs"]
+        given = [ids, torch.tensor(self.at), *self.parts]
+        parts = {name: part.numpy() for name, part in zip(names, given, strict=True)}
+        read = {name: part for name, part in parts.items() if name in self.graphs.read}
+        logits, *state = self.graphs.step.run(None, read)
+        self.parts[2:], self.at = map(torch.from_numpy, state), self.at + 1
+        return torch.from_numpy(logits)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Hypothesis i goes on from hypothesis ``rows[i]``; its source's memory goes with it."""
+        self.parts = [part.index_select(0, rows) for part in self.parts]
+
+    def select(self, sources: Tensor) -> None:
+        """Nothing is kept of a source but its hypotheses, which have been reordered."""

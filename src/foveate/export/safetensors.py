@@ -1,0 +1,65 @@
+"""A run as one folder that holds all it needs: weights, config, tokenizers. It is a run itself.
+
+    foveate.load("folder").translate(["A black dog runs."])
+
+Any task, any model. Lives here: which files of a run these are. Does not live here: how a run is
+read (`foveate.run`).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from foveate.atomic import replace_file
+from foveate.export.base import Export
+from foveate.export.compare import Checked, Different, Sample
+from foveate.run import Run, load
+from foveate.tasks.translation import Translation
+from foveate.train.checkpoint import WEIGHTS, save_weights
+from foveate.train.files import sealed_folder
+
+LOGS = ("log.jsonl", "best.json")  # of training
+FOLDER = "weights"
+
+
+class Safetensors(Export):
+    """A folder with the weights of one checkpoint and whatever of the run is needed to use them."""
+
+    to = "safetensors"
+    packages = ("safetensors",)
+
+    def refuse(self) -> None:
+        pass
+
+    def write(self, place: Path, pointer: dict[str, Any]) -> None:
+        place.mkdir()
+        for path in sorted(self.run.path.iterdir()):
+            if path.is_file() and path.name not in LOGS and not path.name.startswith("."):
+                shutil.copyfile(path, place / path.name)
+        with sealed_folder(place / FOLDER) as folder:
+            save_weights(self.run.model, folder / WEIGHTS)
+        best = {"folder": FOLDER, "figure": "exported", "value": 0.0, "step": 0}
+        replace_file(place / "best.json", json.dumps(best, indent=1) + "\n")
+
+    def check(self, place: Path, sample: Sample) -> Checked:
+        again = load(place)
+        both = self.run.model.state_dict(), again.model.state_dict()
+        wrong = [n for n in both[0] if not torch.equal(both[0][n].cpu(), both[1][n].cpu())]
+        if wrong:
+            raise Different(f"the weights {wrong[:3]} read back otherwise; nothing was written")
+        texts: tuple[list[str], list[str]] = ([], [])
+        if isinstance(self.run.task, Translation):
+            texts = _texts(self.run, again, sample)
+        if texts[0] != texts[1]:
+            raise Different("the folder translates otherwise; nothing was written")
+        return Checked(len(texts[0]), [f"{len(both[0])} tensors bit for bit"])
+
+
+def _texts(run: Run, again: Run, sample: Sample) -> tuple[list[str], list[str]]:
+    ours, theirs = (one.translate(sample.sources, beam_size=1) for one in (run, again))
+    return [str(one) for one in ours], [str(one) for one in theirs]

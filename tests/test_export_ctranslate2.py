@@ -1,0 +1,189 @@
+"""Runs in CTranslate2: every part that it has gives our tokens, and every other one is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import foveate
+from foveate.config import kinds
+from foveate.export.base import POINTER, export, targets
+from foveate.export.compare import Different, sample_of
+from foveate.export.ctranslate2 import first_misfit
+from foveate.export.engine import Engine, through_ctranslate2
+from foveate.export.huggingface_rules import ExchangeError
+from foveate.run import Run
+from small_runs import made
+from variants import transformer
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return made(tmp_path_factory.mktemp("exports"), ["transformer", "rnn", "language"])
+
+
+def exported(run: Run, out: Path, **choices: Any) -> Any:
+    return export(run, out, "ctranslate2", sample_of(run, 20), **choices)[1]
+
+
+def test_a_run_is_exported_and_points_back(runs: dict[str, Run], tmp_path: Path) -> None:
+    run = runs["transformer"]
+    checked = exported(run, tmp_path / "a")
+    assert checked.sentences == 7 and checked.tokens > 7
+    exported(run, tmp_path / "b")
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), "made again"
+    pointer = json.loads((tmp_path / "a" / POINTER).read_text())
+    assert pointer["run"] == "transformer" and pointer["checkpoint"] == run.checkpoint
+    assert str(tmp_path) not in (tmp_path / "a" / POINTER).read_text()
+    with pytest.raises(FileExistsError, match="is there already"):
+        exported(run, tmp_path / "a")
+
+
+VARIANTS = {
+    "norm_order": st.sampled_from(["pre", "post"]),
+    "norm": st.sampled_from(["layer_norm", "rms_norm"]),
+    "embedding_norm": st.booleans(),
+    "position": st.sampled_from(["none", "sinusoidal", "sinusoidal_halves", "learned", "rope"]),
+    "feed_forward": st.sampled_from(["relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"]),
+    "stem": st.sampled_from(["none", "sqrt"]),
+    "score": st.sampled_from(["scaled_dot", "dot"]),
+    "key_heads": st.sampled_from([None, 1]),
+    "bias": st.booleans(),
+    "tie": st.sampled_from(["all", "none", "target"]),
+    "seed": st.integers(0, 99),
+}
+
+
+@settings(
+    max_examples=12,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),  # to shrink takes longer than to read
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(chosen=st.fixed_dictionaries(VARIANTS))
+def test_every_part_that_it_has_gives_the_same_tokens(
+    runs: dict[str, Run], tmp_path_factory: pytest.TempPathFactory, chosen: dict[str, Any]
+) -> None:
+    chosen = dict(chosen)
+    attention = {name: chosen.pop(name) for name in ("score", "key_heads", "bias")}
+    chosen["attention"] = {k: v for k, v in attention.items() if v is not None}
+    chosen["stem"] = {"kind": "tokens", "scale": chosen["stem"]}
+    if chosen.pop("embedding_norm"):
+        chosen["embedding_norm"] = {"kind": chosen["norm"]}
+    chosen["feed_forward"] = {"kind": chosen["feed_forward"], "bias": attention["bias"]}
+    run = transformer(runs["transformer"], **chosen)
+    out = tmp_path_factory.mktemp("ct2") / "model"
+    checked = exported(run, out)
+    assert checked.ties == 0
+    search = run.search(3, 0.6, 3)
+    ids = run.task.source_tokenizer.encode_ids(["the dog runs", "a girl the man"])
+    ours = run.task.search(run.model, ids, search)
+    theirs = Engine(run, out).search(run.model, ids, search)
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one[0].ids, one[0].ended) == (other[0].ids, other[0].ended)
+        assert one[0].score == pytest.approx(other[0].score, abs=1e-4)
+        assert one[0].log_probability == pytest.approx(other[0].log_probability, abs=1e-4)
+
+
+def choices_of(family: str, key: str) -> list[tuple[str, str]]:
+    return [(key, kind) for kind in kinds(family)[family]]
+
+
+ALL = [
+    *choices_of("position", "position"),
+    *choices_of("feed_forward", "feed_forward"),
+    *choices_of("norm", "norm"),
+    *choices_of("attention", "attention"),
+    ("norm_order", "plain"),
+]
+
+
+@pytest.mark.parametrize(("key", "kind"), ALL, ids=lambda x: str(x))
+def test_each_kind_is_exact_or_refused(
+    runs: dict[str, Run], tmp_path: Path, key: str, kind: str
+) -> None:
+    try:
+        run = transformer(runs["transformer"], **{key: kind})
+    except ValueError:
+        pytest.skip(f"no model of {kind} on both sides with these sizes")
+    if first_misfit(run.model) is None:
+        assert exported(run, tmp_path / "out").tokens
+    else:
+        with pytest.raises(ExchangeError, match=rf"ctranslate2 has no \w+\.?\w* = '{kind}'"):
+            exported(run, tmp_path / "out")
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_does_not_fit_says_why(runs: dict[str, Run], tmp_path: Path) -> None:
+    for name, reason in (
+        ("rnn", r"ctranslate2 has no encoder\.kind = 'recurrent'; it can be exported to onnx or"),
+        ("language", r"takes translations, and this run is of the task language"),
+    ):
+        with pytest.raises(ExchangeError, match=reason):
+            export(runs[name], tmp_path / "x", "ctranslate2", sample_of(runs["rnn"], 2))
+    with pytest.raises(ExchangeError, match=r"no export to 'tflite'; there are: .*ctranslate2"):
+        export(runs["rnn"], tmp_path / "x", "tflite", sample_of(runs["rnn"], 2))
+    with pytest.raises(ExchangeError, match="--quantization int4: ctranslate2 has: float32, "):
+        exported(runs["transformer"], tmp_path / "x", quantization="int4")
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_answer_leaves_nothing(
+    runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = runs["transformer"]
+    there = targets()["ctranslate2"]
+    write = there.write
+
+    def spoilt(self: Any, place: Path, pointer: dict[str, Any]) -> None:
+        table = self.run.model.decoder.stem.embedding.weight
+        before = table.detach().clone()
+        with torch.no_grad():
+            table.mul_(-1)
+            write(self, place, pointer)
+            table.copy_(before)
+
+    monkeypatch.setattr(there, "write", spoilt)
+    with pytest.raises(Different, match=r"sentence \d+ of the sample comes out otherwise \(greedy"):
+        exported(run, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int16", "bfloat16", "float16"])
+def test_rounded_weights_are_held_to_chrf(
+    runs: dict[str, Run], tmp_path: Path, quantization: str
+) -> None:
+    before = {name: t.clone() for name, t in runs["transformer"].model.state_dict().items()}
+    checked = exported(runs["transformer"], tmp_path / "out", quantization=quantization)
+    after = runs["transformer"].model.state_dict()
+    assert all(torch.equal(t, after[name]) for name, t in before.items()), "the run is as it was"
+    assert checked.chrf is not None and checked.chrf[1] >= checked.chrf[0] - 0.3
+    lines = tmp_path / "lines.txt"
+    lines.write_text("the dog runs\n", "utf-8")
+    with pytest.raises(ExchangeError, match="needs references"):
+        export(
+            runs["transformer"], tmp_path / "x", "ctranslate2",
+            sample_of(runs["transformer"], 1, lines), quantization,
+        )  # fmt: skip
+
+
+def test_a_run_translates_through_it(runs: dict[str, Run], tmp_path: Path) -> None:
+    run = foveate.load(runs["transformer"].path)
+    exported(run, tmp_path / "model")
+    other = through_ctranslate2(run, tmp_path / "model")
+    lines = ["the dog runs", "", "a cat sleeps", "  "]
+    for choices in ({"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 2}):
+        ours, theirs = run.translate(lines, **choices), other.translate(lines, **choices)
+        for one, there in zip(ours, theirs, strict=True):
+            assert there.hypotheses == one.hypotheses and there.source == one.source
+            assert there.scores == pytest.approx(one.scores, abs=1e-4)
+            assert there.alignment() == one.alignment()
+    with pytest.raises(ExchangeError, match="without rules and beginnings"):
+        other.translate(lines, prefix="le")

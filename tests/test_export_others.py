@@ -1,0 +1,141 @@
+"""Runs as ONNX, as packages of Argos, as folders of safetensors; the verbs."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import foveate
+from foveate.cli import app
+from foveate.export.argos import MODEL, answers, unpacked
+from foveate.export.base import POINTER, export, targets
+from foveate.export.compare import Different, sample_of
+from foveate.export.huggingface_rules import ExchangeError
+from foveate.run import Run
+from small_runs import CONFIGS, made
+from variants import transformer, translator
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    folder = tmp_path_factory.mktemp("others")
+    found = made(folder, list(CONFIGS), 2)
+    for tokenizer in ("bpe", "unigram"):
+        found[tokenizer] = translator(folder, tokenizer, 20)
+    return found
+
+
+def exported(run: Run, out: Path, to: str, base: Run, **choices: Any) -> Any:
+    return export(run, out, to, sample_of(base, 20), **choices)[1]
+
+
+PARTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "post": {"norm_order": "post", "position": "learned", "tie": "none"},
+    "rope": {"position": "rope", "feed_forward": "swiglu", "attention": {"key_heads": 1}},
+    "alibi": {"position": "alibi", "norm": "rms_norm", "feed_forward": "gelu"},
+    "cosine": {"attention": {"score": "cosine"}, "embedding_norm": "layer_norm"},
+    "additive": {"attention": {"score": "additive"}, "feed_forward": "gelu_tanh"},
+    "plain order": {"norm_order": "plain", "position": "none"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(PARTS))
+def test_graphs_give_the_same_tokens(runs: dict[str, Run], tmp_path: Path, name: str) -> None:
+    run = transformer(runs["transformer"], **PARTS[name])
+    checked = exported(run, tmp_path / "out", "onnx", run)
+    assert checked.sentences == 7 and checked.tokens and not checked.ties
+
+
+def test_graphs_refuse_what_they_cannot_say(runs: dict[str, Run], tmp_path: Path) -> None:
+    local = transformer(runs["transformer"], attention="local")
+    for run, reason in (
+        (runs["rnn"], "no loop over the words of a sentence, which recurrent is"),
+        (runs["vit"], "takes translations here, .* of the task image_classification"),
+        (local, r"self_attention is of the kind local, whose shape depends on the length"),
+    ):
+        with pytest.raises(ExchangeError, match=reason):
+            exported(run, tmp_path / "out", "onnx", runs["rnn"])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("tokenizer", ["bpe", "unigram"])
+def test_a_package_translates_as_the_run_does(
+    runs: dict[str, Run], tmp_path: Path, tokenizer: str
+) -> None:
+    run, out = runs[tokenizer], tmp_path / "out.argosmodel"
+    checked = exported(run, out, "argos", run, languages=("en", "fr"))
+    assert checked.sentences == 7 and not checked.cut_otherwise
+    exported(run, tmp_path / "again.argosmodel", "argos", run, languages=("en", "fr"))
+    assert out.read_bytes() == (tmp_path / "again.argosmodel").read_bytes(), "made again"
+    with zipfile.ZipFile(out) as archive:
+        names = set(archive.namelist())
+        said = json.loads(archive.read("translate-en_fr-1_0/metadata.json"))
+    wanted = {"metadata.json", MODEL, POINTER, "model/model.bin", "model/config.json"}
+    assert {f"translate-en_fr-1_0/{name}" for name in wanted} <= names
+    assert (said["from_code"], said["to_code"], said["type"]) == ("en", "fr", "translate")
+    with unpacked(out) as folder:
+        assert len(answers(folder, ["the dog runs", "élan ☃  x"])) == 2
+
+
+def test_argos_says_why_a_run_cannot(runs: dict[str, Run], tmp_path: Path) -> None:
+    out = tmp_path / "out.argosmodel"
+    word, bpe = runs["transformer"], runs["bpe"]
+    for run, place, codes, reason in (
+        (word, out, ("en", "fr"), "tokenizer word is no model of SentencePiece: train with bpe"),
+        (bpe, out, (), "wants to know the languages: --language en --language fr"),
+        (bpe, tmp_path / "out", ("en", "fr"), r"is a file that ends in \.argosmodel"),
+        (runs["rnn"], out, ("en", "fr"), r"ctranslate2 has no encoder\.kind = 'recurrent'"),
+    ):
+        with pytest.raises(ExchangeError, match=reason):
+            exported(run, place, "argos", bpe, languages=codes)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_any_run_is_one_folder(runs: dict[str, Run], tmp_path: Path, name: str) -> None:
+    exported(runs[name], tmp_path / "out", "safetensors", runs["transformer"])
+    again = foveate.load(tmp_path / "out")
+    assert again.config == runs[name].config
+    assert json.loads((tmp_path / "out" / POINTER).read_text())["run"] == name
+
+
+def test_every_target_takes_or_refuses_every_run(runs: dict[str, Run]) -> None:
+    for target in targets().values():
+        for run in runs.values():
+            try:
+                target(run, "float32", ("en", "fr")).refuse()
+            except ExchangeError as error:
+                assert len(str(error)) > 40, "a reason, and what would fit"
+
+
+def test_the_verbs(runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, out = str(runs["transformer"].path), tmp_path / "out"
+    given = ["export", run, str(out), "--to", "ctranslate2", "--check", "3"]
+    found = CliRunner().invoke(app, given)
+    assert found.exit_code == 0 and "the same" in found.stdout and "3 sentences" in found.stdout
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    outputs = [
+        CliRunner().invoke(app, ["translate", run, "--engine", engine], input="the dog runs\n\n")
+        for engine in ("torch", "ctranslate2", "ctranslate2")
+    ]
+    assert len({one.stdout for one in outputs}) == 1 and outputs[0].stdout.count("\n") == 2
+    (tmp_path / "lines").write_text("\n", "utf-8")
+    spoilt = [*given[:2], str(tmp_path / "x"), *given[3:], "--sample", str(tmp_path / "lines")]
+    assert "is empty: nothing to try" in str(CliRunner().invoke(app, spoilt).exception)
+
+
+def test_a_tokenizer_that_cuts_otherwise_is_refused(
+    runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.export.argos.differing", lambda *_: [0, 1])
+    with pytest.raises(Different, match="2 of 7 lines are cut otherwise by SentencePiece"):
+        exported(
+            runs["bpe"], tmp_path / "x.argosmodel", "argos", runs["bpe"], languages=("en", "fr")
+        )
+    assert not list(tmp_path.iterdir())

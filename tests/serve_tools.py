@@ -32,7 +32,9 @@ def served(
     folder: Path, limits: Limits | None = None, keys: KeyFile | None = None, **choices: Any
 ) -> FastAPI:
     """The service of one run from English to French."""
-    batching = Batching(wait=choices.pop("wait", 0.002), queue=choices.pop("queue", 400_000))
+    bounds = {"wait": 0.002, "queue": 400_000}
+    bounds |= {name: choices.pop(name) for name in ("wait", "queue", "tokens") if name in choices}
+    batching = Batching(**bounds)
     fleet = Fleet([folder], {folder.name: "en:fr"}, batching=batching)
     return application(Service(fleet, limits or Limits(), keys), "test", **choices)
 

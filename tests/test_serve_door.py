@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 
+import own_loop
 from foveate.config import ConfigError
 from foveate.run import Run
 from foveate.serve.door import anonymous, household
@@ -39,7 +40,7 @@ def send(app: FastAPI, *requests: dict[str, Any]) -> list[httpx.Response]:
                 for one in requests
             ]
 
-    return asyncio.run(ask())
+    return own_loop.run(ask())
 
 
 def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_a_full_queue_refuses_and_the_rest_is_answered(run: Run) -> None:
                 await asyncio.gather(*(client.post("/translate", json=many) for _ in range(12)))
             )
 
-    found = asyncio.run(together())
+    found = own_loop.run(together())
     assert {one.status_code for one in found} == {200, 429}
     for one in found:
         if one.status_code == 200:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
+import own_loop
 from foveate.run import Run
 from foveate.serve.kept import Kept
 from foveate.serve.settings import Limits
@@ -39,7 +39,7 @@ def send(app: FastAPI, name: str, data: bytes, **more: Any) -> tuple[httpx.Respo
             assert file.status_code == 200 and "attachment" in file.headers["content-disposition"]
             return answer, file.content
 
-    return asyncio.run(ask())
+    return own_loop.run(ask())
 
 
 def test_a_text_keeps_its_lines(app: FastAPI, run: Run) -> None:
@@ -85,7 +85,7 @@ def test_a_file_must_be_one_and_must_be_there(app: FastAPI) -> None:
                 *[await client.get(f"/download_file/{path}") for path in paths],
             ]
 
-    found = asyncio.run(ask())
+    found = own_loop.run(ask())
     assert [one.status_code for one in found] == [400, 400, 404, 404, 404]
     assert all(list(one.json()) == ["error"] for one in found)
 

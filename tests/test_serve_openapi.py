@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import own_loop
 from foveate.run import Run
 from serve_tools import asked, served
 from small_runs import made
@@ -64,5 +64,5 @@ def test_the_document_needs_nothing_foreign(run: Run) -> None:
         async with asked(served(run.path)) as client:
             return (await client.get("/docs")).text
 
-    text = asyncio.run(page())
+    text = own_loop.run(page())
     assert "/translate" in text and "//" not in text.replace("</", "")

@@ -177,12 +177,12 @@ def test_who_sends_nothing_is_sent_away(run: Run) -> None:
 
 
 def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
-    app = served(run.path)
+    app = served(run.path, tokens=64)  # batches of a few lines
     [place] = app.state.service.fleet.places.values()
     with running(app) as port:
         with pytest.raises(httpx.ReadTimeout):
             many = BODY | {"q": ["the dog runs"] * 1000, "alternatives": 9}
-            httpx.post(f"http://127.0.0.1:{port}/translate", json=many, timeout=1.5)
+            httpx.post(f"http://127.0.0.1:{port}/translate", json=many, timeout=0.3)
         began = time.monotonic()
         while place.batcher.held:
             assert time.monotonic() < began + 20

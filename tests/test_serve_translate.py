@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import own_loop
 from foveate.run import Run
 from serve_tools import asked, served
 from small_runs import SUBJECTS, VERBS, made
@@ -36,7 +37,7 @@ def post(app: FastAPI, path: str = "/translate", **body: Any) -> httpx.Response:
         async with asked(app) as client:
             return await client.post(path, **body)
 
-    return asyncio.run(ask())
+    return own_loop.run(ask())
 
 
 def ask(q: Any, **more: Any) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def test_many_at_once_get_what_each_would_get_alone(
             sent = (client.post("/translate", json=ask(texts)) for texts in requests)
             return list(await asyncio.gather(*sent))
 
-    for texts, answer in zip(requests, asyncio.run(together()), strict=True):
+    for texts, answer in zip(requests, own_loop.run(together()), strict=True):
         alone = [run.translate([text])[0].hypotheses[0] for text in texts]
         assert answer.status_code == 200
         assert answer.json() == {"translatedText": alone}
@@ -140,7 +141,7 @@ def test_other_pages(app: FastAPI) -> None:
         async with asked(app) as client:
             return [await client.get(path) for path in (*paths, "/nothing", "/translate")]
 
-    found = asyncio.run(get())
+    found = own_loop.run(get())
     assert [one.status_code for one in found] == [200] * 6 + [404, 405]
     assert found[0].json() == [{"code": "en", "name": "English", "targets": ["fr"]}]
     assert found[1].json() == {"status": "ok"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -10,6 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+import own_loop
 from foveate.run import Run
 from foveate.serve.settings import Limits
 from serve_tools import asked, served
@@ -33,7 +33,7 @@ def post(app: FastAPI, path: str, **tree: Any) -> httpx.Response:
         async with asked(app) as client:
             return await client.post(path, json={"source": "en", "target": "fr"} | tree)
 
-    return asyncio.run(ask())
+    return own_loop.run(ask())
 
 
 def test_scores_are_those_of_the_run(app: FastAPI, run: Run) -> None:

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from foveate.studio.desk import Desk, Say, Stopped
 from foveate.studio.errors import Refused
-
-
-def run(main: Coroutine[Any, Any, Any]) -> Any:
-    """Run to its end in a thread of its own: a browser test leaves its loop running in this one."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, main).result(60)
+from own_loop import run
 
 
 def test_events_come_as_they_are_said_and_then_what_came_of_it() -> None:

@@ -47,15 +47,22 @@ Fuzzy = Annotated[
     float, typer.Option(min=1, max=100, help="% of likeness that will do in the memory")
 ]
 CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="put source words for <unk>")]
+Silence = Annotated[
+    list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
+]
 Engine = Annotated[str, typer.Option(help="torch or ctranslate2")]
 Processes = Annotated[int, typer.Option(min=1, help="of one thread each, for bulk work")]
 
 
+line = typer.Typer()
+
+
 def add(app: typer.Typer) -> None:
-    """Put the verb into the command line."""
-    app.command()(translate)
+    """Register the verb."""
+    app.registered_commands += line.registered_commands
 
 
+@line.command()
 def translate(
     run: RunPath,
     overrides: Decode = None,
@@ -77,9 +84,7 @@ def translate(
     memory: Known = None,
     fuzzy: Fuzzy = 100.0,
     copy_unknown: CopyUnknown = False,
-    silence: Annotated[
-        list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
-    ] = None,
+    silence: Silence = None,
     ensemble: Ensemble = None,
     batch_tokens: BatchTokens = None,
     length_penalty: LengthPenalty = None,

@@ -65,7 +65,7 @@ bench-peers: $(STAMPS)/foveate  ## foveate beside its peers, each in an environm
 	$(BIN)/python benchmarks/peers/compare.py $(PEERS)
 	$(BIN)/python benchmarks/peers/table.py
 
-looking: $(STAMPS)/dev  ## where every score with every position looks, in whole models (an hour)
+looking: $(STAMPS)/dev  ## where every score with every position looks, in whole models (a quarter of an hour)
 	$(BIN)/python benchmarks/looking.py
 
 configs: $(STAMPS)/foveate  ## two steps of every shipped config on the real data (half an hour)

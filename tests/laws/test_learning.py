@@ -79,17 +79,21 @@ def share_right(model: EncoderDecoder, backwards: bool, length: int = LENGTH) ->
     return sum(h[0].ids == w for h, w in zip(found, wanted, strict=True)) / 64
 
 
-@torch.no_grad()
 def share_seen(model: EncoderDecoder, backwards: bool) -> float:
     """How often the best head looks most at the very token that is being written."""
+    return float(seen(model, backwards).float().mean(dim=(0, 2)).max())
+
+
+@torch.no_grad()
+def seen(model: EncoderDecoder, backwards: bool) -> Tensor:
+    """Whether each head looks most at the token that is being written: (B, H, T)."""
     source = words(64, LENGTH)
     with capture(model, lambda name: name.endswith("cross_attention")) as maps:
         loss_of(model, source, source.flip(1) if backwards else source)
     places = torch.arange(LENGTH)
     places = places.flip(0) if backwards else places
     (weights,) = maps.values()
-    right = weights[:, :, :LENGTH].argmax(dim=-1) == places  # (B, H, T)
-    return float(right.float().mean(dim=(0, 2)).max())
+    return weights[:, :, :LENGTH].argmax(dim=-1) == places
 
 
 @pytest.mark.parametrize("backwards", [False, True], ids=["copy", "reverse"])

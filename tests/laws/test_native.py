@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -77,7 +77,18 @@ def same(left: Sequence[Sequence[Hypothesis]], right: Sequence[Sequence[Hypothes
             assert math.isclose(one.log_probability, other.log_probability, abs_tol=1e-4)
 
 
+@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """However few the rows are, they are shared among so many."""
+    monkeypatch.setattr("foveate.native.shares.LEAST", 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.usefixtures("threads")
 @torch.no_grad()
 def test_every_step_gives_the_same_logits(shape: dict[str, Any]) -> None:
     """Sources become beams, beams are reordered, sources leave."""
@@ -217,6 +228,7 @@ def rows_of(shape: tuple[int, int]) -> Tensor:
     return scores.masked_fill(torch.rand(shape) < 0.2, -torch.inf)
 
 
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (4, 64), (7, 200), (2, 8000)])
 def test_rows_are_read_as_pytorch_reads_them(shape: tuple[int, int]) -> None:
     scores = rows_of(shape)

@@ -21,6 +21,7 @@ from foveate.models.ssru import SSRUDecoder, SSRULayer
 from foveate.models.transformer import DecoderLayer, TransformerDecoder
 from foveate.native.kernels import address, at, library
 from foveate.native.linear import Packed, pack, pack_int8
+from foveate.native.shares import shared
 from foveate.native.step import Decoder, Layer, Norm, Reading
 from foveate.nn.attention import Attention
 from foveate.nn.feed_forward import ReLU
@@ -120,9 +121,9 @@ class NativeReading:
             self.reorder(torch.arange(rows))
         ids, ancestors = ids.contiguous(), self.ancestors
         keys, values, blocks = map(_pointers, (self.keys, self.values, self.blocks))
-        reading = Reading(
-            rows,
-            self.sources,
+        logits = torch.empty(rows, self.output.rows)
+        read = (
+            rows // self.sources,
             self.length,
             time,
             at(ids),
@@ -133,9 +134,13 @@ class NativeReading:
             blocks,
             at(ancestors),
         )
-        logits = torch.empty(rows, self.output.rows)
-        room = torch.empty(kernels.room(address(native), rows, self.length, time))
-        kernels.step(address(native), address(reading), at(room), at(logits))
+
+        def some(first: int, count: int) -> None:
+            reading = Reading(first, count, *read)
+            room = torch.empty(kernels.room(address(native), count, self.length, time))
+            kernels.step(address(native), address(reading), at(room), at(logits[first:]))
+
+        shared(some, rows)
         return logits
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:

@@ -1,8 +1,9 @@
 /* Decoding on a processor without a tensor library in between: linear maps of packed weights, one
  * step of a Transformer decoder, and what a search asks of its logits. And the selective scan.
  *
- * One thread; nothing is allocated. Every function has a twin in PyTorch that gives the same
- * numbers up to the order of sums. Arrays are row-major; N rows are hypotheses, M sources. */
+ * One thread; nothing is allocated; several threads may each do some rows of a step. Every function
+ * has a twin in PyTorch that gives the same numbers up to the order of sums. Arrays are row-major;
+ * N rows are hypotheses, M sources. */
 
 #include "linear.h"
 #include "rows.h"
@@ -29,7 +30,7 @@ typedef struct {
 } Decoder;
 
 typedef struct { /* what N hypotheses of M sources have read; t tokens each */
-    int32_t rows, sources, length, time;
+    int32_t first, rows, each, length, time; /* rows from the first are done; each source has N / M */
     const int64_t *ids;        /* (N) the token that is read now */
     const float *place;        /* (D) the encoding of its place */
     const float *const *keys;  /* of each layer (M, S, D), NULL without a memory */
@@ -85,10 +86,10 @@ static void attend_own(const Decoder *d, const Reading *at, int l, const float *
     const size_t row = (size_t)d->layers * 2 * size, layer = (size_t)l * 2 * size;
     const float **values = keys + time + 1;
     for (int n = 0; n < at->rows; n++, qkv += 3 * size) {
-        float *own = at->blocks[time] + n * row + layer;
-        memcpy(own, qkv + size, 2 * size * sizeof(float));
+        const size_t here = at->first + n;
+        memcpy(at->blocks[time] + here * row + layer, qkv + size, 2 * size * sizeof(float));
         for (int s = 0; s <= time; s++) {
-            int64_t stood = s < time ? at->ancestors[(size_t)n * time + s] : n;
+            size_t stood = s < time ? at->ancestors[here * time + s] : here;
             keys[s] = at->blocks[s] + stood * row + layer;
             values[s] = keys[s] + size;
         }
@@ -101,10 +102,11 @@ static void recur(const Decoder *d, const Reading *at, int l, const float *both,
     const int size = d->size, time = at->time;
     const size_t row = (size_t)d->layers * 2 * size, layer = (size_t)l * 2 * size;
     for (int n = 0; n < at->rows; n++, both += 2 * size, out += size) {
-        float *cell = at->blocks[time] + n * row + layer;
+        const size_t here = at->first + n;
+        float *cell = at->blocks[time] + here * row + layer;
         memset(cell, 0, size * sizeof(float));
         if (time) {
-            int64_t stood = at->ancestors[(size_t)n * time + time - 1];
+            size_t stood = at->ancestors[here * time + time - 1];
             memcpy(cell, at->blocks[time - 1] + stood * row + layer, size * sizeof(float));
         }
         for (int i = 0; i < size; i++) {
@@ -118,19 +120,22 @@ static void recur(const Decoder *d, const Reading *at, int l, const float *both,
 
 static void attend_memory(const Decoder *d, const Reading *at, int l, const float *queries,
                           float *scores, const float **keys, float *out) {
-    const int size = d->size, each = at->rows / at->sources;
+    const int size = d->size;
     const float **values = keys + at->length;
-    for (int m = 0; m < at->sources; m++) {
-        int count = 0;
-        for (int s = 0; s < at->length; s++) {
-            size_t place = (size_t)m * at->length + s;
-            if (at->real && !at->real[place]) continue;
-            keys[count] = at->keys[l] + place * size;
-            values[count++] = at->values[l] + place * size;
+    int source = -1, count = 0;
+    for (int n = 0; n < at->rows; n++) {
+        if ((at->first + n) / at->each != source) {
+            source = (at->first + n) / at->each;
+            count = 0;
+            for (int s = 0; s < at->length; s++) {
+                size_t place = (size_t)source * at->length + s;
+                if (at->real && !at->real[place]) continue;
+                keys[count] = at->keys[l] + place * size;
+                values[count++] = at->values[l] + place * size;
+            }
         }
-        for (int n = m * each; n < (m + 1) * each; n++)
-            attend(d->heads, size, queries + (size_t)n * size, count, keys, values, scores,
-                   out + (size_t)n * size);
+        attend(d->heads, size, queries + (size_t)n * size, count, keys, values, scores,
+               out + (size_t)n * size);
     }
 }
 
@@ -144,7 +149,7 @@ int64_t room(const Decoder *d, int rows, int length, int time) {
     return rows * each + (int64_t)places_of(length, time) * (d->heads + 4);
 }
 
-/* Logits (N, V) of the next token. */
+/* Logits (N, V) of the next token, of the rows that are done. */
 void step(const Decoder *d, const Reading *at, float *room, float *logits) {
     const int rows = at->rows, size = d->size, places = places_of(at->length, at->time);
     const size_t cells = (size_t)rows * size;
@@ -153,7 +158,7 @@ void step(const Decoder *d, const Reading *at, float *room, float *logits) {
     float *scores = wide + rows * wide_of(d), *spare = scores + (size_t)d->heads * places;
     for (int n = 0; n < rows; n++)
         for (int i = 0; i < size; i++)
-            x[(size_t)n * size + i] = d->table[at->ids[n] * size + i] * d->scale + at->place[i];
+            x[(size_t)n * size + i] = d->table[at->ids[at->first + n] * size + i] * d->scale + at->place[i];
     normalise(&d->first, rows, size, x, x);
     for (int l = 0; l < d->layers; l++) {
         const Layer *layer = d->layer + l;

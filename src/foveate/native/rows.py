@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from foveate.native.kernels import at, fits, library
+from foveate.native.shares import shared
 
 BLOCK = 64  # scores of which the kernel keeps one maximum
 
@@ -16,7 +17,11 @@ def log_sum_exp(scores: Tensor) -> Tensor:
     if kernels is None:
         return scores.logsumexp(dim=1, keepdim=True)
     found = scores.new_empty(len(scores), 1)
-    kernels.log_sum_exp(at(scores), *scores.shape, at(found))
+
+    def some(first: int, count: int) -> None:
+        kernels.log_sum_exp(at(scores[first:]), count, scores.shape[1], at(found[first:]))
+
+    shared(some, len(scores))
     return found
 
 
@@ -29,6 +34,11 @@ def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     rows, size = scores.shape
     values = scores.new_empty(rows, count)
     columns = torch.empty(rows, count, dtype=torch.long)
-    maxima = scores.new_empty(size // BLOCK + 1)
-    kernels.highest(at(scores), rows, size, count, at(values), at(columns), at(maxima))
+
+    def some(first: int, some_rows: int) -> None:
+        maxima = torch.empty(size // BLOCK + 1)
+        z, value, column = (at(part[first:]) for part in (scores, values, columns))
+        kernels.highest(z, some_rows, size, count, value, column, at(maxima))
+
+    shared(some, rows)
     return values, columns

@@ -50,8 +50,9 @@ class Reading(ctypes.Structure):
     """What N hypotheses of M sources have read: see ``kernels.c``."""
 
     _fields_ = (
+        ("first", c_int32),
         ("rows", c_int32),
-        ("sources", c_int32),
+        ("each", c_int32),
         ("length", c_int32),
         ("time", c_int32),
         ("ids", c_void_p),

@@ -38,13 +38,14 @@ class Wording:
             if type(search) is not Beam:
                 kind = search.config.kind
                 raise ConfigError(f"a search {kind} cannot force terms; use decode.kind=beam")
-            own, search = search, LexicalBeam(search.config)
-            search.prefixes, search.listener, search.bans = own.prefixes, own.listener, own.bans
+            sharing = LexicalBeam(search.config)
+            vars(sharing).update(vars(search))  # beginnings, bans, listener: all that was asked
             pieces = _pieces(tokenizer)
-            search.demands = [
+            sharing.demands = [
                 Demand(tuple(filter(None, (_phrase(t, tokenizer) for t in terms))), pieces)
                 for terms in self.wanted
             ]
+            search = sharing
         if self.banned:
             search = search.forbidding([Banned(self.banned, tokenizer)])
         return search
@@ -69,12 +70,17 @@ def _phrase(term: Term, tokenizer: Tokenizer) -> Phrase:
 
 
 @lru_cache(maxsize=8)
-def _pieces(tokenizer: Tokenizer) -> Pieces:
-    """How each piece of a vocabulary stands to words, found by writing it behind one."""
+def _behind_a_word(tokenizer: Tokenizer) -> list[str]:
+    """What each piece of a vocabulary writes behind a word; special ones nothing."""
     word = tokenizer.encode("a").ids[-1:]
     size = len(tokenizer.decode(word))
-    texts = ["" if i < len(SPECIALS) else tokenizer.decode([*word, i])[size:]
-             for i in range(tokenizer.vocab_size)]  # fmt: skip
+    return ["" if i < len(SPECIALS) else tokenizer.decode([*word, i])[size:]
+            for i in range(tokenizer.vocab_size)]  # fmt: skip
+
+
+def _pieces(tokenizer: Tokenizer) -> Pieces:
+    """How each piece of a vocabulary stands to words."""
+    texts = _behind_a_word(tokenizer)
     return Pieces([t[:1].isalnum() for t in texts], [t[-1:].isalnum() for t in texts])
 
 
@@ -84,14 +90,11 @@ class Banned:
     def __init__(self, phrases: Sequence[str], tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.phrases = [" " + " ".join(p.casefold().split()) for p in phrases if p.strip()]
-        word = tokenizer.encode("a").ids[-1:]
-        size = len(tokenizer.decode(word))
         last: dict[str, list[int]] = {}
-        for i in range(len(SPECIALS), tokenizer.vocab_size):
-            text = tokenizer.decode([*word, i])[size:].casefold()
+        for i, text in enumerate(_behind_a_word(tokenizer)):
             if text:
-                last.setdefault(text[-1], []).append(i)
-        self.last = [[i for i in last.get(p[-1], [])] for p in self.phrases]
+                last.setdefault(text.casefold()[-1], []).append(i)
+        self.last = [last.get(p[-1], []) for p in self.phrases]
 
     def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
         """Each token with which a row would end in a banned phrase."""

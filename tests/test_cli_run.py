@@ -165,7 +165,7 @@ def test_a_killed_process_ends_the_others(folder: Path) -> None:
         answers = crew.translate(jobs)
         (first,) = next(answers)
         assert first == run.translate(["the dog runs"], beam_size=2)[0]
-        for worker in crew.workers:
+        for worker in crew.workers.all:
             worker.kill()
         with pytest.raises(WorkerError, match="was it killed"):
             list(answers)

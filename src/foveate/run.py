@@ -237,7 +237,8 @@ class Run:
 
     def pairs(self, split: str = "test") -> tuple[list[str], list[str]]:
         """Sources and references of a split of the run's own data."""
-        return (corpus := self.can("corpus")(split)).sources, corpus.targets
+        corpus = self.can("corpus")(split)
+        return corpus.sources, corpus.targets
 
     def forecast(self, source: str | Path | None = None) -> Forecast:
         """The rows after the end of a CSV, or of the run's own series."""
@@ -254,10 +255,8 @@ class Run:
 
         What source and target are is up to the task: lines of text, a picture, a series.
         """
-        record: AttentionRecord = self.can("explain")(
-            self.model, source, target, self.search(None, None)
-        )
-        return record
+        explain = self.can("explain")
+        return cast(AttentionRecord, explain(self.model, source, target, self.search(None, None)))
 
 
 def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] = ()) -> Run:

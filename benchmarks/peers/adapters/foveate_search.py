@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from queue import SimpleQueue
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 
 from foveate.bench.decoding import WHOLE, forced
 from foveate.bench.workload import workload
-from foveate.data.workers import Arrays, Work, Worker
+from foveate.data.workers import Arrays, Work, Workers
 from foveate.nn.int8 import quantized
 from foveate.train.precision import resolve
 
@@ -46,23 +45,12 @@ def searching(values: Mapping[str, Any], processes: int) -> Iterator[Call]:
     if processes == 1:
         yield searcher(values)
         return
-    with ExitStack() as stack:
-        idle = SimpleQueue[Worker]()
-        for _ in range(processes):
-            idle.put(stack.enter_context(Worker(searcher, values)))
-        threads = stack.enter_context(ThreadPoolExecutor(processes))
-
-        def one(part: Ids, beam: int, rows: int | None) -> None:
-            worker = idle.get()
-            try:
-                worker((part, beam, rows))
-            finally:
-                idle.put(worker)
+    with Workers(searcher, values, processes) as workers, ThreadPoolExecutor(processes) as threads:
 
         def call(sentences: Ids, beam: int, rows: int | None) -> None:
             size = rows or CHUNK
-            parts = [sentences[n : n + size] for n in range(0, len(sentences), size)]
-            for done in [threads.submit(one, part, beam, rows) for part in parts]:
-                done.result()
+            spans = range(0, len(sentences), size)
+            parts = [(sentences[n : n + size], beam, rows) for n in spans]
+            list(threads.map(workers, parts))
 
         yield call

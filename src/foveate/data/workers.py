@@ -49,20 +49,11 @@ def in_order(
         work = maker(values)
         yield from (work(*span) for span in spans)
         return
-    with ExitStack() as stack:
-        idle = queue.SimpleQueue[Worker]()
-        for _ in range(min(processes, len(spans))):
-            idle.put(stack.enter_context(Worker(maker, values)))
-
-        def done(span: Span) -> Arrays:
-            worker = idle.get()
-            try:
-                return worker(span)
-            finally:
-                idle.put(worker)
-
-        threads = stack.enter_context(ThreadPoolExecutor(processes))
-        yield from threads.map(done, spans)
+    with (
+        Workers(maker, values, min(processes, len(spans))) as workers,
+        ThreadPoolExecutor(processes) as threads,
+    ):
+        yield from threads.map(workers, spans)
 
 
 def spans_of(rows: int, size: int = ROWS) -> list[Span]:
@@ -118,6 +109,32 @@ class Worker:
     def __exit__(self, *error: object) -> None:
         self.kill()
         self._process.communicate()
+
+
+class Workers:
+    """Several such processes: whoever calls, from whatever thread, has the next idle one work."""
+
+    def __init__(self, maker: Maker, values: Mapping[str, Any], count: int) -> None:
+        self._maker, self._values, self._count = maker, values, count
+        self._stack = ExitStack()
+        self._idle = queue.SimpleQueue[Worker]()
+        self.all: list[Worker] = []
+
+    def __enter__(self) -> Self:
+        for _ in range(self._count):
+            self.all.append(self._stack.enter_context(Worker(self._maker, self._values)))
+            self._idle.put(self.all[-1])
+        return self
+
+    def __call__(self, values: Sequence[Any]) -> Arrays:
+        worker = self._idle.get()
+        try:
+            return worker(values)
+        finally:
+            self._idle.put(worker)
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
 
 
 def serve() -> None:

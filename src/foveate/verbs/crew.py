@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from foveate.answers import Translation
-from foveate.data.workers import Arrays, Work, Worker
+from foveate.data.workers import Arrays, Work, Workers
 from foveate.decode.steps import Hypothesis
 
 if TYPE_CHECKING:
@@ -54,14 +53,11 @@ class Crew:
     """
 
     def __init__(self, run: Run, loading: Loading, processes: int) -> None:
-        self.run, self.loading, self.processes = run, loading._asdict(), processes
-        self.workers: list[Worker] = []
-        self._idle, self._stack = SimpleQueue[Worker](), ExitStack()
+        self.run, self.processes, self._stack = run, processes, ExitStack()
+        self.workers = Workers(translator, loading._asdict(), processes)
 
     def __enter__(self) -> Self:
-        for _ in range(self.processes):
-            self.workers.append(self._stack.enter_context(Worker(translator, self.loading)))
-            self._idle.put(self.workers[-1])
+        self._stack.enter_context(self.workers)
         self._threads = self._stack.enter_context(ThreadPoolExecutor(self.processes))
         return self
 
@@ -83,11 +79,7 @@ class Crew:
             yield waiting.popleft().result()
 
     def _one(self, job: Job) -> list[Translation]:
-        worker = self._idle.get()
-        try:
-            found = json.loads(worker(job)["answers"].tobytes())
-        finally:
-            self._idle.put(worker)
+        found = json.loads(self.workers(job)["answers"].tobytes())
         return [
             Translation(
                 source, hypotheses, scores, cut, [Hypothesis(*one) for one in outputs], self.run

@@ -12,6 +12,13 @@ export const KEYS: readonly (readonly [string, string])[] = [
 const isField = (target: EventTarget | null) =>
   target instanceof HTMLElement && target.closest("input:not([type=radio]):not([type=checkbox]), select, textarea, [contenteditable]") !== null;
 
+/** A bare key while no dialog lies over the page. `open` tells it at once; the event `close` comes a little later. */
+const isBare = (event: KeyboardEvent) =>
+  !event.defaultPrevented && !event.ctrlKey && !event.metaKey && !event.altKey && !document.querySelector("dialog[open]");
+
+/** A bare key that is not being typed into a field. */
+export const isShortcut = (event: KeyboardEvent) => isBare(event) && !isField(event.target);
+
 function escape(event: KeyboardEvent): void {
   if (studio.stop) studio.stop();
   else if (isField(event.target)) (event.target as HTMLElement).blur();
@@ -32,9 +39,8 @@ const ACTS: Record<string, () => void> = {
 };
 
 export function keyed(event: KeyboardEvent): void {
-  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || studio.helping) return;
-  if (event.key === "Escape") return escape(event);
-  if (isField(event.target)) return;
+  if (event.key === "Escape" && isBare(event)) return escape(event);
+  if (!isShortcut(event)) return;
   const page = PAGES[Number(event.key) - 1];
   if (page) studio.turn(page);
   else if (ACTS[event.key]) ACTS[event.key]!();

@@ -1,11 +1,16 @@
 """Where every score with every position looks after learning to copy and to reverse.
 
-    python benchmarks/looking.py [--steps 400]
+    python benchmarks/looking.py [--steps 800]
 
-Trains one small Transformer for each, on sequences of up to six different tokens, and writes
-docs/results/learnt-attention.json: the share of outputs that are right, and the share of tokens at
-which the best head of the cross-attention, or one of the two, looks most at the very token that is
-being written.
+Trains one small Transformer for each on sequences of five different tokens, and writes
+docs/results/learnt-attention.json: the share of outputs that are right, the share of tokens at
+which the best head of the cross-attention looks most at the very token that is being written, and
+that head's mean weights.
+
+A map tells where a token came from only if the encoder leaves it where it is. So where places are
+written into the embeddings, each place of the encoder sees only itself. Positions that act between
+a query and a key (RoPE, ALiBi, T5) tell nothing to an encoder that sees one place; theirs sees all,
+and may carry tokens to where it is easier to look.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,37 +28,51 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.attention import Attention
+from foveate.nn.attention_sparse import LocalAttention
 from foveate.spec import Tokens
 from laws.conftest import changed, defaults
-from laws.test_learning import VOCABULARY, learn, seen, share_right, transformer
+from laws.test_learning import LENGTH, VOCABULARY, learn, share_right, transformer, weights, written
 from machine import describe, write
 
+IN_EMBEDDINGS = ("sinusoidal", "sinusoidal_halves", "concatenated", "learned")
+ITSELF = LocalAttention.Config(window=1)
 
-def trained(cell: tuple[str, str, str, int]) -> dict[str, str | float]:
-    """One model: what it is, and its shares."""
+
+def build(score: str, position: str) -> EncoderDecoder:
+    """One layer a side, two heads of 16."""
+    config = transformer(position=defaults("position")[position], hidden_size=32, ffn_size=64)
+    encoder, decoder = config.encoder, config.decoder
+    if position in IN_EMBEDDINGS:
+        encoder = changed(encoder, attention=ITSELF)
+    decoder = changed(decoder, cross_attention=Attention.Config(score=defaults("score")[score]))
+    torch.manual_seed(0)
+    return changed(config, encoder=encoder, decoder=decoder).build(
+        Tokens(VOCABULARY), Tokens(VOCABULARY)
+    )
+
+
+def trained(cell: tuple[str, str, str, int]) -> dict[str, Any]:
+    """One model: what it is, its shares, its map."""
     score, position, task, steps = cell
     torch.set_num_threads(1)
-    torch.manual_seed(0)
-    config = transformer(
-        position=defaults("position")[position],
-    )
-    look = Attention.Config(score=defaults("score")[score])
-    config = changed(config, decoder=changed(config.decoder, cross_attention=look))
-    model: EncoderDecoder = config.build(Tokens(VOCABULARY), Tokens(VOCABULARY))
-    backwards = task == "reverse"
-    learn(model, backwards, steps, rate=5e-3)
-    right, looks = share_right(model, backwards), seen(model, backwards).float()
-    shares = {
-        "right": right,
-        "best_head": round(float(looks.mean(dim=(0, 2)).max()), 4),
-        "some_head": round(float(looks.amax(dim=1).mean()), 4),
+    model, backwards = build(score, position), task == "reverse"
+    learn(model, backwards, steps, rate=2e-3, shortest=LENGTH, longest=LENGTH)
+    maps = weights(model, backwards)
+    looks = (maps.argmax(dim=-1) == written(backwards)).float().mean(dim=(0, 2))  # (H,)
+    return {
+        "score": score,
+        "position": position,
+        "task": task,
+        "encoder_sees": "itself" if position in IN_EMBEDDINGS else "all",
+        "right": round(share_right(model, backwards), 3),
+        "looks": round(float(looks.max()), 3),
+        "map": [[round(float(w), 2) for w in row] for row in maps.mean(dim=0)[int(looks.argmax())]],
     }
-    return {"score": score, "position": position, "task": task} | shares
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--steps", type=int, default=400)
+    options.add_argument("--steps", type=int, default=800)
     steps = options.parse_args().steps
     cells = [
         (score, position, task, steps)
@@ -64,7 +84,7 @@ def main() -> None:
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as processes:
         for one in processes.map(trained, cells):
             found.append(one)
-            print(*(f"{value!s:16}" for value in one.values()), flush=True)
+            print(*(f"{value!s:18}" for value in [*one.values()][:-1]), flush=True)
     write("learnt-attention", {"steps": steps, "models": found, "machine": describe()})
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from foveate.config import ConfigError, parse_tree
+from foveate.data.catalogue import DataError
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig
 from foveate.training import train
@@ -32,5 +33,20 @@ def test_a_warm_up_longer_than_the_training_is_refused_before_data_is_read(tmp_p
         "train": {"max_steps": 2, "schedule": {"kind": "cosine", "warmup_steps": 50}},
     }
     with pytest.raises(ConfigError, match=r"warmup_steps = 50 leaves nothing of 2"):
+        train(parse_tree(RunConfig, tree), folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("empty", ["train", "valid"])
+def test_a_split_without_examples_is_refused_by_name(tmp_path: Path, empty: str) -> None:
+    for split in ("train", "valid"):
+        lines = "" if split == empty else "a dog runs\ta cat sleeps\n"
+        (tmp_path / f"{split}.tsv").write_text(lines, encoding="utf-8")
+    tree = {
+        "task": {"kind": "translation", "source": str(tmp_path / "{split}.tsv")},
+        "model": {"kind": "transformer-tiny"},
+        "train": {"max_steps": 9, "schedule": {"kind": "cosine", "warmup_steps": 1}},
+    }
+    with pytest.raises(DataError, match=f"{empty} has no example: its files are empty"):
         train(parse_tree(RunConfig, tree), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()

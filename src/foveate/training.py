@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from foveate.config import ConfigError, read
+from foveate.data.catalogue import DataError
 from foveate.decode.greedy import Greedy
 from foveate.run import Run, RunConfig, device, load, read_run
 from foveate.start import begin, check_size
@@ -110,6 +111,7 @@ def _prepared(config: RunConfig, path: Path) -> Any:
     parts.mkdir(parents=True)
     _take_over(config, task)
     task.prepare(parts, config.seed)
+    _refuse_nothing(task, ["train"] + ["valid"] * (config.train.validation.every is not None))
     (parts / "config.toml").write_text(config.toml(), encoding="utf-8")
     path.mkdir(parents=True, exist_ok=True)
     for file in sorted(parts.iterdir(), key=lambda file: file.name == "config.toml"):
@@ -118,6 +120,13 @@ def _prepared(config: RunConfig, path: Path) -> Any:
     for line in task.describe_data():
         print(line, file=sys.stderr)
     return task
+
+
+def _refuse_nothing(task: Any, splits: list[str]) -> None:
+    """Raise `DataError` naming the split that has no example."""
+    for split in splits:
+        if not len(task.lengths(split)):
+            raise DataError(f"{split} has no example: its files are empty, or all was dropped")
 
 
 def _take_over(config: RunConfig, task: Any) -> None:

@@ -44,7 +44,12 @@ def words(rows: int, length: int) -> Tensor:
 
 
 def learn(
-    model: EncoderDecoder, backwards: bool, steps: int, rate: float, longest: int = LENGTH + 1
+    model: EncoderDecoder,
+    backwards: bool,
+    steps: int,
+    rate: float,
+    shortest: int = 2,
+    longest: int = LENGTH + 1,
 ) -> None:
     """Adam over fresh random pairs; the rate rises for 20 steps and then falls to zero."""
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
@@ -52,7 +57,7 @@ def learn(
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = rate * min((step + 1) / 20, 1 - step / steps)
-        source = words(64, int(torch.randint(2, longest + 1, ())))
+        source = words(64, int(torch.randint(shortest, longest + 1, ())))
         loss = loss_of(model, source, source.flip(1) if backwards else source)
         optimizer.zero_grad()
         (loss.total / loss.count).backward()
@@ -81,19 +86,24 @@ def share_right(model: EncoderDecoder, backwards: bool, length: int = LENGTH) ->
 
 def share_seen(model: EncoderDecoder, backwards: bool) -> float:
     """How often the best head looks most at the very token that is being written."""
-    return float(seen(model, backwards).float().mean(dim=(0, 2)).max())
+    looks = weights(model, backwards).argmax(dim=-1) == written(backwards)
+    return float(looks.float().mean(dim=(0, 2)).max())
+
+
+def written(backwards: bool) -> Tensor:
+    """The place in the source of each token that is written: (T,)."""
+    places = torch.arange(LENGTH)
+    return places.flip(0) if backwards else places
 
 
 @torch.no_grad()
-def seen(model: EncoderDecoder, backwards: bool) -> Tensor:
-    """Whether each head looks most at the token that is being written: (B, H, T)."""
+def weights(model: EncoderDecoder, backwards: bool) -> Tensor:
+    """What each head of the cross-attention gives to the source for each token: (B, H, T, S)."""
     source = words(64, LENGTH)
     with capture(model, lambda name: name.endswith("cross_attention")) as maps:
         loss_of(model, source, source.flip(1) if backwards else source)
-    places = torch.arange(LENGTH)
-    places = places.flip(0) if backwards else places
-    (weights,) = maps.values()
-    return weights[:, :, :LENGTH].argmax(dim=-1) == places
+    (found,) = maps.values()
+    return found[:, :, :LENGTH, :]
 
 
 @pytest.mark.parametrize("backwards", [False, True], ids=["copy", "reverse"])

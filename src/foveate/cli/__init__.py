@@ -39,6 +39,7 @@ from foveate.cli.options import (
     Ensemble,
     Json,
     LengthPenalty,
+    Overrides,
     Precision,
     RunPath,
     Threads,
@@ -64,7 +65,7 @@ app.add_typer(bench, name="bench")
 @app.command()
 def train(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[a.b=c …]")] = None,
+    overrides: Overrides = None,
     run: Annotated[Path | None, typer.Option(metavar="DIR", help="where the run goes")] = None,
 ) -> None:
     """Train a config; a run that exists goes on."""

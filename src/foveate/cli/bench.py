@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from foveate.cli.options import Overrides
+
 bench = typer.Typer(help="Measure speed and memory here.", no_args_is_help=True)
 
 Shape = Annotated[
     str,
     typer.Argument(metavar="[SHAPE]", help="small, base, rnnsearch, a preset or CONFIG.toml"),
 ]
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="[a.b=c …]")]
 Seconds = Annotated[float, typer.Option(min=0.1, help="of measuring")]
 Threads = Annotated[int | None, typer.Option(min=1, help="processor threads")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]

@@ -23,6 +23,10 @@ Ensemble = Annotated[
 ]
 Precision = Annotated[str, typer.Option(help="of the weights: fp32 or int8")]
 Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[a.b=c …]", help="other values than the config's; none takes one away"),
+]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 

@@ -66,7 +66,10 @@ def trained(cell: tuple[str, str, str, int]) -> dict[str, Any]:
         "encoder_sees": "itself" if position in IN_EMBEDDINGS else "all",
         "right": round(share_right(model, backwards), 3),
         "looks": round(float(looks.max()), 3),
-        "map": [[round(float(w), 2) for w in row] for row in maps.mean(dim=0)[int(looks.argmax())]],
+        "map": [
+            " ".join(f"{weight:.2g}" for weight in row)
+            for row in maps.mean(dim=0)[int(looks.argmax())].tolist()
+        ],
     }
 
 

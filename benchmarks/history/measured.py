@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from foveate.look import colors
 from foveate.look.curves import DASHES, CurvesView
-from foveate.look.heatmap import FONT_SIZE
-from history.drawing import Draw, Drawing, figure
+from foveate.look.heatmap import FONT_SIZE, paint
+from history.drawing import Draw, Drawing, figure, plain
 from machine import RESULTS
 
 ATTENTION = {
@@ -92,7 +92,39 @@ def bleu_by_length(folder: Path) -> Drawing:
     return Drawing(draw)
 
 
+def learnt_attention(folder: Path) -> Drawing:
+    """What every score has learnt to look at, with places that are written into embeddings."""
+
+    def draw() -> Figure:
+        kept = [one for one in result("learnt-attention")["models"] if one["encoder_sees"] != "all"]
+        scores, positions = (
+            list(dict.fromkeys(o[key] for o in kept)) for key in ("score", "position")
+        )
+        drawn = figure(5.2)
+        tasks = ("copy", "reverse")
+        halves = dict(zip(tasks, drawn.subfigures(1, 2, width_ratios=(1.21, 1)), strict=True))
+        axes = {task: halves[task].subplots(len(scores), len(positions)) for task in tasks}
+        for one in kept:
+            row, column = scores.index(one["score"]), positions.index(one["position"])
+            ax = plain(axes[one["task"]][row, column])
+            weights = np.array([line.split()[:-1] for line in one["map"]], np.float32)
+            paint(ax, np.maximum(weights, 0.001), "absolute")  # 0 would be a cell that is hidden
+            ax.set_aspect("equal")
+            if row == 0:
+                name = one["position"].replace("_", "\n")
+                ax.set_title(name, size=FONT_SIZE - 1, rotation=30, ha="left", x=0.1)
+            if column == 0 and one["task"] == "copy":
+                label = one["score"].replace("_", "\n")
+                ax.set_ylabel(label, size=FONT_SIZE - 1, rotation=0, ha="right", va="center")
+        for task, half in halves.items():
+            half.suptitle(task, size=FONT_SIZE + 1)
+        return drawn
+
+    return Drawing(draw)
+
+
 DRAWN: dict[str, Draw] = {
+    "learnt-attention": learnt_attention,
     "horizon": horizon,
     "attention-length": length,
     "bleu-by-length": bleu_by_length,

@@ -165,7 +165,7 @@ def _config_type(annotation: Any) -> type[Config] | None:
 def _parse_field(field: FieldInfo, value: Any, where: Where) -> Any:
     annotation, config = field.annotation, _config_type(field.annotation)
     parts = typing.get_args(annotation)
-    if value == "none" and type(None) in parts and str not in parts:
+    if value == "none" and type(None) in parts:
         return None
     if config is None or isinstance(value, Config) or value is None:
         return tuple(value) if isinstance(value, list) else value

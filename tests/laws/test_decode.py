@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from foveate.decode.beam import Beam
 from foveate.decode.diverse_beam import DiverseBeam
@@ -104,8 +105,9 @@ def test_a_wide_beam_over_a_model_is_brute_force(model_pair: EncoderDecoder) -> 
     outputs += map(list, itertools.product((0, 1, 2, 4), repeat=length))
     config = Beam.Config(beam_size=len(outputs), length_penalty=0.0, **limit(length))
     (found,) = config.build()(DecoderSteps(model_pair, memory), [4], 2, END)
-    scored = sorted((-forced(model_pair, source, output), output) for output in outputs)
-    assert [h.ids + [END] * h.ended for h in found] == [output for _, output in scored]
+    log_p = forced(model_pair, source, outputs)
+    order = sorted(range(len(outputs)), key=lambda i: -log_p[i])
+    assert [h.ids + [END] * h.ended for h in found] == [outputs[i] for i in order]
 
 
 @pytest.fixture(params=["transformer", "recurrent", "no attention"])
@@ -115,10 +117,12 @@ def model_pair(request: pytest.FixtureRequest) -> EncoderDecoder:
 
 
 @torch.no_grad()
-def forced(model: EncoderDecoder, source: Tensor, output: Sequence[int]) -> float:
-    """Σ log p of the given ids, whose last may be the end."""
-    read = torch.tensor([[2, *output[:-1]]])
-    return float(token_log_probabilities(model(source, read), torch.tensor([list(output)])).sum())
+def forced(model: EncoderDecoder, source: Tensor, outputs: Sequence[Sequence[int]]) -> list[float]:
+    """Σ log p of each output of one source; the last id may be the end."""
+    whole = pad_sequence([torch.tensor(ids) for ids in outputs], batch_first=True)
+    read = torch.nn.functional.pad(whole[:, :-1], (1, 0), value=2)
+    found = token_log_probabilities(model(source.expand(len(outputs), -1), read), whole)
+    return [float(row[: len(ids)].sum()) for row, ids in zip(found, outputs, strict=True)]
 
 
 # ------------------------------------------------------------------------------ any table
@@ -258,9 +262,10 @@ def found_by(
     source: Tensor,
     keys: Tensor | None,
     rows: Sequence[int] | None = None,
+    longest: tuple[int, float] = (2, 0.6),
 ) -> list[list[Hypothesis]]:
     lengths = [source.shape[1]] * len(source) if keys is None else keys.sum(dim=1).tolist()
-    short: Search = config.model_copy(update=limit(3, 1.0)).build()
+    short: Search = config.model_copy(update=limit(*longest)).build()
     return short(DecoderSteps(model, model.encode(source, keys)), lengths, 2, END, rows)
 
 
@@ -270,19 +275,20 @@ def test_every_family_is_searched_rightly(model: EncoderDecoder) -> None:
     outputs = {name: found_by(config, model, SOURCE, KEYS) for name, config in SEARCHES.items()}
     for one, other in zip(outputs["greedy"], outputs["beam of 1"], strict=True):
         assert [(h.ids, h.ended) for h in one] == [(h.ids, h.ended) for h in other]
-    for name, found in outputs.items():
-        for row, hypotheses in enumerate(found):
-            source = SOURCE[row : row + 1, : LENGTHS[row]]
-            alike(found_by(SEARCHES[name], model, source, None, [row])[0], hypotheses)
-            for hypothesis in hypotheses[:3]:
-                whole = [*hypothesis.ids, END] if hypothesis.ended else hypothesis.ids
-                wanted = forced(model, source, whole)
-                assert math.isclose(hypothesis.log_probability, wanted, abs_tol=1e-3)
+    for row, length in enumerate(LENGTHS):
+        source = SOURCE[row : row + 1, :length]
+        for name, found in outputs.items():
+            alike(found_by(SEARCHES[name], model, source, None, [row])[0], found[row])
+        best = [hypothesis for found in outputs.values() for hypothesis in found[row]]
+        wanted = forced(model, source, [h.ids + [END] * h.ended for h in best])
+        for hypothesis, log_probability in zip(best, wanted, strict=True):
+            assert math.isclose(hypothesis.log_probability, log_probability, abs_tol=1e-3)
 
 
 def test_real_searches_end_before_their_limit(model_pair: EncoderDecoder) -> None:
     """The laws above would prove little if every output were cut."""
     source = ids(8, 5, vocabulary=5)
-    hypotheses = [h for found in found_by(Beam.Config(), model_pair, source, None) for h in found]
+    found = found_by(Beam.Config(), model_pair, source, None, longest=(3, 1.0))
+    hypotheses = [h for of_one in found for h in of_one]
     assert any(h.ended for h in hypotheses)
     assert all(math.isfinite(h.score) for h in hypotheses)

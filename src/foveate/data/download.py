@@ -61,9 +61,10 @@ def _remedy(places: list[Path]) -> str:
     folder = next((p.parent for p in places[1:] or places if p.parent.is_dir()), None)
     if folder is not None:
         ending = places[0].suffix
-        names = [f.name for f in sorted(folder.iterdir()) if ending in f.suffixes]
-        there = f"{folder} has {', '.join(names[:20])}" if names else f"{folder} has no {ending}"
-        return f'{there}; other names for splits: data.splits = {{ valid = "val" }}'
+        files = sorted(folder.iterdir())
+        names = [f.name for f in files if not ending or ending in f.suffixes]
+        there = ", ".join(names[:20]) or f"no {ending or 'file'}"
+        return f'{folder} has {there}; other names for splits: data.splits = {{ valid = "val" }}'
     name = places[0].parts[0] if places[0].parts else ""
     if name in catalogue():
         return f"To fetch it: foveate data get {name}"

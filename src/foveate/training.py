@@ -111,14 +111,14 @@ def _prepared(config: RunConfig, path: Path) -> Any:
     parts.mkdir(parents=True)
     _take_over(config, task)
     task.prepare(parts, config.seed)
+    for line in task.describe_data():
+        print(line, file=sys.stderr)
     _refuse_nothing(task, ["train"] + ["valid"] * (config.train.validation.every is not None))
     (parts / "config.toml").write_text(config.toml(), encoding="utf-8")
     path.mkdir(parents=True, exist_ok=True)
     for file in sorted(parts.iterdir(), key=lambda file: file.name == "config.toml"):
         file.replace(path / file.name)  # the config comes last: with it the run exists
     parts.rmdir()
-    for line in task.describe_data():
-        print(line, file=sys.stderr)
     return task
 
 

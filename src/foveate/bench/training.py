@@ -42,8 +42,8 @@ def measure(work: Workload, seconds: float, quick: bool = False) -> dict[str, An
     with counting() as counted:
         first = train(work, model, precision, steps=COUNTED)
     flops = counted.total / first[-1]["target_tokens"]
-    before_steps = first[WARM - 1]["seconds"]  # a training's clock also counts its preparations
-    steps = train(work, model, precision, minutes=(seconds + before_steps) / 60)
+    prepared = first[0]["seconds"]  # a training's clock also counts what comes before its steps
+    steps = train(work, model, precision, minutes=(seconds + prepared) / 60)
     if len(steps) < WARM + LEAST:
         steps = train(work, model, precision, steps=WARM + LEAST)
     peak_mib = peak(place)

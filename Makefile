@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PAIRS  ?= 10000000
 
-.PHONY: help quickstart test lint format web wheel wheel-browser bench bench-peers looking configs growth kill hosts scaling lock clean
+.PHONY: help quickstart test lint format web wheel wheel-browser bench bench-peers bench-quality looking configs growth kill hosts scaling lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -64,6 +64,9 @@ bench: $(STAMPS)/foveate  ## speed of training and decoding on this machine
 bench-peers: $(STAMPS)/foveate  ## foveate beside its peers, each in an environment of its own (hours)
 	$(BIN)/python benchmarks/peers/compare.py $(PEERS)
 	$(BIN)/python benchmarks/peers/table.py
+
+bench-quality: $(STAMPS)/foveate  ## minutes to BLEU 50, foveate's and JoeyNMT's (two hours)
+	$(BIN)/python benchmarks/peers/quality.py
 
 looking: $(STAMPS)/dev  ## where every score with every position looks, in whole models (a quarter of an hour)
 	$(BIN)/python benchmarks/looking.py

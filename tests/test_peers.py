@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 
 ROOT = Path(__file__).parent.parent
 PEERS = ROOT / "benchmarks" / "peers"
-NAMES = ("compare", "data", "environments", "rows", "table", "common", "peer_foveate")
+NAMES = ("compare", "data", "environments", "rows", "table", "starting", "quality")
+NAMES += ("common", "peer_foveate")
 
 
 @pytest.fixture
@@ -71,14 +73,16 @@ def test_a_table_of_training(peers: dict[str, ModuleType], tmp_path: Path) -> No
         "ceilings_gflops": {"fp32": 296.0, "bf16": 160.0},
         "machine": {"threads": 2, "cpu": "C", "torch": "T", "date": "D", "commit": "abc"},
         "rows": [
-            {"peer": "foveate", "said": "foveate", "median": 400.0, **row},
-            {"peer": "joeynmt", "said": "JoeyNMT", "median": 100.0, **row, "disturbed": 1},
+            {"peer": "foveate", "said": "foveate", "median": 400.0, "all": [4e2] * 3, **row},
+            {"peer": "joeynmt", "said": "JoeyNMT", "median": 100.0, "all": [1e2], **row,
+             "disturbed": 1},
             {"peer": "eole", "said": "Eole", "error": "not installed"},
         ],
     }  # fmt: skip
     (tmp_path / "peers-train-small.json").write_text(json.dumps(result), encoding="utf-8")
     text = peers["table"].tables(tmp_path)
     assert "| foveate | 400 | 4.0 | 50% | 100 |" in text
+    assert "Medians of 1 to 3 windows of 30 s" in text
     assert text.index("| JoeyNMT |") < text.index("| foveate |")
     assert "Eole did not run: not installed." in text and "else ran: JoeyNMT" in text
 
@@ -121,7 +125,7 @@ def test_a_report_is_the_last_line_and_a_failure_leaves_its_reason(
     compare, rows = peers["compare"], peers["rows"]
     (tmp_path / "adapters").mkdir()
     (tmp_path / "adapters" / "peer_stub.py").write_text(STUB, encoding="utf-8")
-    monkeypatch.setattr(compare, "HERE", tmp_path)
+    monkeypatch.setattr(peers["starting"], "HERE", tmp_path)
     monkeypatch.setattr(compare, "BUILD", tmp_path)
     group = rows.Group("train", "small", ())
     work = compare.Comparison(1.0, 1, 1, 0, [], [group])
@@ -133,7 +137,10 @@ def test_a_report_is_the_last_line_and_a_failure_leaves_its_reason(
 
 
 def test_our_own_adapter_runs_on_the_data(
-    peers: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    peers: dict[str, ModuleType],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("FOVEATE_DATA", str(tmp_path))  # nothing there: the embedded corpus
     monkeypatch.setattr("foveate.bench.workload.SYNTHETIC", {"train": 800, "valid": 8, "test": 8})
@@ -141,3 +148,54 @@ def test_our_own_adapter_runs_on_the_data(
     job = peers["common"].Job("tiny", "int8", 0.01, tmp_path, tmp_path, torch.get_num_threads())
     report = peers["peer_foveate"].decode(job)
     assert set(report["sentences_per_second"]) == set(peers["common"].CASES)
+    for name, number in {"MOST_STEPS": 4, "WARM_UP": 1}.items():
+        monkeypatch.setattr(peers["common"], name, number)
+    job = dataclasses.replace(job, mode="fp32", every=2)
+    peers["peer_foveate"].quality(job)
+    looks = [json.loads(s) for s in capsys.readouterr().out.splitlines() if s.startswith("{")]
+    assert [look["step"] for look in looks] == [2, 4] and all(look["bleu"] >= 0 for look in looks)
+
+
+class Pieces:
+    """A task of three sentences, whose pieces are words."""
+
+    target_tokenizer = SimpleNamespace(pieces=["un", "chien", "noir", "court"])
+    references = ("un chien noir court", "un chien court", "chien noir un court")
+
+    def __init__(self) -> None:
+        pieces = self.target_tokenizer.pieces
+        self.target_tokenizer.decode = lambda ids: " ".join(pieces[i] for i in ids)
+
+    def corpus(self, split: str) -> SimpleNamespace:
+        assert split == "valid"
+        return SimpleNamespace(targets=self.references)
+
+
+def test_a_training_is_watched_until_it_is_good_enough(
+    peers: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A look has a BLEU or outputs; what else a peer prints is passed over; the goal ends it."""
+    good = [line.split(" ") for line in Pieces.references]
+    said = [{"step": 10, "bleu": 3.5}, {"step": 20, "outputs": good}, {"step": 30, "bleu": 1.0}]
+    lines = "\n".join(["hello", *map(json.dumps, said)])
+    script = f"print({lines!r}, flush=True); import time; time.sleep(60)"
+    quality = peers["quality"]
+    monkeypatch.setattr(quality, "command", lambda *_, **__: [sys.executable, "-c", script])
+    monkeypatch.setattr(quality, "python_of", lambda peer: Path(sys.executable))
+    monkeypatch.setattr(quality, "BUILD", tmp_path)
+    given = SimpleNamespace(shape="tiny", threads=1, every=10, goal=50.0)
+    looks = quality.learn("joeynmt", given, Pieces())
+    assert [(one["step"], one["bleu"]) for one in looks] == [(10, 3.5), (20, 100.0)]
+    assert 0 <= looks[0]["minutes"] <= looks[1]["minutes"] < 1
+
+
+def test_an_adapter_finds_the_threads_and_sources_it_is_meant_to(
+    peers: dict[str, ModuleType],
+) -> None:
+    own, other = (peers["starting"].environment(peer, 3) for peer in ("foveate", "joeynmt"))
+    assert own["OMP_NUM_THREADS"] == other["MKL_NUM_THREADS"] == "3"
+    assert own["PYTHONPATH"].endswith("src") and other["PYTHONPATH"] == ""
+    line = peers["starting"].command("torch", Path("python"), "train", shape="small", threads=2)
+    assert line[:3] == ["python", str(PEERS / "adapters" / "peer_torch.py"), "train"]
+    assert line[3:] == ["--data", str(ROOT / "build" / "peers" / "data"), "--shape", "small",
+                        "--threads", "2"]  # fmt: skip

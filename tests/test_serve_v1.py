@@ -47,7 +47,7 @@ def test_scores_are_those_of_the_run(app: FastAPI, run: Run) -> None:
 
 def test_links_are_those_of_the_run(app: FastAPI, run: Run) -> None:
     found = post(app, "/v1/align", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
-    own = [sorted(map(list, run.links(*pair))) for pair in PAIRS[:1]]
+    own = [sorted(map(list, links)) for links in run.links(PAIRS[:1])]
     assert found[0]["links"] == own[0] and found[1]["links"] == [] == found[2]["links"]
 
 

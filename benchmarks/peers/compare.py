@@ -27,8 +27,9 @@ from typing import Any
 
 import data
 import torch
-from environments import BUILD, HERE, OWN, ROOT, NotThere, python_of
+from environments import BUILD, ROOT, NotThere, python_of
 from rows import GROUPS, Group, Row
+from starting import command, environment
 
 from foveate.bench.machine import ceilings, describe, product_rate
 
@@ -174,19 +175,14 @@ def check(work: Comparison) -> float:
 
 def run(work: Comparison, group: Group, row: Row, python: Path) -> Record:
     """The report of a peer's adapter."""
-    command = [
-        str(python), str(HERE / "adapters" / f"peer_{row.peer}.py"), group.what,
-        "--shape", group.shape, "--mode", row.mode, "--seconds", str(work.seconds),
-        "--data", str(BUILD / "data"), "--threads", str(work.threads),
-    ]  # fmt: skip
-    quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
-    threads = {f"{name}_NUM_THREADS": str(work.threads) for name in ("OMP", "MKL")}
-    environment = os.environ | quiet | threads | {"CUDA_VISIBLE_DEVICES": ""}
-    source = {"PYTHONPATH": str(ROOT / "src")} if row.peer == OWN else {"PYTHONPATH": ""}
+    line = command(
+        row.peer, python, group.what,
+        shape=group.shape, mode=row.mode, seconds=work.seconds, threads=work.threads,
+    )  # fmt: skip
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=BUILD,
-            env=environment | source,
+            line, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=BUILD,
+            env=environment(row.peer, work.threads),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"error": f"gave no answer in {PATIENCE / 60:.0f} minutes"}

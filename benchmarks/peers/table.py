@@ -39,8 +39,10 @@ def table(title: str, result: Result) -> str:
     lines = {"train": trained, "decode": listed, "cells": listed}[result["what"]](ran)
     machine = result["machine"]
     ceilings = ", ".join(f"{k} {v:.0f}" for k, v in result["ceilings_gflops"].items())
+    counts = sorted({len(row["all"]) for row in ran}) or [0]
+    windows = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
     below = [
-        f"Medians of {result['rounds']} windows of {result['seconds']:g} s; {result['data']}, "
+        f"Medians of {windows} windows of {result['seconds']:g} s; {result['data']}, "
         f"{machine['threads']} threads of {machine['cpu']}, torch {machine['torch']}, "
         f"{machine['date']}, commit {machine['commit']}; products at best {ceilings} GFLOP/s."
     ]

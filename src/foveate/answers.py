@@ -53,7 +53,7 @@ class Translation:
         """
         if not self.found or self.run is None:
             return []
-        return sorted(self.run.links(self.source, self.found[i].ids))
+        return sorted(self.run.links([(self.source, self.found[i].ids)])[0])
 
     def _repr_mimebundle_(self, **kwargs: object) -> object:
         return self.attention._repr_mimebundle_(**kwargs)

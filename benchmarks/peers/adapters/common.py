@@ -29,6 +29,8 @@ WARM, LEAST = 4, 2  # steps left out; steps that are measured at least
 OUTPUT = 20  # tokens of each output in decoding
 TOGETHER = 8  # batches that several workers are given at once
 SMOOTHING, DROPOUT, RATE = 0.1, 0.1, 1e-3
+BEST_RATE, WARM_UP, MOST_STEPS = 2e-3, 400, 4000  # where quality is the question
+LONGEST = 100  # tokens of an output
 SHAPES: dict[str, dict[str, int]] = {
     "small": {"size": 256, "heads": 4, "ffn": 1024, "layers": 3},
     "base": {"size": 512, "heads": 8, "ffn": 2048, "layers": 6},
@@ -54,6 +56,7 @@ class Job:
     data: Path
     folder: Path  # for what a peer writes; thrown away
     threads: int
+    every: int = 0  # steps between looks at the validation set, where quality is the question
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -124,6 +127,11 @@ class Window:
             "seconds": round(self.spent, 2),
             "peak_rss_mib": self.peak,
         }
+
+
+def look(step: int, **found: Any) -> None:
+    """Tell how a training does: ``bleu``, or ``outputs``, the pieces of each sentence."""
+    print(json.dumps({"step": step} | found), flush=True)
 
 
 def random_rows(job: Job, sources: Ids, targets: Ids) -> int:
@@ -242,8 +250,12 @@ def main(doing: dict[str, Callable[[Job], dict[str, Any]]]) -> None:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--every", type=int, default=0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="peer-") as place:
-        job = Job(given.shape, given.mode, given.seconds, given.data, Path(place), given.threads)
+        job = Job(
+            given.shape, given.mode, given.seconds, given.data, Path(place), given.threads,
+            given.every,
+        )  # fmt: skip
         report = doing[given.what](job)
     print(json.dumps(report), flush=True)

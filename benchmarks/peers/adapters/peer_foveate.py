@@ -6,6 +6,7 @@ knows ``int8`` as well, and ``fp32x2`` and ``int8x2``: two processes of one thre
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import resource
 from typing import Any
@@ -19,6 +20,8 @@ from foveate.bench import training
 from foveate.bench.workload import workload
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell
 from foveate.nn.ssm import SelectiveStateSpace
+from foveate.train.fit import fit
+from foveate.training import job_of
 
 SHAPES = {"tiny": "transformer-tiny"}
 KEPT = ("parameters", "padding_share", "steps", "seconds", "flops_per_target_token", "utilisation")
@@ -36,6 +39,38 @@ def train(job: Job) -> dict[str, Any]:
         "versions": common.versions("foveate", "torch"),
         "batches": "its plan: like lengths, rows × longest ≤ 4,096",
     }
+
+
+class Told:
+    """A task whose every validation is told."""
+
+    def __init__(self, task: Any, every: int) -> None:
+        self.task, self.every, self.looks = task, every, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.task, name)
+
+    def measure(self, *given: Any, **choices: Any) -> Any:
+        found = self.task.measure(*given, **choices)
+        self.looks += 1
+        common.look(self.every * self.looks, bleu=found.figures["bleu"])
+        return found
+
+
+def quality(job: Job) -> dict[str, Any]:
+    """Train, with a look every so many steps; whoever reads them ends the process."""
+    torch.set_num_threads(job.threads)
+    chosen = [
+        f"train.precision={job.mode}", f"train.batch_tokens={job.batch_tokens}",
+        f"train.max_steps={common.MOST_STEPS}", f"train.validation.every={job.every}",
+        f"train.optimizer.lr={common.BEST_RATE}", "train.schedule.kind=inverse_sqrt",
+        f"train.schedule.warmup_steps={common.WARM_UP}", "train.validation.samples=0",
+    ]  # fmt: skip
+    with workload(SHAPES.get(job.shape, job.shape), chosen) as work:
+        given = job_of(work.config, work.task, work.model())
+        given = dataclasses.replace(given, task=Told(work.task, job.every))
+        fit(given, work.config.train, job.folder / "run")
+    return {"versions": common.versions("foveate", "torch")}
 
 
 def decode(job: Job) -> dict[str, Any]:
@@ -82,4 +117,4 @@ def whole(cell: Cell, x: torch.Tensor) -> torch.Tensor:
 
 
 if __name__ == "__main__":
-    common.main({"train": train, "decode": decode, "cells": cells})
+    common.main({"train": train, "decode": decode, "cells": cells, "quality": quality})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from foveate.align.heads import Head
 from foveate.answers import PairScore, Translation
 from foveate.run import Run
 
@@ -66,13 +65,6 @@ class Align(_OfPairs):
 
     def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[Links]:
         sources = run.can("addressed", "align")([s for s, _ in items], self.to)
-        head = Head.load(run.path, run.task.head)
         tags = 0 if self.to is None else 1
-        pairs = list(zip(sources, [t for _, t in items], strict=True))
-        full = [number for number, (s, t) in enumerate(items) if s.strip() and t.strip()]
-        found: list[Links] = [[] for _ in items]
-        maps = run.can("word_maps", "align")(run.model, [pairs[i] for i in full], rows=head.rows)
-        for number, layers in zip(full, maps, strict=True):
-            links = head.links(layers) if layers else set()
-            found[number] = sorted((i - tags, j) for i, j in links if i >= tags)
-        return found
+        found = run.links(list(zip(sources, [t for _, t in items], strict=True)))
+        return [sorted((i - tags, j) for i, j in links if i >= tags) for links in found]

@@ -246,7 +246,7 @@ class Run:
         return cast(Forecast, self.can("forecast")(self.model, source))
 
     def links(self, pairs: Sequence[tuple[str, Any]]) -> list[Links]:
-        """Word links of pairs by the head that ``foveate align --save`` chose; targets: texts or ids."""
+        """Word links of pairs by the run's head; a target is a text or ids."""
         maps = self.can("word_maps", "align")(self.model, pairs, rows=self.head.rows)
         return [self.head.links(found) if found else set() for found in maps]
 

@@ -220,6 +220,21 @@ def test_changed_weights_are_packed_anew() -> None:
     torch.testing.assert_close(before, begun(other, False).step(ids))
 
 
+@pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])
+def test_weights_are_packed_anew_after_a_step_of_training(fused: bool) -> None:
+    """A fused step does not count what it changes in the tensors' versions."""
+    model, ids = made(), torch.full((5,), 2)
+    with torch.no_grad():
+        begun(model, False).step(ids)  # packs the weights of before
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=fused)
+    for weight in model.parameters():
+        weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    with torch.no_grad():
+        native, plain = begun(model, False).step(ids), begun(model, True).step(ids)
+    torch.testing.assert_close(native, plain, atol=1e-4, rtol=1e-4)
+
+
 # ------------------------------------------------------------------------------ rows of scores
 
 

@@ -8,9 +8,8 @@ values stay where they were written, and each hypothesis knows in which rows its
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar, cast
-from weakref import WeakKeyDictionary
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from foveate.models.encoder import Memory
 from foveate.models.ssru import SSRUDecoder, SSRULayer
 from foveate.models.transformer import DecoderLayer, TransformerDecoder
+from foveate.native.kept import Kept
 from foveate.native.kernels import address, at, library
 from foveate.native.linear import Packed, pack, pack_int8
 from foveate.native.shares import shared
@@ -36,7 +36,6 @@ ADDED = {NoPosition, Sinusoidal, SinusoidalHalves, Learned}  # positions that ar
 KNOWN = {TransformerDecoder, SSRUDecoder}
 PARTS = {"query", "key", "value", "output"}
 LINEAR = {nn.Linear, Int8Linear}
-Made = TypeVar("Made")
 
 
 class PackedDecoder:
@@ -184,23 +183,6 @@ def native_reading(model: Any, output: nn.Module, memory: Memory) -> NativeReadi
     )
 
 
-class Kept(Generic[Made]):
-    """What was made of modules, as long as their tensors are the same and have not changed."""
-
-    def __init__(self) -> None:
-        self._made: WeakKeyDictionary[nn.Module, tuple[MadeOf, Made]] = WeakKeyDictionary()
-
-    def of(self, module: nn.Module, parts: list[nn.Module], make: Callable[[], Made]) -> Made:
-        """What ``make`` makes of a module with these parts."""
-        made_of = parts, _weights(parts)
-        before, made = self._made.get(module, (None, None))
-        if before != made_of or made is None:
-            made = make()
-            self._made[module] = made_of, made
-        return made
-
-
-MadeOf = tuple[list[nn.Module], list[tuple[int, int]]]  # modules; where tensors lie, their changes
 _PACKED = Kept[PackedDecoder | None]()
 _OUTPUTS = Kept[Packed]()
 
@@ -220,11 +202,6 @@ def _inside(module: nn.Module) -> list[nn.Module]:
     for each in found:
         found += [part for part in each._modules.values() if part is not None]
     return found
-
-
-def _weights(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:
-    tensors = (t for m in modules for t in (*m._parameters.values(), *m._buffers.values()))
-    return [(t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors if t is not None]
 
 
 def _watched(module: nn.Module) -> bool:

@@ -108,11 +108,11 @@ def parsed(html: str) -> tuple[bool, Counter[str], list[str]]:
     return not parser.errors, elements, texts
 
 
-def through(run: Run, passages: Sequence[Passage]) -> list[str]:
+def through(run: Run, passages: Sequence[Passage], head: Head) -> list[str]:
     lines = [line for passage in passages for line in passage.sentences]
     answers = iter([str(a) for a in run.translate(lines)])
     each = [[next(answers) for _ in passage.sentences] for passage in passages]
-    return joined_all(passages, each, aligner(run))
+    return joined_all(passages, each, aligner(run, head))
 
 
 def linked(pairs: Sequence[tuple[str, str]]) -> list[set[Any]]:
@@ -169,15 +169,15 @@ def bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
     return round(sacrebleu.corpus_bleu(list(outputs), [list(references)]).score, 2)
 
 
-def of_text(run: Run, lines: Sequence[str], rules: Rules) -> dict[str, Any]:
-    outputs = through(run, [text_passage(line, rules) for line in lines])
+def of_text(run: Run, lines: Sequence[str], head: Head, rules: Rules) -> dict[str, Any]:
+    outputs = through(run, [text_passage(line, rules) for line in lines], head)
     intact = [rules.count([a]) == rules.count([b]) for a, b in zip(lines, outputs, strict=True)]
     total = sum(rules.count([line]).total() for line in lines)
     return {"sentences": len(lines), "spans": total, "intact": sum(intact)}
 
 
-def of_html(run: Run, fragments: Sequence[str], rules: Rules) -> dict[str, Any]:
-    outputs = through(run, [html_passage(html, rules) for html in fragments])
+def of_html(run: Run, fragments: Sequence[str], head: Head, rules: Rules) -> dict[str, Any]:
+    outputs = through(run, [html_passage(html, rules) for html in fragments], head)
     valid = same = intact = 0
     for before, after in zip(fragments, outputs, strict=True):
         (_, own, texts), (fine, found, new) = parsed(before), parsed(after)
@@ -193,7 +193,7 @@ def of_html(run: Run, fragments: Sequence[str], rules: Rules) -> dict[str, Any]:
     }
 
 
-def of_rules(run: Run, sources: list[str], references: list[str]) -> dict[str, Any]:
+def of_rules(run: Run, sources: list[str], references: list[str], head: Head) -> dict[str, Any]:
     """BLEU where numbers in words stand as digits on both sides: shown to the model, or hidden."""
     digits = {"two": "2", "three": "3", "four": "4", "deux": "2", "trois": "3", "quatre": "4"}
 
@@ -208,7 +208,7 @@ def of_rules(run: Run, sources: list[str], references: list[str]) -> dict[str, A
         "numbers shown": rules,
         "numbers hidden": Rules(hidden=HIDDEN + SHOWN, shown=()),
     }.items():
-        outputs = through(run, [text_passage(s, tried) for s, _ in pairs])
+        outputs = through(run, [text_passage(s, tried) for s, _ in pairs], head)
         found[f"bleu, {name}"] = bleu(outputs, [r for _, r in pairs])
     plain = [str(a) for a in run.translate([s for s, _ in pairs])]
     found["bleu, unprotected"] = bleu(plain, [r for _, r in pairs])
@@ -250,15 +250,15 @@ def of_glossary(
 
 def spans_and_html(run: Run, pairs: list[tuple[str, str]], rng: random.Random) -> dict[str, Any]:
     """The parts that need a head to place things by."""
-    run.head = head = chosen_head(run, pairs)
+    head = chosen_head(run, pairs)
     sources, references = (list(side) for side in run.pairs("test"))
     lines = [strewn(sources[n % len(sources)], rng) for n in range(2000)]
     fragments = [fragment(rng.sample(sources, rng.randint(1, 2)), rng) for _ in range(500)]
     return {
         "head": {"layer": head.layer, "head": head.head},
-        "text": of_text(run, lines, Rules()),
-        "html": of_html(run, fragments, Rules()),
-        "numbers": of_rules(run, sources, references),
+        "text": of_text(run, lines, head, Rules()),
+        "html": of_html(run, fragments, head, Rules()),
+        "numbers": of_rules(run, sources, references, head),
     }
 
 

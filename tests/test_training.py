@@ -11,8 +11,16 @@ from foveate.data.catalogue import DataError
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig
 from foveate.training import train
+from foveate.tree import Tree
 
 load_kinds()
+
+
+def refuses(tmp_path: Path, tree: Tree, error: type[Exception], said: str) -> None:
+    """Training a config ends with an error that says so, before there is a run."""
+    with pytest.raises(error, match=said):
+        train(parse_tree(RunConfig, tree), folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_task_that_reads_true_tokens_only_refuses_scheduled_sampling(tmp_path: Path) -> None:
@@ -21,9 +29,7 @@ def test_a_task_that_reads_true_tokens_only_refuses_scheduled_sampling(tmp_path:
         "model": {"kind": "language_model"},
         "objective": {"teacher_forcing": {"kind": "scheduled"}},
     }
-    with pytest.raises(ConfigError, match=r"objective\.teacher_forcing.*language always reads"):
-        train(parse_tree(RunConfig, tree), folder=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    refuses(tmp_path, tree, ConfigError, r"objective\.teacher_forcing.*language always reads")
 
 
 def test_a_warm_up_longer_than_the_training_is_refused_before_data_is_read(tmp_path: Path) -> None:
@@ -32,9 +38,7 @@ def test_a_warm_up_longer_than_the_training_is_refused_before_data_is_read(tmp_p
         "model": {"kind": "language_model"},
         "train": {"max_steps": 2, "schedule": {"kind": "cosine", "warmup_steps": 50}},
     }
-    with pytest.raises(ConfigError, match=r"warmup_steps = 50 leaves nothing of 2"):
-        train(parse_tree(RunConfig, tree), folder=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    refuses(tmp_path, tree, ConfigError, r"warmup_steps = 50 leaves nothing of 2")
 
 
 @pytest.mark.parametrize("empty", ["train", "valid"])
@@ -47,6 +51,4 @@ def test_a_split_without_examples_is_refused_by_name(tmp_path: Path, empty: str)
         "model": {"kind": "transformer-tiny"},
         "train": {"max_steps": 9, "schedule": {"kind": "cosine", "warmup_steps": 1}},
     }
-    with pytest.raises(DataError, match=f"{empty} has no example: its files are empty"):
-        train(parse_tree(RunConfig, tree), folder=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    refuses(tmp_path, tree, DataError, f"{empty} has no example: its files are empty")

@@ -60,7 +60,6 @@ class Run:
     def __init__(self, path: Path, config: RunConfig, task: Any, model: Any, step: str) -> None:
         self.path, self.config, self.task, self.model = path, config, task, model
         self.checkpoint = step  # the folder of the weights, relative to the run
-        self.head = Head.load(path, getattr(task, "head", Head()))  # where links are read
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self.checkpoint})"
@@ -245,10 +244,12 @@ class Run:
         """The rows after the end of a CSV, or of the run's own series."""
         return cast(Forecast, self.can("forecast")(self.model, source))
 
-    def links(self, pairs: Sequence[tuple[str, Any]]) -> list[Links]:
-        """Word links of pairs by the run's head; a target is a text or ids."""
-        maps = self.can("word_maps", "align")(self.model, pairs, rows=self.head.rows)
-        return [self.head.links(found) if found else set() for found in maps]
+    def links(self, pairs: Sequence[tuple[str, Any]], head: Head | None = None) -> list[Links]:
+        """Word links of pairs by a head, else the run's own; a target is a text or ids."""
+        word_maps = self.can("word_maps", "align")
+        chosen = head or Head.load(self.path, self.task.head)
+        maps = word_maps(self.model, pairs, rows=chosen.rows)
+        return [chosen.links(found) if found else set() for found in maps]
 
     def explain(self, source: Any, target: Any = None) -> AttentionRecord:
         """What each layer and head attended to while the target (or the answer) was produced.

@@ -113,7 +113,8 @@ def _prepared(config: RunConfig, path: Path) -> Any:
     task.prepare(parts, config.seed)
     for line in task.describe_data():
         print(line, file=sys.stderr)
-    _refuse_nothing(task, ["train"] + ["valid"] * (config.train.validation.every is not None))
+    validated = config.train.validation.every is not None
+    _refuse_nothing(task, ["train", "valid"] if validated else ["train"])
     (parts / "config.toml").write_text(config.toml(), encoding="utf-8")
     path.mkdir(parents=True, exist_ok=True)
     for file in sorted(parts.iterdir(), key=lambda file: file.name == "config.toml"):

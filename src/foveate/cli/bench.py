@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from foveate.cli.options import Overrides
+from foveate.cli.options import Json, Overrides, Threads
 
 bench = typer.Typer(help="Measure speed and memory here.", no_args_is_help=True)
 
@@ -16,8 +16,6 @@ Shape = Annotated[
     typer.Argument(metavar="[SHAPE]", help="small, base, rnnsearch, a preset or CONFIG.toml"),
 ]
 Seconds = Annotated[float, typer.Option(min=0.1, help="of measuring")]
-Threads = Annotated[int | None, typer.Option(min=1, help="processor threads")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 @bench.command("train")

@@ -107,7 +107,8 @@ def by_run(folder: Path, checkpoint: str, files: Files, by: By, save: bool = Fal
     word_maps = run.can("word_maps", "align")
     reference, said = by.reference(), list[str]()
     layer = -1 if by.layer is None else by.layer
-    head = run.head if by == By() else Head(layer, by.head, by.rows)
+    own = Head.load(folder, run.task.head)
+    head = own if by == By() else Head(layer, by.head, by.rows)
 
     def maps() -> Any:
         return word_maps(run.model, texts, rows=head.rows, cut=CUTS[files.words])

@@ -150,5 +150,8 @@ class DecoderSteps:
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
         """Go on with these sources alone."""
+        if self.native is not None:
+            self.native.select(sources)
+            return
         self.memory = self.memory.select(sources)
-        (self.native or self.state).select(sources)
+        self.state.select(sources)

@@ -107,9 +107,10 @@ class NativeReading:
         self.keys = [a.key(memory.values).contiguous() for a in cross if a is not None]
         self.values = [a.value(memory.values).contiguous() for a in cross if a is not None]
         self.real = None if memory.keys is None else memory.keys.contiguous()
-        self.sources, self.length = memory.values.shape[:2]
+        rows, self.length = memory.values.shape[:2]
+        self.sources = torch.arange(rows)  # (M,) the row of the memory that is each source's
         self.blocks: list[Tensor] = []  # of each step (rows then, L, 2, D)
-        self.ancestors = torch.empty(self.sources, 0, dtype=torch.long)  # (N, t), or one behind
+        self.ancestors = torch.empty(rows, 0, dtype=torch.long)  # (N, t), or one behind
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Logits of the next token after reading one more of each hypothesis."""
@@ -122,11 +123,12 @@ class NativeReading:
         keys, values, blocks = map(_pointers, (self.keys, self.values, self.blocks))
         logits = torch.empty(rows, self.output.rows)
         read = (
-            rows // self.sources,
+            rows // len(self.sources),
             self.length,
             time,
             at(ids),
             at(self.packed.place(time)),
+            at(self.sources),
             keys,
             values,
             at(self.real),
@@ -149,11 +151,8 @@ class NativeReading:
         self.ancestors = torch.cat((before, last), dim=1)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
-        """Go on with these sources alone."""
-        self.keys = [keys[sources] for keys in self.keys]
-        self.values = [values[sources] for values in self.values]
-        self.real = None if self.real is None else self.real[sources]
-        self.sources = len(sources)
+        """Go on with these sources alone; what is known of the others stays where it is."""
+        self.sources = self.sources[sources]
 
 
 def native_reading(model: Any, output: nn.Module, memory: Memory) -> NativeReading | None:

@@ -33,9 +33,10 @@ typedef struct { /* what N hypotheses of M sources have read; t tokens each */
     int32_t first, rows, each, length, time; /* rows from the first are done; each source has N / M */
     const int64_t *ids;        /* (N) the token that is read now */
     const float *place;        /* (D) the encoding of its place */
-    const float *const *keys;  /* of each layer (M, S, D), NULL without a memory */
+    const int64_t *sources;    /* (M) the row of the memory, one of B, that is each source's */
+    const float *const *keys;  /* of each layer (B, S, D), NULL without a memory */
     const float *const *values;
-    const uint8_t *real;       /* (M, S), NULL where all are */
+    const uint8_t *real;       /* (B, S), NULL where all are */
     float *const *blocks;      /* of each of t + 1 steps (rows then, L, 2, D): keys and values */
     const int64_t *ancestors;  /* (N, t) the row in which a hypothesis stood at each step */
 } Reading;
@@ -128,7 +129,7 @@ static void attend_memory(const Decoder *d, const Reading *at, int l, const floa
             source = (at->first + n) / at->each;
             count = 0;
             for (int s = 0; s < at->length; s++) {
-                size_t place = (size_t)source * at->length + s;
+                size_t place = (size_t)at->sources[source] * at->length + s;
                 if (at->real && !at->real[place]) continue;
                 keys[count] = at->keys[l] + place * size;
                 values[count++] = at->values[l] + place * size;

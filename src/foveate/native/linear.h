@@ -108,13 +108,26 @@ static void beside(const float *x, int n, int in, float *y) {
         for (int k = 0; k < in; k++) y[(size_t)k * n + r] = x[(size_t)r * in + k];
 }
 
+/* max |x|. Without their signs floats are in the order of their bits, as numbers that processors
+ * compare many at a time. */
+static float largest(const float *x, int count) {
+    int32_t most = 0;
+    for (int k = 0; k < count; k++) {
+        int32_t bits;
+        memcpy(&bits, x + k, 4);
+        bits &= INT32_MAX;
+        most = bits > most ? bits : most;
+    }
+    float found;
+    memcpy(&found, &most, 4);
+    return found;
+}
+
 /* n rows as bytes round(127 x / max |x|) + 128, side by side by fours, (in / 4, n, 4), and what
  * one step of each row's bytes is worth. */
 static void to_bytes(const float *x, int n, int in, uint8_t *y, float *step) {
     for (int r = 0; r < n; r++, x += in) {
-        float most = 0;
-        for (int k = 0; k < in; k++) most = fabsf(x[k]) > most ? fabsf(x[k]) : most;
-        float by = most > 0 ? 127 / most : 0;
+        float most = largest(x, in), by = most > 0 ? 127 / most : 0;
         step[r] = most / 127;
         for (int k = 0; k < in; k += 4) {
             uint8_t four[4];

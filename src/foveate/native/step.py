@@ -57,6 +57,7 @@ class Reading(ctypes.Structure):
         ("time", c_int32),
         ("ids", c_void_p),
         ("place", c_void_p),
+        ("sources", c_void_p),
         ("keys", POINTER(c_void_p)),
         ("values", POINTER(c_void_p)),
         ("real", c_void_p),

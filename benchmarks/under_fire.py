@@ -38,6 +38,12 @@ LUA = Path(__file__).with_suffix(".lua")
 Figures = dict[str, Any]
 
 
+def processor(process: int) -> float:
+    """Seconds of processor time that a process has taken so far."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Server:
     """``foveate serve`` as a process."""
 
@@ -53,8 +59,7 @@ class Server:
 
     def cpu(self) -> float:
         """Seconds of processor time so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor(self.process.pid)
 
     def metric(self, name: str) -> float:
         text = httpx.get(f"{self.url}/metrics").text

@@ -25,6 +25,9 @@ class Book:
         self.batches: list[list[str]] = []
         self.gate = threading.Event()
         self.gate.set()
+        self.at_work = 0  # of its askers, now
+        self.most = 0
+        self.lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Upper:
     """Capitals of a text; of "bad" there are none."""
 
     mark: str = ""
+    alone: bool = False
 
     def lengths(self, run: Any, items: Sequence[str]) -> list[int]:
         return [len(item) for item in items]
@@ -40,7 +44,14 @@ class Upper:
         return tokens
 
     def answers(self, run: Any, items: Sequence[str], tokens: int) -> list[str]:
+        with run.lock:
+            run.at_work += 1
+            run.most = max(run.most, run.at_work)
+            assert run.at_work == 1 or not self.alone
         run.gate.wait(10)
+        time.sleep(0.001)
+        with run.lock:
+            run.at_work -= 1
         if "bad" in items:
             raise ValueError("bad")
         run.batches.append(list(items))
@@ -61,11 +72,12 @@ def batcher(book: Book, **bounds: Any) -> Batcher:
     ),
     st.integers(1, 20),
     st.integers(1, 30),
+    st.integers(1, 3),
 )
 def test_every_item_is_answered_as_it_would_be_alone(
-    asked: list[tuple[int, str, list[str]]], tokens: int, window: int
+    asked: list[tuple[int, str, list[str]]], tokens: int, window: int, workers: int
 ) -> None:
-    queue = batcher(Book(), wait=0.0, tokens=tokens, window=window)
+    queue = batcher(Book(), wait=0.0, tokens=tokens, window=window, workers=workers)
     found = [(m, texts, queue.submit(c, Upper(m), texts)) for c, m, texts in asked]
     for mark, texts, futures in found:
         assert [one.result(10) for one in futures] == [text.upper() + mark for text in texts]
@@ -168,6 +180,29 @@ def test_the_lonely_wait_for_company_but_not_long() -> None:
     assert one[0].result(10) and two[0].result(10)
     assert 0.15 < time.monotonic() - began < 2
     assert book.batches == [["one", "two"]]
+
+
+def test_as_many_batches_at_a_time_as_there_are_workers() -> None:
+    book = Book()
+    book.gate.clear()
+    queue = batcher(book, workers=2)
+    futures = queue.submit("a", Upper(), ["aaaa", "bbbb", "cc", "dd"])
+    until(lambda: book.at_work == 2)
+    more = queue.submit("b", Upper(), ["late"])
+    book.gate.set()
+    assert [one.result(10) for one in [*futures, *more]] == ["AAAA", "BBBB", "CC", "DD", "LATE"]
+    assert book.most == 2
+
+
+def test_who_must_be_alone_is() -> None:
+    book = Book()
+    queue = batcher(book, workers=3, wait=0.0, window=4)
+    asked = [
+        queue.submit(str(n), Upper(alone=n % 3 == 0), ["aaaa", "bbbb", "cccc"]) for n in range(9)
+    ]
+    assert all(one.result(10).isupper() for futures in asked for one in futures)
+    assert book.most > 1
+    assert queue.close(10)
 
 
 def test_closing_answers_what_was_accepted_and_takes_nothing_more() -> None:

@@ -66,23 +66,22 @@ def serve_runs(
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="source tokens × beams")] = None,
     queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None,
     drain: Annotated[float, typer.Option(min=0, help="seconds to finish at the end")] = 30.0,
-    threads: Annotated[int | None, typer.Option(min=1, help="processor threads")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="batches answered at a time")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
 ) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
     from foveate.verbs import serve as verbs
 
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
+    workers = verbs.workers(threads)
     said = verbs.Choices(
         host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
         names=allow_host or (), origins=cors or (), proxy=behind_proxy, memory=memory,
         precision=precision, preload=preload, studio=studio, studio_token=studio_token,
         drain=drain, log_level=log_level,
         limits={"characters": characters, "items": items, "seconds": seconds, "rate": rate},
-        batching={"wait": wait_ms / 1000, "tokens": batch_tokens, "queue": queue},
+        batching={
+            "wait": wait_ms / 1000, "tokens": batch_tokens, "queue": queue, "workers": workers
+        },
     )  # fmt: skip
     verbs.serve(runs, said)
 

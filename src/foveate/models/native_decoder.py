@@ -45,7 +45,7 @@ class PackedDecoder:
         self.kernels, self.decoder, self.kept = kernels, decoder, list[Packed]()
         self.layers = [cast(DecoderLayer, layer) for layer in decoder.layers]
         self._layers = (Layer * len(self.layers))(*map(self._layer, self.layers))
-        self.places: list[Tensor] = []
+        self.places: dict[int, Tensor] = {}
 
     def before(self, output: Packed) -> Decoder:
         """The decoder with a projection after it."""
@@ -66,10 +66,10 @@ class PackedDecoder:
 
     def place(self, time: int) -> Float[Tensor, "D"]:
         """The vector that the position adds at a place."""
-        while len(self.places) <= time:
-            place = torch.tensor([len(self.places)])
+        if time not in self.places:
             nothing = torch.zeros(1, 1, self.decoder.config.hidden_size)
-            self.places.append(self.decoder.position.embed(nothing, place).flatten())
+            place = self.decoder.position.embed(nothing, torch.tensor([time]))
+            self.places[time] = place.flatten()
         return self.places[time]
 
     def _layer(self, layer: DecoderLayer) -> Layer:

@@ -1,6 +1,6 @@
 """Dynamic batching: what many clients ask is answered together, and everyone in turn.
 
-Lives here: the queue of a model and the thread that empties it. Does not live here: what is asked
+Lives here: the queue of a model and the threads that empty it. Does not live here: what is asked
 (`foveate.serve.kinds`), and which model answers (`foveate.serve.fleet`).
 """
 
@@ -10,7 +10,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,7 +25,13 @@ FORGETTING = 0.8  # of the old rate of work that each window keeps
 
 
 class Kind(Hashable, Protocol):
-    """What is asked of a run; items of equal kinds are answered together."""
+    """What is asked of a run; items of equal kinds are answered together.
+
+    While an ``alone`` one is answered the run does nothing else.
+    """
+
+    @property
+    def alone(self) -> bool: ...
 
     def lengths(self, run: Run, items: Sequence[Any]) -> list[int]:
         """How many tokens each item has in a batch."""
@@ -48,10 +54,11 @@ class Waiting:
 
 
 class Batcher:
-    """One model's queue, bounded in characters, and one thread that answers it.
+    """One model's queue, bounded in characters, and the workers that answer it.
 
-    It takes a *window* of items, one from each client in turn, sorts them by length and answers
-    them batch by batch. The first in line waits at most ``wait`` seconds for company.
+    As soon as one of them is free a *window* of items is taken, one from each client in turn,
+    sorted by length and cut into batches, at least one for each free worker. The first in line
+    waits at most ``wait`` seconds for company.
     """
 
     def __init__(
@@ -67,6 +74,8 @@ class Batcher:
         self._held, self._since, self._rate = 0, 0.0, 0.0
         self._closed = False
         self._thread: threading.Thread | None = None
+        self._free = threading.Semaphore(self.bounds.workers)
+        self._busy = 0
 
     @property
     def held(self) -> int:
@@ -113,17 +122,51 @@ class Batcher:
     # ---- in the thread
 
     def _work(self) -> None:
-        while window := self._take():
-            began = time.perf_counter()
-            try:
-                self._answer_window(window)
-            except Exception as error:
-                _fail(window, error)
-            done = sum(one.cost for one in window)
-            rate = done / max(1e-6, time.perf_counter() - began)
-            with self._ready:
-                self._held -= done
-                self._rate = FORGETTING * (self._rate or rate) + (1 - FORGETTING) * rate
+        with ThreadPoolExecutor(self.bounds.workers, "batch") as workers:
+            while window := self._next_window():
+                try:
+                    run, batches = self._batches(window)
+                except Exception as error:
+                    _fail(window, error)
+                    self._release(sum(one.cost for one in window))
+                    continue
+                alone = window[0].kind.alone
+                for batch in batches:
+                    for _ in range(self.bounds.workers if alone else 1):
+                        self._free.acquire()
+                    with self._ready:
+                        self._busy += 1
+                    workers.submit(self._answer_batch, run, batch, alone)
+
+    def _next_window(self) -> list[Waiting]:
+        """What is taken once a worker is free."""
+        with self._free:
+            return self._take()
+
+    def _batches(self, window: list[Waiting]) -> tuple[Run, list[list[Waiting]]]:
+        """Who answers, and what at a time: the shortest first, for they are done soonest."""
+        run, kind = self.model(), window[0].kind
+        lengths = np.array(kind.lengths(run, [one.item for one in window]))
+        share = -(-len(window) // max(1, self.bounds.workers - self._busy))
+        budget = kind.budget(run, self.bounds.tokens)
+        batches = reversed(sorted_batches(lengths, budget, max_rows=share))
+        return run, [[window[i] for i in batch] for batch in batches]
+
+    def _answer_batch(self, run: Run, batch: list[Waiting], alone: bool) -> None:
+        began, cost = time.perf_counter(), sum(one.cost for one in batch)
+        wanted = [one for one in batch if not one.future.cancelled()]
+        if wanted:
+            self._answer(run, wanted)
+        rate = self.bounds.workers * cost / max(1e-6, time.perf_counter() - began)
+        with self._ready:
+            self._busy -= 1
+            self._rate = FORGETTING * (self._rate or rate) + (1 - FORGETTING) * rate
+        self._release(cost)
+        self._free.release(self.bounds.workers if alone else 1)
+
+    def _release(self, cost: int) -> None:
+        with self._ready:
+            self._held -= cost
 
     def _take(self) -> list[Waiting]:
         """Wait for work, then for company; a fair window, empty when all is over."""
@@ -170,15 +213,6 @@ class Batcher:
             del self._queues[client]
             return None
         return queue[0]
-
-    def _answer_window(self, window: list[Waiting]) -> None:
-        run, kind = self.model(), window[0].kind
-        lengths = np.array(kind.lengths(run, [one.item for one in window]))
-        batches = sorted_batches(lengths, kind.budget(run, self.bounds.tokens))
-        for batch in reversed(batches):  # the shortest first: they are done soonest
-            wanted = [window[i] for i in batch if not window[i].future.cancelled()]
-            if wanted:
-                self._answer(run, wanted)
 
     def _answer(self, run: Run, batch: list[Waiting]) -> None:
         """Answer a batch; where that fails, each item alone, so that one cannot harm others."""

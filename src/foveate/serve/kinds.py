@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from foveate.answers import PairScore, Translation
 from foveate.run import Run
@@ -18,6 +19,7 @@ class Translate:
 
     to: str | None = None
     num_hypotheses: int = 1
+    alone: ClassVar[bool] = False
 
     def lengths(self, run: Run, items: Sequence[str]) -> list[int]:
         return [1 + len(ids) for ids in run.task.source_tokenizer.encode_ids(list(items))]
@@ -33,6 +35,8 @@ class Translate:
 
 class _OfPairs:
     """What is asked of pairs (source, target)."""
+
+    alone: ClassVar[bool] = False
 
     def lengths(self, run: Run, items: Sequence[Pair]) -> list[int]:
         sources = run.task.source_tokenizer.encode_ids([source for source, _ in items])
@@ -62,6 +66,7 @@ class Align(_OfPairs):
     """
 
     to: str | None = None
+    alone: ClassVar[bool] = True  # looks into the model, which shows whatever runs through it
 
     def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[Links]:
         sources = run.can("addressed", "align")([s for s, _ in items], self.to)

@@ -30,3 +30,4 @@ class Batching(Config):
     tokens: int = Field(8192, ge=1)  # of a batch: source tokens × hypotheses, padding included
     window: int = Field(16_384, ge=1)  # characters that are taken together and sorted by length
     queue: int = Field(400_000, ge=1)  # characters that may wait
+    workers: int = Field(1, ge=1)  # batches that are answered at a time, one thread each

@@ -12,8 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from foveate import __version__
 from foveate.config import ConfigError
+from foveate.run import device
 from foveate.verbs.decoding import PRECISIONS
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -71,6 +74,18 @@ def check_reach(said: Choices) -> None:
         raise ConfigError(
             f"{said.keys} holds no key: foveate serve keys add NAME --file {said.keys}"
         )
+
+
+def workers(threads: int | None) -> int:
+    """How many batches are answered at a time, one thread each; on a GPU it is one.
+
+    Threads that share a batch wait for each other at every step.
+    """
+    if device() != "cpu":
+        return 1
+    count = threads or torch.get_num_threads()
+    torch.set_num_threads(1)
+    return count
 
 
 def application(runs: Sequence[Path], said: Choices) -> Any:

@@ -140,7 +140,7 @@ def test_a_table_that_is_brought_is_forecast(visit: Callable[..., Any]) -> None:
     assert "\n2022-06\t" in told and "\n2022-07\t" in told  # the last row, and the first ahead
     bring(page, "csv", "wrong.csv", "text/csv", table.replace("other", "another").encode())
     wait(page, "answer", "failed")
-    assert "other" in page.get_by_test_id("failure").inner_text()
+    assert "the table:1: no column 'other'" in page.get_by_test_id("failure").inner_text()
     page.get_by_test_id("tab-inspect").click()
     wait(page, "view-forecast")
     page.get_by_text("not of wrong.csv").wait_for()

@@ -18,14 +18,14 @@ from foveate.views.registry import find
 PICTURES = Path(__file__).parent.parent / "docs" / "looking"
 SENTENCE = "A woman in a red coat is reading an old book."
 CLAUSE = "the company said it expects a loss for the third quarter"
-# the file: the run by its place on the command line, the view, and what is asked besides the text
+# the file: the run by its place on the command line, and the view
 DRAWN = {
-    "attention-transformer": (0, "attention", {}),
-    "heads-transformer": (0, "heads", {}),
-    "relevance-transformer": (0, "relevance", {}),
-    "attention-rnn": (1, "attention", {}),
-    "states-rnn": (1, "states", {}),
-    "gates-lstm": (2, "gates", {}),
+    "attention-transformer": (0, "attention"),
+    "heads-transformer": (0, "heads"),
+    "relevance-transformer": (0, "relevance"),
+    "attention-rnn": (1, "attention"),
+    "states-rnn": (1, "states"),
+    "gates-lstm": (2, "gates"),
 }
 
 
@@ -35,8 +35,8 @@ def main() -> None:
     runs = [load(path) for path in sys.argv[1:4]]
     texts = [SENTENCE, SENTENCE, CLAUSE]
     PICTURES.mkdir(exist_ok=True)
-    for name, (place, view, asked) in DRAWN.items():
-        question = Question.parse({"text": texts[place], **asked})
+    for name, (place, view) in DRAWN.items():
+        question = Question.parse({"text": texts[place]})
         path = find(view).draw([runs[place]], question).save(PICTURES / f"{name}.svg")
         print(f"{path} {path.stat().st_size / 1000:.0f} kB", flush=True)
 

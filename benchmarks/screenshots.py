@@ -74,6 +74,7 @@ def shoot(browser: Any, address: str, place: str, whole: str, width: int, scheme
     page = context.new_page()
     page.goto(address + place)
     page.wait_for_selector(whole, timeout=300_000)
+    page.wait_for_selector('[data-status="working"]', state="detached")
     page.wait_for_timeout(800)
     picture: bytes = page.screenshot()
     context.close()
@@ -86,11 +87,15 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, default=Path("docs/studio"))
     parser.add_argument("--text", default=SENTENCE)
+    parser.add_argument("--only", nargs="*", help="pages, such as inspect; all if absent")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     names = [path.resolve().name for path in asked.runs]
+    shown = pages(names, asked.text)
     with served(asked.runs) as address, chromium() as browser:
-        for name, (place, whole) in pages(names, asked.text).items():
+        for name, (place, whole) in shown.items():
+            if asked.only and name not in asked.only:
+                continue
             for width in HEIGHTS:
                 schemes = ("light", "dark") if (name, width) == DARK else ("light",)
                 for scheme in schemes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from foveate.run import Run
 from foveate.training import train
-from pictures import write_bars
+from pictures import write_bars, write_squares
 
 TRAIN = """
 [train]
@@ -94,6 +94,28 @@ stem = {{ kind = "series_patches", size = 4, stride = 4 }}
 [objective]
 kind = "quantile"
 """
+CAPTIONER = """
+[task]
+kind = "captioning"
+tokenizer = {{ kind = "word", min_frequency = 1 }}
+
+[task.pictures]
+kind = "files"
+files = "{folder}/pictures"
+table = "{folder}/table.tsv"
+size = 16
+
+[model]
+kind = "encoder_decoder"
+encoder = {{ kind = "convolutional", channels = [6, 8], hidden_size = 12, dropout = 0.0 }}
+
+[model.decoder]
+kind = "recurrent"
+embedding_size = 10
+hidden_size = 12
+dropout = 0.0
+attention = {{ score = "additive" }}
+"""
 RNN = 'kind = "recurrent", embedding_size = 24, hidden_size = 24'
 TRANSFORMER = 'kind = "transformer", hidden_size = 24, num_heads = 2, num_layers = 2'
 SUBJECTS = {"the dog": "le chien", "a cat": "un chat", "a girl": "une fille", "the man": "l'homme"}
@@ -114,19 +136,19 @@ def write_data(folder: Path) -> None:
         (folder / f"labelled.{split}.tsv").write_text("".join(labelled), "utf-8")
     (folder / "text.txt").write_text("the dog runs .\na cat sleeps .\n" * 60, "utf-8")
     write_bars(folder)
+    write_squares(folder)
     dates = [f"{2000 + n // 12}-{n % 12 + 1:02d}-01" for n in range(120)]
     values = [f"{date},{n % 12},{(n * 7) % 5}\n" for n, date in enumerate(dates)]
     (folder / "series.csv").write_text("date,season,other\n" + "".join(values), "utf-8")
 
 
-def made(folder: Path, names: Sequence[str], steps: int = 20) -> dict[str, Run]:
-    """The runs of some names, in folders of these names."""
+def made(folder: Path, names: Sequence[str], steps: int = 20, more: str = "") -> dict[str, Run]:
+    """The runs of some names, in folders of these names; ``more`` are lines of [train]."""
     write_data(folder)
     found = {}
     for name in names:
-        text = CONFIGS[name].format(folder=folder.as_posix()) + TRAIN.format(
-            steps=steps, half=max(1, steps // 2)
-        )
+        training = TRAIN.format(steps=steps, half=max(1, steps // 2)) + more
+        text = (CONFIGS | MORE)[name].format(folder=folder.as_posix()) + training
         (folder / f"{name}.toml").write_text(text, "utf-8")
         found[name] = train(folder / f"{name}.toml", folder=folder / "runs" / name)
     return found
@@ -144,3 +166,4 @@ CONFIGS = {
     "vit": VIT,
     "forecaster": FORECASTER,
 }
+MORE = {"captioner": CAPTIONER}  # those that not every test of all families is for

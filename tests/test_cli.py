@@ -52,7 +52,9 @@ def test_help_lists_every_verb_in_whole_sentences() -> None:
     )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["train", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["train", "--help"], ["look", "--help"]]
+)
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import sys\n"
@@ -61,6 +63,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
         "try: main()\n"
         "except SystemExit: pass\n"
         "heavy = {'torch', 'numpy', 'matplotlib', 'sacrebleu', 'tokenizers', 'rich'}\n"
+        "heavy |= {'pydantic'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     env = os.environ | {"PYTHONPATH": str(ROOT / "src")}

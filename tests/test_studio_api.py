@@ -255,6 +255,9 @@ def test_labels_and_pictures_and_forecasts(client: TestClient, runs: dict[str, R
     csv = "date,season,other\n" + "".join(f"2020-{n:02d}-01,{n},1\n" for n in range(1, 13))
     own = folded(client, "forecaster", {"csv": csv})["done"]["drawings"]
     assert len(own) == 2 and own[0]["labels"][-4:] == ["2021-01", "2021-02", "2021-03", "2021-04"]
+    wrong = client.post(f"{API}/runs/forecaster/answer", json={"csv": csv.replace("other", "b")})
+    assert wrong.status_code == 422
+    assert wrong.json()["error"]["message"].startswith("the table:1: no column 'other'; there are:")
 
 
 HOSTILE = "</script><img src=x onerror=alert(1)> \u202eevil\u2069 a\u200bb \U0001f642 \\u0000"

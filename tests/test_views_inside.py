@@ -15,6 +15,7 @@ from foveate.look.lens import lens
 from foveate.run import Run
 from foveate.views.question import Question
 from foveate.views.registry import find
+from foveate.views.report import Known
 
 ASKED = Question(text="b a", target="B A")
 
@@ -46,6 +47,23 @@ def test_ablation_and_lens_are_of_the_example(run: Run) -> None:
     found = find("lens").draw([run], ASKED).arrays()
     assert np.array_equal(found["p"], lens(forced(run)).p)
     assert found["produced"].tolist() == ["B", " A", "</s>"]
+
+
+def test_a_report_answers_and_records_once(run: Run) -> None:
+    names = ["attention", "links", "coverage", "heads", "probabilities", "rollout", "relevance"]
+    passes: list[int] = []
+    handle = run.model.encoder.register_forward_hook(lambda *_: passes.append(1))
+    try:
+        known = Known(run)
+        views = [find(name).draw([known], Question(text="b a")) for name in names]
+    finally:
+        handle.remove()
+    assert len(passes) == 4  # the search, the maps; log p of all tokens, gradients of the weights
+    for name, view in zip(names, views, strict=True):
+        alone = find(name).draw([run], Question(text="b a"))
+        assert [one.model_dump() for one in view.drawings()] == [
+            one.model_dump() for one in alone.drawings()
+        ]
 
 
 def test_silent_heads_are_silent_in_every_view_and_then_speak_again(run: Run) -> None:

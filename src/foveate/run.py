@@ -24,6 +24,7 @@ from foveate.decode.sample import Sample
 from foveate.decode.steps import Search
 from foveate.decode.wording import Wording
 from foveate.kinds import load_kinds
+from foveate.look.forced import ForcedPass
 from foveate.look.record import AttentionRecord
 from foveate.look.view import View
 from foveate.models.encoder_decoder import Model
@@ -159,17 +160,15 @@ class Run:
     ) -> Search:
         """The run's own search, or a beam of the given choices, wide enough for the hypotheses."""
         config = with_beam(self.config.decode, beam_size, length_penalty)
-        search: Search = config.giving(num_hypotheses).build()
-        return search
+        return cast(Search, config.giving(num_hypotheses).build())
 
     def decoding(self, kind: str | None = None, **fields: Any) -> Run:
         """The same run with another search: other ``fields`` of its own, or another ``kind``.
 
         ``foveate kinds search`` lists them. Limits, rules and what else both kinds know are kept.
         """
-        config = self.config.model_copy(
-            update={"decode": another(self.config.decode, kind, fields)}
-        )
+        search = another(self.config.decode, kind, fields)
+        config = self.config.model_copy(update={"decode": search})
         return Run(self.path, config, self.task, self.model, self.checkpoint)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
@@ -178,13 +177,10 @@ class Run:
         sources = self.task.source_tokenizer.encode_ids([s for s, _ in pairs])
         targets = self.task.target_tokenizer.encode_ids([t for _, t in pairs])
         pieces = self.task.target_tokenizer
+        scores = force(self.model, list(zip(sources, targets, strict=True)))
         return [
             PairScore(sum(log_p), [*(pieces.decode([i]) for i in ids), "</s>"], log_p)
-            for ids, log_p in zip(
-                targets,
-                force(self.model, list(zip(sources, targets, strict=True))),
-                strict=True,
-            )
+            for ids, log_p in zip(targets, scores, strict=True)
         ]
 
     def evaluate(
@@ -256,8 +252,12 @@ class Run:
 
         What source and target are is up to the task: lines of text, a picture, a series.
         """
-        explain = self.can("explain")
-        return cast(AttentionRecord, explain(self.model, source, target, self.search(None, None)))
+        return self.forced(source, target).record()
+
+    def forced(self, source: Any, target: Any = None) -> ForcedPass:
+        """The same example made ready to be read as often as is wanted."""
+        forced = self.task.forced
+        return cast(ForcedPass, forced(self.model, source, target, self.search(None, None)))
 
 
 def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] = ()) -> Run:

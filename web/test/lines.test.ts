@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { along, endsOf } from "../src/core/axes";
-import { nearest, pathOf } from "../src/core/lines";
+import { nearest, pathOf, pointed } from "../src/core/lines";
 
 const same = (value: number) => value;
 
@@ -13,6 +13,12 @@ test("of many points each pixel keeps its least and most, in their order", () =>
   const path = pathOf(xs, ys, same, same, 100);
   expect(path).toContain("43.2 99.0L43.8 -99.0");
   expect(path.split(/[ML]/).length).toBeLessThan(420);
+});
+
+test("a value that no line reaches has a point, of many others none has", () => {
+  const many = Array.from({ length: 100 }, (_, k) => (k === 49 || k === 51 ? null : k));
+  expect(many.flatMap((_, k) => (pointed(many, k) ? [k] : []))).toEqual([50]);
+  expect([1, null, 3, 4].map((_, k) => pointed([1, null, 3, 4], k))).toEqual([true, false, true, true]);
 });
 
 test("the nearest place is found", () => {

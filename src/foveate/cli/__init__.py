@@ -48,6 +48,7 @@ from foveate.errors import one_line_errors
 
 app = typer.Typer(
     name="foveate",
+    cls=options.Group,
     help="Train, look inside and use models of sequences.",
     no_args_is_help=True,
     add_completion=False,

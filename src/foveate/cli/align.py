@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+
+from foveate.cli.options import Group
 
 
-class _Align(TyperGroup):
+class _Align(Group):
     """``foveate align MODEL SOURCE TARGET`` is short for ``foveate align files MODEL …``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

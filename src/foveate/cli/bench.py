@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from foveate.cli.options import Json, Overrides, Threads
+from foveate.cli.options import Group, Json, Overrides, Threads
 
-bench = typer.Typer(help="Measure speed and memory here.", no_args_is_help=True)
+bench = typer.Typer(cls=Group, help="Measure speed and memory here.", no_args_is_help=True)
 
 Shape = Annotated[
     str,

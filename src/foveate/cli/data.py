@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foveate.cli.options import Group
+
 if TYPE_CHECKING:
     from foveate.data.text import TextData
 
-data = typer.Typer(help="List, get and check data sets.", no_args_is_help=True)
+data = typer.Typer(cls=Group, help="List, get and check data sets.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Split = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="once, or for each side")]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from foveate.cli.options import Group
 from foveate.views.registry import VIEWS, Entry
 
 Out = Annotated[
@@ -25,7 +25,7 @@ Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="folders of r
 OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 
 
-class Views(TyperGroup):
+class Views(Group):
     """The verbs that are written below, and one for each other view."""
 
     def list_commands(self, ctx: Any) -> list[str]:

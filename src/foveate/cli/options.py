@@ -7,10 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from foveate.run import Run
     from foveate.verbs.crew import Loading
+
+
+class Group(TyperGroup):
+    """Verbs under a name, whose ``--help`` is False where it is not given.
+
+    typer has an absent flag, None, checked by pydantic, and to import that takes longer than all
+    else that a help text needs.
+    """
+
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False
+        return option
+
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+
+from foveate.cli.options import Group
 
 
-class _Serve(TyperGroup):
+class _Serve(Group):
     """``foveate serve RUN…`` is short for ``foveate serve runs RUN…``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

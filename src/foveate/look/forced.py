@@ -21,6 +21,11 @@ from foveate.look.seams import Where
 Maps = Mapping[str, NDArray[np.float32]]  # by name (H, T, S), between the pieces that are read
 
 
+def everywhere(name: str) -> bool:
+    """Every attention of a model."""
+    return True
+
+
 @dataclass(frozen=True)
 class ForcedPass:
     """A model and an example, made ready to be read as often as is wanted.
@@ -58,7 +63,7 @@ class ForcedPass:
         return before - after if self.told == "log p" else np.abs(before - after)
 
     @torch.inference_mode()
-    def maps(self, where: Where = lambda name: True) -> dict[str, NDArray[np.float32]]:
+    def maps(self, where: Where = everywhere) -> Maps:
         """The weights of every attention, (H, T, S), between pieces."""
         with capture(self.model, where) as found:
             self.run()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 FONT_SIZE = 9.0  # points
 MOST_LABELS = 64  # above, only every k-th word is written
+LINE = 0.16  # inches that a word takes from the next one below
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,10 +147,13 @@ def paint(ax: Axes, weights: NDArray[np.float32], scale: str, grid: bool = False
         spine.set_visible(False)
 
 
-def write_words(ax: Axes, rows: list[str], columns: list[str]) -> None:
-    """Words at the centres of their rows and columns, the source on top and turned."""
-    for axis, words in ((ax.xaxis, columns), (ax.yaxis, rows)):
-        every = -(-len(words) // MOST_LABELS) or 1
+def write_words(ax: Axes, rows: list[str], columns: list[str], height: float = LINE) -> None:
+    """Words at the centres of their rows and columns, the source on top and turned.
+
+    ``height`` is that of a row in inches: where it is low, only every k-th row has its word.
+    """
+    for axis, words, least in ((ax.xaxis, columns, 1), (ax.yaxis, rows, ceil(LINE / height))):
+        every = max(least, ceil(len(words) / MOST_LABELS))
         places = range(0, len(words), every)
         axis.set_ticks([k + 0.5 for k in places])
         text = [visible(words[k]) for k in places]

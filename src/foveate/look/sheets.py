@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.look.drawing import Drawing, Numbers, SheetDrawing
-from foveate.look.heatmap import FONT_SIZE, write_words
+from foveate.look.heatmap import FONT_SIZE, LINE, write_words
 from foveate.look.view import View
 from foveate.look.words import visible
 
@@ -148,7 +148,7 @@ class SheetsView(View):
         for ax in grid.flat[len(self.sheets) :]:
             ax.set_axis_off()
         for ax, sheet in zip(grid.flat, self.sheets, strict=False):
-            paint(ax, sheet)
+            paint(ax, sheet, side * sheet.aspect / sheet.values.shape[1])
         if self.title:
             figure.suptitle(self.title, size=FONT_SIZE + 1, parse_math=False)
         if self.caption:
@@ -165,8 +165,8 @@ class SheetsView(View):
         return side * sheet.aspect * rows / columns + words + title + marks + 0.1
 
 
-def paint(ax: Axes, sheet: Sheet) -> None:
-    """Fill axes with the cells of a sheet, and write what it is."""
+def paint(ax: Axes, sheet: Sheet, height: float = LINE) -> None:
+    """Fill axes with the cells of a sheet, rows so many inches high, and write what it is."""
     least, most = sheet.ends
     shown = np.ma.masked_invalid(sheet.values)
     hues = "PuOr_r" if least < 0 < most else "cividis"
@@ -184,7 +184,7 @@ def paint(ax: Axes, sheet: Sheet) -> None:
     if not sheet.marked:
         ax.set(xticks=[], yticks=[])
     if sheet.columns or sheet.rows:
-        write_words(ax, list(sheet.rows), list(sheet.columns))
+        write_words(ax, list(sheet.rows), list(sheet.columns), height)
     ax.set_xlabel(sheet.across, size=FONT_SIZE - 0.5, color=NOTE)
     ax.set_ylabel(sheet.down, size=FONT_SIZE - 0.5, color=NOTE)
     ax.set_title(sheet.heading, size=FONT_SIZE, parse_math=False)

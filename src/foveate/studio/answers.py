@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from foveate.config import ConfigError
+from foveate.data.catalogue import DataError
 from foveate.data.series import labels as date_labels
 from foveate.look.drawing import (
     AnyDrawing,
@@ -117,14 +118,21 @@ class Foreteller(Answerer):
 
     def answer(self, run: Run, ask: Ask, say: Say) -> DrawnDone:
         if ask.csv is not None:
-            with tempfile.TemporaryDirectory(prefix="foveate-studio-") as folder:
-                path = Path(folder) / "series.csv"
-                path.write_text(ask.csv, encoding="utf-8")
-                table, ahead = run.task.read_file(path), run.forecast(path)
+            table, ahead = self.brought(run, ask.csv)
             return DrawnDone(drawings=self.drawn(run, table, ahead, ask.channel))
         table = run.task.table()
         ahead = run.forecast() if ask.date is None else run.task.forecast_at(run.model, ask.date)
         return DrawnDone(drawings=self.drawn(run, table, ahead, ask.channel))
+
+    def brought(self, run: Run, csv: str) -> tuple[Any, Forecast]:
+        """A table of the user's and what comes after it. Raises `ConfigError` naming a line."""
+        with tempfile.TemporaryDirectory(prefix="foveate-studio-") as folder:
+            path = Path(folder) / "series.csv"
+            path.write_text(csv, encoding="utf-8")
+            try:
+                return run.task.read_file(path), run.forecast(path)
+            except (ConfigError, DataError) as error:
+                raise ConfigError(str(error).replace(str(path), "the table")) from None
 
     def drawn(self, run: Run, table: Any, ahead: Forecast, channel: str | None) -> list[AnyDrawing]:
         """Each channel, or one: what was read, what is said of the future, and what came."""

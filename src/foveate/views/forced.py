@@ -51,7 +51,6 @@ def name(tokenizer: Tokenizer, i: int) -> str:
     return tokenizer.decode([i]) or tokenizer.pieces[i].replace("Ġ", " ")
 
 
-@torch.inference_mode()
 def forced(run: Run, question: Question) -> Forced:
     """The forced pass over the source and the target, or the answer where no target is asked for.
 
@@ -62,13 +61,15 @@ def forced(run: Run, question: Question) -> Forced:
     def hear(module: object, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         calls.append((inputs[0], output))
 
+    ready = run.forced(examples.source(run, question), question.target)
     handle = run.model.decoder.register_forward_hook(hear)
     try:
-        run.explain(examples.source(run, question), question.target)
+        ready.scores()
     finally:
         handle.remove()
-    read, hidden = calls[-1]  # those before are of the search
-    log_p = run.model.logits(hidden[0]).float().log_softmax(dim=-1).cpu()
+    read, hidden = calls[-1]
+    with torch.inference_mode():
+        log_p = run.model.logits(hidden[0]).float().log_softmax(dim=-1).cpu()
     task = run.task
     tokenizer = task.target_tokenizer if hasattr(task, "target_tokenizer") else task.tokenizer
     return Forced([*read[0, 1:].tolist(), EOS], log_p, tokenizer)

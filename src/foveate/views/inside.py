@@ -33,10 +33,7 @@ from foveate.views.question import Question
 
 def ready(run: Run, question: Question) -> ForcedPass:
     """The example that the question names, or the run's own, made ready to be looked at."""
-    forced: ForcedPass = run.task.forced(
-        run.model, examples.source(run, question), question.target, run.search(None, None)
-    )
-    return forced
+    return run.forced(examples.source(run, question), question.target)
 
 
 def rollout(runs: Sequence[Run], question: Question) -> View:

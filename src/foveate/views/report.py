@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from foveate.atomic import replace_file
 from foveate.config import ConfigError
 from foveate.look.drawing import Drawing
+from foveate.look.forced import ForcedPass, Maps, everywhere
 from foveate.look.page import drawn
+from foveate.look.seams import Where
 from foveate.look.view import View
 from foveate.run import Run
 from foveate.views.question import Question
@@ -36,17 +40,45 @@ class Report:
 
 def report(run: Run, question: Question) -> Report:
     """Draw all that fits. What cannot be drawn, for its data are not here, is said instead."""
-    views, left_out = [], {}
+    views, left_out, known = [], {}, Known(run)
     for entry in VIEWS.values():
         if reason := entry.unfit(run):
             left_out[entry.name] = reason
             continue
         try:
-            view = entry.draw([run], question)
+            view = entry.draw([known], question)
             views.append((entry, view))
         except (ConfigError, OSError, ValueError) as error:
             left_out[entry.name] = str(error)
     return Report(run.path.name, views, left_out)
+
+
+class Known(Run):
+    """A run that answers and records an example once, however many views look at it.
+
+    Its model is to stay as it is meanwhile.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run.path, run.config, run.task, run.model, run.checkpoint)
+        self._passes: dict[tuple[Any, Any], Recorded] = {}
+
+    def forced(self, source: Any, target: Any = None) -> Recorded:
+        asked = source, target
+        if asked not in self._passes:
+            self._passes[asked] = Recorded(**vars(super().forced(source, target)))
+        return self._passes[asked]
+
+
+class Recorded(ForcedPass):
+    """A forced pass that keeps the maps of the whole model."""
+
+    def maps(self, where: Where = everywhere) -> Maps:
+        return self._kept if where is everywhere else super().maps(where)
+
+    @cached_property
+    def _kept(self) -> Maps:
+        return super().maps()
 
 
 def _named(entry: Entry, view: View) -> list[Drawing]:

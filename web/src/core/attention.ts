@@ -66,7 +66,7 @@ export const attention: Draw<AttentionDrawing> = (stage, drawing) => {
   const reads = parts.has("matrix") || parts.has("links") || parts.has("sentences");
   const has = (part: Part, ...nodes: HTMLElement[]) => (parts.has(part) ? nodes : []);
   const main = h("div", { class: "fv-main" }, ...(drawing.form === "heads" && !options.parts ? [picker.element] : []),
-    ...(reads ? [reading, others] : []), ...has("links", joined.element), ...has("matrix", grid.element, keys), wrong);
+    ...(reads ? [reading, others] : []), ...has("links", joined.element), ...has("matrix", grid.element, ...(options.frame === false ? [] : [keys])), wrong);
   const full = reads && (parts.has("blocks") || parts.has("heads") || parts.has("scale"));
   const aside = h("div", { class: "fv-aside" }, ...(full ? has("matrix", grid.loupe!.element) : []), ...has("blocks", blocks.element),
     ...(drawing.form === "heads" && !options.parts ? [] : has("heads", picker.element)), ...has("scale", scales.element, key));
@@ -101,7 +101,7 @@ export const attention: Draw<AttentionDrawing> = (stage, drawing) => {
     if (!map) return;
     const { rows, columns } = block;
     if (parts.has("matrix")) grid.show({
-      height: map.height, width: map.width, levels: levelsOf(map, scale), colours: sequential, rows, columns,
+      height: map.height, width: map.width, levels: levelsOf(map, scale), colours: sequential, rows, columns, down: block.rowMeans,
       dots: shown === blockOf(drawing, drawing.block) ? drawing.gold : [],
     });
     if (parts.has("links")) joined.show(rows, columns, block.rowMeans, map);

@@ -30,7 +30,8 @@ export function place(cells: Cells, room: number, tall: number): Place {
   const most = told ? Math.max(MOST, ...told.map((text) => widthOf(text, 12) + 10)) : MOST;
   const widths = (words: readonly string[]) => words.map((word) => Math.min(limit, widthOf(word)));
   const short = Math.max(cells.rows.length, cells.columns.length) <= SHORT;
-  const left = (cells.rows.length ? Math.max(...widths(cells.rows)) + 8 : 2) + (cells.down ? 18 : 0);
+  const named = cells.down && cells.rows.length ? Math.min(limit, widthOf(cells.down, 12)) : 0; // in the corner, over its words
+  const left = cells.rows.length ? Math.max(named, ...widths(cells.rows)) + 8 : cells.down ? 20 : 2;
   const flat = cells.columns.every((word) => widthOf(word) < Math.min((room - left) / cells.width, most) - 6);
   const turn = flat ? 0 : room < 30 * cells.width ? -75 : -55;
   const along = Math.cos((turn * Math.PI) / 180), upward = -Math.sin((turn * Math.PI) / 180);
@@ -38,7 +39,7 @@ export function place(cells: Cells, room: number, tall: number): Place {
   const right = flat ? 2 : Math.max(2, ...widths(cells.columns).map((w, k) => w * along + 8 - (cells.width - k - 0.5) * least));
   const fit = Math.min((room - left - right) / cells.width, told ? most : Math.max(least || 4, tall / cells.height / aspect), most);
   const across = least ? Math.max(least, Math.floor(fit)) : Math.max(fit, 0.2);
-  const top = !cells.columns.length ? 2 : flat ? 22 : Math.max(...widths(cells.columns)) * upward + 16;
+  const top = !cells.columns.length ? (named ? 22 : 2) : flat ? 22 : Math.max(...widths(cells.columns)) * upward + 16;
   const down = told ? Math.max(24, Math.min(across, 30)) : least ? Math.max(1, Math.round(across * aspect)) : across * aspect;
   return {
     left, top, across, down, turn, limit,
@@ -143,7 +144,8 @@ export class Grid {
     }));
     const names = [];
     const middle = lies.top + (lies.down * height) / 2;
-    if (down) names.push(s("text", { class: "fv-quiet", transform: `translate(12 ${middle}) rotate(-90)`, "text-anchor": "middle" }, down));
+    if (down && rows.length) names.push(s("text", { class: "fv-quiet", x: lies.left - 6, y: lies.top - 7, "text-anchor": "end" }, fitted(down, lies.limit, 12)));
+    else if (down) names.push(s("text", { class: "fv-quiet", transform: `translate(12 ${middle}) rotate(-90)`, "text-anchor": "middle" }, down));
     if (across) names.push(s("text", { class: "fv-quiet", x: lies.left + (lies.across * width) / 2, y: lies.height - 5, "text-anchor": "middle" }, across));
     return [...this.labels.map(({ node }) => node), ...names];
   }

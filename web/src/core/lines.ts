@@ -8,7 +8,8 @@ import { seriesTwin } from "./twin";
 import type { Curve, LinesDrawing } from "./types";
 
 const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 5", "4 2 1 2", "1 3"];
-const HEIGHT = 300;
+const HEIGHT = 300, POINT = 3; // pixels; of a point from its middle
+const FEW = 24; // places of which each is marked
 
 /** The points of a curve as a path; blanks break it. More points than pixels become least and most of each pixel. */
 export function pathOf(xs: readonly number[], ys: readonly (number | null)[], x: Map1, y: Map1, wide: number): string {
@@ -49,6 +50,12 @@ function band(xs: readonly number[], { low, high }: Curve, x: Map1, y: Map1): st
   const at = (k: number, v: number) => `${x(xs[k]!).toFixed(1)} ${y(v).toFixed(1)}`;
   return `M${there.map((k) => at(k, high[k]!)).join("L")}L${there.reverse().map((k) => at(k, low[k]!)).join("L")}Z`;
 }
+
+const isBlank = (value: number | null | undefined) => value === null || value === undefined;
+
+/** Whether a place has a point: all that are there, where they are few; else those that no line reaches. */
+export const pointed = (ys: readonly (number | null)[], i: number): boolean =>
+  !isBlank(ys[i]) && (ys.length <= FEW || (isBlank(ys[i - 1]) && isBlank(ys[i + 1])));
 
 /** The place on the axis that is nearest. */
 export function nearest(xs: readonly number[], wanted: number): number {
@@ -102,7 +109,7 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     const clip = `fv-clip-${Math.random().toString(36).slice(2)}`;
     cross.dataset.bottom = String(frame.bottom);
     svg.replaceChildren(
-      s("clipPath", { id: clip }, s("rect", { x: frame.left, y: 0, width: frame.right - frame.left, height: frame.bottom })),
+      s("clipPath", { id: clip }, s("rect", { x: frame.left - POINT, y: 0, width: frame.right - frame.left + 2 * POINT, height: frame.bottom + POINT })),
       ...upward(frame, up, drawing.up), ...across(frame, places, drawing.across, height),
       ...marks.flatMap(({ x: at, label }) => [
         s("path", { class: "fv-mark", d: `M${x(at)} ${frame.top}V${frame.bottom}` }),
@@ -111,8 +118,8 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
       s("g", { "clip-path": `url(#${clip})` }, ...curves.flatMap((curve, k) => hidden.has(curve.name) ? [] : [
         ...(curve.low.length ? [s("path", { class: `fv-area ${look(k)}`, d: band(xs, curve, x, y) })] : []),
         s("path", { class: `fv-curve ${look(k)}`, d: pathOf(xs, curve.y, x, y, width), "stroke-dasharray": DASHES[k % 7]! }),
-        ...(xs.length <= 24 ? xs.flatMap((at, i) => curve.y[i] === null || curve.y[i] === undefined || !Number.isFinite(y(curve.y[i]!)) ? [] :
-          [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: 3 })]) : []),
+        ...xs.flatMap((at, i) => pointed(curve.y, i) && Number.isFinite(y(curve.y[i]!)) ?
+          [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: POINT })] : []),
       ])), cross);
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
     read();

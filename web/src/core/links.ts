@@ -6,6 +6,7 @@ import { weightsOf } from "./looking";
 import { sameWords } from "./text";
 
 const STEP = 24; // pixels from one word to the next
+const GAP = 6; // pixels between a word and the lines
 export const MOST_WORDS = 64; // beyond, no line would be told from another
 
 export interface Links {
@@ -39,7 +40,7 @@ export function links(point: (side: Side, place: number) => void): Links {
       const here = () => point(side, place);
       return s("g", { pointerenter: here, click: here },
         s("rect", { x: anchor === "end" ? at - limit : at, y: y(place) - STEP / 2, width: limit, height: STEP, rx: 4 }),
-        s("text", { x: anchor === "end" ? at - 6 : at + 6, y: y(place) + 5, "text-anchor": anchor }, fitted(text, limit - 10, 15)));
+        s("text", { x: anchor === "end" ? at - GAP : at + GAP, y: y(place) + 5, "text-anchor": anchor }, fitted(text, limit - 10, 15)));
     });
     return words[side];
   };
@@ -50,13 +51,14 @@ export function links(point: (side: Side, place: number) => void): Links {
     if (element.hidden) return;
     alone = sameWords(rows, columns) && rows.length === columns.length;
     const room = Math.min(element.clientWidth || 600, 720), half = (room - 90) / 2;
-    const limit = (texts: readonly string[]) => Math.min(half, Math.max(...texts.map((t) => widthOf(t, 15))) + 34);
-    const left = limit(rows), right = alone ? 0 : limit(columns), gap = alone ? 260 : Math.max(90, Math.min(320, room - left - right));
+    const heading = alone ? `${rowMeans} · looks at` : rowMeans, looked = "looks at";
+    const limit = (texts: readonly string[], over: string) =>
+      Math.max(widthOf(over, 12) + 2 * GAP, Math.min(half, Math.max(...texts.map((t) => widthOf(t, 15))) + 34));
+    const left = limit(rows, heading), right = alone ? 0 : limit(columns, looked), gap = alone ? 260 : Math.max(90, Math.min(320, room - left - right));
     x = { row: left + 4, column: left + gap - 4 };
     words = { row: [], column: [] };
-    const headings = alone ? [s("text", { class: "fv-quiet", x: left - 6, y: 16, "text-anchor": "end" }, `${rowMeans} · looks at`)]
-      : [s("text", { class: "fv-quiet", x: left - 6, y: 16, "text-anchor": "end" }, rowMeans),
-        s("text", { class: "fv-quiet", x: left + gap + 6, y: 16 }, "looks at")];
+    const headings = [s("text", { class: "fv-quiet", x: left - GAP, y: 16, "text-anchor": "end" }, heading),
+      ...(alone ? [] : [s("text", { class: "fv-quiet", x: left + gap + GAP, y: 16 }, looked)])];
     idle.replaceChildren(...Array.from({ length: next.height }, (_, row) => {
       const weights = rowOf(next, row), column = largest(weights);
       return line(row, column, weights[column]!);

@@ -29,7 +29,7 @@ export function ticks(least: number, most: number, count = 5): number[] {
   const step = unit * ([1, 2, 2.5, 5, 10].find((n) => n * unit >= rough) ?? 10);
   const made = [];
   for (let k = Math.ceil(least / step - 1e-9); k * step <= most + step * 1e-9; k++) made.push(Number((k * step).toPrecision(12)));
-  return made;
+  return made.length > 1 || count > 8 ? made : ticks(least, most, count + 1);
 }
 
 /** Powers of ten from least to most, with 2 and 5 between where there are few; ends above 0. */

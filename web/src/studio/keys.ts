@@ -34,7 +34,7 @@ function toSaving(): void {
 const ACTS: Record<string, () => void> = {
   "/": () => document.querySelector<HTMLElement>("[data-source]")?.focus(),
   "?": () => { studio.helping = true; },
-  a: () => { studio.open = !studio.open; },
+  a: () => { studio.open = !studio.opens; },
   e: toSaving,
 };
 

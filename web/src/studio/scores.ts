@@ -1,6 +1,7 @@
 // Scores of examples by the length of their sources, with intervals. Pure functions.
 import type { BarsDrawing } from "../core";
 import type { Evaluated, Row } from "./api";
+import { figureName } from "./words";
 
 const ROUNDS = 1000, MOST_BINS = 8, LEAST = 5; // of the bootstrap; of the chart; examples of a bin
 
@@ -48,11 +49,11 @@ export function byLength({ rows, scored }: Evaluated): BarsDrawing | undefined {
   if (all.length < 2) return undefined;
   const ends = all.map(({ values }) => interval(values, random));
   return {
-    kind: "bars", title: `${scored} by length of the source`, caption: "Means of bins of about as many examples; whiskers: 95 % by bootstrap over examples.",
+    kind: "bars", title: `${figureName(scored)} by length of the source`, caption: "Means of bins of about as many examples; whiskers: 95 % by bootstrap over examples.",
     notes: [`examples in each: ${all.map(({ values }) => values.length).join(", ")}`],
     labels: all.map(({ from, to }) => (from === to ? String(from) : `${from}–${to}`)),
-    series: [{ name: scored, values: all.map(({ values }) => mean(values)), low: ends.map(([low]) => low), high: ends.map(([, high]) => high) }],
-    up: scored, across: "words of the source",
+    series: [{ name: figureName(scored), values: all.map(({ values }) => mean(values)), low: ends.map(([low]) => low), high: ends.map(([, high]) => high) }],
+    up: figureName(scored), across: "words of the source",
   };
 }
 

@@ -1,6 +1,7 @@
 // Curves of trainings over one axis: what a log says, joined for a drawing. Pure functions.
 import type { LinesDrawing } from "../core";
 import type { SeriesOf, TrainingEvent } from "./api";
+import { FIGURES } from "./words";
 
 export interface Points { steps: number[]; seconds: (number | null)[]; values: (number | null)[] }
 /** The curves of one training by their keys, such as train.loss. */
@@ -44,7 +45,7 @@ export function resampled({ x, y }: Pick<Line, "x" | "y">, places: readonly numb
 
 export interface Chart { title: string; up: string; keys: string[]; log?: boolean }
 
-const TOLD: Record<string, string> = { lr: "learning rate", grad_norm: "norm of the gradient", tokens_per_second: "tokens per second", memory_mib: "memory, MiB", bleu: "BLEU", chrf: "chrF", bits_per_character: "bits per character", mse: "MSE", mae: "MAE", mase: "MASE", rouge1: "ROUGE-1", rouge2: "ROUGE-2", rougeL: "ROUGE-L" };
+const TOLD: Record<string, string> = { ...FIGURES, lr: "learning rate", grad_norm: "norm of the gradient", tokens_per_second: "tokens per second", memory_mib: "memory, MiB", bits_per_character: "bits per character" };
 const LAST = ["lr", "grad_norm", "tokens_per_second", "memory_mib"], SKIPPED = ["nll", "target_tokens", "best", "source_tokens"];
 const named = (name: string) => TOLD[name] ?? name.replaceAll("_", " ");
 

@@ -4,6 +4,7 @@ import { Selection, type Choice, type Mounted } from "../core";
 import type { Examples, RunDetail, RunInfo, RunList } from "./api";
 import { get, said } from "./client";
 import { read, written, type Page, type Place } from "./place";
+import { goesOn } from "./tasks";
 
 const PATIENCE = 200; // milliseconds from a change to the address that says it
 const SHARED = ["block", "layer", "head", "row", "column", "side"] as const;
@@ -22,7 +23,7 @@ class Studio {
   /** Counts the questions that were asked: who answers listens to it. */
   asked = $state(0);
   /** Whether what might have stood in each place stands under it. */
-  open = $state(remembered<boolean>("alternatives") ?? true);
+  open = $state(remembered<boolean>("alternatives"));
   /** A picture from the user's disk; it does not fit an address. */
   upload = $state.raw<{ name: string; uri: string } | undefined>();
   csv = $state.raw<{ name: string; text: string } | undefined>();
@@ -66,6 +67,11 @@ class Studio {
 
   get run(): RunInfo | undefined {
     return this.runs.find(({ id }) => id === this.place.runs[0]);
+  }
+
+  /** Whether alternatives stand under words; under those of a text that goes on where that is wished. */
+  get opens(): boolean {
+    return this.open ?? !goesOn(this.run);
   }
 
   info(id: string): RunInfo | undefined {
@@ -147,7 +153,7 @@ class Studio {
         document.documentElement.dataset.theme = this.theme;
         remember("theme", this.theme);
       });
-      $effect(() => remember("alternatives", this.open));
+      $effect(() => { if (this.open !== undefined) remember("alternatives", this.open); });
     });
   }
 }

@@ -19,6 +19,15 @@ export function against(text: string, other: string): Piece[] {
 
 export const spoken = (name: string): string => name.replaceAll("_", " ");
 
+/** A token that can be seen and pressed: a blank and the end of a line have signs. */
+export const seen = (text: string): string => text.trim() || (text.includes("\n") ? "⏎" : "␣");
+
+/** Figures by the names that the field knows. */
+export const FIGURES: Readonly<Record<string, string>> = {
+  bleu: "BLEU", chrf: "chrF", ter: "TER", mse: "MSE", mae: "MAE", mase: "MASE", rouge1: "ROUGE-1", rouge2: "ROUGE-2", rougeL: "ROUGE-L",
+};
+export const figureName = (name: string): string => FIGURES[name] ?? spoken(name);
+
 /** A p as people read it: 97 %, 0.3 %. */
 export function percent(p: number): string {
   const value = 100 * p;

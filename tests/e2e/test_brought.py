@@ -1,0 +1,151 @@
+"""What users bring to the studio (a picture, a table), and what trainings leave behind."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from foveate.run import Run
+from pictures import bars, png
+from small_runs import made
+
+pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'foveate[studio]'")
+pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
+from pages import require_page, served, until, visitor, wait, words
+
+NAMES = ["rnn", "vit", "captioner", "forecaster"]
+STEPS, EVERY = 12, 6  # steps of training, and between two checkpoints
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    require_page()
+    return made(tmp_path_factory.mktemp("brought"), NAMES, STEPS, more="health_every = 4\n")
+
+
+@pytest.fixture(scope="module")
+def address(runs: dict[str, Run]) -> Iterator[str]:
+    with served(runs["rnn"].path.parent) as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+    with visitor(browser, address) as open_page:
+        yield open_page
+
+
+def bring(page: Any, field: str, name: str, kind: str, content: bytes) -> None:
+    """Choose a file in a field."""
+    file = {"name": name, "mimeType": kind, "buffer": content}
+    page.get_by_test_id(field).set_input_files(file)
+
+
+# ------------------------------------------------------------------------------ trainings
+
+
+def test_attention_is_a_film_of_the_checkpoints(visit: Callable[..., Any]) -> None:
+    page = visit("#/train?run=rnn")
+    page.get_by_test_id("show-film").press("Enter")
+    film = wait(page, "film")
+    steps = film.locator("li > p").all_inner_texts()
+    assert steps == [f"step {EVERY}", f"step {STEPS}"]
+    until(page, "document.activeElement.closest('[data-testid=film]') !== null")
+    cells = film.locator(".fv-cells[role=application]")
+    assert cells.count() == len(steps)
+    cells.first.press("End")
+    cells.first.press("ArrowDown")
+    readings = film.locator(".fv-reading").all_inner_texts()
+    wanted = page.get_by_test_id("samples").get_by_text("wanted: ").inner_text().split()
+    words = {reading.rpartition(" ")[0] for reading in readings}  # all but the number
+    assert words == {f"producing « {wanted[2]} »: </s>"}
+    page.get_by_label("next example").click()
+    page.get_by_test_id("show-film").wait_for()
+
+
+def test_the_health_of_modules_is_drawn(visit: Callable[..., Any], runs: dict[str, Run]) -> None:
+    page = visit("#/train?run=rnn")
+    view = wait(page, "view-health")
+    drawings = view.get_by_test_id("drawing-health")
+    assert drawings.count() >= 1
+    drawings.first.locator("summary").first.click()
+    table = drawings.first.locator("table").first
+    names = {name.split(".")[0] for name, _ in runs["rnn"].model.named_parameters()}
+    assert names & set(table.inner_text().replace(".", " ").split())
+
+
+# ------------------------------------------------------------------------------ files
+
+
+def test_a_picture_that_is_brought_is_labelled_and_looked_at(
+    visit: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
+) -> None:
+    file = io.BytesIO()
+    Image.fromarray(bars(4)[0][3]).save(file, "PNG")
+    (tmp_path / "bar.png").write_bytes(file.getvalue())
+    [said] = runs["vit"].classify_images([tmp_path / "bar.png"])
+    page = visit("#/ask?run=vit")
+    bring(page, "upload", "bar.gif", "image/gif", b"GIF89a")
+    assert "no PNG or JPEG" in page.get_by_role("alert").inner_text()
+    bring(page, "upload", "bar.png", "image/png", file.getvalue())
+    wait(page, "answer")
+    assert "bar.png" in page.get_by_test_id("brought").inner_text()
+    assert page.get_by_role("alert").count() == 0
+    labels = page.get_by_test_id("drawing-labels")
+    assert labels.locator(".fv-title").inner_text() == said.label
+    page.get_by_test_id("tab-inspect").click()
+    wait(page, "view-picture")
+    wait(page, "answered-vit")
+    page.get_by_test_id("brought").get_by_role("button").click()
+    assert page.get_by_test_id("brought").count() == 0
+
+
+def test_a_picture_that_is_brought_has_a_caption(
+    visit: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
+) -> None:
+    (tmp_path / "red.png").write_bytes(png("red"))
+    run = runs["captioner"]
+    [said] = run.caption([tmp_path / "red.png"])
+    record = run.explain(tmp_path / "red.png")
+    page = visit("#/ask?run=captioner")
+    bring(page, "upload", "red.png", "image/png", png("red"))
+    wait(page, "answer")
+    assert words(page) == [*(run.task.tokenizer.decode([i]) for i in said.ids), "</s>"]
+    page.get_by_test_id("tab-inspect").click()
+    view = wait(page, "view-picture")
+    panels = view.locator(".fv-panels button")
+    until(page, "document.querySelectorAll('.fv-panels button').length > 0")
+    assert panels.count() == len(record.axes(next(iter(record.maps)))[0])
+    page.get_by_test_id("tab-train").click()
+    page.get_by_test_id("samples").wait_for()
+    assert page.get_by_test_id("film").count() == 0  # samples of pictures are no texts
+
+
+def test_a_table_that_is_brought_is_forecast(visit: Callable[..., Any]) -> None:
+    page = visit("#/ask?run=forecaster&channel=season")
+    rows = [f"{2020 + n // 12}-{n % 12 + 1:02d}-01,{n % 12},{n % 5}" for n in range(30)]
+    table = "\n".join(["date,season,other", *rows])
+    bring(page, "csv", "own.csv", "text/csv", table.encode())
+    wait(page, "answer")
+    assert "own.csv" in page.get_by_test_id("brought").inner_text()
+    drawing = page.get_by_test_id("drawing-lines")
+    drawing.locator("summary").click()
+    told = drawing.locator("table").inner_text()
+    assert "\n2022-06\t" in told and "\n2022-07\t" in told  # the last row, and the first ahead
+    bring(page, "csv", "wrong.csv", "text/csv", table.replace("other", "another").encode())
+    wait(page, "answer", "failed")
+    assert "the table:1: no column 'other'" in page.get_by_test_id("failure").inner_text()
+    page.get_by_test_id("tab-inspect").click()
+    wait(page, "view-forecast")
+    page.get_by_text("not of wrong.csv").wait_for()
+    page.get_by_test_id("tab-ask").click()
+    page.get_by_test_id("brought").get_by_role("button").click()
+    page.get_by_test_id("ask").click()
+    wait(page, "answer")
+    assert page.get_by_test_id("brought").count() == 0

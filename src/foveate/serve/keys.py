@@ -82,8 +82,8 @@ class KeyFile:
         self._write(left)
 
     def _write(self, keys: Sequence[Key]) -> None:
-        replace_file(self.path, "".join(json.dumps(asdict(key)) + "\n" for key in keys))
-        self.path.chmod(0o600)
+        content = "".join(json.dumps(asdict(key)) + "\n" for key in keys)
+        replace_file(self.path, content, mode=0o600)
 
 
 def _hash(key: str) -> str:

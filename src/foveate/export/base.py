@@ -181,10 +181,12 @@ def appearing(out: Path) -> Iterator[Path]:
         yield place
         os.replace(place, out)
     except (OSError, RuntimeError) as error:  # other programs write here too, in words of theirs
-        if shutil.disk_usage(out.parent).free > ROOM:
+        full = shutil.disk_usage(out.parent).free <= ROOM
+        inside = isinstance(error, OSError) and str(error.filename).startswith(str(place))
+        if not (full or inside):
             raise
-        full = "No space left on device; nothing was written"
-        raise OSError(errno.ENOSPC, full, str(out)) from error
+        code = errno.ENOSPC if full else error.errno  # type: ignore[union-attr]
+        raise OSError(code, f"{os.strerror(code)}; nothing was written", str(out)) from error
     finally:
         remove(place)
 

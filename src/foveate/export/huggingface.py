@@ -31,7 +31,7 @@ from foveate.export.huggingface_pictures import VIT, VIT_LABELS
 from foveate.export.huggingface_rules import ExchangeError, Family, Form, Tensors
 from foveate.train.bounds import Within, refuse_larger
 from foveate.train.checkpoint import write_tensors
-from foveate.train.files import NEW, DamagedError, write_atomically
+from foveate.train.files import NEW, DamagedError, is_beside, write_atomically
 from foveate.train.tensors import Size, opened
 
 FAMILIES = (  # of one model_type those with a head come first
@@ -169,7 +169,7 @@ def _shards(index: Path) -> list[str]:
     """The files that an index names. Raises `ExchangeError` for one that is not beside it."""
     try:
         names = sorted(set(_read_settings(index)["weight_map"].values()))
-        strange = [name for name in names if Path(name).name != name]
+        strange = [name for name in names if not is_beside(name)]
     except (LookupError, AttributeError, TypeError) as error:
         raise ExchangeError(f"{index}: no index of weights ({error!r}); {AGAIN}") from None
     if strange:

@@ -38,7 +38,7 @@ from foveate.tasks.text_batch import Ids
 
 FILE = "shortlist.npz"
 ARRAYS = ("often", "likely")
-LARGEST = 2**29  # bytes that are unpacked
+LARGEST = 2**28  # bytes that are unpacked
 PACKED = (zipfile.BadZipFile, zlib.error, NotImplementedError)
 PAIRS = 200_000  # of the training data that Model 1 sees at most
 

@@ -114,10 +114,15 @@ def verify(folder: Path, only: str | None = None) -> None:
     if only is not None and only not in files:
         raise DamagedError(f"{folder / MANIFEST} names no {only}")
     for name, size, digest in entries:
-        if Path(name).name != name:
+        if not is_beside(name):
             raise DamagedError(f"{folder / MANIFEST} names {name!r}, which is no file beside it")
         if only in (None, name):
             _compare(folder / name, size, digest)
+
+
+def is_beside(name: str) -> bool:
+    """Whether a name that a file holds is that of a file beside it, and leads nowhere else."""
+    return name not in ("", ".", "..") and Path(name).name == name
 
 
 def _compare(file: Path, size: Any, digest: Any) -> None:

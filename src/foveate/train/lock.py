@@ -37,8 +37,8 @@ def alone(run: Path) -> Iterator[None]:
         file = _taken(run / FILE)
     except OSError as error:
         raise TrainError(
-            f"cannot write into {run}: {error.strerror}; choose another folder with --run, or make "
-            "it writable"
+            f"cannot write into {run}: {error.strerror}; make it writable, or train in another "
+            "folder: --run"
         ) from error
     try:
         yield
@@ -60,7 +60,7 @@ def _taken(path: Path) -> IO[str]:
             file.close()
             raise BusyError(
                 f"{path.parent} is being written by {said}: wait until it has ended, end it, or "
-                "choose another folder with --run"
+                "train in another folder: --run"
             )
         if _is(path, file):
             break

@@ -22,7 +22,7 @@ POLICY = {  # what SECURITY.md has to say, and words by which it does
     "how to report": ("report", "privately"),
     "which versions are mended": ("newest version", "fixes"),
     "what is guarded": ("promises", "danger"),
-    "what is not": ("does not do", "exception"),
+    "what is not": ("not guarded",),
 }
 
 

@@ -17,7 +17,6 @@ import json
 import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +29,8 @@ from machine import describe, write
 
 ROOT = Path(__file__).parent.parent
 Read = Callable[[bytes], object]
+Targets = dict[str, tuple[Read, list[bytes]]]
+GUIDED = importlib.util.find_spec("atheris") is not None
 SLOW, MEMORY = 20, 2048  # seconds of one input, MiB
 DOCUMENTS = {
     "text": b"One. Two?\n\n{{x}} https://a.b 3.5 %s",
@@ -44,7 +45,7 @@ DOCUMENTS = {
 FORM = b"application/x-www-form-urlencoded"
 
 
-def targets(place: Path) -> dict[str, tuple[Read, list[bytes]]]:
+def targets(place: Path) -> Targets:
     """What reads, and examples of what it reads; files go into a folder."""
     import foveate.align.aer as aer
     from foveate.config import read
@@ -83,7 +84,7 @@ def targets(place: Path) -> dict[str, tuple[Read, list[bytes]]]:
         (place / "out").unlink(missing_ok=True)
         return import_from(path, place / "out")
 
-    found: dict[str, tuple[Read, list[bytes]]] = {
+    found: Targets = {
         "tsv": (on_file("a.tsv", lambda p: list(rows(p, None, TextData()))), [b"a\tb\nc\td\n"]),
         "jsonl": (
             on_file("a.jsonl", lambda p: list(rows(p, None, TextData()))),
@@ -241,32 +242,33 @@ class Watch:
                     file.write(json.dumps(line) + "\n")
 
 
-def fuzz(name: str, seconds: int, kept: Path) -> None:
-    """Fuzz one target in this process, which ends with it."""
-    place = kept.parent / "place"
-    place.mkdir()
-    guided = importlib.util.find_spec("atheris") is not None
-    if guided:
-        import atheris
+def loaded(place: Path) -> Targets:
+    """The readers, those of foveate with the marks by which atheris sees where they go."""
+    if not GUIDED:
+        return targets(place)
+    import atheris
 
-        with atheris.instrument_imports(include=["foveate"]):
-            read, examples = targets(place)[name]
-    else:
-        read, examples = targets(place)[name]
-    watch = Watch(read, kept)
-    corpus = kept.parent / "corpus"
+    with atheris.instrument_imports(include=["foveate"]):
+        return targets(place)
+
+
+def fuzz(read: Read, examples: list[bytes], seconds: int, folder: Path) -> None:
+    """Fuzz one target in this process, which ends with it."""
+    watch = Watch(read, folder / "findings")
+    corpus = folder / "corpus"
     corpus.mkdir()
     for number, example in enumerate(examples):
         (corpus / str(number)).write_bytes(example)
         watch(example)
-    if guided:
+    if GUIDED:
+        import atheris
+
         limits = [f"-max_total_time={seconds}", f"-rss_limit_mb={MEMORY}", f"-timeout={SLOW}"]
-        keep = [f"-artifact_prefix={kept.parent}/", "-print_final_stats=1"]
+        keep = [f"-artifact_prefix={folder}/", "-print_final_stats=1"]
         atheris.Setup([sys.argv[0], *limits, *keep, str(corpus)], watch)
         atheris.Fuzz()
-    else:
-        mutate(watch, examples, seconds)
-        print(f"stat::number_of_executed_units: {watch.calls}", file=sys.stderr)
+    mutate(watch, examples, seconds)
+    print(f"number_of_executed_units: {watch.calls}", file=sys.stderr, flush=True)
 
 
 def mutate(watch: Watch, examples: list[bytes], seconds: int) -> None:
@@ -281,25 +283,32 @@ def mutate(watch: Watch, examples: list[bytes], seconds: int) -> None:
         watch(bytes(data))
 
 
-def one(name: str, seconds: int) -> dict[str, Any]:
-    """Fuzz one target in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        kept = Path(folder, "findings")
-        command = [sys.executable, __file__, "--child", name, "--seconds", str(seconds)]
-        environment = os.environ | {"FOVEATE_FUZZ": str(kept), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, capture_output=True, env=environment)
-        said = done.stderr.decode("utf-8", "replace")
+def one(name: str, target: tuple[Read, list[bytes]], seconds: int) -> dict[str, Any]:
+    """Fuzz one target in a process of its own, which has everything loaded already."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        child = os.fork()
+        if not child:
+            handle = os.open(folder / "said", os.O_WRONLY | os.O_CREAT)
+            os.dup2(handle, 1)
+            os.dup2(handle, 2)
+            try:
+                fuzz(*target, seconds, folder)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        said = (folder / "said").read_text("utf-8", "replace")
         units = re.search(r"number_of_executed_units:\s*(\d+)", said)
-        found = (
-            [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-        )
-        for left in sorted(Path(folder).glob("*-*")):  # libFuzzer's: oom-…, timeout-…, crash-…
+        kept = folder / "findings"
+        lines = kept.read_text().splitlines() if kept.exists() else []
+        found = [json.loads(line) for line in lines]
+        for left in sorted(folder.glob("*-*")):  # libFuzzer's: oom-…, timeout-…, crash-…
             what = left.name.partition("-")[0]
             found.append({"what": what, "said": "", "input": left.read_bytes()[:300].hex()})
-        if units is None and not found:
-            sys.exit(f"{name} was not fuzzed:\n{said[-2000:]}")
+    if units is None and not found:
+        sys.exit(f"{name} was not fuzzed:\n{said[-2000:]}")
     row = {"executions": int(units[1]) if units else None, "findings": found}
-    print(f"{name}: {json.dumps(row)[:300]}", file=sys.stderr, flush=True)
+    print(f"{name}: {json.dumps(row)[:400]}", file=sys.stderr, flush=True)
     return row
 
 
@@ -308,19 +317,16 @@ def main() -> None:
     options.add_argument("--seconds", type=int, default=60, help="for each target")
     options.add_argument("--only", help="targets, between commas")
     options.add_argument("--out", type=Path)
-    options.add_argument("--child", help=argparse.SUPPRESS)
     given = options.parse_args()
-    if given.child:
-        fuzz(given.child, given.seconds, Path(os.environ["FOVEATE_FUZZ"]))
-        return
     with tempfile.TemporaryDirectory() as folder:
-        names = given.only.split(",") if given.only else list(targets(Path(folder)))
-    found = {name: one(name, given.seconds) for name in names}
+        there = loaded(Path(folder))
+        names = given.only.split(",") if given.only else list(there)
+        found = {name: one(name, there[name], given.seconds) for name in names}
     counts = [row["executions"] or 0 for row in found.values()]
     report = {
         "command": " ".join(["python benchmarks/fuzz.py", *sys.argv[1:]]),
         "machine": describe(),
-        "fuzzer": "atheris" if importlib.util.find_spec("atheris") else "random mutations",
+        "fuzzer": "atheris" if GUIDED else "random mutations",
         "seconds_each": given.seconds,
         "executions": sum(counts),
         "findings": sum(len(row["findings"]) for row in found.values()),

@@ -14,8 +14,9 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from foveate.train.files import TrainError
 
@@ -50,10 +51,10 @@ def alone(run: Path) -> Iterator[None]:
             run.rmdir()  # does nothing unless it is empty
 
 
-def _taken(path: Path) -> IO[str]:
+def _taken(path: Path) -> FileIO:
     """The lock's open file; closing it gives the lock back."""
     while True:
-        file = path.open("a+", encoding="utf-8")
+        file = path.open("a+b", buffering=0)  # what a full disk refuses is not tried again
         if not _locked(file):
             file.seek(0)
             said = _told(file.read(1000))
@@ -68,12 +69,12 @@ def _taken(path: Path) -> IO[str]:
     with contextlib.suppress(OSError):  # of a full disk: it is locked all the same
         file.truncate(0)
         since = time.strftime("%Y-%m-%d %H:%M:%S %z")
-        json.dump({"process": os.getpid(), "host": socket.gethostname(), "since": since}, file)
-        file.flush()
+        who = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
+        file.write(json.dumps(who).encode())
     return file
 
 
-def _locked(file: IO[str]) -> bool:
+def _locked(file: FileIO) -> bool:
     """Whether the lock is ours now; a network's folder may know no locks, and gives all."""
     try:
         if sys.platform == "win32":
@@ -90,14 +91,14 @@ def _locked(file: IO[str]) -> bool:
     return True
 
 
-def _is(path: Path, file: IO[str]) -> bool:
+def _is(path: Path, file: FileIO) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
 
 
-def _told(text: str) -> str:
+def _told(text: bytes) -> str:
     """Who has the lock, by what it wrote."""
     try:
         who: dict[str, Any] = json.loads(text)

@@ -60,10 +60,11 @@ def weaknesses(lock: Path) -> tuple[int, str]:
     except (ValueError, LookupError):
         why = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         return UNREACHABLE, f"NOT CHECKED for known weaknesses: no answer of the service ({why})"
-    skipped = [part["name"] for part in parts if "skip_reason" in part]
+    skipped = [part for part in parts if "skip_reason" in part]
     bad = [f"{p['name']} {p['version']}: {w['id']}" for p in parts for w in p.get("vulns", [])]
     if skipped:
-        return UNREACHABLE, f"NOT CHECKED: {', '.join(skipped)}"
+        why = f"{len(skipped)} of {len(parts)} packages, as {skipped[0]['skip_reason']}"
+        return UNREACHABLE, f"NOT CHECKED for known weaknesses: {why}"
     if bad:
         return FOUND, "known weaknesses:\n  " + "\n  ".join(bad)
     return 0, f"no weakness is known of {len(parts)} locked packages"

@@ -457,6 +457,7 @@ def main() -> None:
     options.add_argument("--only", default=",".join(FAULTS))
     options.add_argument("--out", type=Path)
     given = options.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # disks are unmounted
     rows: list[Row] = []
     why = may_mount()
     for name in given.only.split(","):

@@ -26,6 +26,7 @@ from foveate.config import read
 from foveate.errors import is_for_the_user, message_of
 from foveate.export.huggingface import from_huggingface
 from foveate.export.huggingface_rules import ExchangeError
+from foveate.passages.documents import Choices, read_document
 from foveate.run import RunConfig, load
 from foveate.tasks.shortlist import Shortlist
 from foveate.train import checkpoint
@@ -297,6 +298,34 @@ TOML = {
 def test_a_config_that_is(kind: str, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_bytes(TOML[kind])
     refused(lambda: read(RunConfig, tmp_path / "config.toml"))
+
+
+DOCUMENTS = {
+    "html": (b"<p>" + b"<b>" * 5000 + b"word", ""),
+    "tmx": (
+        b'<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>'
+        + b"<hi>" * 5000
+        + b"word"
+        + b"</hi>" * 5000
+        + b"</seg></tuv></tu></body></tmx>",
+        "100 deep",
+    ),
+    "jsonl": (b'{"source": ' + b"[" * DEEP + b"]" * DEEP + b"}\n", "it:1"),
+}
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_a_document_may_be_as_deep_as_it_likes_or_is_refused(kind: str) -> None:
+    content, name = DOCUMENTS[kind]
+
+    def act() -> bytes:
+        document = read_document(kind, content, Choices(to="fr"), "it")
+        return document.written(["mot"] * len(document.passages))
+
+    if name:
+        refused(act, name)
+    else:
+        assert b"mot" in act()
 
 
 # ------------------------------------------------------------------------------ memory

@@ -49,6 +49,7 @@ FAMILIES = (  # of one model_type those with a head come first
     VIT,
 )
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+STRANGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RuntimeError)
 AGAIN = "write it again with save_pretrained of transformers"
 
 
@@ -72,11 +73,14 @@ def from_huggingface(folder: str | Path) -> nn.Module:
         refuse_larger(config.tree(), there, "the model")
         with Within(there, "the config"):
             model: nn.Module = config.build(*family.ends.read(settings))
+    except STRANGE as error:
+        raise ExchangeError(f"{folder / CONFIG}: {error}") from error
+    try:
         _fill(model, family, settings, tensors, folder / WEIGHTS)
     except ExchangeError:
         raise
-    except (ValueError, TypeError, LookupError, ArithmeticError, RuntimeError) as error:
-        raise ExchangeError(f"{folder / CONFIG}: {error}") from error
+    except STRANGE as error:
+        raise ExchangeError(f"{folder / WEIGHTS}: {error}; {AGAIN}") from error
     return model.eval()
 
 

@@ -99,7 +99,10 @@ def _read(path: Path) -> list[Key]:
     keys = []
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            keys.append(KEY.validate_python(json.loads(line)))
+            key = Key(**json.loads(line))
+            KEY.validate_python(asdict(key))
+            bytes.fromhex(key.sha256)
+            keys.append(key)
         except (ValueError, TypeError, RecursionError):
             raise ConfigError(f"{path}:{number} is no key; add keys: foveate serve keys") from None
     return keys

@@ -19,7 +19,8 @@ from torch.overrides import TorchFunctionMode
 from foveate.config import ConfigError
 from foveate.train.tensors import Size
 
-SMALL = 1_000_000  # what any config may ask for, whatever the weights
+SMALL = 10_000_000  # the largest number of any config, whatever the weights
+TABLES = 50_000_000  # numbers that are made beside the weights at most
 MAKERS = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full, torch.arange)
 
 
@@ -45,7 +46,7 @@ class Within(TorchFunctionMode):
     def __init__(self, there: Size, where: str) -> None:
         super().__init__()
         self.there, self.where = there, where
-        self.numbers, self.tensors = 8 * there.numbers + SMALL, 16 * there.tensors + 1000
+        self.numbers, self.tensors = 8 * there.numbers + TABLES, 16 * there.tensors + 1000
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None

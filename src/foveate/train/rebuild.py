@@ -39,7 +39,7 @@ def rebuilt(config: Any, build: Callable[[Any], nn.Module], run: Path, folder: P
             raise DamagedError(f"{error}; {other}") from None
     with opened(path) as file:
         there = size_of(file)
-    _same_model(run, folder)
+    _same_model(config, run, folder)
     where = f"{run / CONFIG}: model"
     refuse_larger(config.tree(), there, where)
     with Within(there, where):
@@ -48,12 +48,16 @@ def rebuilt(config: Any, build: Callable[[Any], nn.Module], run: Path, folder: P
     return model
 
 
-def _same_model(run: Path, folder: Path) -> None:
+def _same_model(config: Any, run: Path, folder: Path) -> None:
     """Raise ``ConfigError`` where the folder was written by a run with another model."""
     own = folder / CONFIG
     if folder == run or not own.is_file():
         return
-    if load_tree(own).get("model") != load_tree(run / CONFIG).get("model"):
+    try:
+        same = type(config).parse(load_tree(own).get("model", {})) == config
+    except ConfigError:
+        same = False
+    if not same:
         raise ConfigError(
             f"{own} describes another model than {run / CONFIG}: the checkpoint is of another run, "
             "or one of the two files was changed"

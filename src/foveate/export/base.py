@@ -181,11 +181,11 @@ def appearing(out: Path) -> Iterator[Path]:
         yield place
         os.replace(place, out)
     except (OSError, RuntimeError) as error:  # other programs write here too, in words of theirs
-        full = shutil.disk_usage(out.parent).free <= ROOM
-        inside = isinstance(error, OSError) and str(error.filename).startswith(str(place))
-        if not (full or inside):
+        code = errno.ENOSPC if shutil.disk_usage(out.parent).free <= ROOM else None
+        if isinstance(error, OSError) and str(error.filename).startswith(str(place)):
+            code = code or error.errno
+        if code is None:
             raise
-        code = errno.ENOSPC if full else error.errno  # type: ignore[union-attr]
         raise OSError(code, f"{os.strerror(code)}; nothing was written", str(out)) from error
     finally:
         remove(place)

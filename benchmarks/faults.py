@@ -228,6 +228,7 @@ def kill(bench: Bench) -> None:
         for folder in (whole, at):
             shutil.rmtree(folder)
     _kill_keys(bench)
+    _kill_server(bench, begun)
     shutil.rmtree(begun)
 
 
@@ -257,6 +258,21 @@ def _kill_keys(bench: Bench) -> None:
         if times == bench.kills:
             break
     bench.add("SIGKILL", "serve keys add", times=times, lost=lost, kept=len(told))
+
+
+def _kill_server(bench: Bench, begun: Path) -> None:
+    """A server writes nothing: its run and its keys are as they were, and the next one starts."""
+    keys = bench.folder / "keys"
+    arguments = ["serve", begun / "run", "--as", "en:fr", "--keys", keys, "--port", 0, "--preload"]
+    before = content(begun, hidden=True) | {"keys": keys.read_text("utf-8")}
+    waits = [bench.chance.uniform(0, 2) for _ in range(bench.kills)]
+    ended = [bench.killed(arguments, wait) for wait in waits]
+    now = content(begun, hidden=True) | {"keys": keys.read_text("utf-8")}
+    lost = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
+    last = bench.killed(arguments, 20)
+    lost += [] if "serve: http" in last.said else ["the server"]
+    times = sum(done.code == -signal.SIGKILL for done in [*ended, last])
+    bench.add("SIGKILL", "serve", times=times, lost=lost)
 
 
 # ------------------------------------------------------------------------------ disks

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from foveate.cli import main as foveate  # noqa: E402
-from machine import describe, write  # noqa: E402
+from machine import RESULTS, describe, write  # noqa: E402
 from small_runs import made  # noqa: E402
 
 Row = dict[str, Any]
@@ -468,11 +468,18 @@ def may_mount() -> str | None:
     return done.stderr.strip() or None
 
 
+def _others(path: Path, rows: list[Row]) -> list[Row]:
+    """What was found before of the faults that are not tried now."""
+    tried = {row["fault"] for row in rows}
+    before = json.loads(path.read_text("utf-8"))["faults"] if path.is_file() else []
+    return [row for row in before if row["fault"] not in tried]
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     options.add_argument("--kills", type=int, default=10, help="of each act")
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--only", default=",".join(FAULTS))
+    options.add_argument("--only", default=",".join(FAULTS), help="others are kept as they were")
     options.add_argument("--out", type=Path)
     given = options.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # disks are unmounted
@@ -486,6 +493,7 @@ def main() -> None:
             else:
                 FAULTS[name](bench)
             rows += bench.rows
+    rows = _others(given.out or RESULTS / "faults.json", rows) + rows
     report = {
         "command": " ".join(["python benchmarks/faults.py", *sys.argv[1:]]),
         "machine": describe(),

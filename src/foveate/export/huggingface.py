@@ -165,7 +165,8 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
             with opened(path) as file:
                 tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except DamagedError as error:
-            raise ExchangeError(f"{error}; {AGAIN}, or fetch it again") from None
+            why = str(error).removeprefix(f"{path} ")
+            raise ExchangeError(f"{path}: damaged ({why}); {AGAIN}, or fetch it again") from None
     return tensors
 
 

@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PAIRS  ?= 10000000
 
-.PHONY: help quickstart test lint format web wheel wheel-browser bench bench-peers bench-quality looking configs growth kill hosts scaling lock clean
+.PHONY: help quickstart test lint format web wheel wheel-browser bench bench-peers bench-quality looking configs growth kill faults fuzz audit hosts scaling lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -79,6 +79,19 @@ growth: $(STAMPS)/foveate  ## cost of preparing and feeding corpora up to PAIRS 
 
 kill: $(STAMPS)/foveate  ## kill a run 20 times at random moments; the weights must not notice
 	$(BIN)/python benchmarks/kill.py
+
+faults: $(STAMPS)/dev  ## SIGKILL, full and read-only disks, two at once, clock jumps (root, Linux; minutes)
+	$(BIN)/python benchmarks/faults.py
+
+SECONDS ?= 60
+fuzz: $(STAMPS)/dev  ## every reader under a fuzzer, SECONDS (60) each; with atheris where it installs
+	$(BIN)/python -m pip install -q 'atheris>=3,<4' || echo "no atheris here: random mutations"
+	$(BIN)/python benchmarks/fuzz.py --seconds $(SECONDS)
+
+audit: $(BIN)/python  ## SBOM of the locked packages in build/sbom.json; known weaknesses (needs network)
+	test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit && \
+	    build/audit/bin/pip install -q 'pip-audit>=2.10,<3' 'cyclonedx-bom>=7.5,<8'; }
+	build/audit/bin/python benchmarks/audit.py requirements.lock --sbom build/sbom.json
 
 hosts: $(STAMPS)/foveate  ## two hosts that train together lose their link (root, network namespaces)
 	$(BIN)/python benchmarks/hosts.py

@@ -3,38 +3,84 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
+import re
+import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 
-def replace_file(path: Path, content: str | bytes) -> None:
+def replace_file(path: Path, content: str | bytes, mode: int | None = None) -> None:
     """Write a file, text as UTF-8, so that it appears whole or not at all.
 
-    Raises ``FileNotFoundError`` naming the folder where it does not exist.
+    ``mode`` are its permissions from its first moment on. Raises ``OSError`` that names the file.
     """
-    with replacing(path) as file:
+    with replacing(path, mode) as file:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file to write piece by piece, which takes its name when the block ends without an error.
 
-    Raises ``FileNotFoundError`` naming the folder where it does not exist.
+    Raises ``FileNotFoundError`` naming the folder where it does not exist, and ``OSError`` naming
+    the file where the disk refuses; what was there before is kept.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist; make it first")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = part_of(path)
     try:
         with part.open("wb") as file:
+            if mode is not None:
+                part.chmod(mode)
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
+    except OSError as error:
+        if error.strerror and error.filename in (None, part, str(part)):
+            kept = "what was there is kept" if path.exists() else "nothing was written"
+            raise OSError(error.errno, f"{error.strerror}; {kept}", str(path)) from error
+        raise
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def part_of(path: Path) -> Path:
+    """Where this process writes what will be ``path``; what killed processes left there goes."""
+    host = re.sub(r"[^\w-]", "-", socket.gethostname())[:20]
+    forms = re.compile(rf"\.{re.escape(path.name)}\.{host}\.(\d+)\.part")
+    with contextlib.suppress(OSError):
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+            owner = forms.fullmatch(left.name)
+            if owner is not None and not _lives(int(owner[1])):
+                remove(left)
+    return path.with_name(f".{path.name}.{host}.{os.getpid()}.part")
+
+
+def remove(place: Path) -> None:
+    """Remove a file or a folder, if it is there."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    elif os.path.lexists(place):  # a disk that may only be read refuses even what is not there
+        place.unlink()
+
+
+def _lives(process: int) -> bool:
+    """Whether a process of this host is there; where that cannot be told, it is."""
+    if os.name == "nt":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def cache_folder() -> Path:

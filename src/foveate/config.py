@@ -195,10 +195,13 @@ def read(config: type[C], path: str | Path, overrides: Iterable[str] = ()) -> C:
 
 def parse_tree(config: type[C], tree: Tree, path: Path | None = None) -> C:
     """Parse after importing what ``imports`` names; errors say the file and its line."""
-    for module in tree.get("imports", ()):
+    modules = tree.get("imports", ())
+    if not isinstance(modules, list | tuple) or not all(isinstance(m, str) for m in modules):
+        raise ConfigError(f"is a list of names of modules, not {modules!r}", ("imports",))
+    for module in modules:
         try:
             importlib.import_module(module)
-        except ImportError as error:
+        except (ImportError, ValueError, TypeError) as error:
             raise ConfigError(f"cannot import {module!r} ({error}); is it on PYTHONPATH?") from None
     try:
         return config.parse(tree)

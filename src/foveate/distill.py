@@ -85,7 +85,7 @@ def _begun(part: Path, mark: str) -> int:
     owner = part.with_suffix(".mark")
     if not owner.exists():
         part.unlink(missing_ok=True)
-        owner.write_text(mark, encoding="utf-8")
+        replace_file(owner, mark)
     if owner.read_text(encoding="utf-8") != mark:
         raise ConfigError(
             f"{part} was begun by another teacher, with another search or other data; remove "
@@ -93,5 +93,6 @@ def _begun(part: Path, mark: str) -> int:
         )
     lines = part.read_bytes().splitlines(keepends=True) if part.exists() else []
     whole = sum(line.endswith(b"\n") for line in lines) // CHUNK * CHUNK
-    part.write_bytes(b"".join(lines[:whole]))
+    if lines:
+        os.truncate(part, sum(map(len, lines[:whole])))  # what stays is never written again
     return whole

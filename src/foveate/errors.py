@@ -7,9 +7,12 @@ live here: the errors themselves; each stands beside what raises it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Iterator
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -22,13 +25,17 @@ def one_line_errors() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         sys.exit(141)  # 128 + SIGPIPE, as a shell would say
     except Exception as error:
         if os.environ.get("FOVEATE_DEBUG") == "1" or not is_for_the_user(error):
             raise
         red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
         print(f"{red}error: {message_of(error)}{plain}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _forget_output()
         sys.exit(2)
 
 
@@ -42,7 +49,14 @@ def message_of(error: Exception) -> str:
     """One line of text; for a file's error its name comes first."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in FULL:  # a stream's: files have names
+        return f"the output cannot be written: {error.strerror}; make room, and do it again"
     return " ".join(str(error).split("\n"))
+
+
+def _forget_output() -> None:
+    """What is left for standard output goes nowhere, so that ending does not fail on it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _raised_here(error: Exception) -> bool:

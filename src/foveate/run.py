@@ -37,6 +37,7 @@ from foveate.tasks.label_figures import Classification
 from foveate.tasks.objective import CrossEntropy, Objective
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
+from foveate.train.rebuild import rebuilt
 
 load_kinds()
 
@@ -282,8 +283,7 @@ def _load(path: Path, which: str) -> Run:
     folder = folder or checkpoint.folder_of(path, which)
     task = config.task.build(config.data)
     task.restore(path)
-    model = task.build(config.model)
-    checkpoint.load_weights(model, folder / checkpoint.WEIGHTS)
+    model = rebuilt(config.model, task.build, path, folder)
     model.to(device()).eval()
     return Run(path, config, task, model, folder.relative_to(path).as_posix())
 

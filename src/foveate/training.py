@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 
+from foveate.atomic import replace_file
 from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
 from foveate.decode.greedy import Greedy
@@ -20,6 +22,7 @@ from foveate.train import checkpoint, files
 from foveate.train.average import average as average_weights
 from foveate.train.fit import Outcome, fit
 from foveate.train.job import Job
+from foveate.train.lock import alone
 from foveate.train.ranks import Ranks, ranks_of
 
 
@@ -28,7 +31,8 @@ def train(
 ) -> Run:
     """Train a config to its end, or go on where it stopped; the folder is ``runs/NAME`` by default.
 
-    Raises ``ConfigError`` where the folder holds a run of another config.
+    Raises ``ConfigError`` where the folder holds a run of another config, and `BusyError` where
+    another process trains in it.
     """
     if isinstance(config, RunConfig):
         if folder is None:
@@ -39,7 +43,8 @@ def train(
         path = Path(folder) if folder is not None else Path("runs") / Path(config).stem
     _heeded(resolved)
     resolved.train.check()  # before minutes go into preparing the data
-    with ranks_of(resolved.train) as ranks:
+    with ranks_of(resolved.train) as ranks, contextlib.ExitStack() as ending:
+        ranks.lead("the lock of the run", lambda: ending.enter_context(alone(path)))
         outcome = _fitted(resolved, path, ranks)
     if outcome.exit_code:
         raise SystemExit(outcome.exit_code)
@@ -115,7 +120,7 @@ def _prepared(config: RunConfig, path: Path) -> Any:
         print(line, file=sys.stderr)
     validated = config.train.validation.every is not None
     _refuse_nothing(task, ["train", "valid"] if validated else ["train"])
-    (parts / "config.toml").write_text(config.toml(), encoding="utf-8")
+    replace_file(parts / "config.toml", config.toml())
     path.mkdir(parents=True, exist_ok=True)
     for file in sorted(parts.iterdir(), key=lambda file: file.name == "config.toml"):
         file.replace(path / file.name)  # the config comes last: with it the run exists
@@ -145,12 +150,19 @@ def _take_over(config: RunConfig, task: Any) -> None:
 
 
 def average(path: str | Path, last: int | None = None) -> str:
-    """Average the weights of the last checkpoints into ``averaged/``; says what it did."""
+    """Average the weights of the last checkpoints into ``averaged/``; says what it did.
+
+    Raises `DamagedError` that names a checkpoint which is not as it was written.
+    """
     path = Path(path)
     steps = [step for step in checkpoint.steps(path) if step > 0][-(last or 0) :]
     if not steps:
         raise ConfigError(f"{path} has no checkpoints to average")
-    tensors = average_weights([checkpoint.path_of(path, step) for step in steps])
-    with files.sealed_folder(path / "averaged") as folder:
-        checkpoint.write_tensors(tensors, folder / checkpoint.WEIGHTS)
+    with alone(path):
+        folders = [checkpoint.path_of(path, step) for step in steps]
+        for one in folders:
+            files.verify(one, checkpoint.WEIGHTS)
+        tensors = average_weights(folders)
+        with files.sealed_folder(path / "averaged") as folder:
+            checkpoint.write_tensors(tensors, folder / checkpoint.WEIGHTS)
     return f"averaged {len(steps)} checkpoints ({steps[0]} to {steps[-1]}) into {path / 'averaged'}"

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 Tree = dict[str, Any]
+Found = TypeVar("Found")
 Where = tuple[str, ...]  # the path of keys from the root of the file
+LARGEST = 2**20  # bytes of a config
 
 
 class ConfigError(ValueError):
@@ -32,18 +34,41 @@ class ConfigError(ValueError):
 # ------------------------------------------------------------------------------ reading
 
 
-def load_tree(path: Path) -> Tree:
-    """Read a TOML file and, below it, the one parent that its ``base`` names."""
+def load_tree(path: Path, above: tuple[Path, ...] = ()) -> Tree:
+    """Read a TOML file and, below it, the one parent that its ``base`` names.
+
+    ``above`` are the files that have asked for this one.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        if path.stat().st_size > LARGEST:
+            raise ConfigError(f"{path} has more than {LARGEST:,} bytes: it is no config")
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read config {path}: {error.strerror}") from None
-    try:
-        tree = tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start + 1}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: its tables are nested too deeply") from None
     base = tree.pop("base", None)
-    return merge(load_tree(path.parent / base), tree) if base else tree
+    if not base:
+        return tree
+    if not isinstance(base, str):
+        raise ConfigError(f"{path}: base names one file, not {base!r}", ("base",))
+    if path.resolve() in above:
+        raise ConfigError(f"{path}: base leads back to the file itself", ("base",))
+    return merge(load_tree(path.parent / base, (*above, path.resolve())), tree)
+
+
+def from_json(path: Path, understand: Callable[[Any], Found]) -> Found:
+    """What is made of a JSON file of ours. Raises `ConfigError` naming one that is damaged."""
+    try:
+        return understand(json.loads(path.read_bytes()))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{path} is damaged ({error!r})") from None
 
 
 def merge(below: Tree, above: Tree) -> Tree:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.align.extract import Links, read_link
+from foveate.align.extract import Links, link_lines, read_link
 from foveate.align.extract import links as most_looked_at
 
 
@@ -86,8 +86,7 @@ def read_gold(path: str | Path) -> list[Gold]:
     The indices of the answer count from 0; sure links are possible too. Raises ``ValueError``
     naming the file, line and entry.
     """
-    with Path(path).open(encoding="utf-8") as lines:
-        return [_gold(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+    return [_gold(line, f"{path}:{n}") for n, line in enumerate(link_lines(Path(path)), 1)]
 
 
 def _gold(line: str, where: str) -> Gold:

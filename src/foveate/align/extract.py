@@ -6,12 +6,14 @@ A link is a pair (source, target) of word indices, counted from 0. Judging links
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 Link = tuple[int, int]  # source, target
 Links = set[Link]
+DIGITS = 9  # of the number of a word
 
 
 def links(
@@ -50,10 +52,20 @@ def read_pharaoh(line: str, where: str = "") -> Links:
     return {read_link(entry, "-", where) for entry in line.split()}
 
 
+def link_lines(path: Path) -> list[str]:
+    """The lines of a file of links. Raises ``ValueError`` naming a file that is no text."""
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text: byte {error.start + 1} is not UTF-8") from None
+
+
 def read_link(entry: str, separator: str, where: str = "") -> Link:
     """One link such as ``3-4``. Raises ``ValueError`` naming the entry."""
     source, found, target = entry.partition(separator)
     if not (found and source.isdecimal() and target.isdecimal()):
         place = f"{where}: " if where else ""
         raise ValueError(f"{place}{entry!r} is no link; a link is SOURCE{separator}TARGET, as 3-4")
+    if max(len(source), len(target)) > DIGITS:
+        raise ValueError(f"{where}: {entry[:20]!r}… is no link: no sentence has so many words")
     return int(source), int(target)

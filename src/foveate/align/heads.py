@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from foveate.align.aer import Gold, rank_heads
 from foveate.align.extract import Links, links
 from foveate.atomic import replace_file
+from foveate.tree import from_json
 
 FILE = "aligned_head.json"
 Rows = Literal["produced", "read"]
@@ -57,12 +58,20 @@ class Head:
 
     @classmethod
     def load(cls, folder: Path, otherwise: Head) -> Head:
-        """The choice saved in a run, else ``otherwise``."""
+        """The choice saved in a run, else ``otherwise``. Raises ``ConfigError`` if damaged."""
         path = folder / FILE
         if not path.is_file():
             return otherwise
-        tree = json.loads(path.read_text(encoding="utf-8"))
-        return cls(tree["layer"], tree["head"], tree["rows"])
+        return from_json(path, cls._told)
+
+    @classmethod
+    def _told(cls, tree: dict[str, Any]) -> Head:
+        layer, head, rows = tree["layer"], tree["head"], tree["rows"]
+        if not isinstance(layer, int) or not isinstance(head, int | None):
+            raise ValueError(f"layer {layer!r} and head {head!r} are no numbers")
+        if rows not in get_args(Rows) or (head or 0) < 0:
+            raise ValueError(f"rows {rows!r} of head {head!r}")
+        return cls(layer, head, rows)
 
 
 def read_links(weights: NDArray[np.floating]) -> Links:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import struct
 import tarfile
 import zlib
@@ -26,6 +27,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.download import find, mirror_folder
 
 Pixels = NDArray[np.uint8]  # (C, H, W), 0 is black
+AXES = 8  # of an array at most
 UNSIGNED_BYTES = 8  # the only type of number that IDX pictures and labels have
 
 
@@ -164,8 +166,8 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     if len(content) < start:
         raise DataError(f"{path} ends within its header; fetch it again")
     shape = struct.unpack(f">{axes}I", content[4:start])
-    wanted = int(np.prod(shape, dtype=np.int64))
-    if len(content) - start != wanted:
+    wanted = math.prod(shape)
+    if len(content) - start != wanted or axes > AXES:
         raise DataError(
             f"{path} says it holds {wanted:,} bytes {shape}, but has {len(content) - start:,}; "
             "fetch it again"

@@ -22,6 +22,7 @@ from foveate.config import BaseConfig, Configurable
 UNK, PAD, BOS, EOS = range(4)
 SPECIALS = ("<unk>", "<pad>", "<s>", "</s>")
 SILENT = frozenset((PAD, BOS, EOS))  # leave no trace in decoded text; an unknown piece shows
+LARGEST = 64 * 2**20  # bytes of a file of pieces: read, it takes a dozen times as much
 Span = tuple[int, int]  # from the first character to the one after the last
 
 
@@ -147,13 +148,15 @@ class Tokenizer(Configurable, ABC):
     @staticmethod
     def load(path: str | Path) -> Tokenizer:
         """Read a tokenizer of any kind; raise ValueError that names a file which is none."""
-        text = Path(path).read_text(encoding="utf-8")
+        content = bounded(Path(path))
         try:
-            tree = json.loads(text)
+            tree = json.loads(content)
             tokenizer: Tokenizer = Tokenizer.Config.parse(tree["config"]).build()
             tokenizer._restore(tree["vocabulary"])
             tokenizer.add_tags(tree.get("tags", []))
-        except Exception as error:  # the Rust library raises bare Exceptions
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             message = f"{path}: no tokenizer that can be read ({error!r}); train it again"
             raise ValueError(message) from error
         return tokenizer
@@ -182,6 +185,18 @@ class Tokenizer(Configurable, ABC):
         if not self.pieces:
             raise RuntimeError(f"this {self.config.kind} tokenizer has no pieces; train it first")
         return list(valid(texts))
+
+
+def bounded(path: Path) -> bytes:
+    """The content of a file of pieces. Raises ``ValueError`` where it is too long to be one."""
+    if (size := path.stat().st_size) > LARGEST:
+        raise ValueError(f"{path} has {size:,} bytes: no file of pieces has more than {LARGEST:,}")
+    return path.read_bytes()
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether a library refused its input: Rust's raise bare Exceptions, and panic outside them."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def valid(texts: Iterable[str]) -> Iterator[str]:

@@ -9,6 +9,7 @@ not live here: the targets, a module each; how outputs are compared (`foveate.ex
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import importlib
 import importlib.metadata
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import foveate.export
-from foveate.atomic import replace_file
+from foveate.atomic import part_of, remove, replace_file
 from foveate.export.compare import Checked, Sample
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run
@@ -32,6 +33,7 @@ from foveate.tasks.ensemble import Ensemble
 from foveate.train.checkpoint import WEIGHTS
 
 POINTER = "foveate.json"  # in every export: which run it was made of, and how it was checked
+ROOM = 2**20  # bytes that are free on a disk that is not full
 PRECISIONS = ("float32", "bfloat16", "float16", "int16", "int8")
 
 
@@ -167,26 +169,26 @@ def _refuse_ensemble(run: Run) -> None:
 def appearing(out: Path) -> Iterator[Path]:
     """A place beside ``out`` that takes its name when the block ends without an error.
 
-    Raises ``FileExistsError`` where something is there already.
+    Raises ``FileExistsError`` where something is there already, and ``OSError`` naming ``out``
+    where the disk is full.
     """
     if out.exists():
         raise FileExistsError(f"{out} is there already: move it away, or name another place")
     out.parent.mkdir(parents=True, exist_ok=True)
-    place = out.with_name(f".{out.name}.{os.getpid()}.part")
+    place = part_of(out)
     remove(place)
     try:
         yield place
         os.replace(place, out)
+    except (OSError, RuntimeError) as error:  # other programs write here too, in words of theirs
+        code = errno.ENOSPC if shutil.disk_usage(out.parent).free <= ROOM else None
+        if isinstance(error, OSError) and str(error.filename).startswith(str(place)):
+            code = code or error.errno
+        if code is None:
+            raise
+        raise OSError(code, f"{os.strerror(code)}; nothing was written", str(out)) from error
     finally:
         remove(place)
-
-
-def remove(place: Path) -> None:
-    """Remove a file or a folder, if it is there."""
-    if place.is_dir():
-        shutil.rmtree(place)
-    else:
-        place.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

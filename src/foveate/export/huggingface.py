@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from foveate.config import Config
+from foveate.data.vocabulary import bounded
 from foveate.export.huggingface_decoders import GPT2, LLAMA
 from foveate.export.huggingface_encoders import BERT, BERT_MASKED, ROBERTA, ROBERTA_MASKED
 from foveate.export.huggingface_ends import Settings
@@ -30,8 +29,10 @@ from foveate.export.huggingface_halves import in_halves, wave_table
 from foveate.export.huggingface_pairs import BART, MARIAN, PEGASUS, T5
 from foveate.export.huggingface_pictures import VIT, VIT_LABELS
 from foveate.export.huggingface_rules import ExchangeError, Family, Form, Tensors
+from foveate.train.bounds import Within, refuse_larger
 from foveate.train.checkpoint import write_tensors
-from foveate.train.files import NEW, write_atomically
+from foveate.train.files import NEW, DamagedError, is_beside, write_atomically
+from foveate.train.tensors import Size, opened
 
 FAMILIES = (  # of one model_type those with a head come first
     GPT2,
@@ -48,6 +49,7 @@ FAMILIES = (  # of one model_type those with a head come first
     VIT,
 )
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+STRANGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RuntimeError)
 AGAIN = "write it again with save_pretrained of transformers"
 
 
@@ -63,13 +65,22 @@ def from_huggingface(folder: str | Path) -> nn.Module:
     settings = _read_settings(folder / CONFIG)
     families = _families(str(settings.get("model_type")), folder / CONFIG)
     tensors = {_modern(name): tensor for name, tensor in _read_tensors(folder).items()}
+    there = Size(len(tensors), sum(tensor.numel() for tensor in tensors.values()))
     family = next(f for f in families if f.head is None or f.head in tensors)
     try:
         settings = family.said(settings, tensors)
-        model: nn.Module = family.read_config(settings).build(*family.ends.read(settings))
-    except ValueError as error:
-        raise ExchangeError(f"{folder / CONFIG}: {error}") from None
-    _fill(model, family, settings, tensors, folder / WEIGHTS)
+        config = family.read_config(settings)
+        refuse_larger(config.tree(), there, "the model")
+        with Within(there, "the config"):
+            model: nn.Module = config.build(*family.ends.read(settings))
+    except STRANGE as error:
+        raise ExchangeError(f"{folder / CONFIG}: {error}") from error
+    try:
+        _fill(model, family, settings, tensors, folder / WEIGHTS)
+    except ExchangeError:
+        raise
+    except STRANGE as error:
+        raise ExchangeError(f"{folder / WEIGHTS}: {error}; {AGAIN}") from error
     return model.eval()
 
 
@@ -119,8 +130,8 @@ def _read_settings(path: Path) -> Settings:
             f"{path}: no such file; give the folder that save_pretrained of transformers wrote"
         )
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        settings = json.loads(bounded(path))
+    except (ValueError, RecursionError) as error:
         raise ExchangeError(f"{path}: no JSON ({error}); {AGAIN}") from None
     if not isinstance(settings, dict):
         raise ExchangeError(f"{path}: no JSON object; {AGAIN}")
@@ -143,7 +154,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
     index = folder / f"{WEIGHTS}.index.json"
     names = [WEIGHTS]
     if not (folder / WEIGHTS).is_file() and index.is_file():
-        names = sorted(set(_read_settings(index)["weight_map"].values()))
+        names = _shards(index)
     tensors: dict[str, Tensor] = {}
     for path in (folder / name for name in names):
         if not path.is_file():
@@ -151,10 +162,24 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
                 f"{path}: no such file; weights of another form are not read: {AGAIN}"
             )
         try:
-            tensors |= load_file(path)
-        except SafetensorError as error:
-            raise ExchangeError(f"{path}: damaged ({error}); {AGAIN}, or fetch it again") from None
+            with opened(path) as file:
+                tensors |= {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except DamagedError as error:
+            why = str(error).removeprefix(f"{path} ")
+            raise ExchangeError(f"{path}: damaged ({why}); {AGAIN}, or fetch it again") from None
     return tensors
+
+
+def _shards(index: Path) -> list[str]:
+    """The files that an index names. Raises `ExchangeError` for one that is not beside it."""
+    try:
+        names = sorted(set(_read_settings(index)["weight_map"].values()))
+        strange = [name for name in names if not is_beside(name)]
+    except (LookupError, AttributeError, TypeError) as error:
+        raise ExchangeError(f"{index}: no index of weights ({error!r}); {AGAIN}") from None
+    if strange:
+        raise ExchangeError(f"{index} names {strange[0]!r}, which is no file beside it; {AGAIN}")
+    return names
 
 
 def _modern(name: str) -> str:

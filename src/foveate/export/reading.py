@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from foveate.data.tokenizer import SPECIALS, Symbol, Tokenizer
+from foveate.data.vocabulary import bounded, is_failure
 from foveate.decode.greedy import Greedy
 from foveate.export.base import appearing
 from foveate.export.huggingface import from_huggingface
@@ -95,10 +96,15 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
     Raises `ExchangeError` that says what is otherwise.
     """
-    tree = _json(path, "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)")
-    kind = str(tree.get("model", {}).get("type", "none")).lower()
-    listed = tree.get("model", {}).get("vocab", {})
-    ids = {p: i for i, (p, _) in enumerate(listed)} if isinstance(listed, list) else listed
+    again = "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)"
+    tree = _json(path, again)
+    try:
+        kind = str(tree.get("model", {}).get("type", "none")).lower()
+        listed = tree.get("model", {}).get("vocab", {})
+        pieces = enumerate(listed) if isinstance(listed, list) else ()
+        ids = {str(p): i for i, (p, _) in pieces} or dict(listed)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ExchangeError(f"{path}: no tokenizer.json ({error}); {again}") from None
     others = [name for i, name in enumerate(SPECIALS) if ids.get(name) != i]
     if kind not in ("bpe", "unigram") or others:
         raise ExchangeError(
@@ -112,7 +118,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
     try:
         found._restore(rest)
         same = found.decode(found.encode("an élan ☃").ids) == "an élan ☃"
-    except Exception as error:  # the Rust library raises bare Exceptions
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         raise ExchangeError(f"{path}: no tokenizer over bytes ({error!r})") from None
     if not same:
         raise ExchangeError(f"{path}: texts do not come back as they were; it is none over bytes")
@@ -123,8 +131,8 @@ def _json(path: Path, remedy: str) -> Any:
     if not path.is_file():
         raise ExchangeError(f"{path}: no such file; {remedy}")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        return json.loads(bounded(path))
+    except (ValueError, RecursionError) as error:
         raise ExchangeError(f"{path}: no JSON ({error}); {remedy}") from None
 
 
@@ -152,7 +160,10 @@ def _from_json(path: Path) -> list[str]:
 
 def _lines(path: Path) -> list[str]:
     """OpenNMT-py's and older CTranslate2's: a piece a line, its count behind a tab if at all."""
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = bounded(path).decode()
+    except ValueError as error:
+        raise ExchangeError(f"{path}: no vocabulary ({error}); give one of UTF-8 lines") from None
     return [line.split("\t")[0] for line in text.split("\n") if line]
 
 

@@ -18,6 +18,7 @@ import torch
 from foveate.atomic import replace_file
 from foveate.export.base import Export
 from foveate.export.compare import Checked, Different, Sample
+from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run, load
 from foveate.tasks.translation import Translation
 from foveate.train.checkpoint import WEIGHTS, save_weights
@@ -40,6 +41,8 @@ class Safetensors(Export):
         place.mkdir()
         for path in sorted(self.run.path.iterdir()):
             if path.is_file() and path.name not in LOGS and not path.name.startswith("."):
+                if not path.resolve().is_relative_to(self.run.path.resolve()):
+                    raise ExchangeError(f"{path} is a link to {path.resolve()}, not of the run")
                 shutil.copyfile(path, place / path.name)
         with sealed_folder(place / FOLDER) as folder:
             save_weights(self.run.model, folder / WEIGHTS)

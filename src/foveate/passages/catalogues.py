@@ -17,6 +17,7 @@ from foveate.passages.run import Run
 if TYPE_CHECKING:
     from polib import POEntry
 
+DEEPEST = 100  # elements in each other
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
@@ -103,6 +104,11 @@ def parse_xml(data: bytes, where: str) -> XML.Element:
         root: XML.Element = fromstring(data)
     except (XML.ParseError, DefusedXmlException, ValueError, LookupError) as error:
         raise ConfigError(f"{where} cannot be read as XML: {error}") from None
+    level, depth = [root], 0
+    while level:
+        level, depth = [child for element in level for child in element], depth + 1
+        if depth > DEEPEST:
+            raise ConfigError(f"{where} has elements in each other, more than {DEEPEST} deep")
     return root
 
 

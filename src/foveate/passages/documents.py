@@ -151,7 +151,7 @@ def _tree(row: str, where: str) -> dict[str, str] | None:
         return None
     try:
         tree = json.loads(row)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is no JSON: {error}") from None
     if not isinstance(tree, dict) or not isinstance(tree.get("source"), str):
         raise ConfigError(f'{where} has no text; write {{"source": "…"}}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any
@@ -16,6 +17,7 @@ from foveate.passages.pieces import Piece
 from foveate.passages.run import Run
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+LARGEST = 2**28  # bytes that are unpacked
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
@@ -26,6 +28,9 @@ def read_docx(data: bytes, choices: Choices, where: str) -> Document:
     except ImportError:
         raise ConfigError("DOCX needs python-docx; pip install 'foveate[documents]'") from None
     try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if (size := sum(part.file_size for part in archive.infolist())) > LARGEST:
+                raise ValueError(f"it would have {size:,} bytes, unpacked")
         file = docx.Document(io.BytesIO(data))
     except Exception as error:  # zip, XML and package errors of many kinds
         raise ConfigError(f"{where} is no DOCX file: {error}") from None

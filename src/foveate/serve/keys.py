@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from foveate.atomic import replace_file
 from foveate.config import ConfigError
 
@@ -31,6 +33,9 @@ class Key:
     sha256: str
     made: str
     rate: float | None = None
+
+
+KEY = TypeAdapter(Key)
 
 
 class KeyFile:
@@ -82,8 +87,8 @@ class KeyFile:
         self._write(left)
 
     def _write(self, keys: Sequence[Key]) -> None:
-        replace_file(self.path, "".join(json.dumps(asdict(key)) + "\n" for key in keys))
-        self.path.chmod(0o600)
+        content = "".join(json.dumps(asdict(key)) + "\n" for key in keys)
+        replace_file(self.path, content, mode=0o600)
 
 
 def _hash(key: str) -> str:
@@ -92,9 +97,12 @@ def _hash(key: str) -> str:
 
 def _read(path: Path) -> list[Key]:
     keys = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            keys.append(Key(**json.loads(line)))
-        except (ValueError, TypeError):
+            key = Key(**json.loads(line))
+            KEY.validate_python(asdict(key))
+            bytes.fromhex(key.sha256)
+            keys.append(key)
+        except (ValueError, TypeError, RecursionError):
             raise ConfigError(f"{path}:{number} is no key; add keys: foveate serve keys") from None
     return keys

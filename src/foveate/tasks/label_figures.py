@@ -23,6 +23,7 @@ from foveate.look.record import AttentionRecord
 from foveate.models.classifier import Classifier
 from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Table
 from foveate.tasks.objective import CrossEntropy
+from foveate.tree import from_json
 
 LABELS = "labels.json"  # in the folder of a run
 Names = tuple[str, ...]
@@ -77,13 +78,8 @@ def save_labels(names: Names, folder: Path) -> None:
 
 
 def load_labels(folder: Path) -> Names:
-    """Read the names from a run. Raises ``ValueError`` that names a file which holds none."""
-    path = folder / LABELS
-    try:
-        names = json.loads(path.read_text(encoding="utf-8"))["labels"]
-        return tuple(str(name) for name in names)
-    except (ValueError, LookupError, TypeError) as error:
-        raise ValueError(f"{path}: no list of labels that can be read ({error!r})") from error
+    """Read the names from a run. Raises ``ConfigError`` that names a file which holds none."""
+    return from_json(folder / LABELS, lambda tree: tuple(str(name) for name in tree["labels"]))
 
 
 def numbers_of(labels: Sequence[str], names: Names, place: Callable[[int], str]) -> list[int]:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from foveate.atomic import replace_file
 from foveate.data.augmentation import Augmentation, Unchanged
 from foveate.data.image import Album, Pictures
 from foveate.data.text import TextData
@@ -20,6 +21,7 @@ from foveate.look.picture import over_picture
 from foveate.look.view import View
 from foveate.spec import Pixels
 from foveate.tasks.base import Task
+from foveate.tree import from_json
 
 STATISTICS = "pixels.json"
 MOST = 2000  # training pictures from which mean and deviation are taken
@@ -73,12 +75,15 @@ class PictureTask(Task[Batch]):
             "mean": self.mean.tolist(),
             "deviation": self.deviation.tolist(),
         }
-        (folder / STATISTICS).write_text(json.dumps(found, indent=1), encoding="utf-8")
+        replace_file(folder / STATISTICS, json.dumps(found, indent=1))
 
     def restore_pixels(self, folder: Path) -> None:
         """Read what `save_pixels` wrote."""
-        found = json.loads((folder / STATISTICS).read_text(encoding="utf-8"))
-        self.shape = tuple(found["shape"])
+        from_json(folder / STATISTICS, self._measured)
+
+    def _measured(self, found: dict[str, Any]) -> None:
+        channels, height, width = map(int, found["shape"])
+        self.shape = (channels, height, width)
         self.mean = np.array(found["mean"], np.float32)
         self.deviation = np.array(found["deviation"], np.float32)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from foveate.atomic import replace_file
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.scaling import Scaling, Standard
@@ -31,6 +32,7 @@ from foveate.data.series import (
 from foveate.data.windows import Windows, starts
 from foveate.tasks.base import Task
 from foveate.tasks.forecast_figures import naive_error
+from foveate.tree import from_json
 
 FITTED = "series.json"  # in the run: channels, scaling, the naive error of the training rows
 
@@ -104,16 +106,19 @@ class SeriesTask(Task[SeriesBatch]):
             "scale": self.scaling.scale.tolist(),
             "naive": self.naive.tolist(),
         }
-        (folder / FITTED).write_text(json.dumps(fitted, indent=1) + "\n", encoding="utf-8")
+        replace_file(folder / FITTED, json.dumps(fitted, indent=1) + "\n")
         if not len(self.windows("train")):
             need = self.config.look_back + self.config.horizon
             raise ConfigError(f"{len(rows)} training rows hold no window of {need}; shorten it")
 
     def restore(self, folder: Path) -> None:
-        fitted = json.loads((folder / FITTED).read_text(encoding="utf-8"))
-        self.names = tuple(fitted["names"])
-        self.scaling.shift, self.scaling.scale = map(np.array, (fitted["shift"], fitted["scale"]))
-        self.naive = np.array(fitted["naive"])
+        from_json(folder / FITTED, self._fitted)
+
+    def _fitted(self, found: dict[str, Any]) -> None:
+        self.names = tuple(map(str, found["names"]))
+        self.scaling.shift, self.scaling.scale, self.naive = (
+            np.array(found[key], dtype=np.float64) for key in ("shift", "scale", "naive")
+        )
 
     def table(self) -> Table:
         """The run's own series."""

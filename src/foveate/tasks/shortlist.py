@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -36,6 +37,9 @@ from foveate.decode.steps import Hypothesis
 from foveate.tasks.text_batch import Ids
 
 FILE = "shortlist.npz"
+ARRAYS = ("often", "likely")
+LARGEST = 2**28  # bytes that are unpacked
+PACKED = (zipfile.BadZipFile, zlib.error, NotImplementedError)
 PAIRS = 200_000  # of the training data that Model 1 sees at most
 
 
@@ -64,10 +68,19 @@ class Shortlist:
         if not path.is_file():
             raise ConfigError(f"{folder} has no shortlist; make one: foveate shortlist {folder}")
         try:
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as found:
-                return cls(torch.from_numpy(found["often"]), torch.from_numpy(found["likely"]))
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            with zipfile.ZipFile(path) as archive:  # how much it says it holds is all that is read
+                if (size := sum(one.file_size for one in archive.infolist())) > LARGEST:
+                    raise ValueError(f"it would have {size:,} bytes, unpacked")
+            with np.load(path, allow_pickle=False) as found:
+                return cls(*(_ids(found[name], n) for n, name in enumerate(ARRAYS, start=1)))
+        except (OSError, ValueError, LookupError, EOFError, RuntimeError, *PACKED) as error:
             raise ConfigError(f"{path} is damaged ({error}); make it again") from None
+
+
+def _ids(array: NDArray[Any], dimensions: int) -> Tensor:
+    if array.ndim != dimensions or array.dtype != np.int64 or array.min(initial=0) < 0:
+        raise ValueError(f"no ids: {array.dtype}, {array.shape}")
+    return torch.from_numpy(array)
 
 
 @dataclass(frozen=True)

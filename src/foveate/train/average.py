@@ -11,11 +11,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from foveate.train.checkpoint import WEIGHTS
 from foveate.train.files import TrainError
+from foveate.train.tensors import opened
 
 
 def average(folders: Sequence[Path]) -> dict[str, Tensor]:
@@ -28,20 +28,18 @@ def average(folders: Sequence[Path]) -> dict[str, Tensor]:
         raise TrainError("there is no checkpoint to average")
     mean: dict[str, Tensor] = {}
     with ExitStack() as stack:
-        opened = [
-            stack.enter_context(safe_open(folder / WEIGHTS, framework="pt")) for folder in folders
-        ]
-        names = set(opened[-1].keys())
-        for folder, file in zip(folders, opened, strict=True):
+        every = [stack.enter_context(opened(folder / WEIGHTS)) for folder in folders]
+        names = set(every[-1].keys())
+        for folder, file in zip(folders, every, strict=True):
             if odd := names ^ set(file.keys()):
                 raise TrainError(f"{folder} is of another model than {folders[-1]}: {min(odd)}")
         for name in sorted(names):
-            last = opened[-1].get_tensor(name)
+            last = every[-1].get_tensor(name)
             if not last.is_floating_point():
                 mean[name] = last
                 continue
             total = torch.zeros(last.shape, dtype=torch.float64)
-            for folder, file in zip(folders, opened, strict=True):
+            for folder, file in zip(folders, every, strict=True):
                 part = file.get_tensor(name)
                 if part.shape != last.shape:
                     raise TrainError(
@@ -49,5 +47,5 @@ def average(folders: Sequence[Path]) -> dict[str, Tensor]:
                         f"in {folders[-1]}"
                     )
                 total += part
-            mean[name] = (total / len(opened)).to(last.dtype)
+            mean[name] = (total / len(every)).to(last.dtype)
     return mean

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -33,6 +32,7 @@ from foveate.config import ConfigError
 from foveate.train import files
 from foveate.train.files import DamagedError, TrainError
 from foveate.train.shards import assign, is_shard, whole
+from foveate.train.tensors import opened
 
 WEIGHTS, OPTIMIZER, REST = "model.safetensors", "optimizer.safetensors", "optimizer.json"
 TRAINED = "trained.safetensors"
@@ -81,7 +81,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
     """Copy the weights of a file into ``model``; raise `TrainError` where they do not fit."""
     own = cast(dict[str, Tensor], model.state_dict())
     needed = set(_names(model).values())
-    with safe_open(path, framework="pt") as file, torch.no_grad():
+    with opened(path) as file, torch.no_grad():
         there = set(file.keys())
         if there != needed:
             few, many = sorted(needed - there), sorted(there - needed)
@@ -90,13 +90,13 @@ def load_weights(model: nn.Module, path: Path) -> None:
                 f"{many[:3] or 'nothing'} besides; use the config.toml beside it"
             )
         for name in sorted(needed):
-            saved, tensor = file.get_tensor(name), own[name]
-            if saved.shape != tensor.shape:
+            shape, tensor = tuple(file.get_slice(name).get_shape()), own[name]
+            if shape != tuple(tensor.shape):
                 raise TrainError(
-                    f"{path}: {name} is {tuple(saved.shape)} there and {tuple(tensor.shape)} in "
+                    f"{path}: {name} is {shape} there and {tuple(tensor.shape)} in "
                     "the model: a size or the vocabulary has changed; use the config.toml beside it"
                 )
-            assign(tensor, saved)
+            assign(tensor, file.get_tensor(name))
 
 
 # ------------------------------------------------------------------------------ optimiser
@@ -123,7 +123,7 @@ def _load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: 
     index = {names[parameter]: i for i, parameter in enumerate(order)}
     states: dict[int, Record] = {}
     values: Record = json.loads((folder / REST).read_text(encoding="utf-8"))
-    with safe_open(folder / OPTIMIZER, framework="pt") as file:
+    with opened(folder / OPTIMIZER) as file:
         values |= {entry: file.get_tensor(entry) for entry in file.keys()}  # noqa: SIM118
     for entry, value in values.items():
         name, _, key = entry.rpartition(":")
@@ -274,10 +274,15 @@ def point(run: Path, folder: Path, figures: Record) -> None:
 
 
 def chosen(run: Path) -> Path | None:
-    """The folder whose weights stand for the run: the best, or else the newest sound one."""
-    with contextlib.suppress(OSError, ValueError, LookupError):
-        best = run / json.loads((run / "best.json").read_text(encoding="utf-8"))["folder"]
-        if (best / files.MANIFEST).is_file():
-            return cast(Path, best)
+    """The folder whose weights stand for the run: the best, or else the newest sound one.
+
+    Raises `DamagedError` where ``best.json`` names a place outside of the run.
+    """
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+        name = Path(json.loads((run / "best.json").read_text(encoding="utf-8"))["folder"])
+        if name.is_absolute() or ".." in name.parts:
+            raise DamagedError(f"{run / 'best.json'} names {str(name)!r}, which is not in the run")
+        if (run / name / files.MANIFEST).is_file():
+            return run / name
     step, _ = newest_sound(run)
     return None if step is None else path_of(run, step)

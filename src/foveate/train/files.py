@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 
@@ -100,20 +101,37 @@ def _size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.glob("*") if file.is_file())
 
 
-def verify(folder: Path) -> None:
-    """Compare every file with the manifest; raise `DamagedError` that names the wrong one."""
+def verify(folder: Path, only: str | None = None) -> None:
+    """Compare every file with the manifest; raise `DamagedError` that names the wrong one.
+
+    With ``only`` one file is compared, which the manifest must name.
+    """
     try:
         files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        entries = [(folder / name, e["bytes"], e["sha256"]) for name, e in files.items()]
-    except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
+        entries = [(name, e["bytes"], e["sha256"]) for name, e in files.items()]
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise DamagedError(f"{folder / MANIFEST} cannot be read ({error})") from None
-    for file, size, digest in entries:
-        if not file.is_file():
-            raise DamagedError(f"{file} is missing")
-        if (found := file.stat().st_size) != size:
-            raise DamagedError(f"{file} has {found:,} bytes instead of {size:,}")
-        if sha256(file) != digest:
-            raise DamagedError(f"{file} has changed: its sha256 is not the manifest's")
+    if only is not None and only not in files:
+        raise DamagedError(f"{folder / MANIFEST} names no {only}")
+    for name, size, digest in entries:
+        if not is_beside(name):
+            raise DamagedError(f"{folder / MANIFEST} names {name!r}, which is no file beside it")
+        if only in (None, name):
+            _compare(folder / name, size, digest)
+
+
+def is_beside(name: str) -> bool:
+    """Whether a name that a file holds is that of a file beside it, and leads nowhere else."""
+    return name not in ("", ".", "..") and Path(name).name == name
+
+
+def _compare(file: Path, size: Any, digest: Any) -> None:
+    if not file.is_file():
+        raise DamagedError(f"{file} is missing")
+    if (found := file.stat().st_size) != size:
+        raise DamagedError(f"{file} has {found:,} bytes instead of {size}")
+    if sha256(file) != digest:
+        raise DamagedError(f"{file} has changed: its sha256 is not the manifest's")
 
 
 def remove(folder: Path) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import torch
 from pydantic import Field
-from safetensors import safe_open
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.train.checkpoint import WEIGHTS, own_tensors
 from foveate.train.shards import assign
+from foveate.train.tensors import opened
 
 
 class MovingMean(Configurable):
@@ -38,7 +38,7 @@ class MovingMean(Configurable):
         self.tensors = {name: tensor.detach().clone() for name, tensor in self._present().items()}
         self._trained = [name for name, _ in model.named_parameters() if name in self.tensors]
         if folder is not None:
-            with safe_open(folder / WEIGHTS, framework="pt") as file:
+            with opened(folder / WEIGHTS) as file:
                 for name, tensor in self.tensors.items():
                     assign(tensor, file.get_tensor(name))
 

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, TextIO
 
+from foveate.atomic import replace_file
 from foveate.config import ConfigError
 from foveate.data.text import read_lines
 from foveate.tasks.base import CUT
@@ -261,7 +262,7 @@ def noted(evaluation: Evaluation) -> Tally:
 
 def write_outputs(outputs: Sequence[str], path: Path) -> None:
     """Write the outputs, a line for an example."""
-    path.write_text("".join(one_line(o) + "\n" for o in outputs), encoding="utf-8", newline="\n")
+    replace_file(path, "".join(one_line(o) + "\n" for o in outputs))
 
 
 # ------------------------------------------------------------------------------ show

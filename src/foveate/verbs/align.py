@@ -13,7 +13,7 @@ from typing import Any, Literal, TextIO
 from foveate.align.aer import Gold, judge, read_gold
 from foveate.align.aligner import Aligner
 from foveate.align.bitext import Pair
-from foveate.align.extract import Links, read_pharaoh, write_pharaoh
+from foveate.align.extract import Links, link_lines, read_pharaoh, write_pharaoh
 from foveate.align.heads import Choice, Head, Rows, choose
 from foveate.align.symmetrize import METHODS, symmetrize
 from foveate.atomic import replace_file
@@ -162,7 +162,7 @@ def known(method: str) -> None:
 
 def read_links(path: Path) -> list[Links]:
     """The links of a Pharaoh file, a line for a pair. Raises ``ValueError`` naming the line."""
-    lines = find(path).read_text(encoding="utf-8").splitlines()
+    lines = link_lines(find(path))
     return [read_pharaoh(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
 
 

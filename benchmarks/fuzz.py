@@ -1,0 +1,345 @@
+"""Every reader of foveate under a fuzzer: what it is given is read, or refused in words of ours.
+
+    python benchmarks/fuzz.py [--seconds 60] [--only TARGET,…] [--out FILE.json]
+
+`atheris` (libFuzzer) mutates bytes, guided by which branches of foveate they reach; where it is not
+installed (pip install atheris), random mutations of the same examples take its place. A finding is
+an exception that a person would see as a traceback, an input that takes longer than 20 seconds, or
+memory above 2 GiB. Findings are counted by kind and place, and one input of each is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from machine import describe, write
+
+ROOT = Path(__file__).parent.parent
+Read = Callable[[bytes], object]
+Targets = dict[str, tuple[Read, list[bytes]]]
+GUIDED = importlib.util.find_spec("atheris") is not None
+SLOW, MEMORY = 20, 2048  # seconds of one input, MiB
+DOCUMENTS = {
+    "text": b"One. Two?\n\n{{x}} https://a.b 3.5 %s",
+    "html": b"<p>One <b>two <i>three</i></b>.<br>&amp; <a href='x'>four</a></p><!-- no -->",
+    "tsv": b"one\ta\ntwo\tb\r\n\n",
+    "jsonl": b'{"source": "one", "n": [1, {"a": null}]}\n\n{"source": "two", "target": "2"}\n',
+    "srt": b"1\n00:00:01,000 --> 00:00:02,000\n- One\n- Two\n\n2\n0:00:03,000 --> 0:00:04,000\nA\n",
+    "po": b'#, fuzzy\nmsgid "one"\nmsgstr ""\n\nmsgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n',
+    "tmx": b'<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>one <bpt>x'
+    b"</bpt>two</seg></tuv></tu></body></tmx>",
+}
+FORM = b"application/x-www-form-urlencoded"
+
+
+def targets(place: Path) -> Targets:
+    """What reads, and examples of what it reads; files go into a folder."""
+    import foveate.align.aer as aer
+    from foveate.config import read
+    from foveate.data.image import read_idx
+    from foveate.data.lines import rows
+    from foveate.data.series import SeriesData, read_table
+    from foveate.data.text import TextData
+    from foveate.data.tokenizer import Tokenizer
+    from foveate.export.reading import import_from, read_tokenizer
+    from foveate.passages.glossary import Glossary
+    from foveate.passages.memory import Memory
+    from foveate.run import RunConfig
+    from foveate.serve.keys import KeyFile
+    from foveate.tasks.shortlist import FILE, Shortlist
+    from foveate.train import checkpoint, files, journal
+    from foveate.train.tensors import opened, size_of
+    from foveate.verbs.align import read_links
+
+    def on_file(name: str, act: Callable[[Path], object]) -> Read:
+        def put(data: bytes) -> object:
+            (place / name).write_bytes(data)
+            return act(place / name)
+
+        return put
+
+    def config(path: Path) -> object:
+        if b"imports" in path.read_bytes():  # what a config names there is executed: SECURITY.md
+            return None
+        return read(RunConfig, path)
+
+    def tensors(path: Path) -> object:
+        with opened(path) as file:
+            return [file.get_tensor(name).sum() for name in file.keys()], size_of(file)  # noqa: SIM118
+
+    def imported(path: Path) -> object:
+        (place / "out").unlink(missing_ok=True)
+        return import_from(path, place / "out")
+
+    found: Targets = {
+        "tsv": (on_file("a.tsv", lambda p: list(rows(p, None, TextData()))), [b"a\tb\nc\td\n"]),
+        "jsonl": (
+            on_file("a.jsonl", lambda p: list(rows(p, None, TextData()))),
+            [b'{"source": "a", "target": "b"}\n'],
+        ),
+        "config": (on_file("config.toml", config), [toml() for toml in _configs()]),
+        "tokenizer": (on_file("t.json", Tokenizer.load), _tokenizers()),
+        "tokenizer.json": (on_file("tokenizer.json", read_tokenizer), _tokenizers()),
+        "vocabulary": (on_file("v.txt", imported), [b"a\t3\n<unk>\t1\n"]),
+        "tensors": (on_file("model.safetensors", tensors), [_weights()]),
+        "manifest": (on_file(files.MANIFEST, lambda p: files.verify(p.parent)), [b'{"files": {}}']),
+        "best.json": (
+            on_file("best.json", lambda p: checkpoint.chosen(p.parent)),
+            [b'{"folder": "averaged", "value": 1.0}'],
+        ),
+        "log": (journal.sound, [b'{"event": "train", "step": 1}\n']),
+        "shortlist": (on_file(FILE, lambda p: Shortlist.load(p.parent)), [_shortlist(place)]),
+        "pharaoh": (on_file("links", read_links), [b"0-0 1-2\n\n3-4\n"]),
+        "gold links": (on_file("gold", aer.read_gold), [b"1-1 2p3\n"]),
+        "glossary": (on_file("g.tsv", Glossary.read), [b"# x\ndog\tchien|chienne\n"]),
+        "memory": (on_file("m.tmx", Memory.read), [DOCUMENTS["tmx"]]),
+        "keys": (
+            on_file("keys", lambda p: KeyFile(p).find("x")),
+            [b'{"name": "a", "begins": "f", "sha256": "0", "made": ""}\n'],
+        ),
+        "series": (
+            on_file("s.csv", lambda p: read_table(SeriesData(path=str(p)))),
+            [b"date,a\n2000-01-01,1\n2000-01-02,2\n"],
+        ),
+        "pictures": (on_file("i.idx", read_idx), [b"\0\0\x08\x01\0\0\0\x02ab"]),
+        "request": (_request, [b"0{}", b'1{"q": "a"}', b"2q=a&source=en", b"3--x\r\n\r\n--x--"]),
+    }
+    for kind, example in DOCUMENTS.items():
+        found[kind + " document"] = (_document(kind), [example])
+    found["docx document"] = (_document("docx"), [_docx()])
+    return found
+
+
+# ------------------------------------------------------------------------------ readers
+
+
+def _document(kind: str) -> Read:
+    from foveate.passages.documents import Choices, read_document
+
+    def act(data: bytes) -> object:
+        document = read_document(kind, data, Choices(to="fr"), "it")
+        return document.written(["x"] * len(document.passages))
+
+    return act
+
+
+KINDS = {
+    b"0": b"application/json",
+    b"1": b"text/plain",
+    b"2": FORM,
+    b"3": b"multipart/form-data; boundary=x",
+}
+
+
+def _request(data: bytes) -> object:
+    """The body of a request, its first byte saying of which kind it is."""
+    from starlette.requests import Request
+
+    from foveate.serve.asking import TranslateBody, parsed, read_fields
+
+    scope = {
+        "type": "http", "method": "POST", "path": "/translate", "query_string": data[:5],
+        "headers": [(b"content-type", KINDS.get(data[:1], FORM))],
+    }  # fmt: skip
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": data[1:], "more_body": False}
+
+    return parsed(TranslateBody, asyncio.run(read_fields(Request(scope, receive))))
+
+
+# ------------------------------------------------------------------------------ examples
+
+
+def _configs() -> list[Callable[[], bytes]]:
+    folder = ROOT / "configs"
+    return [path.read_bytes for path in sorted(folder.rglob("*.toml"))[:8]]
+
+
+def _tokenizers() -> list[bytes]:
+    from foveate.data.tokenizer import Tokenizer
+
+    made = []
+    for kind in ("word", "character", "bpe", "unigram", "symbol", "byte"):
+        tokenizer = Tokenizer.Config.parse({"kind": kind}).build()
+        tokenizer.train(["the dog sleeps", "a dog runs"] * 3)
+        made.append(tokenizer.text().encode())
+    return [*made, json.dumps(json.loads(made[2])["vocabulary"]).encode()]
+
+
+def _weights() -> bytes:
+    import torch
+    from safetensors.torch import save
+
+    return save({"a.weight": torch.ones(2, 3), "b": torch.zeros(1, dtype=torch.int64)})
+
+
+def _shortlist(place: Path) -> bytes:
+    import torch
+
+    from foveate.tasks.shortlist import FILE, Shortlist
+
+    Shortlist(torch.arange(4), torch.ones(3, 2, dtype=torch.int64)).save(place)
+    return (place / FILE).read_bytes()
+
+
+def _docx() -> bytes:
+    import io
+
+    import docx
+
+    document = docx.Document()
+    document.add_paragraph("One ").add_run("two").bold = True
+    out = io.BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+# ------------------------------------------------------------------------------ one target
+
+
+class Watch:
+    """The reader, its findings by kind and place, and how often it was called."""
+
+    def __init__(self, read: Read, kept: Path) -> None:
+        self.read, self.kept, self.calls = read, kept, 0
+        self.seen = set[str]()
+
+    def __call__(self, data: bytes) -> None:
+        from foveate.errors import is_for_the_user
+        from foveate.serve.errors import Refused
+
+        self.calls += 1
+        try:
+            self.read(data)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            told = isinstance(error, Exception) and is_for_the_user(error)
+            if told or isinstance(error, Refused):
+                return
+            frames = traceback.extract_tb(error.__traceback__)
+            ours = [f for f in frames if "foveate" in f.filename and "benchmarks" not in f.filename]
+            at = ours[-1] if ours else frames[-1]
+            what = f"{type(error).__name__} at {Path(at.filename).name}:{at.lineno}"
+            if what not in self.seen:
+                self.seen.add(what)
+                line = {"what": what, "said": str(error)[:200], "input": data[:300].hex()}
+                with self.kept.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+
+
+def loaded(place: Path) -> Targets:
+    """The readers, those of foveate with the marks by which atheris sees where they go."""
+    if not GUIDED:
+        return targets(place)
+    import atheris
+
+    with atheris.instrument_imports(include=["foveate"]):
+        return targets(place)
+
+
+def fuzz(read: Read, examples: list[bytes], seconds: int, folder: Path) -> None:
+    """Fuzz one target in this process, which ends with it."""
+    watch = Watch(read, folder / "findings")
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    for number, example in enumerate(examples):
+        (corpus / str(number)).write_bytes(example)
+        watch(example)
+    if GUIDED:
+        import atheris
+
+        limits = [f"-max_total_time={seconds}", f"-rss_limit_mb={MEMORY}", f"-timeout={SLOW}"]
+        keep = [f"-artifact_prefix={folder}/", "-print_final_stats=1"]
+        atheris.Setup([sys.argv[0], *limits, *keep, str(corpus)], watch)
+        atheris.Fuzz()
+    mutate(watch, examples, seconds)
+    print(f"number_of_executed_units: {watch.calls}", file=sys.stderr, flush=True)
+
+
+def mutate(watch: Watch, examples: list[bytes], seconds: int) -> None:
+    """Random bytes in, out and over others, for so long."""
+    chance, until = random.Random(1), time.monotonic() + seconds
+    while time.monotonic() < until:
+        data = bytearray(chance.choice(examples))
+        for _ in range(chance.randint(1, 8)):
+            place = chance.randint(0, len(data))
+            piece = chance.choice([chance.randbytes(chance.randint(0, 4)), bytes(data[place:][:9])])
+            data[place : place + chance.randint(0, 4)] = piece
+        watch(bytes(data))
+
+
+def one(name: str, target: tuple[Read, list[bytes]], seconds: int) -> dict[str, Any]:
+    """Fuzz one target in a process of its own, which has everything loaded already."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        child = os.fork()
+        if not child:
+            handle = os.open(folder / "said", os.O_WRONLY | os.O_CREAT)
+            os.dup2(handle, 1)
+            os.dup2(handle, 2)
+            try:
+                fuzz(*target, seconds, folder)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        said = (folder / "said").read_text("utf-8", "replace")
+        units = re.search(r"number_of_executed_units:\s*(\d+)", said)
+        kept = folder / "findings"
+        lines = kept.read_text().splitlines() if kept.exists() else []
+        found = [json.loads(line) for line in lines]
+        for left in sorted(folder.glob("*-*")):  # libFuzzer's: oom-…, timeout-…, crash-…
+            what = left.name.partition("-")[0]
+            found.append({"what": what, "said": "", "input": left.read_bytes()[:300].hex()})
+    if units is None and not found:
+        sys.exit(f"{name} was not fuzzed:\n{said[-2000:]}")
+    row = {"executions": int(units[1]) if units else None, "findings": found}
+    print(f"{name}: {json.dumps(row)[:400]}", file=sys.stderr, flush=True)
+    return row
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    options.add_argument("--seconds", type=int, default=60, help="for each target")
+    options.add_argument("--only", help="targets, between commas")
+    options.add_argument("--out", type=Path)
+    given = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        there = loaded(Path(folder))
+        names = given.only.split(",") if given.only else list(there)
+        found = {name: one(name, there[name], given.seconds) for name in names}
+    counts = [row["executions"] or 0 for row in found.values()]
+    report = {
+        "command": " ".join(["python benchmarks/fuzz.py", *sys.argv[1:]]),
+        "machine": describe(),
+        "fuzzer": "atheris" if GUIDED else "random mutations",
+        "seconds_each": given.seconds,
+        "executions": sum(counts),
+        "findings": sum(len(row["findings"]) for row in found.values()),
+        "targets": found,
+    }
+    if given.out is None:
+        path = write("fuzz", report)
+    else:
+        path = given.out
+        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    print(f"{report['executions']:,} executions, {report['findings']} findings ({path})")
+    sys.exit(bool(report["findings"]))
+
+
+if __name__ == "__main__":
+    main()

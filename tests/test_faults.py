@@ -1,0 +1,212 @@
+"""Small forms of the faults that `benchmarks/faults.py` tries in earnest."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from foveate.atomic import part_of, replace_file
+from foveate.errors import message_of
+from foveate.export.base import appearing
+from foveate.serve.keys import KeyFile
+from foveate.serve.rates import Buckets
+from foveate.train import checkpoint
+from foveate.train.files import DamagedError, TrainError
+from foveate.train.lock import FILE, BusyError, alone
+from foveate.training import average, train
+from small_runs import made
+
+ROOT = Path(__file__).parent.parent
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a translator of two checkpoints, its config and its data."""
+    folder = tmp_path_factory.mktemp("faults")
+    made(folder, ["rnn"], steps=4)
+    return folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy of the run."""
+    return Path(shutil.copytree(trained / "runs" / "rnn", tmp_path / "run"))
+
+
+def ended() -> int:
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+# ------------------------------------------------------------------------------ two at once
+
+
+def test_the_second_training_of_a_run_refuses_and_names_the_first(trained: Path, run: Path) -> None:
+    with alone(run):
+        for act in (lambda: train(trained / "rnn.toml", folder=run), lambda: average(run)):
+            with pytest.raises(BusyError) as refusal:
+                act()
+            said = str(refusal.value)
+            assert f"process {os.getpid()} on {socket.gethostname()}, since 2" in said
+            assert str(run) in said
+    assert not (run / FILE).exists()
+    train(trained / "rnn.toml", ["train.max_steps=5"], folder=run)
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
+    held = (
+        "import sys, time; from pathlib import Path; from foveate.train.lock import alone\n"
+        "with alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", held, str(tmp_path / "run")],
+        stdout=subprocess.PIPE, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == b"held\n"
+    with pytest.raises(BusyError, match=f"process {process.pid} on"), alone(tmp_path / "run"):
+        pass
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    with alone(tmp_path / "run"):
+        pass
+    assert not (tmp_path / "run").exists()  # it was empty
+
+
+def test_a_run_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    with pytest.raises(TrainError, match="--run"), alone(tmp_path / "file" / "run"):
+        pass
+
+
+# ------------------------------------------------------------------------------ full disks
+
+
+@contextmanager
+def room(size: int) -> Iterator[None]:
+    """No file may become longer than this, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("size", [0, 1, 999])
+def test_a_full_disk_keeps_what_was_there_and_is_told_with_the_name(
+    size: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("before", "utf-8")
+    with pytest.raises(OSError) as error, room(size):
+        replace_file(file, "x" * 1000)
+    assert message_of(error.value) == f"{file}: File too large; what was there is kept"
+    assert file.read_text("utf-8") == "before"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_mean_that_has_no_room_leaves_the_one_before(run: Path) -> None:
+    average(run)
+    before = (run / "averaged" / checkpoint.WEIGHTS).read_bytes()
+    with pytest.raises(TrainError, match="averaged"), room(1000):
+        average(run, 1)
+    assert (run / "averaged" / checkpoint.WEIGHTS).read_bytes() == before
+
+
+def test_standard_output_on_a_full_disk_ends_in_one_line() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with open("/dev/full", "wb") as out:
+        done = subprocess.run(
+            [sys.executable, "-m", "foveate", "data", "list"],
+            stdout=out, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert "the output cannot be written: No space left" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+# ------------------------------------------------------------------------------ SIGKILL
+
+
+def test_what_a_killed_process_was_writing_goes_with_the_next_that_is_written(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "file"
+    own = part_of(file).name
+    dead = tmp_path / own.replace(f".{os.getpid()}.", f".{ended()}.")
+    living = tmp_path / own.replace(f".{os.getpid()}.", f".{os.getppid()}.")
+    for part in (dead, living):
+        part.write_text("half", "utf-8")
+    replace_file(file, "whole")
+    assert sorted(tmp_path.iterdir()) == sorted([file, living])
+
+
+def test_a_killed_export_leaves_no_folder_for_ever(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with appearing(out) as place:
+        name = place.name
+        place.mkdir()
+    shutil.rmtree(out)
+    dead = tmp_path / name.replace(f".{os.getpid()}.", f".{ended()}.")
+    dead.mkdir()
+    (dead / "weights").write_text("half", "utf-8")
+    with appearing(out) as place:
+        place.mkdir()
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_file_of_keys_is_never_readable_by_others(tmp_path: Path) -> None:
+    seen: list[int] = []
+    before = os.umask(0)
+    try:
+        keys = KeyFile(tmp_path / "keys")
+        keys.add("one")
+        seen.append(stat.S_IMODE((tmp_path / "keys").stat().st_mode))
+        keys.add("two")
+        seen.append(stat.S_IMODE((tmp_path / "keys").stat().st_mode))
+    finally:
+        os.umask(before)
+    assert seen == [0o600, 0o600]
+    assert [key.name for key in KeyFile(tmp_path / "keys").all()] == ["one", "two"]
+
+
+# ------------------------------------------------------------------------------ damage, clocks
+
+
+def test_a_damaged_checkpoint_is_not_averaged(run: Path) -> None:
+    step = checkpoint.steps(run)[-1]
+    file = checkpoint.path_of(run, step) / checkpoint.WEIGHTS
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(DamagedError, match=str(file)):
+        average(run)
+
+
+@pytest.mark.parametrize("jump", [-1e9, 1e9])
+def test_limits_of_a_client_do_not_heed_the_time_of_day(
+    jump: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buckets = Buckets()
+    assert buckets.take("me", 1) == 0
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + jump)
+    assert 59 < buckets.take("me", 1) <= 60

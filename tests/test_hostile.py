@@ -1,0 +1,411 @@
+"""Runs of strangers: damaged, swapped, or made to do harm. Each ends in an error of ours.
+
+The error names the file, nothing of it is executed, and memory stays within bounds that are
+measured in a process of its own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import shutil
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from foveate.config import read
+from foveate.errors import is_for_the_user, message_of
+from foveate.export.huggingface import from_huggingface
+from foveate.export.huggingface_rules import ExchangeError
+from foveate.passages.documents import Choices, read_document
+from foveate.run import RunConfig, load
+from foveate.tasks.shortlist import Shortlist
+from foveate.train import checkpoint
+from foveate.train.files import DamagedError
+from foveate.train.tensors import opened
+from small_runs import made
+
+ROOT = Path(__file__).parent.parent
+MANY = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two translators, one of them trained further on, and a folder of `transformers`."""
+    folder = tmp_path_factory.mktemp("hostile")
+    made(folder, ["transformer", "rnn"], steps=4)
+    return folder / "runs"
+
+
+@pytest.fixture
+def run(runs: Path, tmp_path: Path) -> Path:
+    """A copy of a run, to be harmed."""
+    shutil.copytree(runs / "transformer", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def weights(run: Path) -> Path:
+    """The file of the weights that stand for a run."""
+    folder = checkpoint.chosen(run)
+    assert folder is not None
+    return folder / checkpoint.WEIGHTS
+
+
+def refused(act: Callable[[], object], *names: str) -> str:
+    """What is said; it must be an error for the user, and hold the names."""
+    with pytest.raises(Exception) as caught:
+        act()
+    said = message_of(caught.value)
+    assert is_for_the_user(caught.value), f"a bare {caught.value!r}"
+    assert all(name in said for name in names), said
+    return said
+
+
+def tensors(header: bytes, size: int | None = None, rest: bytes = b"") -> bytes:
+    """A safetensors file, whatever its header says its length is."""
+    return struct.pack("<Q", len(header) if size is None else size) + header + rest
+
+
+# ------------------------------------------------------------------------------ weights
+
+
+@MANY
+@given(st.data())
+def test_a_bit_flipped_anywhere_in_the_weights_is_found(run: Path, data: st.DataObject) -> None:
+    file = weights(run)
+    content = bytearray(file.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    flipped = content[:]
+    flipped[place] ^= 1 << data.draw(st.integers(0, 7))
+    file.write_bytes(flipped)
+    try:
+        refused(lambda: load(run), checkpoint.WEIGHTS, "--checkpoint")
+    finally:
+        file.write_bytes(content)
+
+
+@MANY
+@given(cut=st.integers(0, 5000))
+def test_weights_cut_off_anywhere_are_named_with_a_manifest_or_without(run: Path, cut: int) -> None:
+    file = weights(run)
+    content = file.read_bytes()
+    alone = run / "alone"
+    alone.mkdir(exist_ok=True)
+    (alone / checkpoint.WEIGHTS).write_bytes(content[: min(cut, len(content) - 1)])
+    refused(lambda: load(alone), checkpoint.WEIGHTS)
+
+
+@MANY
+@given(content=st.binary(max_size=300), declared=st.integers(0, 2**64 - 1))
+def test_whatever_a_file_of_tensors_holds_it_is_read_or_refused_by_name(
+    tmp_path: Path, content: bytes, declared: int
+) -> None:
+    file = tmp_path / "model.safetensors"
+    for whole in (content, tensors(content, declared), tensors(content)):
+        file.write_bytes(whole)
+        try:
+            with opened(file) as found:
+                list(found.keys())
+        except DamagedError as error:
+            assert "model.safetensors" in str(error)
+
+
+OFFSETS = {
+    "overlapping": [("a", [0, 8]), ("b", [4, 12])],
+    "beyond the end": [("a", [0, 8]), ("b", [8, 2**40])],
+    "backwards": [("a", [8, 0]), ("b", [8, 12])],
+    "with a hole": [("a", [0, 4]), ("b", [8, 12])],
+}
+
+
+@pytest.mark.parametrize("kind", OFFSETS)
+def test_offsets_that_are(kind: str, tmp_path: Path) -> None:
+    entries = {
+        name: {"dtype": "F32", "shape": [2], "data_offsets": place} for name, place in OFFSETS[kind]
+    }
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(tensors(json.dumps(entries).encode(), rest=bytes(12)))
+    with pytest.raises(DamagedError, match=r"model\.safetensors"), opened(file) as found:
+        found.get_tensor("a")
+
+
+class Harm:
+    """What is executed where it is unpickled."""
+
+    def __init__(self, sign: Path) -> None:
+        self.sign = sign
+
+    def __reduce__(self) -> tuple[Callable[[str, str], object], tuple[str, str]]:
+        return open, (str(self.sign), "w")
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+def test_a_pickle_is_not_opened_whatever_its_name_is(
+    run: Path, protocol: int, tmp_path: Path
+) -> None:
+    sign = tmp_path / "executed"
+    bare = pickle.dumps(Harm(sign), protocol)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as packed:  # as torch.save writes it
+        packed.writestr("archive/data.pkl", bare)
+    (run / "alone").mkdir()
+    for content in (bare, archive.getvalue()):
+        (run / "alone" / checkpoint.WEIGHTS).write_bytes(content)
+        refused(lambda: load(run / "alone"), checkpoint.WEIGHTS)
+        for name in ("shortlist.npz", "aligned_head.json", "source.tokenizer.json"):
+            kept = (run / name).read_bytes() if (run / name).exists() else None
+            (run / name).write_bytes(content)
+            refused(lambda: read_all(run), name)
+            (run / name).unlink() if kept is None else (run / name).write_bytes(kept)
+    assert not sign.exists()
+
+
+def read_all(run: Path) -> None:
+    """Everything that is read of a run."""
+    found = load(run)
+    found.links([("the dog", "le chien")])
+    if (run / "shortlist.npz").exists():
+        Shortlist.load(run)
+
+
+# ------------------------------------------------------------------------------ swapped
+
+
+def test_weights_of_another_run_are_refused_by_what_was_sealed(runs: Path, run: Path) -> None:
+    other = weights(runs / "rnn")
+    shutil.copyfile(other, weights(run))
+    refused(lambda: load(run), checkpoint.WEIGHTS)
+    folder = weights(run).parent
+    shutil.rmtree(folder)
+    shutil.copytree(other.parent, folder)  # the whole checkpoint, manifest and all
+    refused(lambda: load(run), "config.toml", "another")
+
+
+def test_weights_under_a_config_of_the_same_shapes_are_refused(run: Path) -> None:
+    config = run / "config.toml"
+    text = config.read_text("utf-8")
+    assert "num_heads = 2" in text
+    config.write_text(text.replace("num_heads = 2", "num_heads = 4"), "utf-8")
+    refused(lambda: load(run), "config.toml", "another")
+
+
+# ------------------------------------------------------------------------------ paths
+
+
+OUTSIDE = ["../other", "/etc", "checkpoints/../../other", "..", "/"]
+
+
+@pytest.mark.parametrize("place", OUTSIDE)
+def test_the_best_weights_lie_in_the_run(place: str, runs: Path, run: Path) -> None:
+    shutil.copytree(weights(runs / "transformer").parent, run.parent / "other")
+    (run / "best.json").write_text(json.dumps({"folder": place}), "utf-8")
+    refused(lambda: load(run), "best.json", place)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "a/b", "..", ""])
+def test_a_manifest_names_files_beside_it(name: str, run: Path) -> None:
+    manifest = weights(run).parent / "manifest.json"
+    tree = json.loads(manifest.read_text("utf-8"))
+    tree["files"][name] = {"bytes": 1, "sha256": "0"}
+    manifest.write_text(json.dumps(tree), "utf-8")
+    refused(lambda: load(run), "manifest.json", repr(name))
+
+
+@pytest.mark.parametrize("name", ["../secret.safetensors", "/etc/hostname", "a/b.safetensors"])
+def test_an_index_of_weights_names_files_beside_it(name: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}', "utf-8")
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": name}}), "utf-8")
+    with pytest.raises(ExchangeError, match="no file beside it"):
+        from_huggingface(tmp_path)
+
+
+def test_an_export_takes_nothing_along_from_outside_of_the_run(run: Path, tmp_path: Path) -> None:
+    from foveate.export.base import export
+    from foveate.export.compare import Sample
+
+    (tmp_path / "secret").write_text("private", "utf-8")
+    (run / "notes.txt").symlink_to(tmp_path / "secret")
+    loaded = load(run)
+    sample = Sample(["the dog runs"])
+    refused(lambda: export(loaded, tmp_path / "out", "safetensors", sample), "notes.txt")
+    assert not (tmp_path / "out").exists()
+
+
+# ------------------------------------------------------------------------------ what is JSON, TOML
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda each: (
+        st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=5), each, max_size=3)
+    ),
+    max_leaves=8,
+)
+FILES = ["best.json", "source.tokenizer.json", "aligned_head.json", "config.toml"]
+
+
+@MANY
+@given(data=st.data())
+def test_whatever_the_files_of_a_run_hold_it_loads_or_says_which_is_wrong(
+    run: Path, data: st.DataObject
+) -> None:
+    file = run / data.draw(st.sampled_from(FILES))
+    kept = file.read_bytes() if file.exists() else None
+    if kept is not None and data.draw(st.booleans()):
+        content = bytearray(kept)
+        for place in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=3)):
+            content[place] = data.draw(st.integers(0, 255))
+    else:
+        tree = data.draw(JSON)
+        content = bytearray(json.dumps(tree).encode())
+    file.write_bytes(content)
+    try:
+        read_all(run)
+    except Exception as error:
+        assert is_for_the_user(error), f"{file.name} of {bytes(content)!r}: a bare {error!r}"
+    finally:
+        file.unlink()
+        if kept is not None:
+            file.write_bytes(kept)
+
+
+DEEP = 100_000
+TOML = {
+    "not UTF-8": b"seed = 1\n\xff",
+    "nested": b"a = " + b"[" * DEEP + b"]" * DEEP,
+    "leading back": b'base = "config.toml"\n',
+    "huge": b"#" * 2_000_000,
+    "no list of imports": b"imports = 5\n",
+    "relative imports": b'imports = ["..os"]\n',
+    "empty": b"",
+    "of zeros": bytes(100),
+}
+
+
+@pytest.mark.parametrize("kind", TOML)
+def test_a_config_that_is(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_bytes(TOML[kind])
+    refused(lambda: read(RunConfig, tmp_path / "config.toml"))
+
+
+DOCUMENTS = {
+    "html": (b"<p>" + b"<b>" * 5000 + b"word", ""),
+    "tmx": (
+        b'<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en"><seg>'
+        + b"<hi>" * 5000
+        + b"word"
+        + b"</hi>" * 5000
+        + b"</seg></tuv></tu></body></tmx>",
+        "100 deep",
+    ),
+    "jsonl": (b'{"source": ' + b"[" * DEEP + b"]" * DEEP + b"}\n", "it:1"),
+}
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_a_document_may_be_as_deep_as_it_likes_or_is_refused(kind: str) -> None:
+    content, name = DOCUMENTS[kind]
+
+    def act() -> bytes:
+        document = read_document(kind, content, Choices(to="fr"), "it")
+        return document.written(["mot"] * len(document.passages))
+
+    if name:
+        refused(act, name)
+    else:
+        assert b"mot" in act()
+
+
+# ------------------------------------------------------------------------------ memory
+
+
+BOUND = 500  # MiB by which all of these together may make the process grow
+MEASURE = """
+import resource, sys
+from pathlib import Path
+from foveate.data.tokenizer import Tokenizer
+from foveate.errors import is_for_the_user
+from foveate.export.reading import import_from
+from foveate.passages.documents import Choices, read_document
+from foveate.run import load
+from foveate.tasks.shortlist import Shortlist
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+place = Path(sys.argv[1])
+acts = {
+    "header": lambda: load(place / "sound" / "alone"),
+    "width": lambda: load(place / "width"),
+    "depth": lambda: load(place / "depth"),
+    "size": lambda: load(place / "size"),
+    "shortlist": lambda: Shortlist.load(place),
+    "merges": lambda: Tokenizer.load(place / "merges.json"),
+    "vocabulary": lambda: import_from(place / "merges.json", place / "out"),
+    "docx": lambda: read_document("docx", (place / "bomb.docx").read_bytes(), Choices(), "it"),
+}
+load(place / "sound")
+before = peak()
+for name, act in acts.items():
+    try:
+        act()
+        print(name, "TAKEN", peak() - before)
+    except Exception as error:
+        said = "refused" if is_for_the_user(error) else "BARE"
+        print(name, said, peak() - before, repr(error)[:200])
+print("grown", peak() - before)
+"""
+
+
+def sized(run: Path, key: str, value: int) -> None:
+    """Another size in the config of a run, and in that beside its weights."""
+    for config in (run / "config.toml", weights(run).parent / "config.toml"):
+        lines = config.read_text("utf-8").splitlines()
+        changed = [f"{key} = {value}" if line.startswith(f"{key} =") else line for line in lines]
+        assert changed != lines
+        config.write_text("\n".join(changed) + "\n", "utf-8")
+
+
+def swelling(path: Path, *names: str) -> None:
+    """An archive whose members say that they are a terabyte each."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(name, bytes(1000))
+            archive.getinfo(name).file_size = 2**40
+
+
+def test_memory_stays_bounded_whatever_a_file_would_become(runs: Path, tmp_path: Path) -> None:
+    for name in ("sound", "width", "depth", "size"):
+        shutil.copytree(runs / "transformer", tmp_path / name)
+    sized(tmp_path / "width", "hidden_size", 960_000)
+    sized(tmp_path / "depth", "num_layers", 960_000)
+    sized(tmp_path / "size", "hidden_size", 10**12)
+    long = tmp_path / "sound" / "alone" / checkpoint.WEIGHTS
+    long.parent.mkdir()
+    for file, begin in ((long, struct.pack("<Q", 2**33)), (tmp_path / "merges.json", b"[[")):
+        with file.open("wb") as stream:
+            stream.write(begin)
+            stream.truncate(2**33 + 100)  # nothing of it is on the disk
+    swelling(tmp_path / "shortlist.npz", "often.npy", "likely.npy")
+    swelling(tmp_path / "bomb.docx", "word/document.xml", "[Content_Types].xml")
+    told = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+    ).stdout
+    assert not [line for line in told.splitlines() if "BARE" in line or "TAKEN" in line]
+    assert int(told.split()[-1]) < BOUND, told

@@ -1,0 +1,121 @@
+"""Folders of `transformers` from strangers: whatever is in them, a model comes out or an error."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from foveate.errors import is_for_the_user
+from foveate.export.huggingface import from_huggingface, to_huggingface
+from foveate.export.huggingface_rules import ExchangeError
+from foveate.export.reading import read_tokenizer
+from foveate.models.language_model import LanguageModel
+from foveate.models.transformer import TransformerDecoder
+from foveate.spec import Tokens
+
+FEW = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+SIZES: dict[str, Any] = {
+    "hidden_size": 8,
+    "num_heads": 2,
+    "num_layers": 1,
+    "stem": {"kind": "tokens", "scale": "none"},
+    "position": {"kind": "learned", "max_length": 12},
+    "feed_forward": "gelu_tanh",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GPT-2 of a few hundred weights."""
+    place = tmp_path_factory.mktemp("theirs")
+    torch.manual_seed(0)
+    decoder = TransformerDecoder.Config.parse(SIZES)
+    to_huggingface(LanguageModel.Config(decoder=decoder).build(Tokens(20)), place)
+    from_huggingface(place)
+    return place
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3),
+    st.lists(st.integers(), max_size=2), st.just({}), st.sampled_from([0, -1, 7, 10**7, 2**63]),
+)  # fmt: skip
+
+
+@FEW
+@given(data=st.data())
+def test_a_setting_of_any_value_is_read_or_refused_by_name(
+    folder: Path, data: st.DataObject
+) -> None:
+    file = folder / "config.json"
+    kept = file.read_text("utf-8")
+    tree = json.loads(kept)
+    tree[data.draw(st.sampled_from(sorted(tree)))] = data.draw(VALUES)
+    file.write_text(json.dumps(tree), "utf-8")
+    try:
+        check(folder, "config.json", "model.safetensors")
+    finally:
+        file.write_text(kept, "utf-8")
+
+
+@FEW
+@given(data=st.data())
+def test_weights_with_bytes_changed_are_read_or_refused_by_name(
+    folder: Path, data: st.DataObject
+) -> None:
+    file = folder / "model.safetensors"
+    kept = file.read_bytes()
+    content = bytearray(kept)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, 1500))  # the header is there
+        content[min(place, len(content) - 1)] = data.draw(st.integers(0, 255))
+    file.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    try:
+        check(folder, "model.safetensors", "config.json")
+    finally:
+        file.write_bytes(kept)
+
+
+def check(folder: Path, *names: str) -> None:
+    """A model, or an error for the user with one of the names."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            from_huggingface(folder)
+        except Exception as error:
+            assert is_for_the_user(error), repr(error)
+            assert any(name in str(error) for name in names), str(error)
+
+
+TOKENIZERS: dict[str, Any] = {
+    "a list": [],
+    "a number": 5,
+    "no model": {},
+    "a model of text": {"model": "BPE"},
+    "pieces that are none": {"model": {"type": "BPE", "vocab": 5}},
+    "lists of three": {"model": {"type": "Unigram", "vocab": [["<unk>", 0.0, 1]]}},
+    "merges of what is not there": {
+        "version": "1.0",
+        "model": {
+            "type": "BPE",
+            "vocab": {"<unk>": 0, "<pad>": 1, "<s>": 2, "</s>": 3, "a": 4},
+            "merges": [["x", "y"]] * 5,
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_a_tokenizer_that_is(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(TOKENIZERS[kind]), "utf-8")
+    with pytest.raises(ExchangeError, match=r"tokenizer\.json"):
+        read_tokenizer(file)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from foveate.answers import PairScore, Translation
 from foveate.run import Run
+from foveate.serve.helping import Helped
 
 Pair = tuple[str, str]
 Links = list[tuple[int, int]]
@@ -14,10 +16,14 @@ Links = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Translate:
-    """A line in, its best hypotheses out; ``to`` names the language where a run knows several."""
+    """A line in, its best hypotheses out; ``to`` names the language where a run knows several.
+
+    ``helped`` are the aids of the direction, if it has any.
+    """
 
     to: str | None = None
     num_hypotheses: int = 1
+    helped: Helped | None = None
 
     def lengths(self, run: Run, items: Sequence[str]) -> list[int]:
         return [1 + len(ids) for ids in run.task.source_tokenizer.encode_ids(list(items))]
@@ -26,9 +32,8 @@ class Translate:
         return max(1, tokens // run.search(None, None, self.num_hypotheses).width)
 
     def answers(self, run: Run, items: Sequence[str], tokens: int) -> list[Translation]:
-        return run.translate(
-            items, num_hypotheses=self.num_hypotheses, batch_tokens=tokens, to=self.to
-        )
+        translate = run.translate if self.helped is None else partial(self.helped.translate, run)
+        return translate(items, num_hypotheses=self.num_hypotheses, batch_tokens=tokens, to=self.to)
 
 
 class _OfPairs:

@@ -29,7 +29,11 @@ serve.add_typer(keys, name="keys")
 
 FILES = "[en:fr=]FILE"  # or RUN=FILE
 File = Annotated[Path, typer.Option("--file", help="where the hashes of the keys are kept")]
-Many = Annotated[list[str] | None, typer.Option()]
+Terms = Annotated[
+    list[str] | None, typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: one is there")
+]
+Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, asked first")]
+Protect = Annotated[list[str] | None, typer.Option(metavar="REGEX", help="kept, beside URLs, …")]
 
 
 def add(app: typer.Typer) -> None:
@@ -61,18 +65,12 @@ def serve_runs(
     preload: Annotated[bool, typer.Option("--preload", help="load all runs at once")] = False,
     studio: Annotated[bool, typer.Option(help="the studio at /")] = True,
     studio_token: Annotated[str | None, typer.Option(help="open it to others with this")] = None,
-    glossary: Annotated[
-        list[str] | None, typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT lines")
-    ] = None,
-    memory: Annotated[
-        list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, asked first")
-    ] = None,
+    glossary: Terms = None,
+    memory: Known = None,
     fuzzy: Fuzzy = 100.0,
     ban: Ban = None,
     copy_unknown: CopyUnknown = False,
-    protect: Annotated[
-        list[str] | None, typer.Option(metavar="REGEX", help="kept, beside URLs, …")
-    ] = None,
+    protect: Protect = None,
     characters: Annotated[int | None, typer.Option(min=1, help="of a request")] = None,
     items: Annotated[int | None, typer.Option(min=1, help="texts of a request")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="until an answer")] = None,

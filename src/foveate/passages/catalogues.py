@@ -156,7 +156,8 @@ def parse_xml(data: bytes, where: str) -> XML.Element:
         from defusedxml.ElementTree import DefusedXMLParser, iterparse
     except ImportError:
         raise ConfigError("XML needs defusedxml; pip install 'foveate[documents]'") from None
-    depth, root = 0, None
+    depth = 0
+    root: XML.Element | None = None
     try:
         # comments and instructions stay where they are
         target = XML.TreeBuilder(insert_comments=True, insert_pis=True)

@@ -81,7 +81,8 @@ def _of_tmx(
 ) -> Iterator[tuple[str, str]]:
     root = parse_xml(data, where)
     header = root.find("header")
-    own = source or ("" if header is None else header.get("srclang", ""))
+    said = None if header is None else header.get("srclang")
+    own = source or said or ""
     for unit in root.iter("tu"):
         variants = unit.findall("tuv")
         sources = [v for v in variants if same(language(v), own)]

@@ -33,7 +33,7 @@ def served(
     folder: Path, limits: Limits | None = None, keys: KeyFile | None = None, **choices: Any
 ) -> FastAPI:
     """The service of one run from English to French; ``help`` and ``rules`` as it takes them."""
-    bounds = {"wait": 0.002, "queue": 400_000}
+    bounds: dict[str, Any] = {"wait": 0.002, "queue": 400_000}
     bounds |= {name: choices.pop(name) for name in ("wait", "queue", "tokens") if name in choices}
     batching = Batching(**bounds)
     fleet = Fleet([folder], {folder.name: "en:fr"}, batching=batching)

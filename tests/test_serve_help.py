@@ -149,7 +149,7 @@ def test_what_is_wrong_is_named(
 
 
 def test_the_program_says_what_helps(runs: dict[str, Run], files: Path) -> None:
-    memory = ["--memory", files / "memory.tsv", "--protect", r"ORD-\w+"]
+    memory: list[str | Path] = ["--memory", files / "memory.tsv", "--protect", r"ORD-\w+"]
     run = runs["transformer"].path
     with program(run, "--as", "en:fr", "--no-studio", *memory) as server:
         assert server.process.stdout is not None

@@ -26,7 +26,7 @@ from foveate.align.aer import Gold
 from foveate.align.aligner import Aligner as WordAligner
 from foveate.align.heads import Head, choose
 from foveate.data.words import words
-from foveate.passages.aids import Aided
+from foveate.passages.aids import Aided, Aids
 from foveate.passages.aligning import aligner
 from foveate.passages.glossary import Glossary, holds
 from foveate.passages.html import html_passage
@@ -224,7 +224,7 @@ def of_glossary(
     started = time.perf_counter()
     plain = [str(a) for a in run.translate(sources)]
     free = time.perf_counter() - started
-    forced = [str(a) for a in Aided(run, terms).translate(sources)]
+    forced = [str(a) for a in Aided(run, Aids(terms)).translate(sources)]
     seconds = time.perf_counter() - started - free
     asked = sum(map(len, wanted))
 

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 
 from foveate.serve.app import application
 from foveate.serve.fleet import Fleet
+from foveate.serve.helping import Help, equip
 from foveate.serve.keys import KeyFile
 from foveate.serve.service import Service
 from foveate.serve.serving import configured
@@ -31,12 +32,14 @@ NAMED = {"transformer": "en:fr", "rnn": "en:fr"}
 def served(
     folder: Path, limits: Limits | None = None, keys: KeyFile | None = None, **choices: Any
 ) -> FastAPI:
-    """The service of one run from English to French."""
-    bounds = {"wait": 0.002, "queue": 400_000}
+    """The service of one run from English to French; ``help`` and ``rules`` as it takes them."""
+    bounds: dict[str, Any] = {"wait": 0.002, "queue": 400_000}
     bounds |= {name: choices.pop(name) for name in ("wait", "queue", "tokens") if name in choices}
     batching = Batching(**bounds)
     fleet = Fleet([folder], {folder.name: "en:fr"}, batching=batching)
-    return application(Service(fleet, limits or Limits(), keys), "test", **choices)
+    equip(fleet, choices.pop("help", Help()))
+    service = Service(fleet, limits or Limits(), keys, choices.pop("rules", None))
+    return application(service, "test", **choices)
 
 
 def asked(app: FastAPI) -> httpx.AsyncClient:

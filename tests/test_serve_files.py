@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import html
+import io
+import json
+import time
 from typing import Any
+from xml.etree import ElementTree as XML
 
+import docx
+import html5lib
 import httpx
+import polib
 import pytest
 from fastapi import FastAPI
 
@@ -23,7 +31,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="module")
 def app(run: Run) -> FastAPI:
-    return served(run.path, Limits(file_characters=2000, file=20_000))
+    return served(run.path, Limits(file_characters=2000, file=50_000))
 
 
 def send(app: FastAPI, name: str, data: bytes, **more: Any) -> tuple[httpx.Response, bytes]:
@@ -64,7 +72,7 @@ def test_html_keeps_its_tags(app: FastAPI, run: Run) -> None:
         ("noending", b"x", 400, "no ending"),
         ("a.txt", b"\xff\xfe\0", 400, "not UTF-8"),
         ("a.txt", b"the dog runs\n" * 300, 413, "characters at once"),
-        ("a.txt", b"x" * 30_000, 413, "bytes at most"),
+        ("a.txt", b"x" * 60_000, 413, "bytes at most"),
     ],
 )
 def test_what_cannot_be_translated_is_refused(
@@ -72,6 +80,125 @@ def test_what_cannot_be_translated_is_refused(
 ) -> None:
     answer, _ = send(app, name, data)
     assert answer.status_code == status and said in answer.json()["error"]
+
+
+def answer_to(run: Run, text: str) -> str:
+    return str(run.translate([text])[0])
+
+
+def test_catalogues_go_up_and_come_down(app: FastAPI, run: Run) -> None:
+    text = """# by hand
+msgid ""
+msgstr ""
+"Plural-Forms: nplurals=2; plural=n > 1;\\n"
+
+#, python-format
+msgctxt "door"
+msgid "the dog runs %s"
+msgid_plural "the dog sings"
+msgstr[0] ""
+msgstr[1] ""
+
+msgid "done"
+msgstr "fait"
+"""
+    _, file = send(app, "a.po", text.encode())
+    [first, second] = polib.pofile(file.decode())
+    found = first.msgstr_plural
+    assert found[0].count("%s") == 1 and found[1] == answer_to(run, "the dog sings")
+    assert (first.msgctxt, first.flags, second.msgstr) == ("door", ["python-format"], "fait")
+    assert "# by hand" in file.decode()
+
+
+def test_memories_go_up_and_come_down(app: FastAPI, run: Run) -> None:
+    text = """<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>
+<tu tuid="1"><tuv xml:lang="en"><seg>the dog runs</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>a <hi>cat</hi> sleeps <ph x="1"/></seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>a girl eats</seg></tuv><tuv xml:lang="fr"><seg>la</seg></tuv></tu>
+</body></tmx>"""
+    _, file = send(app, "a.tmx", text.encode())
+    units = list(XML.fromstring(file).iter("tu"))
+    found = [unit.findall("tuv")[1].find("seg") for unit in units]
+    assert [len(unit.findall("tuv")) for unit in units] == [2, 2, 2] and units[0].get("tuid") == "1"
+    assert found[0] is not None and found[0].text == answer_to(run, "the dog runs")
+    assert found[1] is not None and [one.tag for one in found[1]] == ["hi", "ph"]
+    assert found[2] is not None and found[2].text == "la"
+
+
+def test_subtitles_go_up_and_come_down(app: FastAPI, run: Run) -> None:
+    times = "00:00:01,000 --> 00:00:02,000"
+    _, file = send(app, "a.srt", f"1\r\n{times}\r\nthe dog\r\nruns\r\n\r\n".encode())
+    lines = file.decode().split("\r\n")
+    assert lines[:2] == ["1", times] and lines[4:] == ["", ""]
+    assert " ".join(lines[2:4]) == answer_to(run, "the dog runs")
+
+
+def test_word_documents_go_up_and_come_down(app: FastAPI, run: Run) -> None:
+    document, data = docx.Document(), io.BytesIO()
+    document.add_heading("the dog runs", 1)
+    paragraph = document.add_paragraph("a cat ")
+    paragraph.add_run("sleeps").bold = True
+    document.add_table(1, 1).cell(0, 0).text = "a girl eats"
+    document.save(data)
+    _, file = send(app, "a.docx", data.getvalue())
+    found = docx.Document(io.BytesIO(file))
+    heading, body = found.paragraphs
+    assert heading.text == answer_to(run, "the dog runs")
+    assert heading.style is not None and heading.style.name == "Heading 1"
+    assert body.text == answer_to(run, "a cat sleeps") and any(one.bold for one in body.runs)
+    assert found.tables[0].cell(0, 0).text == answer_to(run, "a girl eats")
+
+
+def test_pages_go_up_and_come_down_whole(app: FastAPI, run: Run) -> None:
+    page = (
+        '<!DOCTYPE html><html lang="en"><head><title>the dog runs</title><script>var a = "b";'
+        '</script></head><body><p class="x">a <b>cat</b> sleeps</p><pre>a girl</pre></body></html>'
+    )
+    _, file = send(app, "a.htm", page.encode())
+    text = file.decode()
+    html5lib.HTMLParser(strict=True).parse(text)
+    assert f"<title>{html.escape(answer_to(run, 'the dog runs'), quote=False)}</title>" in text
+    assert '<script>var a = "b";</script>' in text and "<pre>a girl</pre>" in text
+    assert text.count("<b>") == 1 and text.startswith("<!DOCTYPE html>")
+
+
+def test_tables_and_lines_of_json_go_up_and_come_down(app: FastAPI, run: Run) -> None:
+    own = answer_to(run, "the dog runs")
+    assert send(app, "a.tsv", b"the dog runs\tx\n\n")[1].decode() == f"the dog runs\tx\t{own}\n\t\n"
+    _, file = send(app, "a.jsonl", b'{"source": "the dog runs", "n": 1}\n')
+    assert json.loads(file) == {"source": "the dog runs", "n": 1, "target": own}
+
+
+HOSTILE = [
+    ("a.html", b"<div>" * 3000, "line 1 of the HTML is in more than 2,000 elements"),
+    ("a.docx", b"PK", "the file is no DOCX file"),
+    ("a.tmx", b'<!DOCTYPE t [<!ENTITY a "aa">]><tmx>&a;</tmx>', "the file cannot be read as XML"),
+    ("a.tmx", b"<hi>" * 4000, "elements are in each other"),
+    ("a.po", b'msgid "a"\nmsgid_plural "b"\nmsgstr[99] ""\n', "the file:3 is no line of a PO file"),
+    ("a.srt", b"1\n00:01 --> 00:02\na\n", "the file:2 holds times that cannot be read"),
+    ("a.srt", b"1\n\xff\n", "the file:2 is not UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "said"), HOSTILE)
+def test_hostile_files_are_told_what_is_wrong(
+    app: FastAPI, name: str, data: bytes, said: str
+) -> None:
+    answer, _ = send(app, name, data)
+    assert answer.status_code == 400 and said in answer.json()["error"]
+
+
+def test_a_hostile_text_takes_no_longer_than_another(run: Run) -> None:
+    app = served(run.path, tokens=100_000)
+
+    async def ask() -> httpx.Response:
+        async with asked(app) as client:
+            body = {"q": "x " + "1 " * 4000, "source": "en", "target": "fr"}
+            return await client.post("/translate", json=body, timeout=60)
+
+    began = time.process_time()
+    assert own_loop.run(ask()).status_code == 200
+    assert time.process_time() - began < 10
 
 
 def test_a_file_must_be_one_and_must_be_there(app: FastAPI) -> None:

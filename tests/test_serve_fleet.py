@@ -46,7 +46,7 @@ def test_what_was_used_least_of_late_makes_room(runs: dict[str, Run]) -> None:
     assert (first.loads, second.loads) == (2, 1)
     fleet.memory = first.weights() + second.weights()
     assert fleet.run(second) and fleet.run(first) and first.run and second.run
-    with pytest.raises(ConfigError, match="raise --memory"):
+    with pytest.raises(ConfigError, match="raise --weights"):
         Fleet([first.folder], {"transformer": "en:fr"}, memory=1000)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from foveate.cli.options import Group
+from foveate.cli.translating import Ban, CopyUnknown, Fuzzy
 
 
 class _Serve(Group):
@@ -26,8 +27,13 @@ serve = typer.Typer(
 keys = typer.Typer(help="Make and remove the keys of clients.", no_args_is_help=True)
 serve.add_typer(keys, name="keys")
 
+FILES = "[en:fr=]FILE"  # or RUN=FILE
 File = Annotated[Path, typer.Option("--file", help="where the hashes of the keys are kept")]
-Many = Annotated[list[str] | None, typer.Option()]
+Terms = Annotated[
+    list[str] | None, typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: one is there")
+]
+Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, asked first")]
+Protect = Annotated[list[str] | None, typer.Option(metavar="REGEX", help="kept, beside URLs, …")]
 
 
 def add(app: typer.Typer) -> None:
@@ -54,11 +60,17 @@ def serve_runs(
     behind_proxy: Annotated[
         str | None, typer.Option(help="believe X-Forwarded-For of this address")
     ] = None,
-    memory: Annotated[int | None, typer.Option(min=1, help="MiB of weights at most")] = None,
+    weights: Annotated[int | None, typer.Option(min=1, help="MiB of them at most")] = None,
     precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32",
     preload: Annotated[bool, typer.Option("--preload", help="load all runs at once")] = False,
     studio: Annotated[bool, typer.Option(help="the studio at /")] = True,
     studio_token: Annotated[str | None, typer.Option(help="open it to others with this")] = None,
+    glossary: Terms = None,
+    memory: Known = None,
+    fuzzy: Fuzzy = 100.0,
+    ban: Ban = None,
+    copy_unknown: CopyUnknown = False,
+    protect: Protect = None,
     characters: Annotated[int | None, typer.Option(min=1, help="of a request")] = None,
     items: Annotated[int | None, typer.Option(min=1, help="texts of a request")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="until an answer")] = None,
@@ -76,9 +88,11 @@ def serve_runs(
     workers = verbs.workers(threads)
     said = verbs.Choices(
         host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
-        names=allow_host or (), origins=cors or (), proxy=behind_proxy, memory=memory,
+        names=allow_host or (), origins=cors or (), proxy=behind_proxy, weights=weights,
         precision=precision, preload=preload, studio=studio, studio_token=studio_token,
-        drain=drain, log_level=log_level,
+        drain=drain, log_level=log_level, protect=protect or (),
+        help={"glossary": glossary or (), "memory": memory or (), "fuzzy": fuzzy,
+              "banned": ban or (), "copies_unknown": copy_unknown},
         limits={"characters": characters, "items": items, "seconds": seconds, "rate": rate},
         batching={
             "wait": wait_ms / 1000, "tokens": batch_tokens, "queue": queue, "workers": workers

@@ -97,7 +97,7 @@ def translate(
     """Translate stdin to stdout, a line for a line; or a document."""
     from foveate import verbs
     from foveate.look.edit import edit, silenced
-    from foveate.passages.aids import Aided, read_aids, refuse_processes
+    from foveate.passages.aids import Aided, Aids, read_aids, refuse_processes
     from foveate.passages.documents import Choices
     from foveate.passages.rules import Rules
     from foveate.verbs.crew import Crew
@@ -111,8 +111,9 @@ def translate(
     files.refuse(wanted != verbs.Wanted() or processes > 1)
     loading = options.loading(run, checkpoint, threads, ensemble, overrides, precision, engine)
     loaded = loading.load()
-    aided = Aided(loaded, terms, force or (), ban or (), known, copy_unknown)
-    refuse_processes(processes, aided, silence)
+    aids = Aids(terms, force or (), ban or (), known, copy_unknown)
+    refuse_processes(processes, aids, silence)
+    aided = Aided(loaded, aids)
     with contextlib.ExitStack() as stack:
         stack.enter_context(edit(loaded.model, silenced(silence or [])))
         if files.given:

@@ -90,38 +90,35 @@ class Banned:
     def __init__(self, phrases: Sequence[str], tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.phrases = [" " + " ".join(p.casefold().split()) for p in phrases if p.strip()]
-        last: dict[str, list[int]] = {}
-        for i, text in enumerate(_behind_a_word(tokenizer)):
-            if text:
-                last.setdefault(text.casefold()[-1], []).append(i)
-        self.last = [last.get(p[-1], []) for p in self.phrases]
+        self.longest = max(map(len, self.phrases), default=0)
+        texts = [text.casefold() for text in _behind_a_word(tokenizer)]
+        self.ending = [_ending(phrase, texts) for phrase in self.phrases]
 
     def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
         """Each token with which a row would end in a banned phrase."""
         pairs = [
             (row, token)
-            for row, ids in enumerate(written.tolist())
-            for phrase, tokens in zip(self.phrases, self.last, strict=True)
-            for token in self._completing(ids, phrase, tokens)
+            for row, ids in enumerate(written[:, -self.longest - 1 :].tolist())
+            for token in self._completing(ids)
         ]
         found = torch.tensor(pairs, dtype=torch.long, device=written.device).view(-1, 2)
         return found[:, 0], found[:, 1]
 
-    def _completing(self, ids: list[int], phrase: str, tokens: Sequence[int]) -> list[int]:
-        recent = ids[-len(phrase) - 1 :]
-        said = self.tokenizer.decode(recent).casefold()
-        if not _might_end(said, phrase):
-            tokens = [t for t in tokens if len(self.tokenizer.decode([t])) >= len(phrase) - 1]
-        found = []
-        for token in tokens:
-            text = " " + self.tokenizer.decode([*recent, token]).casefold()
-            place = len(text) - len(phrase) + 1
-            whole = text.endswith(phrase[1:]) and place > 0 and not text[place - 1].isalnum()
-            if whole:
-                found.append(token)
+    def _completing(self, recent: list[int]) -> set[int]:
+        """The tokens that end a phrase behind these; most are ruled out without being decoded."""
+        said, found = self.tokenizer.decode(recent).casefold(), set[int]()
+        for phrase, ending in zip(self.phrases, self.ending, strict=True):
+            begun = [n for n in range(2, len(phrase)) if said.endswith(phrase[1:n])]
+            for token in {token for n in (1, *begun) for token in ending[n]}:
+                text = " " + self.tokenizer.decode([*recent, token]).casefold()
+                place = len(text) - len(phrase) + 1
+                if text.endswith(phrase[1:]) and place > 0 and not text[place - 1].isalnum():
+                    found.add(token)
         return found
 
 
-def _might_end(said: str, phrase: str) -> bool:
-    """Whether a text ends with a beginning of the phrase."""
-    return any(said.endswith(phrase[1:n]) for n in range(2, len(phrase)))
+def _ending(phrase: str, texts: Sequence[str]) -> list[list[int]]:
+    """For each place of a phrase the tokens that end with what stands there and behind it."""
+    last = [i for i, text in enumerate(texts) if text.endswith(phrase[-1])]
+    rests = [phrase[n:].lstrip() for n in range(len(phrase))]
+    return [[i for i in last if texts[i].endswith(rest)] for rest in rests]

@@ -1,5 +1,8 @@
 """What helps a run translate: a memory before it, a glossary and banned phrases while it decodes,
 unknown words copied after it.
+
+Lives here: the aids, a run with them, and the count of what they did. Does not live here: which
+aids a server has for which direction (`foveate.serve.helping`).
 """
 
 from __future__ import annotations
@@ -14,10 +17,55 @@ from foveate.answers import Translation
 from foveate.config import ConfigError
 from foveate.data.vocabulary import SPECIALS, UNK
 from foveate.data.words import split_words
+from foveate.decode.beam import Beam
 from foveate.decode.wording import Wording
 from foveate.passages.glossary import Glossary, holds
 from foveate.passages.memory import Memory
-from foveate.run import Run
+from foveate.run import Run, RunConfig
+
+NAMED = 10  # terms that a report names at most
+
+
+@dataclass(frozen=True, eq=False)
+class Aids:
+    """What a run may be helped with; none of it is the default."""
+
+    glossary: Glossary | None = None
+    forced: Sequence[str] = ()
+    banned: Sequence[str] = ()
+    memory: Memory | None = None
+    copies_unknown: bool = False
+
+    def __bool__(self) -> bool:
+        named = self.glossary is not None or self.memory is not None
+        return named or bool(self.forced or self.banned or self.copies_unknown)
+
+    def refuse(self, config: RunConfig, name: str) -> None:
+        """Raise ``ConfigError`` where the search of a run cannot force terms."""
+        search = config.decode.build()
+        if (self.glossary is not None or self.forced) and type(search) is not Beam:
+            kind = search.config.kind
+            raise ConfigError(f"{name}: a search {kind} cannot force terms; use decode.kind=beam")
+
+
+@dataclass
+class Done:
+    """What aids did, counted."""
+
+    exact: int = 0  # from the memory
+    fuzzy: int = 0  # from the memory, by likeness
+    least: float = 100.0  # % of likeness, the lowest of these
+    wanted: int = 0  # terms
+    missed: int = 0
+    names: list[str] = field(default_factory=list)  # of the first that were missed
+    copied: int = 0  # unknown words
+
+    def take(self, other: Done) -> None:
+        """Count what another has counted."""
+        for name in ("exact", "fuzzy", "wanted", "missed", "copied"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.least = min(self.least, other.least)
+        self.names = list(dict.fromkeys([*self.names, *other.names]))[:NAMED]
 
 
 @dataclass
@@ -25,16 +73,8 @@ class Aided:
     """A run with its aids; it translates as a run does, and can say at the end what they did."""
 
     run: Run
-    glossary: Glossary | None = None
-    forced: Sequence[str] = ()
-    banned: Sequence[str] = ()
-    memory: Memory | None = None
-    copies_unknown: bool = False
-    _exact: int = field(default=0, init=False)
-    _fuzzy: list[float] = field(default_factory=list, init=False)
-    _wanted: int = field(default=0, init=False)
-    _missed: list[str] = field(default_factory=list, init=False)
-    _copied: int = field(default=0, init=False)
+    aids: Aids = Aids()
+    done: Done = field(default_factory=Done)
 
     @property
     def path(self) -> Path:
@@ -50,54 +90,59 @@ class Aided:
         if prefix is not None and not isinstance(prefix, str):
             choices["prefix"] = [prefix[n] for n in open_]
         for n, answer in zip(open_, self._worded(asked, choices), strict=True):
-            found[n] = self._copied_into(answer) if self.copies_unknown else answer
+            found[n] = self._copied_into(answer) if self.aids.copies_unknown else answer
         return [answer for answer in found if answer is not None]
 
     def _worded(self, lines: Sequence[str], choices: dict[str, Any]) -> list[Translation]:
         """The answers that hold the terms of their lines.
 
         Where the free search's best output holds them it is the best of those that do, and stays;
-        only the other lines are searched once more, in a beam with terms.
+        only the other lines, and those of which further outputs do not hold them, are searched once
+        more, in a beam with terms.
         """
-        banned: dict[str, Any] = {"wording": Wording(banned=self.banned)} if self.banned else {}
+        ban = self.aids.banned
+        banned: dict[str, Any] = {"wording": Wording(banned=ban)} if ban else {}
         answers = self.run.translate(lines, **(choices | banned))
         wanted = [self._terms(line) for line in lines]
         short = [
             n
             for n, (answer, terms) in enumerate(zip(answers, wanted, strict=True))
-            if not all(holds(str(answer), term) for term in terms)
+            if not all(holds(text, term) for text in answer.hypotheses for term in terms)
         ]
         if short:
-            wording = Wording([wanted[n] for n in short], self.banned)
+            wording = Wording([wanted[n] for n in short], ban)
             prefix = choices.get("prefix")
             if prefix is not None and not isinstance(prefix, str):
                 choices = choices | {"prefix": [prefix[n] for n in short]}
             again = self.run.translate([lines[n] for n in short], **choices, wording=wording)
             for n, answer in zip(short, again, strict=True):
-                answers[n] = answer
+                answers[n] = _together(answers[n], answer, wanted[n])
         for answer, terms in zip(answers, wanted, strict=True):
             self._check(terms, answer)
         return answers
 
     def _known(self, line: str) -> Translation | None:
-        match = None if self.memory is None else self.memory.find(line)
+        match = None if self.aids.memory is None else self.aids.memory.find(line)
         if match is None:
             return None
         if match.score >= 100:
-            self._exact += 1
+            self.done.exact += 1
         else:
-            self._fuzzy.append(match.score)
+            self.done.fuzzy += 1
+            self.done.least = min(self.done.least, match.score)
         return Translation(line, [match.target], [0.0], run=self.run)
 
     def _terms(self, line: str) -> list[tuple[str, ...]]:
         if not line.strip():
             return []
-        own = [] if self.glossary is None else self.glossary.wanted(line)
-        return [*own, *((phrase,) for phrase in self.forced)]
+        own = [] if self.aids.glossary is None else self.aids.glossary.wanted(line)
+        return [*own, *((phrase,) for phrase in self.aids.forced)]
 
     def _check(self, terms: Sequence[tuple[str, ...]], answer: Translation) -> None:
-        self._wanted += len(terms)
-        self._missed += [term[0] for term in terms if not holds(str(answer), term)]
+        missed = [term[0] for term in terms if not holds(str(answer), term)]
+        self.done.wanted += len(terms)
+        self.done.missed += len(missed)
+        self.done.names = list(dict.fromkeys([*self.done.names, *missed]))[:NAMED]
 
     def _copied_into(self, answer: Translation) -> Translation:
         """The answer with each unknown word's counterpart of the source (Luong et al., 2015)."""
@@ -113,7 +158,7 @@ class Aided:
             words = [linked[n] for n in inside if n is not None and n in linked]
             if not words:
                 return match.group()
-            self._copied += 1
+            self.done.copied += 1
             a, b = spans[words[0]]
             return source[a:b]
 
@@ -122,18 +167,37 @@ class Aided:
 
     def report(self) -> list[str]:
         """What the aids did, in sentences."""
-        said = []
-        if self.memory is not None:
-            said.append(f"{self._exact:,} from the memory, {len(self._fuzzy):,} more by likeness")
-            if self._fuzzy:
-                said[-1] += f", {min(self._fuzzy):.0f} % at least"
-        if self._wanted:
-            said.append(f"{self._wanted - len(self._missed):,} of {self._wanted:,} terms present")
-        if self._missed:
-            said[-1] += f"; missing: {', '.join(dict.fromkeys(self._missed[:10]))}"
-        if self._copied:
-            said.append(f"{self._copied:,} unknown words copied")
+        said, done = [], self.done
+        if self.aids.memory is not None:
+            said.append(f"{done.exact:,} from the memory, {done.fuzzy:,} more by likeness")
+            if done.fuzzy:
+                said[-1] += f", {done.least:.0f} % at least"
+        if done.wanted:
+            said.append(f"{done.wanted - done.missed:,} of {done.wanted:,} terms present")
+        if done.missed:
+            said[-1] += f"; missing: {', '.join(done.names)}"
+        if done.copied:
+            said.append(f"{done.copied:,} unknown words copied")
         return said
+
+
+def _together(
+    free: Translation, held: Translation, terms: Sequence[tuple[str, ...]]
+) -> Translation:
+    """The outputs of a free search that hold the terms, then further ones of a beam with terms."""
+    kept = [n for n, text in enumerate(free.hypotheses) if all(holds(text, t) for t in terms)]
+    if 0 not in kept:
+        return held
+    texts = {free.hypotheses[n] for n in kept}
+    more = [n for n, text in enumerate(held.hypotheses) if text not in texts]
+    more = more[: len(free.hypotheses) - len(kept)]
+
+    def both(name: str) -> list[Any]:
+        ours, theirs = getattr(free, name), getattr(held, name)
+        first = [ours[n] for n in kept if n < len(ours)]
+        return first + [theirs[n] for n in more if n < len(theirs)]
+
+    return replace(free, hypotheses=both("hypotheses"), scores=both("scores"), found=both("found"))
 
 
 def read_aids(
@@ -144,10 +208,9 @@ def read_aids(
     return terms, None if memory is None else Memory.read(memory, to, least)
 
 
-def refuse_processes(processes: int, aided: Aided, silence: Sequence[str] | None) -> None:
+def refuse_processes(processes: int, aids: Aids, silence: Sequence[str] | None) -> None:
     """Raise ``ConfigError`` where several processes are to do what one can do."""
-    fields = aided.glossary, aided.forced, aided.banned, aided.memory, aided.copies_unknown
     if processes > 1 and silence:
         raise ConfigError("--silence works in this process alone: leave out --processes")
-    if processes > 1 and any(fields):
+    if processes > 1 and aids:
         raise ConfigError("glossary, memory and phrases work in one process: no --processes")

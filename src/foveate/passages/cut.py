@@ -13,12 +13,14 @@ from foveate.data.vocabulary import Span
 
 LAYOUT = re.compile(r"[^\S\n]*[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]\s*|\s{2,}")
 _END = re.compile(
-    r"[.!?…]+[\"'’”»)\]]*(?P<blank>\s+)(?=[\"'‘“«(\[¿¡]*(?P<next>[^\W_]))|[。！？]+[」』”）]*(?P<none>\s*)"
+    r"(?<![.!?…])[.!?…]++[\"'’”»)\]]*+(?P<blank>\s++)(?=[\"'‘“«(\[¿¡]*+(?P<next>[^\W_]))"
+    r"|[。！？]+[」』”）]*(?P<none>\s*)"
 )
 _WORD_BEFORE = re.compile(r"(\w+(?:\.\w+)*)\.$")
 _SHORT = """al approx bzw ca cf col d.h dr e.g etc fig gen i.e inc jr ltd m mlle mme mr mrs ms no nr
     p pp prof rep sen sr st str u.a usw vol vs z.b"""
 _ABBREVIATIONS = frozenset(_SHORT.split())
+NEAR = 40  # characters in which an abbreviation is looked for
 
 
 def blanks(text: str, protected: Sequence[Span], layout: bool = True) -> list[Span]:
@@ -30,7 +32,9 @@ def blanks(text: str, protected: Sequence[Span], layout: bool = True) -> list[Sp
     found = [m.span() for m in LAYOUT.finditer(text)] if layout else []
     for match in _END.finditer(text):
         group = "blank" if match["blank"] is not None else "none"
-        if not (match["next"] or "").islower() and not _abbreviated(text[: match.start() + 1]):
+        end = match.start() + 1
+        before = text[max(0, end - NEAR) : end]
+        if not (match["next"] or "").islower() and not _abbreviated(before):
             found.append(match.span(group))
     kept: list[Span] = []
     spans = iter([*sorted(protected), (len(text) + 1, len(text) + 1)])
@@ -45,7 +49,7 @@ def blanks(text: str, protected: Sequence[Span], layout: bool = True) -> list[Sp
 
 def _abbreviated(before: str) -> bool:
     """Whether the point at the end of a text is that of an abbreviation or an initial."""
-    found = _WORD_BEFORE.search(before[-40:])
+    found = _WORD_BEFORE.search(before)
     if found is None:
         return False
     word = found[1]

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from foveate.config import ConfigError
@@ -21,12 +22,14 @@ from foveate.passages.rules import Rules
 @dataclass(frozen=True)
 class Choices:
     """How documents are read: what is protected, and for those that hold several languages,
-    which is wanted (``to``), and whether what is translated already is translated ``again``.
+    which is wanted (``to``) of which (``source``; None: what the document says), and whether what
+    is translated already is translated ``again``.
     """
 
     rules: Rules = field(default_factory=Rules)
     to: str | None = None
     again: bool = False
+    source: str | None = None
 
 
 @dataclass(frozen=True)
@@ -170,10 +173,17 @@ _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
 def read_srt(data: bytes, choices: Choices, where: str) -> Document:
     """Subtitles: numbers and times stay; the lines of one are translated together.
 
-    A line that begins with a dash is a speaker's and stays one. Raises ``ConfigError`` where there
-    is no line of times at all.
+    A line that begins with a dash is a speaker's and stays one; text behind an empty line still
+    belongs to the subtitle. Raises ``ConfigError`` naming a line of times that cannot be read, or
+    where there is none at all.
     """
     rows = _rows(decoded(data, where))
+    for number, (row, _) in enumerate(rows, start=1):
+        if "->" in row and re.search(r"\d:\d", row) and not _TIMES.match(row):
+            raise ConfigError(
+                f"{where}:{number} holds times that cannot be read: write "
+                "00:00:01,000 --> 00:00:02,500"
+            )
     groups = list(_cues([row for row, _ in rows]))
     if not groups and any(row.strip() for row, _ in rows):
         raise ConfigError(f"{where} holds no subtitles: no line such as 00:00:01,000 --> …")
@@ -193,13 +203,15 @@ def read_srt(data: bytes, choices: Choices, where: str) -> Document:
 
 def _cues(rows: Sequence[str]) -> Iterator[list[int]]:
     """The lines of text that belong together."""
-    inside, group = False, list[int]()
-    for n, row in enumerate([*rows, ""]):
-        if group and (not row.strip() or row.lstrip().startswith("-") or _TIMES.match(row)):
+    begun, group = False, list[int]()
+    for n, (row, following) in enumerate(pairwise([*rows, "", ""])):
+        times = bool(_TIMES.match(row))
+        number = row.strip().isdecimal() and bool(_TIMES.match(following))
+        if group and (times or number or not row.strip() or row.lstrip().startswith("-")):
             yield group
             group = []
-        inside = bool(_TIMES.match(row)) or (inside and bool(row.strip()))
-        if inside and not _TIMES.match(row):
+        begun = begun or times
+        if begun and row.strip() and not times and not number:
             group.append(n)
 
 

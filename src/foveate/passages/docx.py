@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any
@@ -11,13 +10,14 @@ from xml.etree import ElementTree as XML
 from xml.sax.saxutils import escape
 
 from foveate.config import ConfigError
+from foveate.passages.archive import bounded
 from foveate.passages.documents import Choices, Document
 from foveate.passages.passage import Passage
 from foveate.passages.pieces import Piece
 from foveate.passages.run import Run
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-LARGEST = 2**28  # bytes that are unpacked
+FORMATTING = 4_000  # characters of what tells the formatting of a run; each new run copies it
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
@@ -28,13 +28,15 @@ def read_docx(data: bytes, choices: Choices, where: str) -> Document:
     except ImportError:
         raise ConfigError("DOCX needs python-docx; pip install 'foveate[documents]'") from None
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if (size := sum(part.file_size for part in archive.infolist())) > LARGEST:
-                raise ValueError(f"it would have {size:,} bytes, unpacked")
-        file = docx.Document(io.BytesIO(data))
+        file = docx.Document(io.BytesIO(bounded(data, where)))
+    except ConfigError:
+        raise
     except Exception as error:  # zip, XML and package errors of many kinds
         raise ConfigError(f"{where} is no DOCX file: {error}") from None
-    paragraphs = [Paragraph(element, choices) for element in _paragraphs(file)]
+    stories = list(_paragraphs(file))
+    if any(element.getroottree().docinfo.internalDTD is not None for element in stories):
+        raise ConfigError(f"{where} cannot be read: it declares entities of its own")
+    paragraphs = [Paragraph(element, choices, where) for element in stories]
 
     def written(texts: Sequence[str]) -> bytes:
         for paragraph, text in zip(paragraphs, texts, strict=True):
@@ -48,21 +50,26 @@ def read_docx(data: bytes, choices: Choices, where: str) -> Document:
 
 
 def _paragraphs(file: Any) -> Iterator[Any]:
-    """Every paragraph, each once."""
+    """Every paragraph with text, each once."""
     stories = [file.element.body]
     for section in file.sections:
         for part in (section.header, section.footer):
             if not part.is_linked_to_previous:
                 stories.append(part._element)
     for story in stories:
-        yield from story.iter(f"{W}p")
+        for paragraph in story.iter(f"{W}p"):
+            if next(paragraph.iter(f"{W}t"), None) is not None:
+                yield paragraph
 
 
 class Paragraph:
     """A paragraph as a passage: its commonest formatting is plain, other formatting an element."""
 
-    def __init__(self, element: Any, choices: Choices) -> None:
+    def __init__(self, element: Any, choices: Choices, where: str) -> None:
+        """Raises ``ConfigError`` for formatting of a run above `FORMATTING`."""
         self.element = element
+        if any(len(_key(run)) > FORMATTING for run in element.iter(f"{W}r")):
+            raise ConfigError(f"{where}: the formatting of some words is too large to be copied")
         self.kept: list[Any] = []  # objects and hyperlinks, by number
         self.formats: list[Any] = []  # run properties, by number
         self.run = Run(choices.rules, layout=True)
@@ -138,10 +145,10 @@ class Paragraph:
         """A run of text with its formatting."""
         if not text:
             return
-        run = parent.makeelement(f"{W}r", {}, parent.nsmap)
+        run = parent.makeelement(f"{W}r")
         if properties is not None:
             run.append(deepcopy(properties))
-        words = run.makeelement(f"{W}t", {SPACE: "preserve"}, parent.nsmap)
+        words = run.makeelement(f"{W}t", {SPACE: "preserve"})
         words.text = text
         run.append(words)
         parent.append(run)
@@ -155,7 +162,7 @@ def _split(paragraph: Any) -> None:
             continue
         properties, place = run.find(f"{W}rPr"), run
         for part in parts[1:]:
-            alone = run.makeelement(f"{W}r", dict(run.attrib), run.nsmap)
+            alone = run.makeelement(f"{W}r", dict(run.attrib))
             if properties is not None:
                 alone.append(deepcopy(properties))
             alone.append(part)
@@ -173,7 +180,8 @@ def _is_text(element: Any) -> bool:
 def _key(run: Any) -> str:
     """What tells the formatting of runs apart."""
     properties = run.find(f"{W}rPr")
-    return "" if properties is None else str(properties.xml)
+    each = [] if properties is None else list(properties.iter())[1:]
+    return " ".join(f"{e.tag} {sorted(e.attrib.items())}".replace(W, "") for e in each)
 
 
 def _written(piece: Piece) -> str:

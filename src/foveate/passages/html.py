@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from foveate.config import ConfigError
+from foveate.passages.html_bounds import MARK, check, without_repeats
 from foveate.passages.passage import Passage
 from foveate.passages.pieces import Piece
 from foveate.passages.rules import Rules
@@ -60,8 +61,10 @@ def html_passage(html: str, rules: Rules | None = None) -> Passage:
     """A fragment or a document; what is no HTML is read as a browser reads it.
 
     Elements with ``translate="no"`` or the class ``notranslate``, code and scripts stay as they
-    are. Raises ``ConfigError`` where selectolax is not installed.
+    are. Raises ``ConfigError`` where selectolax is not installed, and for more, or deeper, elements
+    than can be read in good time (`foveate.passages.html_bounds`).
     """
+    check(html)
     rules = rules or Rules()
     parts: list[Part] = []
     run, empty = Run(rules, layout=False), True
@@ -98,7 +101,12 @@ def written(piece: Piece) -> str:
 def _stable(html: str) -> list[Event]:
     """The events of a tree that reads the same when it is written: few need a second time."""
     for _ in range(4):
-        events = list(_events(html))
+        marked, mark = without_repeats(html)
+        events = list(_events(marked))
+        if mark:
+            events = [
+                Event(e.kind, e.text.replace(mark, ""), e.close.replace(mark, "")) for e in events
+            ]
         before, html = (
             html,
             "".join(
@@ -109,6 +117,11 @@ def _stable(html: str) -> list[Event]:
         if before == html:
             break
     return events
+
+
+def _name(node: LexborNode) -> str:
+    """The name of an element without the mark that its kind may have got."""
+    return (node.tag or "").partition(MARK)[0]
 
 
 def _events(html: str) -> Iterator[Event]:
@@ -127,9 +140,9 @@ def _events(html: str) -> Iterator[Event]:
         elif not node.is_element_node:
             yield Event("object" if node.is_comment_node else "break", node.html or "")
         else:
-            inline = node.tag in INLINE and node.mem_id not in blocks
+            inline = _name(node) in INLINE and node.mem_id not in blocks
             if _untouched(node) or (inline and depth >= DEPTH):
-                known = node.tag in OBJECTS or inline
+                known = _name(node) in OBJECTS or inline
                 yield Event("object" if known else "break", node.html or "")
                 continue
             depth += inline
@@ -173,18 +186,18 @@ def _with_blocks(nodes: Sequence[LexborNode]) -> set[int]:
         node = todo.pop()
         if not node.is_element_node:
             continue
-        if node.tag not in INLINE and node.tag not in OBJECTS:
+        if _name(node) not in INLINE and _name(node) not in OBJECTS:
             above = node.parent
             while above is not None and above.mem_id not in found:
                 found.add(above.mem_id)
                 above = above.parent
-        if node.tag not in UNTOUCHED:
+        if _name(node) not in UNTOUCHED:
             todo += _chain(node.first_child)
     return found
 
 
 def _untouched(node: LexborNode) -> bool:
-    if node.tag in UNTOUCHED:
+    if _name(node) in UNTOUCHED:
         return True
     attributes = node.attributes
     classes = (attributes.get("class") or "").split()

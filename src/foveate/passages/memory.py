@@ -29,14 +29,24 @@ class Memory:
         self._sources = list(self.pairs)
 
     @classmethod
-    def read(cls, path: Path, to: str | None = None, least: float = 100.0) -> Memory:
-        """A TMX, or a TSV of source and target. Raises ``ConfigError`` naming what is neither."""
+    def read(
+        cls,
+        path: Path,
+        to: str | None = None,
+        least: float = 100.0,
+        source: str | None = None,
+    ) -> Memory:
+        """A TMX, or a TSV of source and target.
+
+        Of a TMX the variants in the languages ``source`` (else that of its header, else the first)
+        and ``to`` (else the next) are taken. Raises ``ConfigError`` naming what is neither.
+        """
         try:
             data = path.read_bytes()
         except OSError as error:
             raise ConfigError(f"cannot read the memory {path}: {error.strerror}") from None
         tmx = path.suffix.lower() == ".tmx"
-        pairs = _of_tmx(data, str(path), to) if tmx else _of_tsv(data, str(path))
+        pairs = _of_tmx(data, str(path), to, source) if tmx else _of_tsv(data, str(path))
         return cls(dict(pairs), least)
 
     def find(self, line: str) -> Match | None:
@@ -66,13 +76,17 @@ def _of_tsv(data: bytes, where: str) -> Iterator[tuple[str, str]]:
             yield source, rest.partition("\t")[0]
 
 
-def _of_tmx(data: bytes, where: str, to: str | None) -> Iterator[tuple[str, str]]:
+def _of_tmx(
+    data: bytes, where: str, to: str | None, source: str | None
+) -> Iterator[tuple[str, str]]:
     root = parse_xml(data, where)
     header = root.find("header")
-    own = "" if header is None else header.get("srclang", "")
+    said = None if header is None else header.get("srclang")
+    own = source or said or ""
     for unit in root.iter("tu"):
         variants = unit.findall("tuv")
-        sources = [v for v in variants if same(language(v), own)] or variants[:1]
+        sources = [v for v in variants if same(language(v), own)]
+        sources = sources or ([] if source else variants[:1])
         targets = [v for v in variants if v is not sources[0]] if sources else []
         targets = [v for v in targets if to is None or same(language(v), to)]
         texts = ["".join(seg.itertext()) for v in (*sources[:1], *targets[:1])

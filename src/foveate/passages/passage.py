@@ -60,10 +60,9 @@ class Passage:
         for sentence, answer in zip(self.asked, answers, strict=True):
             found = next(links) if sentence.needs_links else []
             chosen.append(self._safe(sentence, answer, found))
-        pieces = self._whole(chosen)
-        if self.rules.count(texts_of(pieces)) != self._protected:
-            pieces = self._one_by_one(chosen)
-        return "".join(map(self.written, pieces))
+        if not self._keeps(chosen):
+            chosen = self._most_that_keep(chosen)
+        return "".join(map(self.written, self._whole(chosen)))
 
     @cached_property
     def _protected(self) -> Counter[str]:
@@ -92,17 +91,26 @@ class Passage:
         words = "".join(c if c.isalpha() or c == " " else " " for c in cleaned)
         yield sentence.render(sentence.cleaned(words, self.rules), [], self.rules, loose=True)
 
-    def _one_by_one(self, chosen: Sequence[Pieces]) -> Pieces:
-        """From the source on, answers are taken as long as the protected spans stay as they are.
+    def _keeps(self, chosen: Sequence[Pieces]) -> bool:
+        """Whether the protected spans of the whole passage are those of the input."""
+        return self.rules.count(texts_of(self._whole(chosen))) == self._protected
 
-        Only answers that make a span together, across sentences, come here.
+    def _most_that_keep(self, chosen: Sequence[Pieces]) -> list[Pieces]:
+        """The answers without those that make a span together, across sentences; few do.
+
+        From the source on a stretch of answers is taken, or else its halves are tried.
         """
         taken = [list(sentence.source) for sentence in self.asked]
-        for number, pieces in enumerate(chosen):
-            source, taken[number] = taken[number], pieces
-            if self.rules.count(texts_of(self._whole(taken))) != self._protected:
-                taken[number] = source
-        return self._whole(taken)
+        todo = [(0, len(chosen))]
+        while todo:
+            start, end = todo.pop()
+            source, taken[start:end] = taken[start:end], chosen[start:end]
+            if self._keeps(taken):
+                continue
+            taken[start:end] = source
+            middle = (start + end) // 2
+            todo += [(middle, end), (start, middle)] if end - start > 1 else []
+        return taken
 
     def _whole(self, chosen: Sequence[Pieces]) -> Pieces:
         """All pieces of the passage, those of its sentences given."""

@@ -11,13 +11,15 @@ from functools import cached_property
 from foveate.config import ConfigError
 from foveate.data.vocabulary import Span
 
-# The model does not see these; each is put back where its neighbours are aligned.
+# The model does not see these; each is put back where its neighbours are aligned. Possessive
+# quantifiers (++) and looks behind keep the time linear in any text.
 HIDDEN = (
     r"(?:https?|ftp)://[^\s<>\"']*[^\s<>\"'.,;:!?)\]}]|\bwww\.[\w-]+(?:\.[\w-]+)+(?:/[^\s<>\"')]*)?",
-    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",  # e-mail
+    r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+",  # e-mail
     r"</?[A-Za-z][^<>\n]*>",  # a tag in plain text
     r"\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}|\{[^{}\s]*\}",  # {{x}}, ${x}, {x}
-    r"%\(\w+\)[-#0 +]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]|%(?:\d+\$)?[-#0+]*\d*(?:\.\d+)?[dsfiuxXc]\b",
+    r"%\(\w+\)[-#0 +]*+\d*+(?:\.\d+)?[diouxXeEfFgGcrsa]"
+    r"|%(?:\d++\$)?[-#0+]*+\d*+(?:\.\d+)?[dsfiuxXc]\b",
 )
 # The model sees these, for words around them depend on them ("1 dog", "2 dogs").
 SHOWN = (r"(?<!\w)\d+(?:[.,:/]\d+)*(?!\w)",)

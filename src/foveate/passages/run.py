@@ -1,47 +1,26 @@
 """A run of text with elements in it, cut into sentences: what both plain text and HTML become.
 
-Lives here: the tree of a run, by characters of its text, and its sentences. Does not live here:
-how HTML becomes a run (`html`), and how an answer is put together (`sentence`).
+Lives here: reading a run, and its sentences. Does not live here: its elements (`stretch`), how HTML
+becomes a run (`html`), and how an answer is put together (`sentence`).
 """
 
 from __future__ import annotations
 
+import re
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from foveate.data.vocabulary import Span
 from foveate.passages.cut import blanks
 from foveate.passages.pieces import Piece, Writer
 from foveate.passages.rules import Rules
 from foveate.passages.sentence import Held, Mark, Sentence
+from foveate.passages.stretch import LONGEST, Leaf, Node, leaves, overlapped
 
 Part = Piece | Sentence
 BRACKETS = ("()", "[]", "{}", "<>", "«»", "“”", '""', "''")
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """What is kept as it is: a protected span, or an object, whose text may be empty.
-
-    The model sees it only if ``shown``.
-    """
-
-    start: int
-    end: int
-    pieces: tuple[Piece, ...]
-    span: str | None = None
-    shown: bool = False
-
-
-@dataclass
-class Node:
-    """An element around the characters from ``start`` to ``end`` of the run."""
-
-    start: int
-    end: int = -1
-    open: str = ""
-    close: str = ""
-    kids: list[Node | Leaf] = field(default_factory=list)
+ROUNDS = 50  # in which cuts and elements settle; then elements are not cut any more
+_WORD = re.compile(rf"\S{{1,{LONGEST}}}\s*|\s+")
 
 
 class Run:
@@ -49,83 +28,136 @@ class Run:
 
     def __init__(self, rules: Rules, layout: bool) -> None:
         self.rules, self.layout = rules, layout
-        self.text = ""
+        self.text, self._texts, self._size = "", list[str](), 0  # the text is whole in the end
         self.open = [Node(0)]
 
     # ---- reading
 
     def add_text(self, text: str) -> None:
         """Text; its protected spans are found here, so none reaches over an element's edge."""
-        start = len(self.text)
-        self.text += text
+        start = self._size
+        self._texts.append(text)
+        self._size += len(text)
         for (a, b), hidden in self.rules.spans(text):
             span, shown = text[a:b], not hidden
-            if hidden and text[:a][-1:] + text[b : b + 1] in BRACKETS:
+            if hidden and text[max(0, a - 1) : a] + text[b : b + 1] in BRACKETS:
                 a, b = a - 1, b + 1  # empty brackets would only confuse the model
-            leaf = Leaf(start + a, start + b, (Piece(text[a:b]),), span, shown)
-            self.open[-1].kids.append(leaf)
+            self._add(Leaf(start + a, start + b, (Piece(text[a:b]),), span, shown))
 
     def add_object(self, markup: str) -> None:
         """Markup that stands in the text like a word."""
-        here = len(self.text)
-        self.open[-1].kids.append(Leaf(here, here, (Piece(markup, markup=True),)))
+        self._add(Leaf(self._size, self._size, (Piece(markup, markup=True),)))
 
     def add_open(self, opening: str, closing: str) -> None:
         """An element begins."""
-        self.open.append(Node(len(self.text), open=opening, close=closing))
+        self.open.append(Node(self._size, open=opening, close=closing))
 
     def add_close(self) -> None:
-        """The element that was opened last ends; without words of its own it is an object."""
+        """The element that was opened last ends."""
         node = self.open.pop()
-        node.end = len(self.text)
-        kid: Node | Leaf = node
-        if not self._shown(node.kids, node.start, node.end).strip():
-            kid = Leaf(node.start, node.end, tuple(self._original([node], node.start, node.end)))
+        node.end = self._size
+        self._add(node)
+
+    def _add(self, kid: Node | Leaf) -> None:
         self.open[-1].kids.append(kid)
+        self.open[-1].count += kid.count
 
     # ---- cutting
 
     def parts(self) -> list[Part]:
         """Sentences, and what stands between them."""
+        self.text = "".join(self._texts)
         root = self.open[0]
         root.end = len(self.text)
-        kept = [(leaf.start, leaf.end) for leaf in _leaves(root)]
+        self._level(root)
+        kept = [(leaf.start, leaf.end) for leaf in leaves(root)]
         return list(self._cut(root, blanks(self.text, kept, self.layout)))
+
+    def _level(self, node: Node) -> None:
+        """Make objects of the elements without words of their own."""
+        for n, kid in enumerate(node.kids):
+            if isinstance(kid, Node) and self._shown(kid.kids, kid.start, kid.end).strip():
+                self._level(kid)
+            elif isinstance(kid, Node):
+                pieces = tuple(self._original([kid], kid.start, kid.end))
+                node.kids[n] = Leaf(kid.start, kid.end, pieces)
 
     def _cut(self, node: Node, cuts: Sequence[Span]) -> Iterator[Part]:
         """The parts of an element: elements of whole sentences are cut in their turn."""
         cuts, whole = self._settled(node, cuts)
         edges: list[tuple[int, int, Node | None]] = [(k.start, k.end, k) for k in whole]
-        edges += [(a, b, None) for a, b in cuts if not any(_overlap(a, b, k) for k in whole)]
-        kids, done = list(node.kids), node.start
+        inner = {cut for k in whole for cut in overlapped(cuts, k)}
+        edges += [(a, b, None) for a, b in cuts if (a, b) not in inner]
+        kids, done = deque(node.kids), node.start
         for start, end, kid in [*sorted(edges, key=lambda e: e[:2]), (node.end, node.end, None)]:
             mine = []
             while kids and kids[0] is not kid and kids[0].end <= start:
-                mine.append(kids.pop(0))
-            yield from self._segment(mine, done, start)
+                mine.append(kids.popleft())
+            for stretch in self._stretches(mine, done, start):
+                yield from self._segment(*stretch)
             done = start if kid is None else end
             if kid is not None:
-                kids.pop(0)
+                kids.popleft()
                 yield Piece(kid.open, markup=True)
-                yield from self._cut(kid, [c for c in cuts if _overlap(*c, kid)])
+                yield from self._cut(kid, overlapped(cuts, kid))
                 yield Piece(kid.close, markup=True)
 
     def _settled(self, node: Node, cuts: Sequence[Span]) -> tuple[list[Span], list[Node]]:
-        """The cuts that do not go through an element, and the elements of whole sentences."""
+        """The cuts that do not go through an element, and the elements of whole sentences.
+
+        An element that is longer than a sentence may be is one of these.
+        """
         inside = [c for c in cuts if node.start <= c[0] and c[1] <= node.end]
-        while True:
-            first, last = self._trimmed(node.start, node.end)
+        nodes = [kid for kid in node.kids if isinstance(kid, Node)]
+        first, last = self._trimmed(node.start, node.end)
+        for round in range(ROUNDS + 1):
             starts = {first, *(end for _, end in inside)}
             ends = {last, *(start for start, _ in inside)}
             whole, split = list[Node](), list[Node]()
-            for kid in node.kids:
-                if isinstance(kid, Node):
-                    a, b = self._trimmed(kid.start, kid.end)
-                    (whole if a in starts and b in ends else split).append(kid)
-            wrong = {c for c in inside for k in split if c[0] < k.end and k.start < c[1]}
+            for kid in nodes:
+                a, b = self._trimmed(kid.start, kid.end)
+                fits = round < ROUNDS and a in starts and b in ends
+                (whole if fits or kid.long else split).append(kid)
+            wrong = {
+                c for k in split for c in overlapped(inside, k) if c[0] < k.end and k.start < c[1]
+            }
             if not wrong:
-                return inside, whole
+                break
             inside = [c for c in inside if c not in wrong]
+        return inside, whole
+
+    def _stretches(
+        self, kids: Sequence[Node | Leaf], start: int, end: int
+    ) -> Iterator[tuple[list[Node | Leaf], int, int]]:
+        """What may be a sentence, or several where it is too long for one.
+
+        They are cut at white space, or else between words and elements.
+        """
+        mine, size = list[Node | Leaf](), 0
+        if end - start + sum(kid.count for kid in kids) <= LONGEST:
+            yield list(kids), start, end
+            return
+        for kid, a, b in self._atoms(kids, start, end):
+            more = b - a + (0 if kid is None else kid.count)
+            blank = self.text[a - 1 : a].isspace()
+            if size and size + more > (LONGEST if blank else 2 * LONGEST):
+                yield mine, start, a
+                mine, start, size = [], a, 0
+            mine += [] if kid is None else [kid]
+            size += more
+        yield mine, start, end
+
+    def _atoms(
+        self, kids: Sequence[Node | Leaf], start: int, end: int
+    ) -> Iterator[tuple[Node | Leaf | None, int, int]]:
+        """Elements, leaves, and between them words with the white space behind them."""
+        for kid in [*kids, None]:
+            to = end if kid is None else kid.start
+            for word in _WORD.finditer(self.text, start, to):
+                yield None, *word.span()
+            if kid is not None:
+                yield kid, kid.start, kid.end
+                start = kid.end
 
     def _segment(self, kids: Sequence[Node | Leaf], start: int, end: int) -> Iterator[Part]:
         """A sentence with the white space and the objects at its ends."""
@@ -167,18 +199,27 @@ class Run:
             done = kid.end
         yield Piece(self.text[done:end])
 
-    def _shown(self, kids: Sequence[Node | Leaf], start: int, end: int) -> str:
+    def _shown(
+        self,
+        kids: Sequence[Node | Leaf],
+        start: int,
+        end: int,
+        before: str = "",
+        places: dict[int, Span] | None = None,
+    ) -> str:
         """A stretch as the model sees it, but for its white space.
 
         Where a hidden span stood before a closing mark, the blank before the span goes with it.
+        ``places`` gets, by id, where each element and leaf begins and ends in the sentence of which
+        this stands behind ``before``.
         """
         found, done = "", start
-        for kid in (k for k in kids if k.start <= end):
+        for kid in kids:
             found += self.text[done : kid.start]
-            done = min(kid.end, end)
-            span = self.text[kid.start : done]
+            done, span = kid.end, self.text[kid.start : kid.end]
+            begins = 0 if places is None else _length(before + found)
             if isinstance(kid, Node):
-                found += self._shown(kid.kids, kid.start, done)
+                found += self._shown(kid.kids, kid.start, done, before + found, places)
             elif kid.shown:
                 found += span
             elif span.strip() != span:
@@ -187,6 +228,8 @@ class Run:
                 found = found.rstrip()
             elif span and found[-1:].strip(Writer.OPENING) and self.text[done : done + 1].strip():
                 found += " "
+            if places is not None:
+                places[id(kid)] = begins, _length(before + found)
         return found + self.text[done:end]
 
     def _closes(self, place: int) -> bool:
@@ -197,21 +240,20 @@ class Run:
 
     def _mark(self, kids: Sequence[Node | Leaf], start: int, end: int) -> Mark:
         """The tree of a sentence, by characters of what the model sees."""
-
-        def at(place: int) -> int:
-            before = self._shown([k for k in kids if k.start < place], start, place)
-            return len(" ".join(before.split()))
+        root, places = Node(start, end, kids=list(kids)), dict[int, Span]()
+        places[id(root)] = 0, _length(self._shown(kids, start, end, places=places))
 
         def mark(node: Node) -> Mark:
-            helds = [self._held(kid, at(kid.start)) for kid in node.kids if isinstance(kid, Leaf)]
+            leaves = [kid for kid in node.kids if isinstance(kid, Leaf)]
+            helds = [self._held(leaf, places[id(leaf)][0]) for leaf in leaves]
             marks = [mark(kid) for kid in node.kids if isinstance(kid, Node)]
-            sides = at(node.start), at(node.end)
-            return Mark(*sides, node.open, node.close, tuple(marks), tuple(helds))
+            return Mark(*places[id(node)], node.open, node.close, tuple(marks), tuple(helds))
 
-        return mark(Node(start, end, kids=list(kids)))
+        return mark(root)
 
     def _held(self, leaf: Leaf, at: int) -> Held:
-        before, after = self.text[: leaf.start][-1:], self.text[leaf.end :][:1]
+        before = self.text[max(0, leaf.start - 1) : leaf.start]
+        after = self.text[leaf.end : leaf.end + 1]
         return Held(at, leaf.pieces, leaf.span, before.strip(), after.strip())
 
 
@@ -223,13 +265,6 @@ def _asks(kids: Sequence[Node | Leaf], text: str) -> bool:
     return any(character.isalpha() for character in text)
 
 
-def _overlap(start: int, end: int, kid: Node) -> bool:
-    return start <= kid.end and kid.start <= end and (start < kid.end or end > kid.start)
-
-
-def _leaves(node: Node) -> Iterator[Leaf]:
-    for kid in node.kids:
-        if isinstance(kid, Leaf):
-            yield kid
-        else:
-            yield from _leaves(kid)
+def _length(text: str) -> int:
+    """Of a text whose white space is levelled."""
+    return len(" ".join(text.split()))

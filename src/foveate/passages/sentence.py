@@ -7,6 +7,7 @@ where a sentence begins and ends (`run`), which spans are protected (`rules`).
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -102,17 +103,15 @@ class Placing:
         self.answer, self.root = answer, sentence.root
         self.source = split_words(sentence.text)
         inside = [span for span, _ in rules.spans(answer)]
-        self.words = [
-            (a, b)
-            for a, b in split_words(answer)
-            if not any(start < a < end for start, end in inside)  # a span is one word
-        ]
+        within = {place for start, end in inside for place in range(start + 1, end)}
+        self.words = [(a, b) for a, b in split_words(answer) if a not in within]  # a span is one
         old = {a: n for n, (a, _) in enumerate(self.words)}
         numbers = [old.get(a, -1) for a, _ in split_words(answer)]
         self.of_source: dict[int, list[int]] = {}
         for s, t in links:
             if 0 <= t < len(numbers) and numbers[t] >= 0:
                 self.of_source.setdefault(s, []).append(numbers[t])
+        self.linked = sorted(self.of_source)
         self.there = Counter(answer[a:b] for a, b in inside)
         self.writer = Writer(loose)
 
@@ -172,7 +171,7 @@ class Placing:
 
     def _near(self, at: int) -> tuple[int, int]:
         """The source words before and after a place: −1 and the number of words at the ends."""
-        before = sum(1 for _, end in self.source if end <= at)
+        before = bisect_right(self.source, at, key=lambda word: word[1])
         return before - 1, before
 
     def _gap(self, held: Held) -> int:
@@ -180,11 +179,12 @@ class Placing:
         left, right = self._near(held.at)
         if left < 0:
             return 0
-        for distance in range(len(self.source)):
-            if found := self.of_source.get(left - distance):
-                return max(found) + 1
-            if found := self.of_source.get(right + distance):
-                return min(found)
+        place = bisect_left(self.linked, right)
+        before, after = self.linked[:place][-1:], self.linked[place:][:1]
+        if before and (not after or left - before[0] <= after[0] - right):
+            return max(self.of_source[before[0]]) + 1
+        if after:
+            return min(self.of_source[after[0]])
         return round(len(self.words) * right / max(1, len(self.source)))
 
     @staticmethod
@@ -203,7 +203,7 @@ class Placing:
                     owner[t] = mine[0]
                 else:
                     plain.add(t)
-        taken: list[tuple[int, int]] = []
+        taken, full = list[tuple[int, int]](), set[int]()
         found: dict[int, tuple[int, int]] = {}
         sizes = Counter(owner.values())
         for n in sorted(range(len(marks)), key=lambda n: (-sizes[n], n)):
@@ -214,8 +214,9 @@ class Placing:
             for t, other in owner.items():
                 if other != n:
                     weights[t] = -2.0
-            found[n] = _best(weights, low, high, taken) or self._guess(marks[n], low, high, taken)
+            found[n] = _best(weights, low, high, full) or self._guess(marks[n], low, high, taken)
             taken.append(found[n])
+            full.update(range(*found[n]))
         return [found[n] for n in range(len(marks))]
 
     def _guess(
@@ -240,12 +241,12 @@ def _printed(character: str) -> bool:
 
 
 def _best(
-    weights: dict[int, float], low: int, high: int, taken: Sequence[tuple[int, int]]
+    weights: dict[int, float], low: int, high: int, taken: set[int]
 ) -> tuple[int, int] | None:
     """The run of free words with the largest sum of weights above 0 (Bentley, 1984)."""
     best, sum_, start = (0.0, (low, low)), 0.0, low
     for t in range(low, high):
-        if any(a <= t < b for a, b in taken):
+        if t in taken:
             sum_, start = 0.0, t + 1
             continue
         if sum_ <= 0:

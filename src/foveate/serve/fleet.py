@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from foveate.config import ConfigError
 from foveate.run import Run, load, read_run
@@ -21,6 +22,9 @@ from foveate.serve.errors import Refused
 from foveate.serve.languages import Direction, directions
 from foveate.serve.settings import Batching
 from foveate.train import checkpoint
+
+if TYPE_CHECKING:
+    from foveate.serve.helping import Helped
 
 CHOSEN = "best.json"  # says which weights are the run's; a training changes it
 MIB = 2**20
@@ -50,6 +54,7 @@ class Place:
     stamp: int = 0  # of the file that chose the weights in memory
     used: float = 0.0
     loads: int = 0
+    helped: dict[Direction, Helped] = field(default_factory=dict)  # see foveate.serve.helping
 
     def weights(self) -> int:
         """Bytes of the weights on disk: about what they take in memory."""
@@ -91,7 +96,7 @@ class Fleet:
             place = Place(name, folder, directions(read_run(folder), folder, said.get(folder.name)))
             if memory is not None and place.weights() > memory:
                 size = place.weights() // MIB
-                raise ConfigError(f"{folder} alone has {size:,} MiB of weights: raise --memory")
+                raise ConfigError(f"{folder} alone has {size:,} MiB of weights: raise --weights")
             observe = partial(self._seen, name)
             place.batcher = Batcher(partial(self.run, place), batching, observe)
             self.places[name] = place

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from foveate.answers import PairScore, Translation
 from foveate.run import Run
+from foveate.serve.helping import Helped
 
 Pair = tuple[str, str]
 Links = list[tuple[int, int]]
@@ -15,11 +17,19 @@ Links = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Translate:
-    """A line in, its best hypotheses out; ``to`` names the language where a run knows several."""
+    """A line in, its best hypotheses out; ``to`` names the language where a run knows several.
+
+    ``helped`` are the aids of the direction, if it has any.
+    """
 
     to: str | None = None
     num_hypotheses: int = 1
-    alone: ClassVar[bool] = False
+    helped: Helped | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Unknown words are copied by looking into the model."""
+        return self.helped is not None and self.helped.aids.copies_unknown
 
     def lengths(self, run: Run, items: Sequence[str]) -> list[int]:
         return [1 + len(ids) for ids in run.task.source_tokenizer.encode_ids(list(items))]
@@ -28,9 +38,8 @@ class Translate:
         return max(1, tokens // run.search(None, None, self.num_hypotheses).width)
 
     def answers(self, run: Run, items: Sequence[str], tokens: int) -> list[Translation]:
-        return run.translate(
-            items, num_hypotheses=self.num_hypotheses, batch_tokens=tokens, to=self.to
-        )
+        translate = run.translate if self.helped is None else partial(self.helped.translate, run)
+        return translate(items, num_hypotheses=self.num_hypotheses, batch_tokens=tokens, to=self.to)
 
 
 class _OfPairs:

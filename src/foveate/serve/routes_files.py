@@ -12,12 +12,12 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 
 from foveate.config import ConfigError
-from foveate.passages.documents import ENDINGS, Choices, Document, read_document
+from foveate.passages.documents import ENDINGS, Choices, read_document
 from foveate.serve.asking import FileBody, Upload, parsed
 from foveate.serve.errors import Refused
 from foveate.serve.openapi import ERRORS, MULTIPART, body_of
 from foveate.serve.service import Here, Service
-from foveate.serve.translating import Visitor, begin, check_size, find_ways, joined
+from foveate.serve.translating import AUTO, Visitor, begin, check_size, find_ways, joined
 
 router = APIRouter(responses=ERRORS, tags=["files"])
 SAMPLE = 4096  # characters by which the language of a file is told
@@ -43,12 +43,9 @@ async def translate_file(request: Request, here: Here) -> Response:
         known = ", ".join(ENDINGS)
         raise Refused(400, f"file: {ending or 'no ending'} is not supported; there are: {known}")
     request.state.record.add(bytes=len(upload.data))
-    choices = Choices(to=ask.target)
+    who = Visitor(visit.client, request.state.record)
     try:
-        read = partial(read_document, ENDINGS[ending], upload.data, choices, "the file")
-        document = await here.aside(read)
-        who = Visitor(visit.client, request.state.record)
-        work = _translated(here, document, ask, who)
+        work = _translated(here, ENDINGS[ending], upload.data, ask, who)
         made = await here.for_client(request, work)
     except ConfigError as error:
         raise Refused(400, str(error)) from None
@@ -56,8 +53,14 @@ async def translate_file(request: Request, here: Here) -> Response:
     return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{key}"})
 
 
-async def _translated(here: Service, document: Document, ask: FileBody, who: Visitor) -> bytes:
-    """The document with a translation in place of each passage."""
+async def _translated(here: Service, kind: str, data: bytes, ask: FileBody, who: Visitor) -> bytes:
+    """The document with a translation in place of each passage.
+
+    Raises ``ConfigError`` that says what is wrong with the document.
+    """
+    source = None if ask.source == AUTO else ask.source
+    choices = Choices(here.rules, ask.target, source=source)
+    document = await here.in_turn(partial(read_document, kind, data, choices, "the file"))
     sentences = [text for passage in document.passages for text in passage.sentences]
     check_size(here, sentences, who, here.limits.file_characters, len(sentences))
     sample = " ".join(sentences)[:SAMPLE]
@@ -67,7 +70,7 @@ async def _translated(here: Service, document: Document, ask: FileBody, who: Vis
     ways = [way] * len(document.passages)
     found = await joined(here, begin(here, document.passages, ways, who), who)
     texts = [one.versions[0] for one in found]
-    return await here.aside(partial(document.written, texts))
+    return await here.in_turn(partial(document.written, texts))
 
 
 @router.get(

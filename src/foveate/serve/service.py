@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 
 from foveate.config import ConfigError
+from foveate.passages.rules import Rules
 from foveate.serve.batcher import Kind
 from foveate.serve.detect import Detector
 from foveate.serve.door import Door
@@ -24,23 +25,36 @@ from foveate.serve.metrics import Metrics
 from foveate.serve.settings import Limits
 
 T = TypeVar("T")
+DOCUMENTS = 2  # files that are read or written at a time: each may take hundreds of MiB for that
 HANDS = 16  # threads for what is too long for the loop: cutting, joining, telling languages
 
 
 class Service:
     """The parts of an application that serves runs."""
 
-    def __init__(self, fleet: Fleet, limits: Limits, keys: KeyFile | None = None) -> None:
-        self.fleet, self.limits = fleet, limits
+    def __init__(
+        self,
+        fleet: Fleet,
+        limits: Limits,
+        keys: KeyFile | None = None,
+        rules: Rules | None = None,
+    ) -> None:
+        """``rules`` say which spans of all texts are protected."""
+        self.fleet, self.limits, self.rules = fleet, limits, rules or Rules()
         self.metrics, self.door = Metrics(fleet), Door(limits, keys)
         self.detector = Detector()
         self.kept = Kept(limits.kept, 60 * limits.minutes)
         self.closing = False
         self._hands = ThreadPoolExecutor(HANDS, thread_name_prefix="serve")
+        self._desk = ThreadPoolExecutor(DOCUMENTS, thread_name_prefix="documents")
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Do something in another thread, so that the loop goes on."""
         return await asyncio.get_running_loop().run_in_executor(self._hands, work)
+
+    async def in_turn(self, work: Callable[[], T]) -> T:
+        """The same for what takes much memory: few such things are done at a time."""
+        return await asyncio.get_running_loop().run_in_executor(self._desk, work)
 
     async def for_client(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
         """What comes of the work, as long as the client waits for it and the time allows.
@@ -79,7 +93,8 @@ class Service:
         """Answer what was accepted; whether that was done in the time."""
         self.closing = True
         done = self.fleet.close(seconds)
-        self._hands.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._hands, self._desk):
+            threads.shutdown(wait=False, cancel_futures=True)
         return done
 
 

@@ -159,7 +159,7 @@ def _way(here: Service, source: str, target: str, detected: Detected | None = No
 
 async def cut(here: Service, text: str, form: str) -> Passage:
     """A text as sentences."""
-    work = partial(html_passage if form == "html" else text_passage, text)
+    work = partial(html_passage if form == "html" else text_passage, text, here.rules)
     return work() if len(text) <= SHORT else await here.aside(work)
 
 
@@ -174,7 +174,8 @@ def begin(
     together: dict[tuple[str, Translate], list[int]] = {}
     for number, way in enumerate(ways):
         if way.place is not None:
-            key = way.place.name, Translate(way.direction.to, versions)
+            helped = way.place.helped.get(way.direction)
+            key = way.place.name, Translate(way.direction.to, versions, helped)
             together.setdefault(key, []).append(number)
     futures = [Futures([]) for _ in passages]
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,8 +16,11 @@ from foveate.atomic import replace_file
 from foveate.config import ConfigError
 from foveate.passages.aids import Aided
 from foveate.passages.aligning import aligner
+from foveate.passages.catalogues import same
 from foveate.passages.documents import Choices, format_of, read_document
 from foveate.passages.passage import joined_all
+from foveate.run import Run
+from foveate.serve.languages import directions
 from foveate.tasks.base import CUT
 from foveate.verbs import Tally
 
@@ -64,14 +67,34 @@ class Files:
             replace_file(self.target, data)
 
 
+def _from_known(run: Run, choices: Choices) -> Choices:
+    """The choices with the language that a run translates from, where its files tell."""
+    try:
+        known = directions(run.config, run.path)
+    except ConfigError:
+        return choices
+    if choices.to is not None:
+        fitting = [one for one in known if same(one.target, choices.to)]
+        if not fitting:
+            there = ", ".join(f"{one.source} to {one.target}" for one in known)
+            raise ConfigError(f"--to {choices.to}: {run.path} translates from {there}")
+        known = fitting
+    sources = {one.source for one in known}
+    return replace(choices, source=sources.pop()) if len(sources) == 1 else choices
+
+
 def translate_document(
     run: Aided,
     files: Files,
     choices: Choices,
     search: dict[str, Any],
 ) -> Tally:
-    """Translate a document; its structure, protected spans and markup stay."""
+    """Translate a document; its structure, protected spans and markup stay.
+
+    Raises ``ConfigError`` where the run is known not to translate into the language that is wanted.
+    """
     where = str(files.source or "standard input")
+    choices = _from_known(run.run, choices)
     document = read_document(files.kind(), files.read(sys.stdin.buffer), choices, where)
     tally, done = Tally(), 0
     lines = [line for passage in document.passages for line in passage.sentences]

@@ -16,6 +16,7 @@ import torch
 
 from foveate import __version__
 from foveate.config import ConfigError
+from foveate.passages.rules import Rules
 from foveate.run import device
 from foveate.verbs.decoding import PRECISIONS
 
@@ -35,13 +36,15 @@ class Choices:
     names: Sequence[str] = ()  # under which it may be reached, beside those of this machine
     origins: Sequence[str] = ()
     proxy: str | None = None
-    memory: int | None = None  # MiB
+    weights: int | None = None  # MiB of them in memory
     precision: str = "fp32"
     preload: bool = False
     studio: bool = True
     studio_token: str | None = None
     drain: float = 30.0
     log_level: str = "info"
+    help: dict[str, Any] = field(default_factory=dict)  # fields of `foveate.serve.helping.Help`
+    protect: Sequence[str] = ()  # patterns of spans that stay as they are
     limits: dict[str, Any] = field(default_factory=dict)
     batching: dict[str, Any] = field(default_factory=dict)
 
@@ -56,6 +59,8 @@ def serve(runs: Sequence[Path], said: Choices) -> None:
     listener = part("serving").listen(said.host, said.port)
     name = f"[{said.host}]" if ":" in said.host else said.host
     print(f"serve: http://{name}:{listener.getsockname()[1]}/  (Ctrl-C ends it)", flush=True)
+    for sentence in app.state.said:
+        print(sentence, flush=True)
     patience = app.state.service.limits.reading
     part("serving").serve(app, listener, said.drain, patience, said.proxy)
 
@@ -95,21 +100,26 @@ def application(runs: Sequence[Path], said: Choices) -> Any:
     models = fleet.Fleet(
         runs,
         named(said.languages, runs),
-        None if said.memory is None else said.memory * MIB,
+        None if said.weights is None else said.weights * MIB,
         settings.Batching.parse(_given(said.batching)),
         partial(fleet.load_run, precision=said.precision),
     )
+    helping = part("helping")
+    told = helping.equip(models, helping.Help(**said.help))
+    told += [f"protected: {pattern}" for pattern in said.protect]
     keys = None if said.keys is None or not said.auth else key_file(said.keys)
     if said.preload:
         for place in models.places.values():
             models.run(place)
-    service = part("service").Service(models, limits, keys)
+    service = part("service").Service(models, limits, keys, Rules(tuple(said.protect)))
     hosts = None
     if said.host in LOCAL or said.names:
         hosts = [*part("guard").LOOPBACK, *said.names]
     home = _studio(runs, said, hosts)
-    made = part("app").application
-    return made(service, __version__, hosts, said.origins, home, said.drain)
+    make = part("app").application
+    app = make(service, __version__, hosts, said.origins, home, said.drain)
+    app.state.said = told
+    return app
 
 
 def named(languages: Sequence[str], runs: Sequence[Path]) -> dict[str, str]:

@@ -1,0 +1,161 @@
+"""Glossary, memory, banned phrases and own rules help on every route, and are told at the start."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+import own_loop
+from foveate.config import ConfigError
+from foveate.passages.aids import Aided, Aids
+from foveate.passages.glossary import Glossary, holds
+from foveate.passages.rules import Rules
+from foveate.run import Run
+from foveate.serve.fleet import Fleet
+from foveate.serve.helping import Help, equip
+from serve_tools import asked, program, served
+from small_runs import made
+
+TMX = """<tmx version="1.4"><header srclang="en"/><body><tu>
+<tuv xml:lang="en"><seg>a cat sleeps</seg></tuv><tuv xml:lang="fr"><seg>il dort</seg></tuv></tu>
+</body></tmx>"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return made(tmp_path_factory.mktemp("help"), ["transformer", "rnn"], steps=40)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "terms.tsv").write_text("dog\tchat|fille\n", "utf-8")
+    (folder / "memory.tsv").write_text("a cat sleeps\tdepuis la mémoire\n", "utf-8")
+    (folder / "memory.tmx").write_text(TMX, "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def app(runs: dict[str, Run], files: Path) -> FastAPI:
+    said = Help([str(files / "terms.tsv")], [str(files / "memory.tsv")], banned=["chien"])
+    return served(runs["transformer"].path, help=said, rules=Rules((r"ORD-\w+",)))
+
+
+TEXT = "the dog runs ORD-x1\na cat sleeps\n"
+
+
+def expected(run: Run, files: Path) -> str:
+    terms = Glossary.read(files / "terms.tsv")
+    [first] = Aided(run, Aids(terms, banned=["chien"])).translate(["the dog runs"])
+    assert holds(str(first), ("chat", "fille"))
+    return f"{first} ORD-x1\ndepuis la mémoire\n"
+
+
+def ask(app: FastAPI, path: str, **fields: Any) -> httpx.Response:
+    async def sent() -> httpx.Response:
+        async with asked(app) as client:
+            return await client.post(path, json={"source": "en", "target": "fr"} | fields)
+
+    return own_loop.run(sent())
+
+
+def test_all_routes_have_the_same_help(app: FastAPI, runs: dict[str, Run], files: Path) -> None:
+    wanted = expected(runs["transformer"], files)
+    assert ask(app, "/translate", q=TEXT).json()["translatedText"] == wanted
+    html = ask(app, "/translate", q=f"<p>{TEXT}", format="html").json()["translatedText"]
+    assert "ORD-x1" in html and html.startswith("<p>")
+    events = ask(app, "/v1/stream", q=TEXT).text.strip().split("\n\n")
+    done = json.loads(events[-1].partition("data: ")[2])
+    assert done["translatedText"] == wanted
+
+    async def file() -> str:
+        async with asked(app) as client:
+            fields = {"source": "en", "target": "fr"}
+            sent = {"file": ("a.txt", TEXT.encode())}
+            answer = await client.post("/translate_file", data=fields, files=sent)
+            return (await client.get(answer.json()["translatedFileUrl"])).text
+
+    assert own_loop.run(file()) == wanted
+
+
+def test_what_helped_is_counted(app: FastAPI) -> None:
+    ask(app, "/translate", q=TEXT)
+
+    async def metrics() -> str:
+        async with asked(app) as client:
+            return (await client.get("/metrics")).text
+
+    lines = own_loop.run(metrics()).splitlines()
+    values = {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
+        for line in lines
+        if line and line[0] != "#"
+    }
+    assert values['foveate_memory_hits{by="exact",run="transformer"}'] >= 1
+    assert values['foveate_terms{run="transformer",state="present"}'] >= 1
+    assert values['foveate_terms{run="transformer",state="missing"}'] == 0
+
+
+def test_alternatives_hold_the_terms_and_the_best_stays(app: FastAPI) -> None:
+    best = ask(app, "/translate", q="the dog runs").json()["translatedText"]
+    found = ask(app, "/translate", q="the dog runs", alternatives=3).json()
+    assert found["alternatives"]
+    for text in (best, found["translatedText"], *found["alternatives"]):
+        assert holds(text, ("chat", "fille")) and not holds(text, ("chien",))
+    known = ask(app, "/translate", q="a cat sleeps", alternatives=3).json()
+    assert known == {"translatedText": "depuis la mémoire", "alternatives": []}
+
+
+def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
+    fleet = Fleet([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
+    terms, tmx = files / "terms.tsv", files / "memory.tmx"
+    said = equip(fleet, Help([f"en:fr={terms}"], [str(tmx)], fuzzy=80, copies_unknown=True))
+    assert said[0].startswith(f"en:fr (transformer): glossary {terms} (1 terms), memory {tmx}")
+    assert "1 pairs, 80 % alike will do" in said[0]
+    assert said[1].startswith(f"fr:en (rnn): memory {tmx}") and "glossary" not in said[1]
+    [helped] = fleet.places["rnn"].helped.values()
+    assert helped.aids.memory is not None
+    assert helped.aids.memory.find("il dort") == ("a cat sleeps", 100.0)
+    assert equip(fleet, Help()) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (Help(["terms.tsv"]), r"for which direction\? Say --glossary en:fr=terms.tsv"),
+        (Help(["de:fr=terms.tsv"]), "no de:fr; there are: en:fr, transformer, fr:en, rnn"),
+        (Help(["en:fr=terms.tsv", "transformer=terms.tsv"]), "are both for en:fr"),
+        (Help(["en:fr=wrong.tsv"]), "wrong.tsv:2 is no entry"),
+        (Help(memory=["rnn=wrong.tsv"]), "wrong.tsv:2 has no tab"),
+        (Help(memory=["other.tmx"]), "other.tmx has no pair from en to fr"),
+        (Help(["en:fr=nowhere.tsv"]), "nowhere.tsv: there is no such file"),
+        (Help(memory=["500"]), "for a limit of MiB say --weights"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    runs: dict[str, Run], files: Path, said: Help, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    Path("wrong.tsv").write_text("dog\tchien\ncat\n", "utf-8")
+    Path("other.tmx").write_text(TMX.replace('"fr"', '"de"'), "utf-8")
+    fleet = Fleet([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
+    with pytest.raises(ConfigError, match=words):
+        equip(fleet, said)
+
+
+def test_the_program_says_what_helps(runs: dict[str, Run], files: Path) -> None:
+    memory: list[str | Path] = ["--memory", files / "memory.tsv", "--protect", r"ORD-\w+"]
+    run = runs["transformer"].path
+    with program(run, "--as", "en:fr", "--no-studio", *memory) as server:
+        assert server.process.stdout is not None
+        said = [server.process.stdout.readline() for _ in range(2)]
+        assert said[0].startswith("en:fr (transformer): memory") and "1 pairs" in said[0]
+        assert said[1] == "protected: ORD-\\w+\n"
+        body = {"q": "a cat sleeps", "source": "en", "target": "fr"}
+        found = httpx.post(f"{server.url}/translate", json=body).json()
+        assert found == {"translatedText": "depuis la mémoire"}

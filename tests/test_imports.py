@@ -74,6 +74,7 @@ NAMED = {  # other packages, and the only places that may import them
     "sentencepiece": {"export"},
     "transformers": {"export"},
     "argostranslate": {"export"},
+    "ray": {"verbs"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
 }
 

@@ -144,10 +144,11 @@ def read_aids(
     return terms, None if memory is None else Memory.read(memory, to, least)
 
 
-def refuse_processes(processes: int, aided: Aided, silence: Sequence[str] | None) -> None:
-    """Raise ``ConfigError`` where several processes are to do what one can do."""
-    fields = aided.glossary, aided.forced, aided.banned, aided.memory, aided.copies_unknown
-    if processes > 1 and silence:
-        raise ConfigError("--silence works in this process alone: leave out --processes")
-    if processes > 1 and any(fields):
-        raise ConfigError("glossary, memory and phrases work in one process: no --processes")
+def refuse_processes(aids: Sequence[object], silence: Sequence[str] | None) -> None:
+    """Raise ``ConfigError`` where several processes, or those of a folder, are to do what one can
+    do.
+    """
+    if silence:
+        raise ConfigError("--silence works in this process alone: leave out --processes, folders")
+    if any(aids):
+        raise ConfigError("glossary, memory, phrases work in one process: no --processes, folders")

@@ -36,6 +36,7 @@ class Document:
     passages: list[Passage]
     written: Callable[[Sequence[str]], bytes]
     said: str = ""  # what to say of it at the end
+    lines: Sequence[int] = ()  # of formats of lines: where each passage stood, from 1
 
 
 Reader = Callable[[bytes, Choices, str], Document]
@@ -61,6 +62,7 @@ def read_document(kind: str, data: bytes, choices: Choices, where: str = "the in
     return readers[kind](data, choices, where)
 
 
+BY_LINES = ("text", "tsv", "jsonl")  # formats that may be cut after any line
 ENDINGS = {
     ".txt": "text",
     ".htm": "html",
@@ -90,12 +92,6 @@ def decoded(data: bytes, where: str) -> str:
 # ------------------------------------------------------------------------------ whole texts
 
 
-def read_text(data: bytes, choices: Choices, where: str) -> Document:
-    """A plain text."""
-    passage = text_passage(decoded(data, where), choices.rules)
-    return Document([passage], lambda texts: texts[0].encode())
-
-
 def read_html(data: bytes, choices: Choices, where: str) -> Document:
     """An HTML document or a fragment of one."""
     passage = html_passage(decoded(data, where), choices.rules)
@@ -105,28 +101,39 @@ def read_html(data: bytes, choices: Choices, where: str) -> Document:
 # ------------------------------------------------------------------------------ rows
 
 
-def _rows(text: str) -> list[tuple[str, str]]:
+def rows_of(text: str) -> list[tuple[str, str]]:
     """The lines of a text, each with what ended it."""
     found = re.findall(r"([^\r\n]*)(\r\n|\n|\r|\Z)", text)
     return [row for row in found if row != ("", "")]
 
 
+def read_text(data: bytes, choices: Choices, where: str) -> Document:
+    """A plain text, whose lines stay lines."""
+    rows = rows_of(decoded(data, where))
+    passages = [text_passage(row, choices.rules) for row, _ in rows]
+
+    def written(texts: Sequence[str]) -> bytes:
+        return "".join(text + end for text, (_, end) in zip(texts, rows, strict=True)).encode()
+
+    return Document(passages, written, lines=range(1, len(rows) + 1))
+
+
 def read_tsv(data: bytes, choices: Choices, where: str) -> Document:
     """Rows between tabs: the translation of the first column becomes a new last one."""
-    rows = _rows(decoded(data, where))
+    rows = rows_of(decoded(data, where))
     passages = [text_passage(row.partition("\t")[0], choices.rules) for row, _ in rows]
 
     def written(texts: Sequence[str]) -> bytes:
         done = zip(rows, texts, strict=True)
         return "".join(f"{row}\t{text}{end}" for (row, end), text in done).encode()
 
-    return Document(passages, written)
+    return Document(passages, written, lines=range(1, len(rows) + 1))
 
 
 def read_jsonl(data: bytes, choices: Choices, where: str) -> Document:
     """Objects with a ``source`` each, a line for each: they get a ``target`` if they have none."""
-    rows = _rows(decoded(data, where))
-    trees = [_tree(row, f"{where}:{number}") for number, (row, _) in enumerate(rows, start=1)]
+    rows = rows_of(decoded(data, where))
+    trees = [tree_of(row, f"{where}:{number}") for number, (row, _) in enumerate(rows, start=1)]
     open_ = [t is not None and (choices.again or not t.get("target")) for t in trees]
     passages = [
         text_passage(tree["source"], choices.rules)
@@ -142,11 +149,15 @@ def read_jsonl(data: bytes, choices: Choices, where: str) -> Document:
             lines.append(row + end)
         return "".join(lines).encode()
 
-    return Document(passages, written, _left(open_.count(False)))
+    lines = [number for number, wanted in enumerate(open_, start=1) if wanted]
+    return Document(passages, written, _left(open_.count(False)), lines)
 
 
-def _tree(row: str, where: str) -> dict[str, str] | None:
-    """The object of a line; None for an empty line."""
+def tree_of(row: str, where: str) -> dict[str, str] | None:
+    """The object of a line of JSONL; None for an empty line.
+
+    Raises ``ConfigError`` that names the line where it has no text to translate.
+    """
     if not row.strip():
         return None
     try:
@@ -173,7 +184,7 @@ def read_srt(data: bytes, choices: Choices, where: str) -> Document:
     A line that begins with a dash is a speaker's and stays one. Raises ``ConfigError`` where there
     is no line of times at all.
     """
-    rows = _rows(decoded(data, where))
+    rows = rows_of(decoded(data, where))
     groups = list(_cues([row for row, _ in rows]))
     if not groups and any(row.strip() for row, _ in rows):
         raise ConfigError(f"{where} holds no subtitles: no line such as 00:00:01,000 --> …")

@@ -75,6 +75,7 @@ NAMED = {  # other packages, and the only places that may import them
     "transformers": {"export"},
     "argostranslate": {"export"},
     "ray": {"verbs"},
+    "pyarrow": {"verbs"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
 }
 

@@ -46,6 +46,7 @@ def _answers(order: Order) -> Generator[Answer, None, None]:
             _Worker,
             fn_constructor_args=(dict(order.values),),
             batch_size=1,
+            batch_format="pyarrow",
             compute=ray.data.ActorPoolStrategy(size=count),
             num_cpus=order.threads,
             ray_remote_args_fn=lambda: {"max_task_retries": RETRIES},
@@ -56,12 +57,15 @@ def _answers(order: Order) -> Generator[Answer, None, None]:
                 yield _answer(row, number)
                 seen.add(row["worker"])
         except ray.exceptions.RayError as error:
-            said = str(error).strip().splitlines()[-1]
             raise WorkerError(
-                f"Ray gave up: {said}; what is done is kept, the same command goes on"
+                f"Ray gave up: {_last_line(error)}; what is done is kept, the same command goes on"
             ) from error
         if len(seen) > count:
             order.say(f"{len(seen) - count} of the workers took the place of one that was lost")
+
+
+def _last_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[-1]
 
 
 def _answer(row: Mapping[str, Any], number: int) -> Answer:
@@ -79,14 +83,19 @@ class _Worker:
         self._work = translator(values)
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
+    def __call__(self, batch: Any) -> Any:
+        """The answer to the one row of a table, as such a table."""
+        import pyarrow
+
+        (row,) = batch.to_pylist()
         answer, error = b"", ""
         try:
-            answer = self._work(*json.loads(batch["part"][0]))["answers"].tobytes()
+            answer = self._work(*json.loads(row["part"]))["answers"].tobytes()
         except Exception as problem:  # it would be the same in another worker
             error = f"{type(problem).__name__}: {message_of(problem)}"
-        number = int(batch["number"][0])
-        return {"number": [number], "answer": [answer], "error": [error], "worker": [self._name]}
+        found = {"number": row["number"], "error": error, "worker": self._name}
+        columns = {name: pyarrow.array([value]) for name, value in found.items()}
+        return pyarrow.table(columns | {"answer": pyarrow.array([answer], pyarrow.large_binary())})
 
 
 # ------------------------------------------------------------------------------ the cluster
@@ -169,7 +178,7 @@ def _rooms(ray: Any, order: Order) -> int:
         try:
             problem = ray.get(answer, timeout=SECONDS)
         except ray.exceptions.RayError as error:
-            problem = str(error).strip().splitlines()[-1]
+            problem = _last_line(error)
         if problem:
             raise ConfigError(f"machine {machine} of the cluster: {problem}")
     if not rooms:

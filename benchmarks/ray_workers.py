@@ -152,9 +152,11 @@ def main() -> None:
     data = Path(os.environ.get("FOVEATE_DATA") or ROOT.parent / "shared" / "data")
     from foveate.verbs.corpus.parts import LINES
 
+    scenes: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         lines = write_corpus(folder / "corpus", data, given.lines)
+        parts = sum(-(-count // LINES) for count in lines)
         (folder / "watch").mkdir()
         (folder / "watch" / "sitecustomize.py").write_text(WATCH)
         command = [
@@ -162,7 +164,6 @@ def main() -> None:
             *("--in", str(folder / "corpus"), "--beam-size", str(given.beam_size)),
         ]
         ray = [*command, "--engine", "ray", "--processes", "2"]
-        scenes: dict[str, dict[str, Any]] = {}
 
         def played(name: str, found: dict[str, Any], out: str | None = None) -> None:
             scenes[name] = found | ({"files": outputs(folder / out)} if out else {})
@@ -170,13 +171,10 @@ def main() -> None:
 
         one = Session(folder, "one", [*command, "--processes", "1"], "one")
         played("one process", one.end(), "one")
-        played("two workers", Session(folder, "two", ray, "two").end(), "two")
         played("a worker killed", with_a_killed_worker(Session(folder, "k", ray, "k")), "k")
         played("all killed", with_all_killed(Session(folder, "stop", ray, "stop")))
         played("and gone on", Session(folder, "on", ray, "stop").end(), "stop")
-    wanted = scenes["one process"]["files"]
-    parts = sum(-(-count // LINES) for count in lines)
-    begun = {scene: found["parts begun by workers"] for scene, found in scenes.items()}
+        played("two workers", Session(folder, "two", ray, "two").end(), "two")
     report = {
         "command": f"python benchmarks/ray_workers.py RUN --lines {given.lines}"
         f" --beam-size {given.beam_size}",
@@ -185,16 +183,8 @@ def main() -> None:
         "ray": ray_version(),
         "lines": sum(lines),
         "parts": parts,
-        "lines of a part": LINES,
         "scenes": scenes,
-        "identical": {
-            scene: found["files"] == wanted for scene, found in scenes.items() if "files" in found
-        },
-        "parts done again": {
-            "two workers": begun["two workers"] - parts,
-            "a worker killed": begun["a worker killed"] - parts,
-            "all killed, and gone on": begun["all killed"] + begun["and gone on"] - parts,
-        },
+        **compared(scenes, parts),
     }
     if given.out is None:
         path = write("ray", report)
@@ -203,6 +193,22 @@ def main() -> None:
         path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     print(f"identical: {report['identical']}; done again: {report['parts done again']} ({path})")
     sys.exit(not all(report["identical"].values()))
+
+
+def compared(scenes: dict[str, dict[str, Any]], parts: int) -> dict[str, dict[str, Any]]:
+    """Which scenes gave the files of the one process, and how many parts were begun once more."""
+    wanted = scenes["one process"]["files"]
+    begun = {scene: found["parts begun by workers"] for scene, found in scenes.items()}
+    return {
+        "identical": {
+            scene: found["files"] == wanted for scene, found in scenes.items() if "files" in found
+        },
+        "parts done again": {
+            "a worker killed": begun["a worker killed"] - parts,
+            "all killed, and gone on": begun["all killed"] + begun["and gone on"] - parts,
+            "two workers": begun["two workers"] - parts,
+        },
+    }
 
 
 def ray_version() -> str:

@@ -27,6 +27,8 @@ from foveate.verbs.corpus.parts import LINES, Source, cut, files_in, once
 from foveate.verbs.crew import Loading
 from foveate.verbs.documents import Files
 
+GROWING = ("log.jsonl", "best.json")  # files of a run that do not change what it answers
+
 
 @dataclass(frozen=True)
 class Team:
@@ -91,7 +93,7 @@ def _folders(files: Files) -> tuple[Path, Path]:
     folder, out = files.source.resolve(), files.target.resolve()
     if out.is_file() or out == folder or folder in out.parents:
         raise ConfigError(f"--out {files.target}: give a folder that is not in {files.source}")
-    return folder, out
+    return files.source.absolute(), out
 
 
 # ------------------------------------------------------------------------------ the run
@@ -116,8 +118,9 @@ def _files_of(loading: Loading) -> list[str]:
     for name in (loading.run, *loading.ensemble):
         path, folder = checkpoint.place(Path(name))
         assert folder is not None
-        own = [path / "config.toml", *sorted(path.glob("*.tokenizer.json"))]
-        found += [str(folder / checkpoint.WEIGHTS), *map(str, own)]
+        own = [file for file in sorted(path.glob("[!.]*")) if file.is_file()]
+        found += [str(folder / checkpoint.WEIGHTS)]
+        found += [str(file) for file in own if file.name not in GROWING]
     return found
 
 
@@ -126,7 +129,7 @@ def _identity(values: dict[str, Any], kind: str | None) -> dict[str, Any]:
     loading = Loading(**values["loading"])
     apart = {"loading", "threads"}
     return {
-        "run": [_digest(path) for path in _files_of(loading)],
+        "run": _digest(_files_of(loading)),
         "overrides": loading.overrides,
         "precision": loading.precision,
         "engine": loading.engine,
@@ -137,9 +140,13 @@ def _identity(values: dict[str, Any], kind: str | None) -> dict[str, Any]:
     }
 
 
-def _digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _digest(paths: Sequence[str]) -> str:
+    """One of all files."""
+    whole = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()[:16]
 
 
 # ------------------------------------------------------------------------------ the end

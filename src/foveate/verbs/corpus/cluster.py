@@ -36,6 +36,8 @@ def through_ray() -> Hands:
 
 
 def _answers(order: Order) -> Generator[Answer, None, None]:
+    if not order.parts:
+        return
     with _connected(order) as ray:
         rooms = _rooms(ray, order)
         count = min(order.processes or rooms, len(order.parts))
@@ -80,6 +82,7 @@ class _Worker:
     """An actor: it loads the run once, and translates a part after the other."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # several would fill the memory of a GPU
         self._work = translator(values)
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 

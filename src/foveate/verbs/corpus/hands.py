@@ -17,6 +17,7 @@ import numpy as np
 from foveate.data.workers import Arrays, Work, Workers, cores
 from foveate.passages.documents import BY_LINES, Choices, read_document
 from foveate.passages.rules import Rules
+from foveate.run import device
 from foveate.tasks.base import CUT
 from foveate.verbs import DAMAGED
 from foveate.verbs.corpus.parts import Part
@@ -58,10 +59,13 @@ def hands_of(loading: Loading) -> tuple[Hands, Loading]:
 
 def by_processes(order: Order) -> Generator[Answer, None, None]:
     """Done by this process alone, or by several more that end when it ends, however it does."""
-    count = min(order.processes or max(1, cores() // order.threads), len(order.parts))
-    if count <= 1:
-        work = translator(order.values) if order.parts else None
-        yield from (opened(work(*part)["answers"].tobytes()) for part in order.parts if work)
+    if not order.parts:
+        return
+    room = 1 if device() == "cuda" else max(1, cores() // order.threads)
+    count = min(order.processes or room, len(order.parts))
+    if count == 1:
+        work = translator(order.values)
+        yield from (opened(work(*part)["answers"].tobytes()) for part in order.parts)
         return
     threads = ThreadPoolExecutor(count)
     with Workers(translator, order.values, count) as workers:

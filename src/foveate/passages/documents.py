@@ -36,7 +36,7 @@ class Document:
     passages: list[Passage]
     written: Callable[[Sequence[str]], bytes]
     said: str = ""  # what to say of it at the end
-    lines: Sequence[int] = ()  # of formats of lines: where each passage stood, from 1
+    lines: Sequence[int] = ()  # read `BY_LINES`: on which each passage stood, from 1
 
 
 Reader = Callable[[bytes, Choices, str], Document]
@@ -62,7 +62,6 @@ def read_document(kind: str, data: bytes, choices: Choices, where: str = "the in
     return readers[kind](data, choices, where)
 
 
-BY_LINES = ("text", "tsv", "jsonl")  # formats that may be cut after any line
 ENDINGS = {
     ".txt": "text",
     ".htm": "html",
@@ -92,6 +91,12 @@ def decoded(data: bytes, where: str) -> str:
 # ------------------------------------------------------------------------------ whole texts
 
 
+def read_text(data: bytes, choices: Choices, where: str) -> Document:
+    """A plain text."""
+    passage = text_passage(decoded(data, where), choices.rules)
+    return Document([passage], lambda texts: texts[0].encode())
+
+
 def read_html(data: bytes, choices: Choices, where: str) -> Document:
     """An HTML document or a fragment of one."""
     passage = html_passage(decoded(data, where), choices.rules)
@@ -107,8 +112,8 @@ def rows_of(text: str) -> list[tuple[str, str]]:
     return [row for row in found if row != ("", "")]
 
 
-def read_text(data: bytes, choices: Choices, where: str) -> Document:
-    """A plain text, whose lines stay lines."""
+def read_lines(data: bytes, choices: Choices, where: str) -> Document:
+    """A plain text again, a passage for each line: it is known where each stood."""
     rows = rows_of(decoded(data, where))
     passages = [text_passage(row, choices.rules) for row, _ in rows]
 
@@ -171,6 +176,9 @@ def tree_of(row: str, where: str) -> dict[str, str] | None:
 
 def _left(count: int) -> str:
     return f", {count:,} left as they were" if count else ""
+
+
+BY_LINES: dict[str, Reader] = {"text": read_lines, "tsv": read_tsv, "jsonl": read_jsonl}
 
 
 # ------------------------------------------------------------------------------ subtitles

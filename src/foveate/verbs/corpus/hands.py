@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,8 @@ def translator(values: Mapping[str, Any]) -> Work:
     def work(*fields: Any) -> Arrays:
         part = Part(*fields)
         data, damaged = _readable(part)
-        document = read_document(part.kind, data, choices, part.file)
+        read = BY_LINES.get(part.kind) or partial(read_document, part.kind)
+        document = read(data, choices, part.file)
         text, answers = translated(run, document, values["search"])
         lines = document.lines or [0] * len(document.passages)
         places = (n for n, p in zip(lines, document.passages, strict=True) for _ in p.sentences)

@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +73,11 @@ class Session:
             text=True,
         )
 
-    def opened(self) -> Counter[int]:
-        """How often each process but the first has opened a source."""
+    def opened(self) -> list[int]:
+        """Who has opened a source, one after the other, the first process left out."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
-        found = Counter(int(line.split()[0]) for line in lines)
-        found.pop(self.process.pid, None)
-        return found
+        found = [int(line.split()[0]) for line in lines]
+        return [pid for pid in found if pid != self.process.pid]
 
     def kept(self) -> dict[str, float]:
         """The parts that are done, and when each was."""
@@ -88,7 +86,10 @@ class Session:
 
     def wait_for(self, parts: int) -> None:
         """Wait until so many parts are done, and a little, to be in the middle of others."""
-        while len(self.kept()) < parts and self.process.poll() is None:
+        while len(self.kept()) < parts:
+            if self.process.poll() is not None:
+                self.end()
+                sys.exit("it was done before it could be killed; give more --lines")
             time.sleep(0.1)
         time.sleep(1.0)
 
@@ -98,7 +99,7 @@ class Session:
             sys.exit(f"failed with {self.process.returncode}:\n{said[-3000:]}")
         return {
             "seconds": round(time.monotonic() - self.begun, 1),
-            "parts begun by workers": sum(self.opened().values()),
+            "parts begun by workers": len(self.opened()),
             "said": said.strip().splitlines(),
         }
 
@@ -114,9 +115,8 @@ def outputs(out: Path) -> dict[str, str]:
 def with_a_killed_worker(session: Session) -> dict[str, Any]:
     """Kill the worker that has begun a part last, in the middle of it."""
     session.wait_for(parts=1)
-    victim = int(session.log.read_text().splitlines()[-1].split()[0])
     before = session.kept()
-    os.kill(victim, signal.SIGKILL)
+    os.kill(session.opened()[-1], signal.SIGKILL)
     found = session.end()
     return {"done before the kill": len(before), **found}
 
@@ -127,7 +127,7 @@ def with_all_killed(session: Session) -> dict[str, Any]:
     before = session.kept()
     stop_all(session.process.pid)
     session.process.communicate()
-    begun = sum(session.opened().values())
+    begun = len(session.opened())
     return {"done before the kill": len(before), "parts begun by workers": begun}
 
 
@@ -164,10 +164,20 @@ def main() -> None:
             *("--in", str(folder / "corpus"), "--beam-size", str(given.beam_size)),
         ]
         ray = [*command, "--engine", "ray", "--processes", "2"]
+        report = {
+            "command": f"python benchmarks/ray_workers.py RUN --lines {given.lines}"
+            f" --beam-size {given.beam_size}",
+            "run": given.run.name,
+            "machine": describe(),
+            "ray": ray_version(),
+            "lines": sum(lines),
+            "parts": parts,
+        }
 
         def played(name: str, found: dict[str, Any], out: str | None = None) -> None:
             scenes[name] = found | ({"files": outputs(folder / out)} if out else {})
             print(f"{name}: {scenes[name]}", file=sys.stderr, flush=True)
+            write_to(given.out, report | {"scenes": scenes} | compared(scenes, parts))
 
         one = Session(folder, "one", [*command, "--processes", "1"], "one")
         played("one process", one.end(), "one")
@@ -175,39 +185,34 @@ def main() -> None:
         played("all killed", with_all_killed(Session(folder, "stop", ray, "stop")))
         played("and gone on", Session(folder, "on", ray, "stop").end(), "stop")
         played("two workers", Session(folder, "two", ray, "two").end(), "two")
-    report = {
-        "command": f"python benchmarks/ray_workers.py RUN --lines {given.lines}"
-        f" --beam-size {given.beam_size}",
-        "run": given.run.name,
-        "machine": describe(),
-        "ray": ray_version(),
-        "lines": sum(lines),
-        "parts": parts,
-        "scenes": scenes,
-        **compared(scenes, parts),
-    }
-    if given.out is None:
-        path = write("ray", report)
+    print(compared(scenes, parts))
+    sys.exit(not all(compared(scenes, parts)["identical"].values()))
+
+
+def write_to(path: Path | None, report: dict[str, Any]) -> None:
+    """Write what is known so far."""
+    if path is None:
+        write("ray", report)
     else:
-        path = given.out
         path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    print(f"identical: {report['identical']}; done again: {report['parts done again']} ({path})")
-    sys.exit(not all(report["identical"].values()))
 
 
 def compared(scenes: dict[str, dict[str, Any]], parts: int) -> dict[str, dict[str, Any]]:
     """Which scenes gave the files of the one process, and how many parts were begun once more."""
     wanted = scenes["one process"]["files"]
     begun = {scene: found["parts begun by workers"] for scene, found in scenes.items()}
+    again = {
+        scene: begun[scene] - parts
+        for scene in ("two workers", "a worker killed")
+        if scene in begun
+    }
+    if "and gone on" in begun:
+        again["all killed, and gone on"] = begun["all killed"] + begun["and gone on"] - parts
     return {
         "identical": {
             scene: found["files"] == wanted for scene, found in scenes.items() if "files" in found
         },
-        "parts done again": {
-            "a worker killed": begun["a worker killed"] - parts,
-            "all killed, and gone on": begun["all killed"] + begun["and gone on"] - parts,
-            "two workers": begun["two workers"] - parts,
-        },
+        "parts done again": again,
     }
 
 

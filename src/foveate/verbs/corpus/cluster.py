@@ -1,7 +1,8 @@
 """The parts of a folder translated by Ray Data, on the machines of a cluster.
 
 Each worker is a Ray actor that loads the run once. One that dies is started again, and the parts
-that it had in hand are dealt out anew; a part's answer reaches this process once, in its turn.
+that it had in hand are dealt out anew: that is what Ray Data does unless told otherwise. A part's
+answer reaches this process once, in its turn.
 
 Does not live here: what a worker does with a part (`hands.translator`).
 """
@@ -24,7 +25,6 @@ from foveate.errors import message_of
 from foveate.export.base import need
 from foveate.verbs.corpus.hands import Answer, Hands, Order, opened, translator
 
-RETRIES = 5  # workers that a part may take with it before it is given up
 STORE = 128 * 2**20  # bytes for answers on their way, in a cluster that is started here
 SECONDS = 300  # for a machine to say what it sees
 
@@ -51,7 +51,6 @@ def _answers(order: Order) -> Generator[Answer, None, None]:
             batch_format="pyarrow",
             compute=ray.data.ActorPoolStrategy(size=count),
             num_cpus=order.threads,
-            ray_remote_args_fn=lambda: {"max_task_retries": RETRIES},
         )
         seen = set[str]()
         try:

@@ -192,8 +192,8 @@ def test_ray_gives_the_bytes_of_one_process(run: Path, corpus: Path, tmp_path: P
     assert done.returncode == 0, done.stderr
     assert outputs(tmp_path / "ray") == outputs(tmp_path / "one")
     said = done.stderr.splitlines()
-    assert said[0] == "RAY_ADDRESS names no cluster: one of this machine alone is started"
-    assert said[1] == "2 workers of one thread each"
+    assert "RAY_ADDRESS names no cluster: one of this machine alone is started" in said
+    assert "2 workers of one thread each" in said
     assert "1 line longer than the model allows, cut: a.txt:4" in said
     again = CliRunner().invoke(app, command)  # nothing is left to do: no cluster is started
     assert again.stderr.splitlines()[-2].endswith("0 translated, 4 were done before")

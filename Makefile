@@ -14,8 +14,10 @@ JOBS   ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 PAIRS  ?= 10000000
+# The run that `make ray` translates with.
+RUN    ?= runs/en-fr
 
-.PHONY: help quickstart test lint format web wheel wheel-browser bench bench-peers bench-quality looking configs growth kill faults fuzz audit hosts scaling lock clean
+.PHONY: help quickstart test lint format web wheel wheel-browser bench bench-peers bench-quality looking configs growth kill faults fuzz audit hosts scaling ray lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -98,6 +100,11 @@ hosts: $(STAMPS)/foveate  ## two hosts that train together lose their link (root
 
 scaling: $(STAMPS)/foveate  ## the tables of docs/scaling.md from the numbers stated
 	$(BIN)/python benchmarks/scaling.py
+
+ray: $(STAMPS)/dev  ## folders through Ray: workers and all of it killed, what RUN gives compared
+	$(BIN)/python -m pip install -q -c requirements-dev.lock --editable '.[ray]'
+	$(BIN)/python -m pytest -q -m ray tests/test_corpus.py
+	$(BIN)/python benchmarks/ray_workers.py $(RUN)
 
 lock:  ## write both lock files anew from pyproject.toml (for maintainers)
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

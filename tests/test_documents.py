@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.data.words import split_words
-from foveate.passages.documents import Choices, format_of, read_document
+from foveate.passages.documents import BY_LINES, Choices, format_of, read_document
 from foveate.passages.glossary import Glossary, holds
 from foveate.passages.memory import Memory
 from foveate.passages.passage import Pair, joined_all
@@ -58,6 +58,18 @@ def test_as_many_rows_as_before(text: str) -> None:
     found = shouted("tsv", text).decode()
     assert len(found.splitlines()) == len(text.splitlines())
     assert len(shouted("text", text)) >= len(text.strip())
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sampled_from(["a", "B. ", "3", "{x}", "  ", "\t", "\n", "\r\n", "\r"])))
+def test_a_text_by_lines_is_the_same_text(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    document = BY_LINES["text"](text.encode(), Choices(), "here")
+    answers = [[line.upper() for line in p.sentences] for p in document.passages]
+    assert document.written(joined_all(document.passages, answers, diagonal)) == shouted(
+        "text", text
+    )
+    assert list(document.lines) == list(range(1, len(document.passages) + 1))
 
 
 SUBTITLES = """1

@@ -74,6 +74,8 @@ NAMED = {  # other packages, and the only places that may import them
     "sentencepiece": {"export"},
     "transformers": {"export"},
     "argostranslate": {"export"},
+    "ray": {"verbs"},
+    "pyarrow": {"verbs"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +26,11 @@ from foveate.cli.options import (
     Threads,
 )
 
+if TYPE_CHECKING:
+    from foveate.passages.aids import Aided
+    from foveate.verbs import Tally, Wanted
+    from foveate.verbs.crew import Loading
+
 NumHypotheses = Annotated[int, typer.Option(min=1, help="more: n-best list")]
 Scores = Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")]
 Alignments = Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")]
@@ -33,7 +38,7 @@ Attention = Annotated[Path | None, typer.Option(help="one HTML file of the maps"
 To = Annotated[str | None, typer.Option(help="language, if the run knows several")]
 PrefixFile = Annotated[Path | None, typer.Option(help="how outputs begin, line by line")]
 Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt or docx")]
-Source = Annotated[Path | None, typer.Option("--in", help="a document")]
+Source = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
 Target = Annotated[Path | None, typer.Option("--out", help="where it goes")]
 Protect = Annotated[
     list[str] | None, typer.Option(metavar="REGEX", help="kept in documents, beside URLs, …")
@@ -50,8 +55,10 @@ CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="put source wo
 Silence = Annotated[
     list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
 ]
-Engine = Annotated[str, typer.Option(help="torch or ctranslate2")]
-Processes = Annotated[int, typer.Option(min=1, help="of one thread each, for bulk work")]
+Engine = Annotated[str, typer.Option(help="torch, ctranslate2, or ray for a folder")]
+Processes = Annotated[
+    int | None, typer.Option(min=1, help="of one thread each, for bulk work; of a folder: all")
+]
 
 
 line = typer.Typer()
@@ -91,35 +98,49 @@ def translate(
     checkpoint: Checkpoint = "best",
     precision: Precision = "fp32",
     engine: Engine = "torch",
-    processes: Processes = 1,
+    processes: Processes = None,
     threads: Threads = None,
 ) -> None:
-    """Translate stdin to stdout, a line for a line; or a document."""
-    from foveate import verbs
+    """Translate stdin to stdout, a line for a line; a document; or a folder of them."""
     from foveate.look.edit import edit, silenced
     from foveate.passages.aids import Aided, Aids, read_aids, refuse_processes
     from foveate.passages.documents import Choices
     from foveate.passages.rules import Rules
-    from foveate.verbs.crew import Crew
+    from foveate.verbs import Wanted
+    from foveate.verbs.corpus import Team, translate_folder
     from foveate.verbs.documents import Files, translate_document
 
     choices = options.search(beam_size, length_penalty, batch_tokens) | {"to": to}
-    wanted = verbs.Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
+    wanted = Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
     terms, known = read_aids(glossary, memory, to, fuzzy)
+    aids = Aids(terms, force or (), ban or (), known, copy_unknown)
     kept = Choices(Rules(tuple(protect or ())), to, again)
     files = Files(format, source, target)
-    files.refuse(wanted != verbs.Wanted() or processes > 1)
+    files.refuse(wanted, processes or 1)
+    if files.folder or (processes or 1) > 1:
+        refuse_processes(aids, silence)
     loading = options.loading(run, checkpoint, threads, ensemble, overrides, precision, engine)
-    loaded = loading.load()
-    aids = Aids(terms, force or (), ban or (), known, copy_unknown)
-    refuse_processes(processes, aids, silence)
-    aided = Aided(loaded, aids)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(edit(loaded.model, silenced(silence or [])))
+    if files.folder:
+        team = Team(processes, threads or 1, lambda text: options.say([text]))
+        return options.say(translate_folder(files, loading, kept, choices, team).report())
+    aided = Aided(loading.load(), aids)
+    with edit(aided.run.model, silenced(silence or [])):
         if files.given:
             said = translate_document(aided, files, kept, choices)
         else:
-            options.hint("Type a sentence a line; Ctrl-D ends.")
-            crew = stack.enter_context(Crew(loaded, loading, processes)) if processes > 1 else None
-            said = verbs.translate(crew or aided, sys.stdin.buffer, sys.stdout, wanted, choices)
+            said = _lines(aided, loading, processes or 1, wanted, choices)
     options.say(said.report() + aided.report())
+
+
+def _lines(
+    aided: Aided, loading: Loading, processes: int, wanted: Wanted, search: dict[str, Any]
+) -> Tally:
+    """Standard input to standard output."""
+    from foveate import verbs
+    from foveate.verbs.crew import Crew
+
+    options.hint("Type a sentence a line; Ctrl-D ends.")
+    with contextlib.ExitStack() as stack:
+        several = processes > 1
+        crew = stack.enter_context(Crew(aided.run, loading, processes)) if several else None
+        return verbs.translate(crew or aided, sys.stdin.buffer, sys.stdout, wanted, search)

@@ -208,9 +208,11 @@ def read_aids(
     return terms, None if memory is None else Memory.read(memory, to, least)
 
 
-def refuse_processes(processes: int, aids: Aids, silence: Sequence[str] | None) -> None:
-    """Raise ``ConfigError`` where several processes are to do what one can do."""
-    if processes > 1 and silence:
-        raise ConfigError("--silence works in this process alone: leave out --processes")
-    if processes > 1 and aids:
-        raise ConfigError("glossary, memory and phrases work in one process: no --processes")
+def refuse_processes(aids: Aids, silence: Sequence[str] | None) -> None:
+    """Raise ``ConfigError`` where several processes, or those of a folder, are to do what one can
+    do.
+    """
+    if silence:
+        raise ConfigError("--silence works in this process alone: leave out --processes, folders")
+    if aids:
+        raise ConfigError("glossary, memory, phrases work in one process: no --processes, folders")

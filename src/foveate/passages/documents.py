@@ -39,6 +39,7 @@ class Document:
     passages: list[Passage]
     written: Callable[[Sequence[str]], bytes]
     said: str = ""  # what to say of it at the end
+    lines: Sequence[int] = ()  # read `BY_LINES`: on which each passage stood, from 1
 
 
 Reader = Callable[[bytes, Choices, str], Document]
@@ -108,28 +109,39 @@ def read_html(data: bytes, choices: Choices, where: str) -> Document:
 # ------------------------------------------------------------------------------ rows
 
 
-def _rows(text: str) -> list[tuple[str, str]]:
+def rows_of(text: str) -> list[tuple[str, str]]:
     """The lines of a text, each with what ended it."""
     found = re.findall(r"([^\r\n]*)(\r\n|\n|\r|\Z)", text)
     return [row for row in found if row != ("", "")]
 
 
+def read_lines(data: bytes, choices: Choices, where: str) -> Document:
+    """A plain text again, a passage for each line: it is known where each stood."""
+    rows = rows_of(decoded(data, where))
+    passages = [text_passage(row, choices.rules) for row, _ in rows]
+
+    def written(texts: Sequence[str]) -> bytes:
+        return "".join(text + end for text, (_, end) in zip(texts, rows, strict=True)).encode()
+
+    return Document(passages, written, lines=range(1, len(rows) + 1))
+
+
 def read_tsv(data: bytes, choices: Choices, where: str) -> Document:
     """Rows between tabs: the translation of the first column becomes a new last one."""
-    rows = _rows(decoded(data, where))
+    rows = rows_of(decoded(data, where))
     passages = [text_passage(row.partition("\t")[0], choices.rules) for row, _ in rows]
 
     def written(texts: Sequence[str]) -> bytes:
         done = zip(rows, texts, strict=True)
         return "".join(f"{row}\t{text}{end}" for (row, end), text in done).encode()
 
-    return Document(passages, written)
+    return Document(passages, written, lines=range(1, len(rows) + 1))
 
 
 def read_jsonl(data: bytes, choices: Choices, where: str) -> Document:
     """Objects with a ``source`` each, a line for each: they get a ``target`` if they have none."""
-    rows = _rows(decoded(data, where))
-    trees = [_tree(row, f"{where}:{number}") for number, (row, _) in enumerate(rows, start=1)]
+    rows = rows_of(decoded(data, where))
+    trees = [tree_of(row, f"{where}:{number}") for number, (row, _) in enumerate(rows, start=1)]
     open_ = [t is not None and (choices.again or not t.get("target")) for t in trees]
     passages = [
         text_passage(tree["source"], choices.rules)
@@ -145,11 +157,15 @@ def read_jsonl(data: bytes, choices: Choices, where: str) -> Document:
             lines.append(row + end)
         return "".join(lines).encode()
 
-    return Document(passages, written, _left(open_.count(False)))
+    lines = [number for number, wanted in enumerate(open_, start=1) if wanted]
+    return Document(passages, written, _left(open_.count(False)), lines)
 
 
-def _tree(row: str, where: str) -> dict[str, str] | None:
-    """The object of a line; None for an empty line."""
+def tree_of(row: str, where: str) -> dict[str, str] | None:
+    """The object of a line of JSONL; None for an empty line.
+
+    Raises ``ConfigError`` that names the line where it has no text to translate.
+    """
     if not row.strip():
         return None
     try:
@@ -165,6 +181,9 @@ def _left(count: int) -> str:
     return f", {count:,} left as they were" if count else ""
 
 
+BY_LINES: dict[str, Reader] = {"text": read_lines, "tsv": read_tsv, "jsonl": read_jsonl}
+
+
 # ------------------------------------------------------------------------------ subtitles
 
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
@@ -177,7 +196,7 @@ def read_srt(data: bytes, choices: Choices, where: str) -> Document:
     belongs to the subtitle. Raises ``ConfigError`` naming a line of times that cannot be read, or
     where there is none at all.
     """
-    rows = _rows(decoded(data, where))
+    rows = rows_of(decoded(data, where))
     for number, (row, _) in enumerate(rows, start=1):
         if "->" in row and re.search(r"\d:\d", row) and not _TIMES.match(row):
             raise ConfigError(

@@ -45,15 +45,18 @@ class Wanted:
     prefixes: Path | None = None  # how each output begins, a line for a line of the input
 
 
+Place = int | str  # the number of a line, from 1, or FILE:LINE
+
+
 @dataclass
 class Tally:
-    """Which input lines (from 1) something happened to: counted, and the first ones named."""
+    """Which input lines something happened to: counted, and the first ones named."""
 
     counts: dict[str, int] = field(default_factory=dict)
-    first: dict[str, list[int]] = field(default_factory=dict)
+    first: dict[str, list[Place]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
-    def note(self, what: str, line: int) -> None:
+    def note(self, what: str, line: Place) -> None:
         """Count a line; remember its number if it is among the first."""
         self.counts[what] = self.counts.get(what, 0) + 1
         if len(self.first.setdefault(what, [])) < NAMED:

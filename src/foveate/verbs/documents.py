@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from foveate.answers import Translation
 from foveate.atomic import replace_file
 from foveate.config import ConfigError
 from foveate.passages.aids import Aided
 from foveate.passages.aligning import aligner
 from foveate.passages.catalogues import same
-from foveate.passages.documents import Choices, format_of, read_document
+from foveate.passages.documents import Choices, Document, format_of, read_document
 from foveate.passages.passage import joined_all
 from foveate.run import Run
 from foveate.serve.languages import directions
 from foveate.tasks.base import CUT
-from foveate.verbs import Tally
+from foveate.verbs import Tally, Wanted
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,16 @@ class Files:
         """Whether a document is meant, and not lines."""
         return (self.format or self.source or self.target) is not None
 
-    def refuse(self, other: bool) -> None:
+    @property
+    def folder(self) -> bool:
+        """Whether all documents of a folder are meant."""
+        return self.source is not None and self.source.is_dir()
+
+    def refuse(self, wanted: Wanted, processes: int) -> None:
         """Raise ``ConfigError`` where a document is asked for more than its translation."""
-        if self.given and other:
+        if self.given and (wanted != Wanted() or (processes > 1 and not self.folder)):
             raise ConfigError("a document has one answer, of one process: no n-best, maps, …")
-        if self.given:
+        if self.given and not self.folder:
             self.kind()
 
     def kind(self) -> str:
@@ -67,7 +73,7 @@ class Files:
             replace_file(self.target, data)
 
 
-def _from_known(run: Run, choices: Choices) -> Choices:
+def from_known(run: Run, choices: Choices) -> Choices:
     """The choices with the language that a run translates from, where its files tell."""
     try:
         known = directions(run.config, run.path)
@@ -94,22 +100,29 @@ def translate_document(
     Raises ``ConfigError`` where the run is known not to translate into the language that is wanted.
     """
     where = str(files.source or "standard input")
-    choices = _from_known(run.run, choices)
+    choices = from_known(run.run, choices)
     document = read_document(files.kind(), files.read(sys.stdin.buffer), choices, where)
-    tally, done = Tally(), 0
+    data, answers = translated(run, document, search)
+    tally = Tally()
+    for number, answer in enumerate(answers, start=1):
+        if answer.cut:
+            tally.note(f"of the sentences {CUT}", number)
+    files.write(data, sys.stdout.buffer)
+    tally.remarks.append(f"{len(answers):,} sentences translated" + document.said)
+    return tally
+
+
+def translated(
+    run: Aided, document: Document, search: dict[str, Any]
+) -> tuple[bytes, list[Translation]]:
+    """The document in the other language, and the answers to its sentences."""
     lines = [line for passage in document.passages for line in passage.sentences]
     if not run.run.task.source_tokenizer.tags:
         search = search | {"to": None}  # said for the document: the run has one pair
     answers = run.translate(lines, **search) if lines else []
-    for number, answer in enumerate(answers, start=1):
-        if answer.cut:
-            tally.note(f"of the sentences {CUT}", number)
     found = [str(answer) for answer in answers]
-    each: list[Sequence[str]] = []
+    done, each = 0, list[Sequence[str]]()
     for passage in document.passages:
         each.append(found[done : done + len(passage.sentences)])
         done += len(passage.sentences)
-    texts = joined_all(document.passages, each, aligner(run.run))
-    files.write(document.written(texts), sys.stdout.buffer)
-    tally.remarks.append(f"{len(lines):,} sentences translated" + document.said)
-    return tally
+    return document.written(joined_all(document.passages, each, aligner(run.run))), answers

@@ -80,4 +80,13 @@ def _ctranslate2(run: Run, precision: str) -> Run:
     return through_ctranslate2(run, folder)
 
 
-ENGINES: dict[str, Callable[[Run, str], Run]] = {"torch": _torch, "ctranslate2": _ctranslate2}
+def _ray(run: Run, precision: str) -> Run:
+    """Many runs: the documents of a folder are dealt out to them (`foveate.verbs.corpus`)."""
+    raise ConfigError("--engine ray translates folders: --in FOLDER --out FOLDER")
+
+
+ENGINES: dict[str, Callable[[Run, str], Run]] = {
+    "torch": _torch,
+    "ctranslate2": _ctranslate2,
+    "ray": _ray,
+}

@@ -1,0 +1,199 @@
+"""Folders: cut into parts, translated by one or many, stopped and gone on with, put together."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from foveate.cli import app
+from foveate.config import ConfigError
+from foveate.verbs import corpus as corpus_verb
+from foveate.verbs.corpus.hands import closed, opened
+from foveate.verbs.corpus.job import Job
+from foveate.verbs.corpus.parts import cut, files_in, once
+from small_runs import made
+
+SOURCE = Path(__file__).parent.parent / "src"
+
+
+@given(st.binary(max_size=60) | st.text(st.sampled_from("ab\r\n\t")).map(str.encode), st.data())
+def test_parts_are_the_file(data: bytes, draw: st.DataObject) -> None:
+    size = draw.draw(st.integers(1, 5))
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "a.txt")
+        path.write_bytes(data)
+        source = cut(path, "a.txt", "text", size)
+        assert b"".join(part.read() for part in source.parts) == data
+        assert all(part.read().count(b"\n") <= size for part in source.parts)
+        assert [p.first for p in source.parts] == [
+            1 + sum(q.lines for q in source.parts[:n]) for n in range(len(source.parts))
+        ]
+        whole = cut(path, "a.txt", "html", size)
+        assert [part.read() for part in whole.parts] == [data]
+        if data:
+            path.write_bytes(data + b"x")
+            assert cut(path, "a.txt", "text", size).digest != source.digest
+
+
+def test_a_file_that_changes_is_no_longer_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\nb\n")
+    (part,) = cut(tmp_path / "a.txt", "a.txt", "text", 9).parts
+    (tmp_path / "a.txt").write_text("a\nc\n")
+    with pytest.raises(ConfigError, match=r"a\.txt was changed"):
+        part.read()
+
+
+def test_what_cannot_be_read_is_known_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"source": "a"}\n\n{"source": "b"}\nno json\n')
+    with pytest.raises(ConfigError, match=r"a\.jsonl:4 is no JSON"):
+        cut(tmp_path / "a.jsonl", "a.jsonl", "jsonl", lines=2)
+    with pytest.raises(ConfigError, match="holds no file that ends in"):
+        files_in(tmp_path / "nowhere", None)
+
+
+TEXTS = st.lists(st.lists(st.sampled_from(["a\n", "b\n", "c\n"]), max_size=8), max_size=4)
+
+
+@settings(max_examples=15)
+@given(TEXTS, st.data())
+def test_a_stopped_job_goes_on(texts: list[list[str]], draw: st.DataObject) -> None:
+    """What was kept is not asked for again, and all files come out whole."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, out = Path(name, "in"), Path(name, "out")
+        folder.mkdir()
+        for n, text in enumerate(texts):
+            (folder / f"{n}.txt").write_text("".join(text))
+        sources = [cut(p, p.name, "text", 2) for p in sorted(folder.iterdir())]
+        asked: list[str] = []
+        stops = draw.draw(st.lists(st.integers(0, 3), max_size=4))
+        for most in [*stops, 99]:
+            job = Job(out, {"beam_size": (5,)}, [source.name for source in sources])
+            open_ = [source for source in sources if job.whole(source) is None]
+            for part in job.missing(once(open_))[:most]:
+                asked.append(part.digest)
+                job.keep(part, (part.read().upper(), {"noticed": [1]}))
+            for source in open_:
+                if not job.missing(source.parts):
+                    noted = job.join(source)
+                    assert len(noted.get("noticed", [])) == len(source.parts)
+            with (out / ".foveate" / "done.jsonl").open("ab") as log:
+                log.write(b'\n{"file": "0.t')  # torn
+        assert len(asked) == len(set(asked))
+        for n, text in enumerate(texts):
+            assert (out / f"{n}.txt").read_text() == "".join(text).upper()
+
+
+def test_a_job_is_not_mixed_with_others(tmp_path: Path) -> None:
+    Job(tmp_path, {"beam_size": 5}, ["a.txt"])
+    with pytest.raises(ConfigError, match="begun with beam_size = 5, now it is 4"):
+        Job(tmp_path, {"beam_size": 4}, ["a.txt"])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"a\.txt is there already"):
+        Job(tmp_path / "other", {"beam_size": 5}, ["a.txt"])
+    assert opened(closed(b"x\ny", {"cut": [3], "nothing": []})) == (b"x\ny", {"cut": [3]})
+
+
+# ------------------------------------------------------------------------------ the verb
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("runs"), ["transformer"], steps=60)["transformer"].path
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    (folder / "sub").mkdir(parents=True)
+    long = b"the dog " * 400
+    (folder / "a.txt").write_bytes(b"the dog runs\n\na cat \xff\n" + long + b"\nthe man")
+    (folder / "b.tsv").write_text("the dog runs\t1\na cat sleeps\t2\n")
+    rows = [json.dumps({"source": s}) for s in ("a girl sings", "the man eats", "a cat reads")]
+    (folder / "sub" / "c.jsonl").write_text("\n".join(rows) + "\n")
+    (folder / "sub" / "d.txt").write_bytes(b"")
+    (folder / "README.md").write_text("# no document\n")
+    return folder
+
+
+def outputs(out: Path) -> dict[str, bytes]:
+    files = [p for p in out.rglob("*") if p.is_file() and ".foveate" not in p.parts]
+    return {p.relative_to(out).as_posix(): p.read_bytes() for p in files}
+
+
+def arguments(run: Path, corpus: Path, out: Path, *more: object) -> list[str]:
+    return ["translate", str(run), "--in", str(corpus), "--out", str(out), *map(str, more)]
+
+
+def test_a_folder(run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_verb, "LINES", 2)
+
+    def call(out: str, *more: object) -> Sequence[str]:
+        done = CliRunner().invoke(app, arguments(run, corpus, tmp_path / out, *more))
+        assert done.exit_code == 0, (done.output, done.exception)
+        return done.stderr.splitlines()
+
+    said = call("out", "--processes", 1)
+    found = outputs(tmp_path / "out")
+    assert found.keys() == {"a.txt", "b.tsv", "sub/c.jsonl", "sub/d.txt"}
+    assert [found[name].count(b"\n") for name in sorted(found)] == [4, 2, 3, 0]
+    assert found["a.txt"].startswith(b"le chien court\n\n")
+    assert found["b.tsv"].splitlines()[1] == b"a cat sleeps\t2\tun chat dort"
+    assert "1 line not UTF-8, the bytes read as U+FFFD: a.txt:3" in said
+    assert "1 line longer than the model allows, cut: a.txt:4" in said
+    assert "4 files, 10 lines: 4 translated" in said
+    assert "left out, of no known format: 1: README.md" in said
+    one = tmp_path / "b.tsv"
+    single = ["translate", str(run), "--in", str(corpus / "b.tsv"), "--out", str(one)]
+    assert CliRunner().invoke(app, single).exit_code == 0
+    assert one.read_bytes() == found["b.tsv"]
+    (corpus / "b.tsv").write_text("a girl sings\t1\n")
+    assert "4 files, 9 lines: 1 translated, 3 were done before" in call("out")
+    assert outputs(tmp_path / "out")["b.tsv"] == b"a girl sings\t1\tune fille chante\n"
+
+
+def test_what_a_folder_is_refused_for(run: Path, corpus: Path, tmp_path: Path) -> None:
+    def refused(*more: object, out: Path | None = None) -> str:
+        done = CliRunner().invoke(app, arguments(run, corpus, out or tmp_path / "out", *more))
+        assert isinstance(done.exception, ConfigError), done.output
+        return str(done.exception)
+
+    assert "not in" in refused(out=corpus / "fr")
+    assert "leave out" in refused("--silence", "decoder")
+    assert "no --processes, folders" in refused("--ban", "chien")
+    assert "no n-best" in refused("--num-hypotheses", 2)
+    stream = CliRunner().invoke(app, ["translate", str(run), "--engine", "ray"], input="a\n")
+    assert "--engine ray translates folders" in str(stream.exception)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_ray_gives_the_bytes_of_one_process(run: Path, corpus: Path, tmp_path: Path) -> None:
+    alone = arguments(run, corpus, tmp_path / "one", "--processes", 1)
+    assert CliRunner().invoke(app, alone).exit_code == 0
+    outside = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+    command = arguments(run, corpus, tmp_path / "ray", "--engine", "ray", "--processes", 2)
+    done = subprocess.run(
+        [sys.executable, "-m", "foveate", *command],
+        env=outside | {"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert outputs(tmp_path / "ray") == outputs(tmp_path / "one")
+    said = done.stderr.splitlines()
+    assert "RAY_ADDRESS names no cluster: one of this machine alone is started" in said
+    assert "2 workers of one thread each" in said
+    assert "1 line longer than the model allows, cut: a.txt:4" in said
+    again = CliRunner().invoke(app, command)  # nothing is left to do: no cluster is started
+    assert again.stderr.splitlines()[-2].endswith("0 translated, 4 were done before")

@@ -54,7 +54,7 @@ def png(colour: str, size: tuple[int, int] = (20, 16)) -> bytes:
 
 def write_squares(folder: Path) -> Path:
     """``pictures/`` and ``pictures.tar`` of three squares, ``table.tsv`` of two captions each."""
-    (folder / "pictures" / "deep").mkdir(parents=True)
+    (folder / "pictures" / "deep").mkdir(parents=True, exist_ok=True)
     lines = []
     for colour in COLOURS:
         place = folder / "pictures" / "deep" / f"{colour}.png"

@@ -117,7 +117,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def corpus(tmp_path: Path) -> Path:
     folder = tmp_path / "in"
     (folder / "sub").mkdir(parents=True)
-    long = b"the dog " * 400
+    long = b"a b c d " * 120
     (folder / "a.txt").write_bytes(b"the dog runs\n\na cat \xff\n" + long + b"\nthe man")
     (folder / "b.tsv").write_text("the dog runs\t1\na cat sleeps\t2\n")
     rows = [json.dumps({"source": s}) for s in ("a girl sings", "the man eats", "a cat reads")]

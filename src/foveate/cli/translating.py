@@ -101,7 +101,7 @@ def translate(
     processes: Processes = None,
     threads: Threads = None,
 ) -> None:
-    """Translate stdin to stdout, a line for a line; a document; or a folder of them."""
+    """Translate lines of stdin, a document, or a folder of them."""
     from foveate.look.edit import edit, silenced
     from foveate.passages.aids import Aided, Aids, read_aids, refuse_processes
     from foveate.passages.documents import Choices

@@ -43,7 +43,8 @@ def main() -> None:
     figures = {
         name: compared([[one[name] for one in runs[road]] for road in ROADS]) for name in FIGURES
     }
-    command = " ".join(["python benchmarks/seeds.py", *sys.argv[1:]])
+    said = [given.config.name if word == str(given.config) else word for word in sys.argv[1:]]
+    command = " ".join(["python benchmarks/seeds.py", *said])
     result = {"command": command, "machine": describe(), "figures": figures, "runs": runs}
     print(write("seeds", result).read_text(encoding="utf-8"))
 

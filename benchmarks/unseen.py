@@ -1,0 +1,107 @@
+"""What looking costs, and what it costs when nobody looks: python benchmarks/unseen.py [--rounds 8]
+
+The same steps of *small*, forward and backward, in turn: as they are; with the lines on taps taken
+out of `foveate.nn.attention`; and with somebody looking (`foveate.look.capture`). Processor time on
+one thread; ratios are of the same batch in the same round. Writes docs/results/unseen.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import statistics
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from foveate.bench.workload import workload
+from foveate.data.plan import Plan
+from foveate.look.capture import capture
+from foveate.nn import attention
+from foveate.nn.attention import Attention
+from foveate.training import job_of
+from machine import describe, write
+
+BATCHES = 4
+TAP = "self.tap is not None"
+
+
+def without_taps(name: str) -> Callable[..., Any]:
+    """A method of `Attention`, compiled as if nobody could ever look."""
+    source = textwrap.dedent(inspect.getsource(getattr(Attention, name)))
+    assert TAP in source, f"{name} says nothing of taps"
+    found: dict[str, Any] = {}
+    exec(source.replace(TAP, "False"), vars(attention), found)
+    made: Callable[..., Any] = found[name]
+    return made
+
+
+@contextmanager
+def blind(methods: dict[str, Callable[..., Any]]) -> Iterator[None]:
+    """Attention without taps meanwhile."""
+    before = {name: getattr(Attention, name) for name in methods}
+    for name, method in methods.items():
+        setattr(Attention, name, method)
+    try:
+        yield
+    finally:
+        for name, method in before.items():
+            setattr(Attention, name, method)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rounds", type=int, default=8)
+    given = options.parse_args()
+    torch.set_num_threads(1)
+    methods = {name: without_taps(name) for name in ("_mix", "fused")}
+    with workload("small") as work:
+        model = work.model().train()
+        job = job_of(work.config, work.task, model)
+        plan = Plan(work.task.lengths("train"), 4096, 1).epoch(0)[:BATCHES]
+        batches = [work.task.batch("train", rows.tolist()) for rows in plan]
+    ways: dict[str, Callable[[], Any]] = {
+        "as it is": nullcontext,
+        "without the lines on taps": lambda: blind(methods),
+        "somebody looks": lambda: capture(model),
+    }
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(-1, given.rounds):  # the first warms up
+        for batch in batches:
+            order = list(ways)[turn % len(ways) :] + list(ways)[: turn % len(ways)]
+            for way in order:  # nobody is always the first
+                model.zero_grad()
+                torch.manual_seed(turn)
+                began = time.process_time()
+                with ways[way]():
+                    job.task.loss(model, batch, job.objective).total.backward()
+                if turn >= 0:
+                    seconds[way].append(time.process_time() - began)
+    plain = seconds["as it is"]
+    ratios = {
+        way: [one / other for one, other in zip(spent, plain, strict=True)]
+        for way, spent in seconds.items()
+        if way != "as it is"
+    }
+    result = {
+        "command": f"python benchmarks/unseen.py --rounds {given.rounds}",
+        "machine": describe(),
+        "steps": len(plain),
+        "median_seconds": {way: round(statistics.median(s), 4) for way, s in seconds.items()},
+        "ratio_to_as_it_is": {
+            way: {
+                "median": round(statistics.median(found), 4),
+                "quartiles": [round(q, 4) for q in statistics.quantiles(found, n=4)[::2]],
+            }
+            for way, found in ratios.items()
+        },
+    }
+    print(write("unseen", result).read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -36,24 +36,30 @@ ROWS = 20_000  # in a span
 
 
 def in_order(
-    maker: Maker, values: Mapping[str, Any], spans: Sequence[Span], processes: int | None = None
+    maker: Maker,
+    values: Mapping[str, Any],
+    spans: Sequence[tuple[Any, ...]],
+    processes: int | None = None,
 ) -> Iterator[Arrays]:
     """The results of ``maker(values)`` for each span, in their order; the first error is raised.
 
     ``maker`` is a function of a module. Without ``processes`` there is one for each core, or none
-    but this one where there are fewer rows than `ENOUGH`.
+    but this one where there are fewer rows than `ENOUGH`; with them ``spans`` may be any arguments.
+    What is not begun when the reader stops is not done.
     """
     if processes is None:
         processes = cores() if sum(stop - first for first, stop in spans) >= ENOUGH else 1
-    if min(processes, len(spans)) <= 1:
+    processes = min(processes, len(spans))
+    if processes <= 1:
         work = maker(values)
         yield from (work(*span) for span in spans)
         return
-    with (
-        Workers(maker, values, min(processes, len(spans))) as workers,
-        ThreadPoolExecutor(processes) as threads,
-    ):
-        yield from threads.map(workers, spans)
+    threads = ThreadPoolExecutor(processes)
+    with Workers(maker, values, processes) as workers:
+        try:
+            yield from threads.map(workers, spans)
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 def spans_of(rows: int, size: int = ROWS) -> list[Span]:

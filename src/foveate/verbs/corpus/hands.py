@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from foveate.data.workers import Arrays, Work, Workers, cores
+from foveate.data.workers import Arrays, Work, cores, in_order
 from foveate.passages.documents import BY_LINES, Choices, read_document
 from foveate.passages.rules import Rules
 from foveate.run import device
@@ -63,18 +62,9 @@ def by_processes(order: Order) -> Generator[Answer, None, None]:
     if not order.parts:
         return
     room = 1 if device() == "cuda" else max(1, cores() // order.threads)
-    count = min(order.processes or room, len(order.parts))
-    if count == 1:
-        work = translator(order.values)
-        yield from (opened(work(*part)["answers"].tobytes()) for part in order.parts)
-        return
-    threads = ThreadPoolExecutor(count)
-    with Workers(translator, order.values, count) as workers:
-        try:
-            for arrays in threads.map(workers, order.parts):
-                yield opened(arrays["answers"].tobytes())
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
+    count = order.processes or room
+    for arrays in in_order(translator, order.values, order.parts, count):
+        yield opened(arrays["answers"].tobytes())
 
 
 def translator(values: Mapping[str, Any]) -> Work:

@@ -24,7 +24,7 @@ class _Serve(Group):
 serve = typer.Typer(
     cls=_Serve, help="Serve translations over HTTP: foveate serve RUN.", no_args_is_help=True
 )
-keys = typer.Typer(help="Make and remove the keys of clients.", no_args_is_help=True)
+keys = typer.Typer(cls=Group, help="Make and remove the keys of clients.", no_args_is_help=True)
 serve.add_typer(keys, name="keys")
 
 FILES = "[en:fr=]FILE"  # or RUN=FILE

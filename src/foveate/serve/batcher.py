@@ -74,8 +74,7 @@ class Batcher:
         self._held, self._since, self._rate = 0, 0.0, 0.0
         self._closed = False
         self._thread: threading.Thread | None = None
-        self._free = threading.Semaphore(self.bounds.workers)
-        self._busy = 0
+        self._free = self.bounds.workers  # of them, now
 
     @property
     def held(self) -> int:
@@ -122,58 +121,52 @@ class Batcher:
     # ---- in the thread
 
     def _work(self) -> None:
-        with ThreadPoolExecutor(self.bounds.workers, "batch") as workers:
-            while window := self._next_window():
+        with ThreadPoolExecutor(self.bounds.workers, "batch") as pool:
+            while window := self._take():
                 try:
                     run, batches = self._batches(window)
                 except Exception as error:
                     _fail(window, error)
-                    self._release(sum(one.cost for one in window))
-                    continue
-                alone = window[0].kind.alone
-                for batch in batches:
-                    for _ in range(self.bounds.workers if alone else 1):
-                        self._free.acquire()
                     with self._ready:
-                        self._busy += 1
-                    workers.submit(self._answer_batch, run, batch, alone)
+                        self._held -= sum(one.cost for one in window)
+                    continue
+                needed = self.bounds.workers if window[0].kind.alone else 1
+                for batch in batches:
+                    self._occupy(needed)
+                    pool.submit(self._answer_batch, run, batch, needed)
 
-    def _next_window(self) -> list[Waiting]:
-        """What is taken once a worker is free."""
-        with self._free:
-            return self._take()
+    def _occupy(self, workers: int) -> None:
+        """Wait until so many workers are free; they are not any more."""
+        with self._ready:
+            self._ready.wait_for(lambda: self._free >= workers)
+            self._free -= workers
 
     def _batches(self, window: list[Waiting]) -> tuple[Run, list[list[Waiting]]]:
         """Who answers, and what at a time: the shortest first, for they are done soonest."""
         run, kind = self.model(), window[0].kind
         lengths = np.array(kind.lengths(run, [one.item for one in window]))
-        share = -(-len(window) // max(1, self.bounds.workers - self._busy))
+        share = -(-len(window) // max(1, self._free))
         budget = kind.budget(run, self.bounds.tokens)
         batches = reversed(sorted_batches(lengths, budget, max_rows=share))
         return run, [[window[i] for i in batch] for batch in batches]
 
-    def _answer_batch(self, run: Run, batch: list[Waiting], alone: bool) -> None:
+    def _answer_batch(self, run: Run, batch: list[Waiting], workers: int) -> None:
         began, cost = time.perf_counter(), sum(one.cost for one in batch)
         wanted = [one for one in batch if not one.future.cancelled()]
         if wanted:
             self._answer(run, wanted)
         rate = self.bounds.workers * cost / max(1e-6, time.perf_counter() - began)
         with self._ready:
-            self._busy -= 1
-            self._rate = FORGETTING * (self._rate or rate) + (1 - FORGETTING) * rate
-        self._release(cost)
-        self._free.release(self.bounds.workers if alone else 1)
-
-    def _release(self, cost: int) -> None:
-        with self._ready:
             self._held -= cost
+            self._rate = FORGETTING * (self._rate or rate) + (1 - FORGETTING) * rate
+            self._free += workers
+            self._ready.notify()
 
     def _take(self) -> list[Waiting]:
         """Wait for work, then for company; a fair window, empty when all is over."""
         with self._ready:
             while True:
-                while not self._queues and not self._closed:
-                    self._ready.wait()
+                self._ready.wait_for(lambda: self._free and (self._queues or self._closed))
                 until = self._since + self.bounds.wait
                 while (left := until - time.monotonic()) > 0 and not self._closed:
                     if self._held >= self.bounds.window:

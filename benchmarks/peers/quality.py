@@ -1,13 +1,14 @@
 """Minutes until greedy search writes translations of a BLEU, by foveate and by JoeyNMT.
 
-    python benchmarks/peers/quality.py [--goal 50] [--every 100] [--only joeynmt]
+    python benchmarks/peers/quality.py [--goal 50] [--every 100] [--threads 1]
 
 Both train *small* (3 + 3 layers of 256) on Multi30k en→fr, the same 8,000 joint pieces, batches of
 4,096 padded tokens, AdamW at 2e-3 after 400 steps of warm-up and falling with their square root,
 dropout and label smoothing 0.1, and translate the validation set greedily every so many steps. The
 clock is the wall's, from the start of the process to the look that reaches the goal: what a user
-waits. They are run one after the other, each on all threads. docs/results/time-to-quality.json
-keeps every look.
+waits; processor time stands beside it. Both train at once, each on processors of its own, so that
+what else the machine does meets both alike. docs/results/time-to-quality.json is written after
+every look.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import argparse
 import json
 import os
 import subprocess
+import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import data
@@ -29,6 +33,8 @@ from foveate.bench.workload import workload
 
 PEERS = ("foveate", "joeynmt")
 RESULT = ROOT / "docs" / "results" / "time-to-quality.json"
+UNITS = ("minutes", "processor_minutes")
+Look = dict[str, Any]
 
 
 def main() -> None:
@@ -36,49 +42,72 @@ def main() -> None:
     options.add_argument("--goal", type=float, default=50.0)
     options.add_argument("--every", type=int, default=100)
     options.add_argument("--shape", default="small")
-    options.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    options.add_argument("--only", choices=PEERS)
+    options.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 1) // len(PEERS)))
     given = options.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
-    about = data.write(BUILD / "data")
-    found = {}
+    about = vars(given) | data.write(BUILD / "data") | {"machine": describe()}
+    looks: dict[str, list[Look]] = {peer: [] for peer in PEERS}
+    one = threading.Lock()
     with workload("small") as work:
-        for peer in PEERS if given.only is None else (given.only,):
-            looks = learn(peer, given, work.task)
-            minutes = next((one["minutes"] for one in looks if one["bleu"] >= given.goal), None)
-            found[peer] = {"minutes": minutes, "looks": looks}
-    reached = {peer: one["minutes"] for peer, one in found.items()}
-    ratio = None
-    if len(reached) == len(PEERS) and all(reached.values()):
-        ratio = round(reached["joeynmt"] / reached["foveate"], 2)
-    chosen = {name: getattr(given, name) for name in ("shape", "goal", "every", "threads")}
-    result = chosen | about | {"ratio": ratio, **found, "machine": describe()}
+
+        def follow(first: int, peer: str) -> None:
+            cores = range(first * given.threads, (first + 1) * given.threads)
+            for look in learn(peer, given, work.task, cores):
+                print(peer, *look.values(), flush=True)
+                with one:
+                    looks[peer].append(look)
+                    write(about, looks)
+
+        both = [threading.Thread(target=follow, args=pair) for pair in enumerate(PEERS)]
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
+
+
+def write(about: dict[str, Any], looks: dict[str, list[Look]]) -> None:
+    """What is known by now: the look at which each reached the goal, and the ratio of the two."""
+    reached = {
+        peer: next((look for look in its if look["bleu"] >= about["goal"]), None)
+        for peer, its in looks.items()
+    }
+    ratios = {}
+    if all(reached.values()):
+        ours, theirs = reached.values()
+        ratios = {unit: round(theirs[unit] / ours[unit], 2) for unit in UNITS}
+    result = about | {"ratio": ratios, "reached": reached, "looks": looks}
     RESULT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def learn(peer: str, given: argparse.Namespace, task: Any) -> list[dict[str, Any]]:
+def learn(peer: str, given: argparse.Namespace, task: Any, cores: range) -> Iterator[Look]:
     """Every look at one training, until it has reached the goal or ends by itself."""
     line = command(
         peer, python_of(peer), "quality",
         shape=given.shape, mode="fp32", threads=given.threads, every=given.every,
     )  # fmt: skip
-    looks: list[dict[str, Any]] = []
     started = time.perf_counter()
     with subprocess.Popen(
         line, stdout=subprocess.PIPE, text=True, cwd=BUILD, env=environment(peer, given.threads)
     ) as child:
         assert child.stdout is not None
+        os.sched_setaffinity(child.pid, cores)
         for said in child.stdout:
             if not said.startswith('{"step"'):
                 continue
-            minutes, look = (time.perf_counter() - started) / 60, json.loads(said)
+            waited, look = time.perf_counter() - started, json.loads(said)
+            spent = (waited, processor(child.pid))
             bleu = look["bleu"] if "bleu" in look else score(task, look["outputs"])
-            looks.append({"step": look["step"], "minutes": round(minutes, 2), "bleu": bleu})
-            print(peer, *looks[-1].values(), flush=True)
+            minutes = (round(seconds / 60, 2) for seconds in spent)
+            yield {"step": look["step"], "bleu": bleu, **dict(zip(UNITS, minutes, strict=True))}
             if bleu >= given.goal:
                 child.terminate()
                 break
-    return looks
+
+
+def processor(process: int) -> float:
+    """Seconds of processor time that a running process has used (proc(5): fields 14 and 15)."""
+    stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return sum(map(int, stat[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def score(task: Any, outputs: list[list[str]]) -> float:

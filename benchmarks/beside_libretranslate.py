@@ -108,8 +108,8 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as home,
         libretranslate(python, given.run, Path(home), beam) as theirs,
-        served(given.run, "--threads", str(os.cpu_count() or 1)) as fp32,
-        served(given.run, "--threads", str(os.cpu_count() or 1), "--precision", "int8") as int8,
+        served(given.run, "--processes", str(os.cpu_count() or 1)) as fp32,
+        served(given.run, "--processes", str(os.cpu_count() or 1), "--precision", "int8") as int8,
     ):
         servers: dict[str, Any] = {
             "LibreTranslate": theirs, "foveate": fp32, "foveate, int8": int8

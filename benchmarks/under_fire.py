@@ -1,7 +1,7 @@
 """A server under fire: throughput, load at half and at twice its capacity, bad clients, its end.
 
     python benchmarks/under_fire.py RUN SENTENCES [--seconds 600] [--ends 5] [--examples 50]
-                                                  [--only PART]
+                                                  [--only PART] [--processes 2]
 
 RUN translates en → fr; SENTENCES is a file of English lines. ``foveate serve RUN`` runs as a
 process of its own on the loopback address, wrk (a package of Debian) sends the load. Writes
@@ -35,13 +35,26 @@ from machine import RESULTS, describe, write
 ROOT = Path(__file__).parent.parent
 FILE = RESULTS / "under-fire.json"
 LUA = Path(__file__).with_suffix(".lua")
+SERVED: list[str] = []  # what foveate serve is told in all parts
 Figures = dict[str, Any]
 
 
+def family(process: int) -> list[int]:
+    """A process and all that it, or one of these, has started."""
+    found = [process]
+    for each in found:
+        for thread in Path(f"/proc/{each}/task").glob("*/children"):
+            found += map(int, thread.read_text().split())
+    return found
+
+
 def processor(process: int) -> float:
-    """Seconds of processor time that a process has taken so far."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Seconds of processor time that a process and those below it have taken so far."""
+    ticks = 0
+    for each in family(process):
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Server:
@@ -49,7 +62,15 @@ class Server:
 
     def __init__(self, run: Path, *arguments: str) -> None:
         command = [sys.executable, "-m", "foveate", "serve", str(run), "--port", "0", "--as"]
-        command += ["en:fr", "--no-studio", "--preload", "--log-level", "error", *arguments]
+        command += [
+            "en:fr",
+            "--no-studio",
+            "--preload",
+            "--log-level",
+            "error",
+            *SERVED,
+            *arguments,
+        ]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().split()[1].rstrip("/")
@@ -70,7 +91,10 @@ class Server:
         page = os.sysconf("SC_PAGE_SIZE")
         while self.process.poll() is None:
             with contextlib.suppress(OSError):
-                pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+                pages = sum(
+                    int(Path(f"/proc/{each}/statm").read_text().split()[1])
+                    for each in family(self.process.pid)
+                )
                 self.rss.append((time.monotonic(), pages * page))
             time.sleep(0.5)
 
@@ -303,7 +327,9 @@ def main() -> None:
     parser.add_argument("--ends", type=int, default=5, help="how often it is ended while busy")
     parser.add_argument("--examples", type=int, default=50, help="for each route; 0: none")
     parser.add_argument("--only", action="append", help="a part of the result; the rest is kept")
+    parser.add_argument("--processes", type=int, default=0, help="of foveate serve")
     chosen = parser.parse_args()
+    SERVED.extend(["--processes", str(chosen.processes)])
     if shutil.which("wrk") is None:
         sys.exit("wrk is needed: apt-get install wrk")
     os.environ["PYTHONPATH"] = str(ROOT / "src")
@@ -318,6 +344,7 @@ def main() -> None:
     }
     result = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {}
     said = f"--seconds {seconds:g} --ends {chosen.ends} --examples {chosen.examples}"
+    said += f" --processes {chosen.processes}"
     for name in chosen.only or parts:
         command = f"python benchmarks/under_fire.py RUN SENTENCES {said} --only {name}"
         result[name] = {"command": command, "machine": describe()} | parts[name]()

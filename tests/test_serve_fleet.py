@@ -12,7 +12,7 @@ import pytest
 from foveate.config import ConfigError
 from foveate.run import Run, RunConfig, load
 from foveate.serve.errors import Refused
-from foveate.serve.fleet import Fleet, load_run
+from foveate.serve.fleet import Fleet
 from foveate.serve.kinds import Translate
 from foveate.serve.languages import NAMES, Direction, directions
 from small_runs import made
@@ -46,6 +46,8 @@ def test_what_was_used_least_of_late_makes_room(runs: dict[str, Run]) -> None:
     assert (first.loads, second.loads) == (2, 1)
     fleet.memory = first.weights() + second.weights()
     assert fleet.run(second) and fleet.run(first) and first.run and second.run
+    with pytest.raises(ConfigError, match="raise --weights"):
+        Fleet([first.folder], {"transformer": "en:fr"}, memory=2 * first.weights(), copies=3)
     with pytest.raises(ConfigError, match="raise --weights"):
         Fleet([first.folder], {"transformer": "en:fr"}, memory=1000)
 
@@ -94,12 +96,6 @@ def test_a_run_that_cannot_be_loaded_is_told_without_its_path(
     with pytest.raises(Refused) as refused:
         place.batcher.submit("a", Translate(), ["x"])[0].result(20)
     assert refused.value.status == 503 and str(tmp_path) not in refused.value.message
-
-
-def test_eight_bits_answer_too(runs: dict[str, Run]) -> None:
-    run = load_run(runs["transformer"].path, "int8")
-    assert len(run.translate(["the dog runs"])) == 1
-    assert any(type(module).__name__ == "Int8Linear" for module in run.model.modules())
 
 
 @pytest.mark.parametrize(

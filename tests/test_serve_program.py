@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +179,43 @@ def test_who_sends_nothing_is_sent_away(run: Run) -> None:
             assert wire.recv(1000).startswith(b"HTTP/1.1 408")
 
 
+def test_a_head_without_end_is_cut_off(run: Run) -> None:
+    line = b"x-more: " + b"y" * 1000 + b"\r\n"
+    with running(served(run.path)) as port:
+        for more in (line, line[:-2]):  # many lines, or one
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as wire:
+                wire.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n")
+                with suppress(ConnectionError):
+                    for _ in range(200):
+                        wire.sendall(more)
+                    assert wire.recv(100).startswith(b"HTTP/1.1 431")
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as wire:
+            wire.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n" + 50 * line + b"\r\n")
+            assert wire.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def ask(server: Program, lines: list[str]) -> httpx.Response:
+    return httpx.post(f"{server.url}/translate", json=BODY | {"q": lines}, timeout=60)
+
+
+def test_processes_translate_and_one_that_is_killed_costs_its_batch_at_most(run: Run) -> None:
+    lines = [" ".join(["the dog runs"] * (1 + n % 5)) for n in range(200)]
+    with program(run.path, "--as", "en:fr", "--processes", "2", "--engine", "torch") as server:
+        client = LibreTranslateAPI(server.url)
+        expected = [str(one) for one in run.translate(lines[:5])]
+        assert [client.translate(line, "en", "fr") for line in lines[:5]] == expected
+        threads = Path(f"/proc/{server.process.pid}/task").glob("*/children")
+        pids = [pid for thread in threads for pid in thread.read_text().split()]
+        assert len(pids) == 2
+        with ThreadPoolExecutor(1) as aside:
+            asked = aside.submit(ask, server, lines)
+            os.kill(int(pids[0]), signal.SIGKILL)
+            answer = asked.result(60)
+        assert answer.json()["translatedText"] == expected * 40
+        assert server.end() == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
 def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
     app = served(run.path, tokens=64)  # batches of a few lines
     [place] = app.state.service.fleet.places.values()
@@ -204,6 +244,7 @@ def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
         ({"host": "::"}, "--keys FILE"),
         ({"keys": Path("nowhere")}, "holds no key"),
         ({"precision": "int3"}, "no precision 'int3'; there are: fp32, int8"),
+        ({"engine": "steam"}, "no engine 'steam'; there are: torch, ctranslate2"),
         ({"languages": ["x=en:fr", "transformer=en:fr"]}, "no run is called x"),
         ({"languages": ["en:french!"]}, "name two languages"),
         ({"limits": {"characters": 0}}, "characters"),

@@ -62,6 +62,7 @@ def serve_runs(
     ] = None,
     weights: Annotated[int | None, typer.Option(min=1, help="MiB of them at most")] = None,
     precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32",
+    engine: Annotated[str, typer.Option(help="torch or ctranslate2")] = "torch",
     preload: Annotated[bool, typer.Option("--preload", help="load all runs at once")] = False,
     studio: Annotated[bool, typer.Option(help="the studio at /")] = True,
     studio_token: Annotated[str | None, typer.Option(help="open it to others with this")] = None,
@@ -80,16 +81,18 @@ def serve_runs(
     queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None,
     drain: Annotated[float, typer.Option(min=0, help="seconds to finish at the end")] = 30.0,
     threads: Annotated[int | None, typer.Option(min=1, help="batches answered at a time")] = None,
+    processes: Annotated[int, typer.Option(min=0, help="that translate, with the run each")] = 0,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
 ) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
     from foveate.verbs import serve as verbs
 
-    workers = verbs.workers(threads)
+    workers = verbs.workers(threads, processes)
     said = verbs.Choices(
         host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
         names=allow_host or (), origins=cors or (), proxy=behind_proxy, weights=weights,
-        precision=precision, preload=preload, studio=studio, studio_token=studio_token,
+        precision=precision, engine=engine, processes=processes, preload=preload,
+        studio=studio, studio_token=studio_token,
         drain=drain, log_level=log_level, protect=protect or (),
         help={"glossary": glossary or (), "memory": memory or (), "fuzzy": fuzzy,
               "banned": ban or (), "copies_unknown": copy_unknown},

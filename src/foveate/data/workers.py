@@ -18,6 +18,7 @@ import queue
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -108,6 +109,11 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
     def kill(self) -> None:
         """End it in the midst of what it does."""
         self._process.kill()
@@ -118,18 +124,20 @@ class Worker:
 
 
 class Workers:
-    """Several such processes: whoever calls, from whatever thread, has the next idle one work."""
+    """Several such processes: whoever calls, from whatever thread, has the next idle one work.
+
+    In the place of one that ended in the midst of its work stands another for the next call.
+    """
 
     def __init__(self, maker: Maker, values: Mapping[str, Any], count: int) -> None:
         self._maker, self._values, self._count = maker, values, count
-        self._stack = ExitStack()
+        self._stack, self._lock, self._over = ExitStack(), threading.Lock(), False
         self._idle = queue.SimpleQueue[Worker]()
         self.all: list[Worker] = []
 
     def __enter__(self) -> Self:
         for _ in range(self._count):
-            self.all.append(self._stack.enter_context(Worker(self._maker, self._values)))
-            self._idle.put(self.all[-1])
+            self._idle.put(self._begun())
         return self
 
     def __call__(self, values: Sequence[Any]) -> Arrays:
@@ -137,10 +145,17 @@ class Workers:
         try:
             return worker(values)
         finally:
-            self._idle.put(worker)
+            self._idle.put(worker if worker.alive or self._over else self._begun())
+
+    def _begun(self) -> Worker:
+        with self._lock:
+            self.all.append(self._stack.enter_context(Worker(self._maker, self._values)))
+            return self.all[-1]
 
     def __exit__(self, *error: object) -> None:
-        self._stack.close()
+        self._over = True
+        with self._lock:
+            self._stack.close()
 
 
 def serve() -> None:

@@ -32,16 +32,6 @@ Load = Callable[[Path], Run]
 log = logging.getLogger("foveate.serve")
 
 
-def load_run(folder: Path, precision: str = "fp32") -> Run:
-    """A run with its best weights, as they are or in eight bits (`foveate.nn.int8`)."""
-    from foveate.nn.int8 import quantized
-
-    run = load(folder)
-    if precision == "int8":
-        run.model = quantized(run.model)
-    return run
-
-
 @dataclass(eq=False)
 class Place:
     """A run that is served, in memory or not."""
@@ -78,14 +68,16 @@ class Fleet:
         named: Mapping[str, str] | None = None,
         memory: int | None = None,
         batching: Batching | None = None,
-        loader: Load = load_run,
+        loader: Load = load,
+        copies: int = 1,
     ) -> None:
-        """``named`` gives directions ("en:fr") by the names of folders; ``memory`` is in bytes.
+        """``named`` gives directions ("en:fr") by the names of folders; ``memory`` is in bytes of
+        weights, of which ``loader`` makes so many ``copies``.
 
         Of two runs with the same direction the first one answers. Raises ``ConfigError`` where a
         folder is no run that translates, has no weights, or is larger than the memory alone.
         """
-        self.memory, self._loader = memory, loader
+        self.memory, self._loader, self._copies = memory, loader, copies
         self.batch_seen: Callable[[str, int, float], None] = lambda name, size, seconds: None
         self.places: dict[str, Place] = {}
         self._lock = threading.Lock()
@@ -94,9 +86,9 @@ class Fleet:
             folder = folder.expanduser().resolve()
             name = self._free(folder.name)
             place = Place(name, folder, directions(read_run(folder), folder, said.get(folder.name)))
-            if memory is not None and place.weights() > memory:
-                size = place.weights() // MIB
-                raise ConfigError(f"{folder} alone has {size:,} MiB of weights: raise --weights")
+            if memory is not None and (size := self._size(place)) > memory:
+                alone = f"{folder} alone has {size // MIB:,} MiB of weights"
+                raise ConfigError(f"{alone}: raise --weights")
             observe = partial(self._seen, name)
             place.batcher = Batcher(partial(self.run, place), batching, observe)
             self.places[name] = place
@@ -161,13 +153,16 @@ class Fleet:
         if self.memory is None:
             return
         there = [one for one in self.places.values() if one.run is not None and one is not new]
-        sizes = {one.name: one.weights() for one in there}
+        sizes = {one.name: self._size(one) for one in there}
         for one in sorted(there, key=lambda one: one.used):
-            if sum(sizes.values()) + new.weights() <= self.memory:
+            if sum(sizes.values()) + self._size(new) <= self.memory:
                 return
             one.run = None
             del sizes[one.name]
             log.info("dropped", extra={"run": one.name})
+
+    def _size(self, place: Place) -> int:
+        return self._copies * place.weights()
 
     def close(self, seconds: float) -> bool:
         """Answer what waits and take nothing more; whether that was done in the time."""

@@ -134,7 +134,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def service(request: Request) -> Service:
+async def service(request: Request) -> Service:  # FastAPI sends what is not async to a thread
     """The service of an application."""
     found: Service = request.app.state.service
     return found

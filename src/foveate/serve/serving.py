@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 from contextlib import suppress
@@ -10,48 +11,71 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from foveate.config import ConfigError
 
 BACKLOG = 2048  # connections that wait to be accepted
-LATE = (
-    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
-)
-LATE += b'{"error":"the head of the request did not come in time"}'
+HEAD = 64 * 2**10  # bytes of a head
 
 
-class Patient(H11Protocol):
+def _refusal(status: str, why: str) -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
+    return (head + json.dumps({"error": why})).encode()
+
+
+LATE = _refusal("408 Request Timeout", "the head of the request did not come in time")
+LONG = _refusal("431 Request Header Fields Too Large", "the head of the request is too long")
+
+
+class Patient(HttpToolsProtocol):
     """HTTP whose connections must bring a head within some seconds, or they are closed.
 
-    This is against clients that send a byte now and then, or nothing at all, by the thousand.
+    This is against clients that send a byte now and then, or nothing at all, by the thousand; and
+    against heads without end.
     """
 
     patience = 20.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._late = self.loop.call_later(self.patience, self._give_up)
+        self._wait()
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
+        self._head += len(data)
         super().data_received(data)
         if self.cycle is not before:  # a head has come
             self._late.cancel()
+        elif self._resting() and self._head > HEAD:
+            self._close(LONG)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._late.cancel()
         if not self.transport.is_closing():
-            self._late = self.loop.call_later(self.patience, self._give_up)
+            self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._late.cancel()
         super().connection_lost(exc)
 
+    def _wait(self) -> None:
+        """For a head."""
+        self._head = 0
+        self._late = self.loop.call_later(self.patience, self._give_up)
+
     def _give_up(self) -> None:
-        if not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
-            self.transport.write(LATE)
+        if self._resting():
+            self._close(LATE)
+
+    def _resting(self) -> bool:
+        """Whether no request is underway."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _close(self, answer: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(answer)
             self.transport.close()
 
 

@@ -79,13 +79,15 @@ class Crew:
             yield waiting.popleft().result()
 
     def _one(self, job: Job) -> list[Translation]:
-        found = json.loads(self.workers(job)["answers"].tobytes())
-        return [
-            Translation(
-                source, hypotheses, scores, cut, [Hypothesis(*one) for one in outputs], self.run
-            )
-            for source, hypotheses, scores, cut, outputs in found
-        ]
+        return answers_of(self.workers(job), self.run)
+
+
+def answers_of(said: Arrays, run: Run) -> list[Translation]:
+    """What a `translator` gave back, as answers of a run of this process."""
+    return [
+        Translation(source, hypotheses, scores, cut, [Hypothesis(*one) for one in outputs], run)
+        for source, hypotheses, scores, cut, outputs in json.loads(said["answers"].tobytes())
+    ]
 
 
 def translator(values: Mapping[str, Any]) -> Work:

@@ -19,6 +19,8 @@ from foveate.config import ConfigError
 from foveate.passages.rules import Rules
 from foveate.run import device
 from foveate.verbs.decoding import PRECISIONS
+from foveate.verbs.export import ENGINES
+from foveate.verbs.staff import staffed
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 MIB = 2**20
@@ -38,6 +40,8 @@ class Choices:
     proxy: str | None = None
     weights: int | None = None  # MiB of them in memory
     precision: str = "fp32"
+    engine: str = "torch"
+    processes: int = 0  # that translate, beside this one
     preload: bool = False
     studio: bool = True
     studio_token: str | None = None
@@ -67,9 +71,11 @@ def serve(runs: Sequence[Path], said: Choices) -> None:
 
 def check_reach(said: Choices) -> None:
     """Raise ``ConfigError`` for an address of others without keys, unless that is meant."""
-    if said.precision not in PRECISIONS:
-        there = ", ".join(PRECISIONS)
-        raise ConfigError(f"no precision {said.precision!r}; there are: {there}")
+    for what, named, known in (
+        ("precision", said.precision, PRECISIONS), ("engine", said.engine, ENGINES)
+    ):  # fmt: skip
+        if named not in known:
+            raise ConfigError(f"no {what} {named!r}; there are: {', '.join(known)}")
     if said.host not in LOCAL and said.keys is None and said.auth:
         raise ConfigError(
             f"{said.host} can be reached by others: give --keys FILE (made by foveate serve keys "
@@ -81,14 +87,14 @@ def check_reach(said: Choices) -> None:
         )
 
 
-def workers(threads: int | None) -> int:
+def workers(threads: int | None, processes: int = 0) -> int:
     """How many batches are answered at a time, one thread each; on a GPU it is one.
 
     Threads that share a batch wait for each other at every step.
     """
     if device() != "cpu":
         return 1
-    count = threads or torch.get_num_threads()
+    count = threads or processes or torch.get_num_threads()
     torch.set_num_threads(1)
     return count
 
@@ -102,7 +108,8 @@ def application(runs: Sequence[Path], said: Choices) -> Any:
         named(said.languages, runs),
         None if said.weights is None else said.weights * MIB,
         settings.Batching.parse(_given(said.batching)),
-        partial(fleet.load_run, precision=said.precision),
+        partial(staffed, processes=said.processes, precision=said.precision, engine=said.engine),
+        1 + said.processes,
     )
     helping = part("helping")
     told = helping.equip(models, helping.Help(**said.help))

@@ -1,0 +1,62 @@
+"""A run that has other processes translate: a server's, whose own process has many to talk to.
+
+In one process the threads that search and those that talk wait for each other: Python runs one of
+them at a time. Lives here: a run as the server knows it, with processes behind it. Does not live
+here: what these do (`foveate.verbs.crew`), and who is answered when (`foveate.serve.batcher`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from foveate.answers import Translation
+from foveate.data.workers import Workers
+from foveate.run import Run
+from foveate.verbs.crew import Loading, answers_of, translator
+
+HERE = {"prefix", "wording"}  # what no process is told
+
+
+class Staffed(Run):
+    """A run whose translations are made by ``processes`` that have loaded the same weights.
+
+    What is to begin with a prefix, to hold given words, or to be looked into is made here. A
+    process that is killed is followed by another; who waited for it gets a ``WorkerError``. They
+    end when nobody holds the run any more.
+    """
+
+    def __init__(self, run: Run, loading: Loading, processes: int) -> None:
+        super().__init__(run.path, run.config, run.task, run.model, run.checkpoint)
+        stack, same = ExitStack(), loading._replace(run=str(run.path / run.checkpoint))
+        weakref.finalize(self, stack.close)
+        self.workers = stack.enter_context(Workers(translator, same._asdict(), processes))
+        with ThreadPoolExecutor(processes) as all_at_once:  # each loads the run at its first call
+            list(all_at_once.map(lambda worker: worker(([], {})), self.workers.all))
+
+    def translate(  # type: ignore[override]  # the same choices, by their names
+        self,
+        lines: Sequence[str],
+        progress: Callable[[int], None] | None = None,
+        **choices: Any,
+    ) -> list[Translation]:
+        """As `foveate.run.Run.translate`; ``progress`` is told once, at the end."""
+        given = {name: value for name, value in choices.items() if value is not None}
+        if isinstance(lines, str) or given.keys() & HERE:
+            return super().translate(lines, progress=progress, **given)
+        self.can("addressed", "translate")(lines, given.get("to"))  # errors are said here
+        found = answers_of(self.workers((list(lines), given)), self)
+        if progress is not None:
+            progress(len(found))
+        return found
+
+
+def staffed(folder: Path, processes: int, precision: str, engine: str) -> Run:
+    """A run of a folder with so many processes, or without any."""
+    loading = Loading(str(folder), precision=precision, engine=engine)
+    run = loading.load()
+    return Staffed(run, loading, processes) if processes else run

@@ -1,0 +1,70 @@
+"""A run with processes behind it: the same answers, another process for one that is killed."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from foveate.data.workers import WorkerError
+from foveate.run import Run
+from foveate.verbs.staff import Staffed, staffed
+from small_runs import made
+
+LINES = ["the dog runs", "", "a girl sings", "the dog runs and a girl sings"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return made(tmp_path_factory.mktemp("staff"), ["transformer"], steps=20)["transformer"]
+
+
+@pytest.fixture
+def staff(run: Run) -> Iterator[Staffed]:
+    found = staffed(run.path, 2, "fp32", "torch")
+    assert isinstance(found, Staffed)
+    yield found
+    found.workers.__exit__()
+
+
+def test_answers_are_those_of_one_process(run: Run, staff: Staffed) -> None:
+    counted: list[int] = []
+    assert staff.translate(LINES, progress=counted.append) == run.translate(LINES)
+    assert counted == [len(LINES)]
+    many = staff.translate(LINES, beam_size=3, num_hypotheses=3)
+    assert many == run.translate(LINES, beam_size=3, num_hypotheses=3)
+    assert many[0].alignment() == run.translate(LINES[:1], beam_size=3)[0].alignment()
+    begun = staff.translate(LINES[:1], prefix="une")
+    assert begun == run.translate(LINES[:1], prefix="une")
+    for wrong in (LINES[0], LINES):
+        with pytest.raises((TypeError, ValueError)):
+            staff.translate(wrong, to="fr")
+
+
+def test_another_process_stands_in_for_one_that_was_killed(run: Run, staff: Staffed) -> None:
+    for worker in list(staff.workers.all):
+        worker.kill()
+        time.sleep(0.1)
+    for _ in range(2):
+        with pytest.raises(WorkerError, match="was it killed"):
+            staff.translate(LINES)
+    assert staff.translate(LINES) == run.translate(LINES)
+    assert [worker.alive for worker in staff.workers.all] == [False, False, True, True]
+
+
+def test_processes_end_with_the_run(run: Run) -> None:
+    found = staffed(run.path, 1, "int8", "torch")
+    assert isinstance(found, Staffed) and len(found.translate(LINES)) == len(LINES)
+    workers = found.workers.all
+    del found
+    gc.collect()
+    assert not any(worker.alive for worker in workers)
+
+
+def test_without_processes_it_is_a_run_in_the_precision_that_is_asked_for(run: Run) -> None:
+    found = staffed(Path(run.path), 0, "int8", "torch")
+    assert type(found) is Run
+    assert any(type(module).__name__ == "Int8Linear" for module in found.model.modules())

@@ -115,8 +115,8 @@ def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
     fleet = Fleet([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
     terms, tmx = files / "terms.tsv", files / "memory.tmx"
     said = equip(fleet, Help([f"en:fr={terms}"], [str(tmx)], fuzzy=80, copies_unknown=True))
-    assert said[0].startswith(f"en:fr (transformer): glossary {terms} (1 terms), memory {tmx}")
-    assert "1 pairs, 80 % alike will do" in said[0]
+    assert said[0].startswith(f"en:fr (transformer): glossary {terms} (terms: 1), memory {tmx}")
+    assert "pairs: 1, 80 % alike will do" in said[0]
     assert said[1].startswith(f"fr:en (rnn): memory {tmx}") and "glossary" not in said[1]
     [helped] = fleet.places["rnn"].helped.values()
     assert helped.aids.memory is not None
@@ -154,7 +154,7 @@ def test_the_program_says_what_helps(runs: dict[str, Run], files: Path) -> None:
     with program(run, "--as", "en:fr", "--no-studio", *memory) as server:
         assert server.process.stdout is not None
         said = [server.process.stdout.readline() for _ in range(2)]
-        assert said[0].startswith("en:fr (transformer): memory") and "1 pairs" in said[0]
+        assert said[0].startswith("en:fr (transformer): memory") and "pairs: 1" in said[0]
         assert said[1] == "protected: ORD-\\w+\n"
         body = {"q": "a cat sleeps", "source": "en", "target": "fr"}
         found = httpx.post(f"{server.url}/translate", json=body).json()

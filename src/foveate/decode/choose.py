@@ -10,6 +10,7 @@ from typing import Any
 
 from foveate.config import ConfigError
 from foveate.decode.beam import Beam
+from foveate.decode.greedy import Greedy
 from foveate.decode.steps import Search
 
 
@@ -18,6 +19,7 @@ def with_beam(
 ) -> Search.Config:
     """The search as a beam of the given choices; itself where nothing is chosen.
 
+    A beam of one without a penalty is greedy search, which has less to keep in order.
     Raises ``ConfigError`` for a length penalty where nothing is a beam.
     """
     asked = {"beam_size": beam_size, "length_penalty": length_penalty}
@@ -26,6 +28,8 @@ def with_beam(
         return own
     if beam_size is None and not isinstance(own, Beam.Config):
         raise ConfigError(f"a search {own.kind} has no length_penalty; give a beam_size beside it")
+    if beam_size == 1 and length_penalty is None and type(own) in (Beam.Config, Greedy.Config):
+        return Greedy.Config.like(own)
     kind = type(own) if isinstance(own, Beam.Config) else Beam.Config
     return kind.like(own, **choices)
 

@@ -84,10 +84,10 @@ def _memory(path: Path, direction: Direction, least: float) -> Memory:
 def _words(aids: Aids, glossary: Path | None, memory: Path | None) -> list[str]:
     words = []
     if aids.glossary is not None:
-        words.append(f"glossary {glossary} ({len(aids.glossary.terms):,} terms)")
+        words.append(f"glossary {glossary} (terms: {len(aids.glossary.terms):,})")
     if aids.memory is not None:
         least = f", {aids.memory.least:g} % alike will do" if aids.memory.least < 100 else ""
-        words.append(f"memory {memory} ({len(aids.memory.pairs):,} pairs{least})")
+        words.append(f"memory {memory} (pairs: {len(aids.memory.pairs):,}{least})")
     if aids.banned:
         words.append("banned: " + ", ".join(map(repr, aids.banned)))
     if aids.copies_unknown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from foveate.run import Run
 from foveate.views.question import Question
 from foveate.views.registry import find
 from foveate.views.report import Known
+from small_runs import made as small
 
 ASKED = Question(text="b a", target="B A")
 
@@ -90,3 +92,18 @@ def test_the_surface_has_the_model_in_the_middle(run: Run) -> None:
     here = -forced(run).scores().mean()
     assert f"middle {here:.3g}" in view.sheets[0].told
     assert np.isfinite(view.sheets[0].values).all()
+
+
+def test_gates_and_states_of_a_translator_are_over_what_each_cell_reads(tmp_path: Path) -> None:
+    rnn = small(tmp_path, ["rnn"], steps=2)["rnn"]
+    asked = Question(text="the dog runs", target="le chien court")
+    seen: list[Any] = []
+    for layer in (-1, 0):  # of the decoder, of the encoder
+        told = asked.model_copy(update={"layer": layer})
+        drawn: Any = find("gates").draw([rnn], told)
+        along: Any = find("states").draw([rnn], told)
+        assert all((gate > 0).all() and (gate < 1).all() for gate in drawn.arrays().values())
+        assert list(drawn.sheets[0].columns) == list(along.words)
+        seen.append(list(along.words))
+    assert seen[0][0] == "<s>" and len(seen[0]) == 4
+    assert seen[1][:3] == ["the", "dog", "runs"]

@@ -52,7 +52,7 @@ def test_the_nearest_name_is_named() -> None:
 
 
 def test_what_does_not_fit_is_refused_with_its_reason(translator: Run) -> None:
-    with pytest.raises(ConfigError, match="models no plain text"):
+    with pytest.raises(ConfigError, match="no recurrent cells"):
         find("gates").draw([translator], Question())
     with pytest.raises(ConfigError, match="takes 1 runs, not 2"):
         find("attention").draw([translator, translator], Question())

@@ -8,12 +8,15 @@ from functools import partial
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.look import flow
 from foveate.look import importance as heads
 from foveate.look.curves import CurvesView
 from foveate.look.forced import ForcedPass
+from foveate.look.gates import capture_gates
+from foveate.look.gates import gates as draw_gates
 from foveate.look.lens import LensView
 from foveate.look.lens import lens as draw_lens
 from foveate.look.permutation import permutation as draw_permutation
@@ -73,19 +76,46 @@ def permutation(runs: Sequence[Run], question: Question) -> CurvesView:
 
 def states(runs: Sequence[Run], question: Question) -> StatesView:
     """Of the cell that is asked for, in the order of the text."""
-    [run], forced = runs, ready(runs[0], question)
-    with torch.inference_mode(), capture_states(run.model) as found:
+    forced = ready(runs[0], question)
+    with torch.inference_mode(), capture_states(runs[0].model) as found:
         forced.run()
-    names = list(found)
-    if not -len(names) <= question.layer < len(names):
-        raise ConfigError(f"layer {question.layer}: {run.path} has {len(names)}, counted from 0")
-    name = names[question.layer]
-    rows = found[name]
-    seen = rows[min(forced.row, len(rows) - 1)].cpu().numpy()
-    seen = seen[::-1] if backwards(name) else seen
+    name = _cell(runs[0], list(found), question.layer)
+    seen = _of_example(found[name], forced, name).numpy()
+    return draw_states(seen, _steps(forced, name, len(seen)), f"{name}: {runs[0].path.name}")
+
+
+def gates(runs: Sequence[Run], question: Question) -> SheetsView:
+    """Of the cell that is asked for, in the order of the text."""
+    forced = ready(runs[0], question)
+    with torch.inference_mode(), capture_gates(runs[0].model) as found:
+        forced.run()
+    name = _cell(runs[0], list(found), question.layer)
+    seen = {gate: _of_example(opened, forced, name) for gate, opened in found[name].items()}
+    words = _steps(forced, name, max(map(len, seen.values()), default=0))
+    title = f"{name}: {runs[0].path.name}"
+    try:
+        return draw_gates({gate: one[None] for gate, one in seen.items()}, words, title=title)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+def _cell(run: Run, names: Sequence[str], layer: int) -> str:
+    """A recurrent cell by its number. Raises ``ConfigError`` where there are fewer."""
+    if not -len(names) <= layer < len(names):
+        raise ConfigError(f"layer {layer}: {run.path} has {len(names)}, counted from 0")
+    return names[layer]
+
+
+def _of_example(steps: Tensor, forced: ForcedPass, name: str) -> Tensor:
+    """Of the steps of a cell (B, T, H) those of the example, (T, H), in the order of the text."""
+    seen = steps[min(forced.row, len(steps) - 1)].cpu()
+    return seen.flip(0) if backwards(name) else seen
+
+
+def _steps(forced: ForcedPass, name: str, count: int) -> Sequence[str]:
+    """What a cell reads at each step, or the numbers of the steps."""
     words = forced.read.get(name.split(".")[0], ())
-    labels = words if len(words) == len(seen) else [str(t) for t in range(len(seen))]
-    return draw_states(seen, labels, f"{name}: {run.path.name}")
+    return words if len(words) == count else [str(t) for t in range(count)]
 
 
 def surface(runs: Sequence[Run], question: Question) -> SheetsView:

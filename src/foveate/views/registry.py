@@ -150,15 +150,15 @@ ENTRIES = (
     ),
     Entry(
         "states", "The path of hidden states over time.", "inside:states",
-        ("text", "target", "layer"), (fits.explains, fits.recurs),
+        ("text", "target", "image", "layer"), (fits.explains, fits.recurs),
     ),
     Entry(
         "surface", "The loss around the weights, over two directions.", "inside:surface",
         ("text", "target", "image", "steps"), (fits.says,), MANY,
     ),
     Entry(
-        "gates", "The gates of a recurrent language model over time.", "time:gates",
-        ("text", "layer"), (fits.models_language, fits.recurs),
+        "gates", "The gates of a recurrent network over time.", "inside:gates",
+        ("text", "target", "image", "layer"), (fits.explains, fits.recurs),
     ),
     Entry(
         "gradients", "How far back language models can learn.", "time:gradients",

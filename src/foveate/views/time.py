@@ -1,4 +1,4 @@
-"""What goes on over time in language models: gates, and gradients against distance."""
+"""How far back in time language models can learn."""
 
 from __future__ import annotations
 
@@ -7,33 +7,14 @@ from functools import partial
 
 import torch
 
-from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
 from foveate.look.curves import CurvesView
-from foveate.look.gates import capture_gates
-from foveate.look.gates import gates as draw_gates
 from foveate.look.gradients import gradients as draw_gradients
 from foveate.look.gradients import influence
-from foveate.look.sheets import SheetsView
 from foveate.run import Run
 from foveate.tasks.generation import END_OF_LINE
 from foveate.views import examples
 from foveate.views.question import Question
-
-
-def gates(runs: Sequence[Run], question: Question) -> SheetsView:
-    """The gates of a layer of a recurrent language model, over the tokens of a text."""
-    [run], layer = runs, question.layer
-    read, words = reading(run, examples.text(run, question))
-    with torch.inference_mode(), capture_gates(run.model) as found:
-        run.model.decode(read)
-    layers = list(found.values())
-    if not -len(layers) <= layer < len(layers):
-        raise ConfigError(f"layer {layer}: {run.path} has {len(layers)}, counted from 0")
-    try:
-        return draw_gates(layers[layer], words, title=list(found)[layer])
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
 
 
 def gradients(runs: Sequence[Run], question: Question) -> CurvesView:

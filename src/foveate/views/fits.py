@@ -104,6 +104,12 @@ def forced(run: Run) -> str | None:
     return None if has else "its model writes no text"
 
 
+def worded(run: Run) -> str | None:
+    """A run that reads words."""
+    reads = any(hasattr(run.task, name) for name in ("source_tokenizer", "tokenizer"))
+    return None if reads and sees(run) else "it reads no words"
+
+
 def sees(run: Run) -> str | None:
     """A run about pictures that can draw over them."""
     return _can(run, "view", "is not about pictures")

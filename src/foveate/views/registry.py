@@ -88,7 +88,7 @@ ENTRIES = (
     ),
     Entry(
         "links", "What each word looks at, as lines between words.", "attention:links",
-        ("text", "target", *PART), (fits.attends, fits.explains, fits.forced),
+        ("text", "target", *PART), (fits.attends, fits.explains, fits.worded),
     ),
     Entry(
         "coverage", "How much of all looks fell on each source word.", "attention:coverage",

@@ -21,7 +21,8 @@ from foveate.serve.settings import Batching
 class Book:
     """What is asked of: it keeps the batches, and may be held at a gate."""
 
-    def __init__(self) -> None:
+    def __init__(self, apart: bool = False) -> None:
+        self.apart = apart
         self.batches: list[list[str]] = []
         self.gate = threading.Event()
         self.gate.set()
@@ -47,7 +48,7 @@ class Upper:
         with run.lock:
             run.at_work += 1
             run.most = max(run.most, run.at_work)
-            assert run.at_work == 1 or not self.alone
+            assert run.at_work == 1 or run.apart or not self.alone
         run.gate.wait(10)
         time.sleep(0.001)
         with run.lock:
@@ -192,6 +193,16 @@ def test_as_many_batches_at_a_time_as_there_are_workers() -> None:
     book.gate.set()
     assert [one.result(10) for one in [*futures, *more]] == ["AAAA", "BBBB", "CC", "DD", "LATE"]
     assert book.most == 2
+
+
+def test_nobody_needs_to_be_alone_with_a_run_that_others_look_into() -> None:
+    book = Book(apart=True)
+    book.gate.clear()
+    queue = batcher(book, workers=2)
+    futures = queue.submit("a", Upper(alone=True), ["aaaa", "bbbb"])
+    until(lambda: book.at_work == 2)
+    book.gate.set()
+    assert [one.result(10) for one in futures] == ["AAAA", "BBBB"]
 
 
 def test_who_must_be_alone_is() -> None:

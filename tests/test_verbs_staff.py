@@ -37,6 +37,8 @@ def test_answers_are_those_of_one_process(run: Run, staff: Staffed) -> None:
     many = staff.translate(LINES, beam_size=3, num_hypotheses=3)
     assert many == run.translate(LINES, beam_size=3, num_hypotheses=3)
     assert many[0].alignment() == run.translate(LINES[:1], beam_size=3)[0].alignment()
+    pairs = [("the dog runs", "le chien court"), ("a girl sings", "une fille chante")]
+    assert staff.links(pairs) == run.links(pairs) and any(staff.links(pairs))
     begun = staff.translate(LINES[:1], prefix="une")
     assert begun == run.translate(LINES[:1], prefix="une")
     for wrong in (LINES[0], LINES):

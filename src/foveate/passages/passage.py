@@ -42,11 +42,15 @@ class Passage:
 
     def pairs(self, answers: Sequence[str]) -> list[Pair]:
         """The sentences with their answers whose words have to be linked: few, or none."""
-        return [
-            (sentence.text, sentence.cleaned(answer, self.rules))
-            for sentence, answer in zip(self.asked, answers, strict=True)
-            if sentence.needs_links
-        ]
+        found = (self._pair(*both) for both in zip(self.asked, answers, strict=True))
+        return [pair for pair in found if pair is not None]
+
+    def _pair(self, sentence: Sentence, answer: str) -> Pair | None:
+        """A sentence and its answer, if something has to be placed by their links."""
+        if not sentence.holds:
+            return None
+        cleaned = sentence.cleaned(answer, self.rules)
+        return (sentence.text, cleaned) if sentence.places(cleaned, self.rules) else None
 
     def joined(self, answers: Sequence[str], align: Aligner) -> str:
         """The text with an answer in place of each sentence.
@@ -58,7 +62,7 @@ class Passage:
         links = iter(align(pairs) if pairs else [])
         chosen: list[Pieces] = []
         for sentence, answer in zip(self.asked, answers, strict=True):
-            found = next(links) if sentence.needs_links else []
+            found = next(links) if self._pair(sentence, answer) else []
             chosen.append(self._safe(sentence, answer, found))
         if not self._keeps(chosen):
             chosen = self._most_that_keep(chosen)

@@ -69,9 +69,16 @@ class Sentence:
         return found
 
     @property
-    def needs_links(self) -> bool:
-        """Whether something has to be placed by alignment."""
+    def holds(self) -> bool:
+        """Whether anything stands in it that is not the model's to change."""
         return bool(self.root.marks or self.root.helds)
+
+    def places(self, cleaned: str, rules: Rules) -> bool:
+        """Whether something has to be placed in an answer: all but spans that the model wrote."""
+        if self.root.marks or any(held.span is None for held in self.root.helds):
+            return True
+        there = Counter(cleaned[a:b] for (a, b), _ in rules.spans(cleaned))
+        return bool(self.spans - there)
 
     def cleaned(self, answer: str, rules: Rules) -> str:
         """The answer on one line, without protected spans that the model invented or doubled."""

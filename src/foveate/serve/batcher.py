@@ -27,7 +27,7 @@ FORGETTING = 0.8  # of the old rate of work that each window keeps
 class Kind(Hashable, Protocol):
     """What is asked of a run; items of equal kinds are answered together.
 
-    While an ``alone`` one is answered the run does nothing else.
+    While an ``alone`` one is answered the run does nothing else, unless it does that `Run.apart`.
     """
 
     @property
@@ -130,7 +130,8 @@ class Batcher:
                     with self._ready:
                         self._held -= sum(one.cost for one in window)
                     continue
-                needed = self.bounds.workers if window[0].kind.alone else 1
+                alone = window[0].kind.alone and not run.apart
+                needed = self.bounds.workers if alone else 1
                 for batch in batches:
                     self._occupy(needed)
                     pool.submit(self._answer_batch, run, batch, needed)

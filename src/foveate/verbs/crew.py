@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -82,29 +83,44 @@ class Crew:
         return answers_of(self.workers(job), self.run)
 
 
-def answers_of(said: Arrays, run: Run) -> list[Translation]:
+def answers_of(found: Arrays, run: Run) -> list[Translation]:
     """What a `translator` gave back, as answers of a run of this process."""
     return [
         Translation(source, hypotheses, scores, cut, [Hypothesis(*one) for one in outputs], run)
-        for source, hypotheses, scores, cut, outputs in json.loads(said["answers"].tobytes())
+        for source, hypotheses, scores, cut, outputs in read(found)
     ]
 
 
 def translator(values: Mapping[str, Any]) -> Work:
     """What a process does: translate lines with a run of its own."""
+    return partial(translations, own(values))
+
+
+def own(values: Mapping[str, Any]) -> Run:
+    """The run of a process of one thread; ``values`` are those of a `Loading`."""
     import torch
 
     torch.set_num_threads(1)
-    run = Loading(**values).load()
+    return Loading(**values).load()
 
-    def work(lines: list[str], choices: dict[str, Any]) -> Arrays:
-        answers = [
-            (a.source, a.hypotheses, a.scores, a.cut, [_plain(one) for one in a.found])
-            for a in run.translate(lines, **choices)
-        ]
-        return {"answers": np.frombuffer(json.dumps(answers).encode(), dtype=np.uint8)}
 
-    return work
+def translations(run: Run, lines: list[str], choices: dict[str, Any]) -> Arrays:
+    """The answers of a run, for `answers_of`."""
+    return said(map(_said, run.translate(lines, **choices)))
+
+
+def said(answers: Iterable[Any]) -> Arrays:
+    """Answers of plain values as what a process gives back."""
+    return {"answers": np.frombuffer(json.dumps(list(answers)).encode(), dtype=np.uint8)}
+
+
+def read(found: Arrays) -> list[Any]:
+    """The answers of `said`."""
+    return list(json.loads(found["answers"].tobytes()))
+
+
+def _said(one: Translation) -> tuple[Any, ...]:
+    return one.source, one.hypotheses, one.scores, one.cut, [_plain(each) for each in one.found]
 
 
 def _plain(one: Hypothesis) -> tuple[Any, ...]:

@@ -8,35 +8,38 @@ here: what these do (`foveate.verbs.crew`), and who is answered when (`foveate.s
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from foveate.align.extract import Links
+from foveate.align.heads import Head
 from foveate.answers import Translation
-from foveate.data.workers import Workers
+from foveate.data.workers import Arrays, Work, Workers
 from foveate.run import Run
-from foveate.verbs.crew import Loading, answers_of, translator
+from foveate.verbs.crew import Loading, answers_of, own, read, said, translations
 
 HERE = {"prefix", "wording"}  # what no process is told
 
 
 class Staffed(Run):
-    """A run whose translations are made by ``processes`` that have loaded the same weights.
+    """A run whose translations and word links come of ``processes`` that have the same weights.
 
-    What is to begin with a prefix, to hold given words, or to be looked into is made here. A
-    process that is killed is followed by another; who waited for it gets a ``WorkerError``. They
-    end when nobody holds the run any more.
+    What is to begin with a prefix, to hold given words, or to be looked into otherwise is made
+    here. A process that is killed is followed by another; who waited for it gets a
+    ``WorkerError``. They end when nobody holds the run any more.
     """
 
     def __init__(self, run: Run, loading: Loading, processes: int) -> None:
         super().__init__(run.path, run.config, run.task, run.model, run.checkpoint)
+        self.apart = True
         stack, same = ExitStack(), loading._replace(run=str(run.path / run.checkpoint))
         weakref.finalize(self, stack.close)
-        self.workers = stack.enter_context(Workers(translator, same._asdict(), processes))
+        self.workers = stack.enter_context(Workers(hand, same._asdict(), processes))
         with ThreadPoolExecutor(processes) as all_at_once:  # each loads the run at its first call
-            list(all_at_once.map(lambda worker: worker(([], {})), self.workers.all))
+            list(all_at_once.map(lambda worker: worker(("translate", [], {})), self.workers.all))
 
     def translate(  # type: ignore[override]  # the same choices, by their names
         self,
@@ -49,10 +52,31 @@ class Staffed(Run):
         if isinstance(lines, str) or given.keys() & HERE:
             return super().translate(lines, progress=progress, **given)
         self.can("addressed", "translate")(lines, given.get("to"))  # errors are said here
-        found = answers_of(self.workers((list(lines), given)), self)
+        found = answers_of(self.workers(("translate", list(lines), given)), self)
         if progress is not None:
             progress(len(found))
         return found
+
+    def links(self, pairs: Sequence[tuple[str, Any]], head: Head | None = None) -> list[Links]:
+        """As `foveate.run.Run.links`."""
+        if head is not None:
+            return super().links(pairs, head)
+        found = read(self.workers(("link", list(pairs))))
+        return [{(i, j) for i, j in links} for links in found]
+
+
+def hand(values: Mapping[str, Any]) -> Work:
+    """What a process does: translate lines, or link the words of pairs."""
+    run = own(values)
+
+    def work(what: str, *given: Any) -> Arrays:
+        return translations(run, *given) if what == "translate" else _links(run, *given)
+
+    return work
+
+
+def _links(run: Run, pairs: list[tuple[str, Any]]) -> Arrays:
+    return said(map(sorted, run.links(pairs)))
 
 
 def staffed(folder: Path, processes: int, precision: str, engine: str) -> Run:

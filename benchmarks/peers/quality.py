@@ -20,6 +20,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,26 @@ def write(about: dict[str, Any], looks: dict[str, list[Look]]) -> None:
     if all(reached.values()):
         ours, theirs = reached.values()
         ratios = {unit: round(theirs[unit] / ours[unit], 2) for unit in UNITS}
-    result = about | {"ratio": ratios, "reached": reached, "looks": looks}
+    result = about | {"ratio": ratios, "ratios_at_equal_bleu": equal(*looks.values())}
+    result |= {"reached": reached, "looks": looks}
     RESULT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def equal(ours: list[Look], theirs: list[Look]) -> list[Look]:
+    """How many times as long the other took to each BLEU that it has come to.
+
+    Between two looks of ours BLEU is taken to grow in proportion; before the first nothing is said.
+    """
+    found = []
+    for their in theirs:
+        for before, after in pairwise(ours):
+            if before["bleu"] <= their["bleu"] < after["bleu"]:
+                part = (their["bleu"] - before["bleu"]) / (after["bleu"] - before["bleu"])
+                at = {unit: before[unit] + part * (after[unit] - before[unit]) for unit in UNITS}
+                ratios = {unit: round(their[unit] / at[unit], 2) for unit in UNITS}
+                found.append({"bleu": their["bleu"]} | ratios)
+                break
+    return found
 
 
 def learn(peer: str, given: argparse.Namespace, task: Any, cores: range) -> Iterator[Look]:

@@ -61,8 +61,7 @@ class Run:
 
     def __init__(self, path: Path, config: RunConfig, task: Any, model: Any, step: str) -> None:
         self.path, self.config, self.task, self.model = path, config, task, model
-        self.checkpoint = step  # the folder of the weights, relative to the run
-        self.apart = False  # True where other processes look into it: nobody is disturbed
+        self.checkpoint, self.apart = step, False  # relative to the run; looked into by others
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self.checkpoint})"

@@ -184,9 +184,19 @@ def test_a_training_is_watched_until_it_is_good_enough(
     monkeypatch.setattr(quality, "python_of", lambda peer: Path(sys.executable))
     monkeypatch.setattr(quality, "BUILD", tmp_path)
     given = SimpleNamespace(shape="tiny", threads=1, every=10, goal=50.0)
-    looks = quality.learn("joeynmt", given, Pieces())
+    looks = list(quality.learn("joeynmt", given, Pieces(), range(1)))
     assert [(one["step"], one["bleu"]) for one in looks] == [(10, 3.5), (20, 100.0)]
     assert 0 <= looks[0]["minutes"] <= looks[1]["minutes"] < 1
+    assert looks[0].keys() == {"step", "bleu", *quality.UNITS}
+
+
+def test_trainings_are_compared_at_equal_bleu(peers: dict[str, ModuleType]) -> None:
+    def look(bleu: float, minutes: float) -> dict[str, float]:
+        return {"bleu": bleu, "minutes": minutes, "processor_minutes": 2 * minutes}
+
+    ours, theirs = [look(10, 1), look(20, 2), look(40, 3)], [look(5, 2), look(15, 6), look(30, 20)]
+    found = peers["quality"].equal(ours, theirs)
+    assert found == [look(15, 4) | {"processor_minutes": 4}, look(30, 8) | {"processor_minutes": 8}]
 
 
 def test_an_adapter_finds_the_threads_and_sources_it_is_meant_to(

@@ -40,6 +40,11 @@ class Passage:
         """What the model gets, one line each."""
         return [sentence.text for sentence in self.asked]
 
+    @property
+    def plain(self) -> bool:
+        """Whether all of it is the model's to change: nothing has to be placed."""
+        return not any(sentence.holds for sentence in self.asked)
+
     def pairs(self, answers: Sequence[str]) -> list[Pair]:
         """The sentences with their answers whose words have to be linked: few, or none."""
         found = (self._pair(*both) for both in zip(self.asked, answers, strict=True))

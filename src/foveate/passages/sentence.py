@@ -82,7 +82,9 @@ class Sentence:
 
     def cleaned(self, answer: str, rules: Rules) -> str:
         """The answer on one line, without protected spans that the model invented or doubled."""
-        line = " ".join("".join(c if _printed(c) else " " for c in answer).split())
+        if not answer.isprintable():
+            answer = "".join(c if _printed(c) else " " for c in answer)
+        line = " ".join(answer.split())
         left, kept, done = self.spans.copy(), "", 0
         for (start, end), _ in rules.spans(line):
             if left[line[start:end]] > 0:
@@ -95,6 +97,8 @@ class Sentence:
 
     def render(self, answer: str, links: Links, rules: Rules, loose: bool = False) -> list[Piece]:
         """The cleaned answer with everything in its place."""
+        if not self.holds:
+            return [Piece(answer)] if answer else []
         return Placing(self, answer, links, rules, loose).pieces()
 
 

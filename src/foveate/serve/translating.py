@@ -198,7 +198,9 @@ async def joined(here: Service, underway: Sequence[Underway], who: Visitor) -> l
     try:
         answers: list[list[Translation]] = [await one.futures.all() for one in underway]
         work = partial(_joined, here, underway, answers, who)
-        found = await here.aside(work)
+        size = sum(len(line) for one in underway for line in one.passage.sentences)
+        plain = size <= SHORT and all(one.passage.plain for one in underway)
+        found = work() if plain else await here.aside(work)
     finally:
         for one in underway:
             one.futures.cancel()

@@ -106,6 +106,7 @@ class NativeReading:
         cross = [layer.cross_attention for layer in packed.layers]
         self.keys = [a.key(memory.values).contiguous() for a in cross if a is not None]
         self.values = [a.value(memory.values).contiguous() for a in cross if a is not None]
+        self.memory = _pointers(self.keys), _pointers(self.values)
         self.real = None if memory.keys is None else memory.keys.contiguous()
         rows, self.length = memory.values.shape[:2]
         self.sources = torch.arange(rows)  # (M,) the row of the memory that is each source's
@@ -120,7 +121,6 @@ class NativeReading:
         if self.ancestors.shape[1] < time:  # nothing was reordered
             self.reorder(torch.arange(rows))
         ids, ancestors = ids.contiguous(), self.ancestors
-        keys, values, blocks = map(_pointers, (self.keys, self.values, self.blocks))
         logits = torch.empty(rows, self.output.rows)
         read = (
             rows // len(self.sources),
@@ -129,10 +129,9 @@ class NativeReading:
             at(ids),
             at(self.packed.place(time)),
             at(self.sources),
-            keys,
-            values,
+            *self.memory,
             at(self.real),
-            blocks,
+            _pointers(self.blocks),
             at(ancestors),
         )
 

@@ -1,0 +1,72 @@
+"""Quality against speed of decoders made for serving: a deep one, one layer, an SSRU.
+
+    python benchmarks/presets.py RUN RUN… [--rounds 3] [--sentences 300]
+
+The runs translate the same test set (multi30k-en-fr.toml, -shallow, -ssru, trained alike). BLEU and
+chrF are of the whole set, with the beam of each run; speeds are sentences for each second of
+processor time, one thread, the runs in turn, the median of all rounds. Writes
+docs/results/serving-presets.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from foveate.run import Run, load
+from foveate.verbs.decoding import at_precision
+from machine import describe, write
+
+WAYS: dict[str, dict[str, Any]] = {
+    "beam 5, batches": {},
+    "greedy, batches": {"beam_size": 1},
+    "greedy, one by one": {"beam_size": 1, "batch_tokens": 1},
+}
+
+
+def speed(run: Run, lines: list[str], choices: dict[str, Any]) -> float:
+    """Sentences for each second of processor time."""
+    before = time.process_time()
+    run.translate(lines, **choices)
+    return len(lines) / (time.process_time() - before)
+
+
+def main() -> None:
+    """Measure each run at both precisions."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("runs", nargs="+", type=Path)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--sentences", type=int, default=300)
+    given = options.parse_args()
+    torch.set_num_threads(1)
+    found: dict[str, dict[str, Any]] = {}
+    ready: dict[tuple[str, str], Run] = {}
+    for path in given.runs:
+        found[path.name] = {"parameters": sum(p.numel() for p in load(path).model.parameters())}
+        for precision in ("fp32", "int8"):
+            run = ready[path.name, precision] = at_precision(load(path), precision)
+            figures = run.evaluate().figures
+            one = {"bleu": round(figures["bleu"], 2), "chrf": round(figures["chrf"], 2)}
+            found[path.name][precision] = one
+            print(path.name, precision, one, file=sys.stderr, flush=True)
+    lines = ready[given.runs[0].name, "fp32"].pairs()[0][: given.sentences]
+    for way, choices in WAYS.items():
+        speeds = [
+            {key: speed(run, lines, choices) for key, run in ready.items()}
+            for _ in range(given.rounds)
+        ]
+        for name, precision in ready:
+            median = statistics.median(one[name, precision] for one in speeds)
+            found[name][precision][way] = round(median, 1)
+    result = {"machine": describe(), "unit": "sentences a second of processor time", "runs": found}
+    print(write("serving-presets", result).read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

@@ -36,17 +36,19 @@ FLAGS = (
     "-fno-trapping-math",
     "-fno-math-errno",
     "-fPIC",
-    "-shared",
 )
+# The threads are PyTorch's own: its OpenMP is loaded and linked to, never a second one.
+OPENMP = ("-fopenmp",) if hasattr(ctypes.CDLL(None), "GOMP_parallel") else ()
 SECONDS = 120  # a compiler that takes longer is given up
 
-_int, _long, _at = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p
+_int, _long, _float, _at = ctypes.c_int, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 SIGNATURES = {  # result and arguments
     "panel": (_int,),
     "int8_panel": (_int,),
     "linear": (None, _at, _int, _at, _at, _at),
     "log_sum_exp": (None, _at, _long, _long, _at),
     "highest": (None, _at, _long, _long, _int, _at, _at, _at),
+    "cross_entropy": (None, _at, _int, _long, _long, _at, _float, _at, _at, _int),
     "room": (_long, _at, _int, _int, _int),
     "step": (None, _at, _at, _at, _at),
     "scan": (None, _at, _at, _at, _at),
@@ -109,7 +111,7 @@ def _built() -> Path:
     compiler = os.environ.get("CC") or shutil.which("cc")
     if compiler is None:
         raise FileNotFoundError("no C compiler")
-    made_of = [*(source.read_text() for source in SOURCES), compiler, *FLAGS, _processor()]
+    made_of = [*(source.read_text() for source in SOURCES), compiler, *FLAGS, *OPENMP, _processor()]
     name = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
     path = cache_folder() / "native" / f"kernels-{name}.so"
     if path.is_file():
@@ -117,9 +119,12 @@ def _built() -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        made = Path(folder) / path.name
-        command = [compiler, *FLAGS, str(SOURCES[0]), "-o", str(made), "-lm"]
-        subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+        compiled, made = Path(folder) / "kernels.o", Path(folder) / path.name
+        for command in (
+            [compiler, *FLAGS, *OPENMP, "-c", str(SOURCES[0]), "-o", str(compiled)],
+            [compiler, "-shared", str(compiled), "-o", str(made), "-lm"],
+        ):
+            subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
         os.replace(made, path)
     took = time.perf_counter() - started
     if sys.stderr.isatty():

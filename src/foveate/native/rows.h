@@ -1,4 +1,6 @@
-/* Rows of scores: log Σ exp, and the highest. */
+/* Rows of scores: log Σ exp, the highest, the cross-entropy with its gradient. */
+
+#include <stdlib.h>
 
 /* exp x for x ≤ 0, relative error below 2e-7 (Cephes); 1e-38 below −87. */
 static inline float exponential(float x) {
@@ -70,5 +72,55 @@ void highest(const float *z, int64_t rows, int64_t size, int k, float *value, in
             if (maxima[b] >= least)
                 for (int64_t i = b * BLOCK; i < size && i < (b + 1) * BLOCK; i++)
                     count = insert(z[i], i, value, index, count, k);
+    }
+}
+
+/* log Σ exp z − (1 − α) z_y − α mean z, and −log p_y; z becomes p − (1 − α) onehot_y − α/V. */
+static void cross_entropy_of(float *z, int64_t size, int64_t target, float smoothing, float *loss,
+                             float *nll) {
+    float most = maximum(z, size), picked = z[target], mass = 0, mean = 0;
+    for (int64_t i = 0; i < size; i++) {
+        float odds = exponential(z[i] - most);
+        mean += z[i] - most;
+        mass += odds;
+        z[i] = odds;
+    }
+    mean = most + mean / size;
+    float log_z = most + logf(mass), by = 1 / mass, each = smoothing / size;
+    for (int64_t i = 0; i < size; i++) z[i] = z[i] * by - each;
+    z[target] -= 1 - smoothing;
+    *loss = (1 - smoothing) * (log_z - picked) + smoothing * (log_z - mean);
+    *nll = log_z - picked;
+}
+
+static inline float widened(uint16_t half) {
+    uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+/* To the nearest bf16, of two the even one; what is no number stays none. */
+static inline uint16_t narrowed(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return x == x ? (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16) : 0x7fc0;
+}
+
+/* The same for each row, of floats or of bf16. */
+void cross_entropy(void *z, int half, int64_t rows, int64_t size, const int64_t *target,
+                   float smoothing, float *loss, float *nll, int threads) {
+#pragma omp parallel num_threads(threads)
+    {
+        float *row = half ? malloc(size * sizeof(float)) : NULL;
+#pragma omp for schedule(static)
+        for (int64_t r = 0; r < rows; r++) {
+            uint16_t *from = (uint16_t *)z + r * size;
+            if (half) for (int64_t i = 0; i < size; i++) row[i] = widened(from[i]);
+            cross_entropy_of(half ? row : (float *)z + r * size, size, target[r], smoothing,
+                             loss + r, nll + r);
+            if (half) for (int64_t i = 0; i < size; i++) from[i] = narrowed(row[i]);
+        }
+        free(row);
     }
 }

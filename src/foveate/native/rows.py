@@ -1,4 +1,4 @@
-"""What a search asks of rows of scores: log Σ exp, and the highest."""
+"""Rows of scores: log Σ exp and the highest, which a search asks for; the cross-entropy."""
 
 from __future__ import annotations
 
@@ -42,3 +42,43 @@ def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
     shared(some, rows)
     return values, columns
+
+
+def cross_entropy_(
+    logits: Tensor, target: Tensor, smoothing: float, grad: bool = True
+) -> tuple[Tensor, Tensor]:
+    """log Σ_v exp z_v − (1 − α) z_y − α mean z of each row, and −log p(y): (N, V) -> (N), (N).
+
+    With ``grad`` the logits' place is taken by the gradient p − (1 − α) onehot_y − α/V.
+    """
+    kernels = library() if logits.device.type == "cpu" and logits.is_contiguous() else None
+    if kernels is None or logits.dtype not in (torch.float32, torch.bfloat16):
+        return _cross_entropy_(logits, target, smoothing, grad)
+    loss, nll = torch.empty(2, len(logits))
+    half, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
+    kernels.cross_entropy(
+        at(logits), half, *logits.shape, at(target), smoothing, at(loss), at(nll), threads
+    )
+    return loss, nll
+
+
+def _cross_entropy_(
+    logits: Tensor, target: Tensor, smoothing: float, grad: bool
+) -> tuple[Tensor, Tensor]:
+    z = logits.float()
+    picked = z.gather(1, target[:, None])
+    top = z.amax(dim=1, keepdim=True)
+    mean = z.mean(dim=1, keepdim=True) if smoothing else picked
+    odds = z.sub_(top).exp_()
+    mass = odds.sum(dim=1, keepdim=True)
+    log_z = mass.log() + top
+    nll = log_z - picked
+    loss = (1 - smoothing) * nll + smoothing * (log_z - mean)
+    if grad:
+        odds.div_(mass)
+        if smoothing:
+            odds.sub_(smoothing / odds.shape[1])
+        odds.scatter_add_(1, target[:, None], odds.new_full((len(target), 1), smoothing - 1))
+        if odds is not logits:
+            logits.copy_(odds)
+    return loss.squeeze(1), nll.squeeze(1)

@@ -10,10 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from foveate.native.rows import cross_entropy_
+
 CHUNK = 4_194_304  # logits at a time: 16 MB of floats, which stay in the cache
+EVEN = 64  # rows of a chunk are a multiple: a library makes a kernel of each shape that it meets
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -22,40 +26,26 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         """Sums over N of the smoothed loss and of −log p(target)."""
-        size, vocabulary = hidden.shape[1], weight.shape[0]
         wanted = any(ctx.needs_input_grad)
+        count, rows = len(hidden), _rows(len(hidden), len(weight))
+        hidden = F.pad(hidden, (0, 0, 0, -count % rows))
         grad_hidden = torch.empty_like(hidden) if wanted else None
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
         weight = weight.to(hidden.dtype)
-        mean_weight = weight.float().mean(dim=0)  # mean_v W_v, so mean_v logit_v = h · mean_weight
-        total = torch.zeros((), dtype=torch.float64, device=hidden.device)
-        nll = torch.zeros_like(total)
-        rows = max(1, CHUNK // vocabulary)
-        for start in range(0, len(hidden), rows):
+        logits = hidden.new_empty(rows, len(weight))
+        sums = torch.zeros(2, dtype=torch.float64, device=hidden.device)
+        for start in range(0, count, rows):
             h, y = hidden[start : start + rows], target[start : start + rows]
-            logits = (h @ weight.T).float()
-            picked = logits.gather(1, y[:, None]).squeeze(1)
-            top = logits.amax(dim=1, keepdim=True)
-            odds = logits.sub_(top).exp_()
-            mass = odds.sum(dim=1, keepdim=True)
-            log_z = (mass.log() + top).squeeze(1)
-            part = (log_z - picked).double().sum()
-            nll += part
-            total += (1 - smoothing) * part
-            if smoothing:
-                total += smoothing * (log_z - h.float() @ mean_weight).double().sum()
+            torch.mm(h, weight.T, out=logits)
+            losses = cross_entropy_(logits[: len(y)], y, smoothing, grad=wanted)
+            sums += torch.stack(losses).sum(dim=1, dtype=torch.float64)
             if grad_hidden is None:
                 continue
-            # d total / d logits = p − (1 − α) one-hot − α/V; the last term is of rank one
-            grad = odds.div_(mass)
-            grad.scatter_add_(1, y[:, None], grad.new_full((len(y), 1), smoothing - 1))
-            grad = grad.to(hidden.dtype)
-            g_h = grad @ weight
-            grad_hidden[start : start + rows] = g_h - (smoothing * mean_weight).to(g_h.dtype)
-            grad_weight += grad.T @ h
-        if smoothing and wanted:
-            grad_weight -= (smoothing / vocabulary) * hidden.float().sum(dim=0).view(1, size)
-        ctx.save_for_backward(grad_hidden, grad_weight)
+            logits[len(y) :] = 0
+            torch.mm(logits, weight, out=grad_hidden[start : start + rows])
+            grad_weight += logits.T @ h
+        ctx.save_for_backward(None if grad_hidden is None else grad_hidden[:count], grad_weight)
+        total, nll = sums
         ctx.mark_non_differentiable(nll)
         return total.float(), nll
 
@@ -64,6 +54,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_hidden, grad_weight = ctx.saved_tensors
         scale = grads[0]
         return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None, None
+
+
+def _rows(count: int, vocabulary: int) -> int:
+    """How many rows a chunk has, so that all chunks have as many and little is left over."""
+    chunks = -(-count * vocabulary // CHUNK) or 1
+    even = -(-count // chunks // EVEN) * EVEN
+    return max(1, min(count, even))
 
 
 def linear_cross_entropy(

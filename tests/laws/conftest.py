@@ -21,7 +21,7 @@ from foveate.models.mamba import MambaDecoder, MambaEncoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.ssru import SSRUDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn import attention as attention_module
+from foveate.nn import unseen
 from foveate.nn.attention import Attention
 from foveate.nn.attention_sparse import SparseAttention
 from foveate.nn.mask import Mask
@@ -247,8 +247,8 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[int]]:
             return result
 
         limit = -1 if wanted else 10**9
-        monkeypatch.setattr(attention_module, "EXPLICIT_UP_TO", limit)
-        monkeypatch.setattr(attention_module.F, "scaled_dot_product_attention", counted)
+        monkeypatch.setattr(unseen, "SHORT", limit)
+        monkeypatch.setattr(unseen.F, "scaled_dot_product_attention", counted)
         return calls
 
     return choose

@@ -37,11 +37,8 @@ class Block(nn.Module):
 
     def leave(self, x: Tensor, change: Tensor) -> Tensor:
         """The residual sum, but in a plain block."""
-        change = self.dropout(change)
-        if self.order == "pre":
-            return x + change
-        left: Tensor = self.norm(change if self.order == "plain" else x + change)
-        return left
+        left: Tensor = self.dropout(change, None if self.order == "plain" else x)
+        return left if self.order == "pre" else self.norm(left)
 
 
 class EncoderLayer(nn.Module):

@@ -8,6 +8,8 @@
 #include "linear.h"
 #include "rows.h"
 #include "scan.h"
+#include "attend.h"
+#include "dropout.h"
 
 typedef struct { /* γ (x − mean x) / √(var x + ε) + β; the identity where γ is NULL */
     const float *gain, *shift;

@@ -26,7 +26,10 @@ from torch import Tensor
 
 from foveate.atomic import cache_folder
 
-SOURCES = [Path(__file__).with_name(name) for name in ("kernels.c", "linear.h", "rows.h", "scan.h")]
+SOURCES = [
+    Path(__file__).with_name(name)
+    for name in ("kernels.c", "linear.h", "rows.h", "scan.h", "attend.h", "dropout.h")
+]
 FLAGS = (
     "-O3",
     "-march=native",
@@ -51,6 +54,8 @@ SIGNATURES = {  # result and arguments
     "cross_entropy": (None, _at, _int, _long, _long, _at, _float, _at, _at, _int),
     "room": (_long, _at, _int, _int, _int),
     "step": (None, _at, _at, _at, _at),
+    "attend_heads": (None, _at),
+    "dropout": (None, _long, _at, _at, _at, _int, _at, _int),
     "scan": (None, _at, _at, _at, _at),
     "scan_backward": (None, *[_at] * 9),
 }

@@ -47,7 +47,7 @@ def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def cross_entropy_(
     logits: Tensor, target: Tensor, smoothing: float, grad: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """log Σ_v exp z_v − (1 − α) z_y − α mean z of each row, and −log p(y): (N, V) -> (N), (N).
+    """Log Σ_v exp z_v − (1 − α) z_y − α mean z of each row, and −log p(y): (N, V) -> (N), (N).
 
     With ``grad`` the logits' place is taken by the gradient p − (1 − α) onehot_y − α/V.
     """

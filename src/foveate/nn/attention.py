@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
@@ -24,16 +23,17 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.nn.dropout import Dropout
 from foveate.nn.fold import fold, repeat, unfold
+from foveate.nn.linear import Linear
 from foveate.nn.mask import Mask, Places, places_of
 from foveate.nn.normalizer import Normalizer, Softmax
 from foveate.nn.position import Position
+from foveate.nn.reduced import reduced
 from foveate.nn.score import ScaledDot, Score
 from foveate.nn.state import State
+from foveate.nn.unseen import Unseen
 
 Tap = Callable[[Tensor], "Tensor | None"]
 Part = Literal["query", "key", "value", "output"]
-
-EXPLICIT_UP_TO = 128 * 128  # query × key places; past it SDPA is the faster road on CPUs, measured
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class BaseAttention(Configurable, nn.Module):
     def _part(self, name: Part, size: int, wanted: int) -> nn.Module:
         reads = name != "key" or self.reads_keys
         if reads and name in self.config.project:
-            linear = nn.Linear(size, wanted, bias=self.config.bias)
+            linear = Linear(size, wanted, bias=self.config.bias)
             nn.init.xavier_uniform_(linear.weight)
             if linear.bias is not None:
                 nn.init.zeros_(linear.bias)
@@ -146,6 +146,7 @@ class BaseAttention(Configurable, nn.Module):
         once. A memory may have fewer rows than there are queries: M divides B, and each row of it
         then serves B/M queries in turn (the hypotheses of one source).
         """
+        query, memory = reduced(query), None if memory is None else reduced(memory)
         steps, start = query.shape[1], 0 if state is None or memory is not None else state.position
         view = View(mask or Mask(), range(start, start + steps), position, state)
         queries = self._heads(self.query(query), self.num_heads)  # (B, H, T, K)
@@ -240,38 +241,22 @@ class Attention(BaseAttention):
         view: View,
         key_at: Places,
     ) -> Float[Tensor, "M H N V"]:
-        """Σ_i weight_i v_i, on the fused road where nobody looks and it pays, else explicitly."""
-        steps, rows = len(view.query_at), queries.shape[2]
-        if self.fused(queries, keys):
-            seen = view.mask.dense(view.query_at, key_at, queries.device)
-            if seen is None or view.mask.blind(view.query_at, key_at) is None:
-                bias = self._bias(queries, view, key_at)
-                if bias is not None:
-                    bias = bias.to(queries.dtype)
-                    hidden = view.mask.additive(view.query_at, key_at, bias.dtype, bias.device)
-                    seen = bias[None] if hidden is None else bias + hidden
-                return F.scaled_dot_product_attention(
-                    queries,
-                    keys,
-                    values,
-                    attn_mask=repeat(seen, steps, rows),
-                    dropout_p=self.config.dropout if self.training else 0.0,
-                    scale=self.score.scale,
-                )
+        """Σ_i weight_i v_i, without forming the weights where nobody looks and it pays."""
+        if self.tap is None and self.score.scale is not None and self.normalizer.fusable:
+            bias = self._bias(queries, view, key_at)
+            dropout = self.config.dropout if self.training else 0.0
+            rest = Unseen(
+                view.mask, view.query_at, key_at, bias, self.score.scale, dropout, self.training
+            )
+            mixed = rest.mix(queries, keys, values)
+            if mixed is not None:
+                return mixed
         weights = self._weights(queries, keys, view, key_at)
         if self.tap is not None:
-            replaced = self.tap(unfold(weights, steps))
+            replaced = self.tap(unfold(weights, len(view.query_at)))
             if replaced is not None:
                 weights = fold(replaced, len(weights))
         return self.dropout(weights) @ values
-
-    def fused(self, queries: Tensor, keys: Tensor) -> bool:
-        """Whether `scaled_dot_product_attention` gives the same and is the faster road."""
-        if self.tap is not None or self.score.scale is None or not self.normalizer.fusable:
-            return False
-        if queries.device.type == "cpu":
-            return queries.shape[2] * keys.shape[2] > EXPLICIT_UP_TO and queries.shape[2] > 1
-        return True
 
     def _weights(
         self, queries: Tensor, keys: Tensor, view: View, key_at: Places

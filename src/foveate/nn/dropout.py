@@ -8,23 +8,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from foveate.native.dropout import dropped
+
 
 class _ByteDropout(torch.autograd.Function):
-    """y = m ⊙ x / (1 − p̂); keeps the mask m, one byte an element."""
+    """y = x + m ⊙ change / (1 − p̂); keeps the random bytes of m, one an element."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, drop: int) -> Tensor:
-        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64)
-        words.random_(-(2**63), None)
-        kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= drop
-        ctx.save_for_backward(kept)
-        ctx.scale = 256 / (256 - drop)
-        return (x * ctx.scale).mul_(kept)
+    def forward(ctx: Any, change: Tensor, drop: int, x: Tensor | None) -> Tensor:
+        words = torch.empty((change.numel() + 7) // 8, dtype=torch.int64)
+        random = words.random_(-(2**63), None).view(torch.uint8)[: change.numel()]
+        ctx.save_for_backward(random)
+        ctx.drop, ctx.dtype, ctx.sum = drop, change.dtype, x is not None
+        wide = change.dtype if x is None else torch.promote_types(change.dtype, x.dtype)
+        return dropped(change, random, drop, wide, x)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (kept,) = ctx.saved_tensors
-        return (grads[0] * ctx.scale).mul_(kept), None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, Tensor | None]:
+        (random,), grad = ctx.saved_tensors, grads[0]
+        return dropped(grad, random, ctx.drop, ctx.dtype), None, grad if ctx.sum else None
 
 
 class Dropout(nn.Module):
@@ -41,10 +43,11 @@ class Dropout(nn.Module):
     def extra_repr(self) -> str:
         return f"p={self.p}"
 
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0:
-            return x
-        if x.device.type != "cpu":
-            return F.dropout(x, self.p)
-        drop = int(256 * self.p)
-        return x if drop == 0 else _ByteDropout.apply(x, drop)  # type: ignore[no-untyped-call]
+    def forward(self, change: Tensor, x: Tensor | None = None) -> Tensor:
+        """The change with dropout, added to ``x`` where that is given."""
+        drop = int(256 * self.p) if self.training else 0
+        if drop and change.device.type == "cpu":
+            y: Tensor = _ByteDropout.apply(change, drop, x)  # type: ignore[no-untyped-call]
+            return y
+        change = F.dropout(change, self.p, self.training)
+        return change if x is None else x + change

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.nn.dropout import Dropout
+from foveate.nn.linear import Linear
+from foveate.nn.reduced import reduced
 
 
 class FeedForward(Configurable, nn.Module):
@@ -23,8 +25,8 @@ class FeedForward(Configurable, nn.Module):
     def __init__(self, config: Config, hidden_size: int, ffn_size: int) -> None:
         super().__init__()
         self.config = config
-        self.inner = nn.Linear(hidden_size, ffn_size, bias=config.bias)
-        self.outer = nn.Linear(ffn_size, hidden_size, bias=config.bias)
+        self.inner = Linear(hidden_size, ffn_size, bias=config.bias)
+        self.outer = Linear(ffn_size, hidden_size, bias=config.bias)
         self.dropout = Dropout(config.dropout)
 
     def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
@@ -80,9 +82,10 @@ class GatedFeedForward(FeedForward):
 
     def __init__(self, config: FeedForward.Config, hidden_size: int, ffn_size: int) -> None:
         super().__init__(config, hidden_size, ffn_size)
-        self.gate = nn.Linear(hidden_size, ffn_size, bias=config.bias)
+        self.gate = Linear(hidden_size, ffn_size, bias=config.bias)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        x = reduced(x)
         return self.outer(self.dropout(self.activate(self.inner(x)) * self.gate(x)))
 
 

@@ -1,0 +1,165 @@
+"""What training computes in C equals what PyTorch computes: values and gradients."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from foveate.models.decoder import Decoder
+from foveate.models.encoder import Encoder
+from foveate.models.presets import TransformerSmall
+from foveate.native.dropout import dropped
+from foveate.native.kernels import library, without_kernels
+from foveate.native.rows import cross_entropy_
+from foveate.nn.attention import Attention
+from foveate.nn.linear import EVEN, Linear
+from foveate.nn.mask import Mask
+from laws.conftest import build, ids, real
+
+pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")
+
+KINDS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+MASKS: dict[str, Callable[[], Mask]] = {
+    "none": Mask,
+    "keys": lambda: Mask(real(21, 9, 1, 21)),
+    "causal": lambda: Mask(causal=True),
+    "both": lambda: Mask(real(21, 9, 1, 21), causal=True),
+    "blind": lambda: Mask(real(21, 0, 1, 21)),
+}
+
+
+def both(compute: Callable[[], list[Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    """What the kernels give and what PyTorch does."""
+    torch.manual_seed(1)
+    ours = compute()
+    torch.manual_seed(1)
+    with without_kernels():
+        return list(zip(ours, compute(), strict=True))
+
+
+def near(ours: Tensor, theirs: Tensor, kind: torch.dtype) -> None:
+    assert ours.shape == theirs.shape
+    ours, theirs = ours.detach().float(), theirs.detach().float()
+    share = float((ours - theirs).norm() / theirs.norm().clamp(min=1e-12))
+    assert share < (1e-5 if kind == torch.float32 else 0.02), share
+
+
+@kinds
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize(("heads", "size"), [(1, 7), (4, 64), (3, 51)])
+def test_attention(kind: torch.dtype, mask: Callable[[], Mask], heads: int, size: int) -> None:
+    torch.manual_seed(0)
+    attention = Attention.Config(num_heads=heads).build(size).to(kind)
+    x, weight = torch.randn(4, 21, size, dtype=kind), torch.randn(4, 21, size, dtype=kind)
+
+    def compute() -> list[Tensor]:
+        query = x.clone().requires_grad_()
+        output = attention(query, None, mask())
+        return [
+            output,
+            *torch.autograd.grad((output * weight).sum(), (query, attention.value.weight)),
+        ]
+
+    for ours, theirs in both(compute):
+        near(ours, theirs, kind)
+
+
+@kinds
+def test_attention_to_a_memory_of_another_length(kind: torch.dtype) -> None:
+    torch.manual_seed(0)
+    attention = Attention.Config(num_heads=2).build(12, 10).to(kind)
+    x, memory = torch.randn(3, 5, 12, dtype=kind), torch.randn(3, 33, 10, dtype=kind)
+
+    def compute() -> list[Tensor]:
+        read = memory.clone().requires_grad_()
+        output = attention(x, read, Mask(real(33, 8, 20)))
+        return [output, *torch.autograd.grad(output.square().sum(), read)]
+
+    for ours, theirs in both(compute):
+        near(ours, theirs, kind)
+
+
+@kinds
+@pytest.mark.parametrize("residual", [None, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("count", [1, 511, 1300])
+def test_dropout(kind: torch.dtype, residual: torch.dtype | None, count: int) -> None:
+    change, random = torch.randn(count).to(kind), torch.randint(256, (count,), dtype=torch.uint8)
+    x = None if residual is None else torch.randn(count, dtype=residual)
+    for dtype in (torch.float32, kind):
+        ours = dropped(change, random, 51, dtype, x)
+        with without_kernels():
+            theirs = dropped(change, random, 51, dtype, x)
+        exact = dtype == torch.float32
+        torch.testing.assert_close(ours, theirs, rtol=1e-6 if exact else 0.01, atol=1e-6)
+        assert x is not None or torch.equal(ours == 0, random < 51)
+
+
+@kinds
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1 - 1e-3])
+@pytest.mark.parametrize("size", [1, 15, 257])
+def test_cross_entropy(kind: torch.dtype, smoothing: float, size: int) -> None:
+    logits, target = (9 * torch.randn(7, size)).to(kind), torch.randint(size, (7,))
+
+    def compute() -> list[Tensor]:
+        z = logits.clone()
+        return [*cross_entropy_(z, target, smoothing), z]
+
+    for ours, theirs in both(compute):
+        torch.testing.assert_close(
+            ours, theirs, rtol=1e-4 if kind == torch.float32 else 0.01, atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("rows", [1, EVEN - 1, EVEN, EVEN + 1, 3 * EVEN - 7])
+@pytest.mark.parametrize("bias", [True, False])
+def test_bf16_maps_of_few_shapes(rows: int, bias: bool) -> None:
+    torch.manual_seed(0)
+    ours, x = Linear(24, 40, bias=bias), torch.randn(rows, 24)
+    theirs = nn.Linear(24, 40, bias=bias)
+    theirs.load_state_dict(ours.state_dict())
+    found = []
+    for linear in (ours, theirs):
+        read = x.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            y = linear(read)
+        (y.float() * torch.arange(40)).sum().backward()
+        found.append([y, read.grad, *(p.grad for p in linear.parameters())])
+    for left, right in zip(*found, strict=True):
+        assert left.dtype == right.dtype
+        near(left, right, torch.bfloat16)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_step_of_training(precision: str) -> None:
+    sizes: dict[str, Any] = {
+        "hidden_size": 24,
+        "num_heads": 3,
+        "num_layers": 2,
+        "ffn_size": 36,
+        "dropout": 0.2,
+    }
+    sizes |= {"kind": "transformer"}
+    config = TransformerSmall(
+        encoder=Encoder.Config.parse(sizes), decoder=Decoder.Config.parse(sizes)
+    )
+    model = build(config, vocabulary=67).train()
+    source, target, keys = ids(4, 9), ids(4, 7, seed=2), real(9, 4, 7, 1)
+
+    def compute() -> list[Tensor]:
+        trained = copy.deepcopy(model)
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            hidden = trained.decode(target, trained.encode(source, keys))
+            loss = hidden.float().square().mean()
+        loss.backward()
+        return [loss.detach(), *(p.grad for p in trained.parameters() if p.grad is not None)]
+
+    found = both(compute)
+    assert len(found) > 40
+    whole = [torch.cat([pair[i].float().flatten() for pair in found]) for i in (0, 1)]
+    near(*whole, KINDS[precision])

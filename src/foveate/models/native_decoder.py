@@ -26,6 +26,7 @@ from foveate.native.step import Decoder, Layer, Norm, Reading
 from foveate.nn.attention import Attention
 from foveate.nn.feed_forward import ReLU
 from foveate.nn.int8 import Int8Linear
+from foveate.nn.linear import Linear
 from foveate.nn.norm import LayerNorm
 from foveate.nn.normalizer import Softmax
 from foveate.nn.position import Learned, NoPosition, Sinusoidal, SinusoidalHalves
@@ -35,7 +36,7 @@ from foveate.nn.stem import TokenStem
 ADDED = {NoPosition, Sinusoidal, SinusoidalHalves, Learned}  # positions that are vectors, added
 KNOWN = {TransformerDecoder, SSRUDecoder}
 PARTS = {"query", "key", "value", "output"}
-LINEAR = {nn.Linear, Int8Linear}
+LINEAR = {Linear, nn.Linear, Int8Linear}
 
 
 class PackedDecoder:

@@ -57,18 +57,17 @@ static void fetch(const Heads *from, int half, int64_t b, int64_t h, int64_t row
                   float *to, int64_t ld) {
     for (int64_t t = 0; t < rows; t++, to += ld) {
         int64_t at = b * from->text + h * from->head + t * from->row;
-        if (half) for (int64_t i = 0; i < size; i++) to[i] = widened(((uint16_t *)from->at)[at + i]);
+        if (half) widen((uint16_t *)from->at + at, size, to);
         else memcpy(to, (float *)from->at + at, size * sizeof(float));
     }
 }
 
 static void store(const Heads *to, int half, int64_t b, int64_t h, int64_t rows, int64_t size,
-                  const float *from, int64_t ld, float scale) {
+                  const float *from, int64_t ld) {
     for (int64_t t = 0; t < rows; t++, from += ld) {
         int64_t at = b * to->text + h * to->head + t * to->row;
-        for (int64_t i = 0; i < size; i++)
-            if (half) ((uint16_t *)to->at)[at + i] = narrowed(from[i] * scale);
-            else ((float *)to->at)[at + i] = from[i] * scale;
+        if (half) narrow(from, size, (uint16_t *)to->at + at);
+        else memcpy((float *)to->at + at, from, size * sizeof(float));
     }
 }
 
@@ -113,26 +112,26 @@ void attend_heads(const Attend *a) {
                 turn(k, S, K, kw, turned, sw);
                 small_product(t4, sw, K, q, kw, 1, turned, sw, p, sw);
                 soften(p, T, S, sw, a->scale, &a->mask, b);
-                store(&a->weights, a->half, b, h, T, S, p, sw, 1);
+                store(&a->weights, a->half, b, h, T, S, p, sw);
                 small_product(t4, vw, S, p, sw, 1, v, vw, y, vw);
-                store(&a->y, a->half, b, h, T, V, y, vw, 1);
+                store(&a->y, a->half, b, h, T, V, y, vw);
                 continue;
             }
             fetch(&a->weights, a->half, b, h, T, S, p, sw);
             fetch(&a->dy, a->half, b, h, T, V, y, vw);
             small_product(s4, vw, T, p, 1, sw, y, vw, out, vw);
-            store(&a->dv, a->half, b, h, S, V, out, vw, 1);
+            store(&a->dv, a->half, b, h, S, V, out, vw);
             turn(v, S, V, vw, turned, sw);
             small_product(t4, sw, V, y, vw, 1, turned, sw, ds, sw);
             for (int64_t t = 0; t < T; t++) {
                 float *d = ds + t * sw, *w = p + t * sw, sum = 0;
                 for (int64_t s = 0; s < S; s++) sum += d[s] * w[s];
-                for (int64_t s = 0; s < S; s++) d[s] = w[s] * (d[s] - sum);
+                for (int64_t s = 0; s < S; s++) d[s] = a->scale * w[s] * (d[s] - sum);
             }
             small_product(t4, kw, S, ds, sw, 1, k, kw, out, kw);
-            store(&a->dq, a->half, b, h, T, K, out, kw, a->scale);
+            store(&a->dq, a->half, b, h, T, K, out, kw);
             small_product(s4, kw, T, ds, 1, sw, q, kw, out, kw);
-            store(&a->dk, a->half, b, h, S, K, out, kw, a->scale);
+            store(&a->dk, a->half, b, h, S, K, out, kw);
         }
         free(q);
     }

@@ -8,7 +8,7 @@ typedef struct { /* n numbers, as floats or as bf16 */
 } Numbers;
 
 static void read_span(const Numbers *from, int64_t at, int64_t count, float *to) {
-    if (from->half) for (int64_t i = 0; i < count; i++) to[i] = widened(((uint16_t *)from->at)[at + i]);
+    if (from->half) widen((uint16_t *)from->at + at, count, to);
     else memcpy(to, (float *)from->at + at, count * sizeof(float));
 }
 
@@ -24,7 +24,7 @@ void dropout(int64_t n, const Numbers *x, const Numbers *z, const uint8_t *bytes
         read_span(z, at, count, change);
         for (int64_t i = 0; i < count; i++)
             sum[i] += bytes[at + i] >= drop ? change[i] * scale : 0;
-        if (y->half) for (int64_t i = 0; i < count; i++) ((uint16_t *)y->at)[at + i] = narrowed(sum[i]);
+        if (y->half) narrow(sum, count, (uint16_t *)y->at + at);
         else memcpy((float *)y->at + at, sum, count * sizeof(float));
     }
 }

@@ -1,6 +1,7 @@
 /* Rows of scores: log Σ exp, the highest, the cross-entropy with its gradient. */
 
 #include <stdlib.h>
+#include "half.h"
 
 /* exp x for x ≤ 0, relative error below 2e-7 (Cephes); 1e-38 below −87. */
 static inline float exponential(float x) {
@@ -93,20 +94,6 @@ static void cross_entropy_of(float *z, int64_t size, int64_t target, float smoot
     *nll = log_z - picked;
 }
 
-static inline float widened(uint16_t half) {
-    uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, 4);
-    return x;
-}
-
-/* To the nearest bf16, of two the even one; what is no number stays none. */
-static inline uint16_t narrowed(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, 4);
-    return x == x ? (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16) : 0x7fc0;
-}
-
 /* The same for each row, of floats or of bf16. */
 void cross_entropy(void *z, int half, int64_t rows, int64_t size, const int64_t *target,
                    float smoothing, float *loss, float *nll, int threads) {
@@ -116,10 +103,10 @@ void cross_entropy(void *z, int half, int64_t rows, int64_t size, const int64_t 
 #pragma omp for schedule(static)
         for (int64_t r = 0; r < rows; r++) {
             uint16_t *from = (uint16_t *)z + r * size;
-            if (half) for (int64_t i = 0; i < size; i++) row[i] = widened(from[i]);
+            if (half) widen(from, size, row);
             cross_entropy_of(half ? row : (float *)z + r * size, size, target[r], smoothing,
                              loss + r, nll + r);
-            if (half) for (int64_t i = 0; i < size; i++) from[i] = narrowed(row[i]);
+            if (half) narrow(row, size, from);
         }
         free(row);
     }

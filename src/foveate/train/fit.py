@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from foveate.train import checkpoint, files
+from foveate.train.allocator import keep_freed_memory
 from foveate.train.checkpoint import WEIGHTS
 from foveate.train.config import TrainConfig
 from foveate.train.diagnose import is_out_of_memory
@@ -205,6 +206,7 @@ def _settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     if device.type == "cpu":
+        keep_freed_memory()
         torch.use_deterministic_algorithms(True)
         rules.fill_uninitialized_memory = False  # it would cost time, and no result depends on it
     try:

@@ -3,7 +3,8 @@
 **Counted FLOPs.** Every product that PyTorch dispatches is seen with its shapes, and (m × k)(k × n)
 counts as 2·m·k·n: linear layers forwards and backwards, batched products of attention, fused
 attention (five products in its backward, which forms the weights anew), LSTM kernels. Padding in
-a batch counts as the work that it is; sums, norms, softmax and the like do not count.
+a batch counts as the work that it is; sums, norms, softmax and the like do not count, nor do the
+products of queries with keys and of weights with values that the native attention makes.
 """
 
 from __future__ import annotations
@@ -19,18 +20,20 @@ from torch.utils.flop_counter import FlopCounterMode
 
 # Groups of operations by what their names hold; the first that fits takes an operation.
 GROUPS = {
+    "attention, native": ("Attend",),
     "attention, fused": ("scaled_dot_product", "flash_attention", "efficient_attention"),
     "recurrence, fused": ("lstm", "gru", "rnn"),
     "products in batches": ("bmm",),
     "products": ("mm", "linear", "matmul", "conv"),
-    "softmax, loss": ("softmax", "nll_loss", "cross_entropy", "logsumexp"),
-    "dropout": ("bernoulli", "dropout", "random_"),
+    "softmax, loss": ("softmax", "nll_loss", "cross_entropy", "CrossEntropy", "logsumexp"),
+    "dropout": ("bernoulli", "dropout", "Dropout", "random_"),
     "optimiser": ("adam", "_foreach", "sgd"),
     "norms": ("norm",),
     "embedding": ("embedding", "index"),
     "copies": ("copy_", "cat", "clone", "contiguous", "stack", "fill_", "zero_", "_to_copy"),
 }
 REST = "other"
+NATIVE = ("Attend", "Scan", "_ByteDropout", "_LinearCrossEntropy", "_Map")  # their own time
 
 
 @dataclass
@@ -76,7 +79,7 @@ def shares() -> Iterator[dict[str, float]]:
     own = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
     spent: dict[str, float] = {}
     for event in profiler.key_averages():
-        if event.key.startswith(("aten::", "foveate::", "torch::")):
+        if event.key.startswith(("aten::", "foveate::", "torch::", *NATIVE)):
             name = group_of(event.key)
             spent[name] = spent.get(name, 0.0) + float(getattr(event, own))
     whole = sum(spent.values()) or 1.0

@@ -45,9 +45,10 @@ class Dropout(nn.Module):
 
     def forward(self, change: Tensor, x: Tensor | None = None) -> Tensor:
         """The change with dropout, added to ``x`` where that is given."""
-        drop = int(256 * self.p) if self.training else 0
-        if drop and change.device.type == "cpu":
+        drop = int(256 * self.p)
+        if self.training and drop and change.device.type == "cpu":
             y: Tensor = _ByteDropout.apply(change, drop, x)  # type: ignore[no-untyped-call]
             return y
-        change = F.dropout(change, self.p, self.training)
+        if self.training and drop:
+            change = F.dropout(change, self.p)
         return change if x is None else x + change

@@ -154,6 +154,15 @@ def test_whole_numbers_are_exact(bias: bool) -> None:
     assert torch.equal(eight(torch.zeros(2, 256)), eight.plain(torch.zeros(2, 256)))
 
 
+@pytest.mark.parametrize("rows", [1, 7, 8, 16, 17, 33, 70])
+@pytest.mark.parametrize("outputs", [31, 96])
+def test_eight_bits_by_whatever_unit_multiplies_them(rows: int, outputs: int) -> None:
+    linear, x = nn.Linear(128, outputs), torch.randn(rows, 128)
+    eight = Int8Linear(linear)
+    with torch.inference_mode():
+        torch.testing.assert_close(eight(x), eight.plain(x), atol=1e-5, rtol=1e-5)
+
+
 @torch.no_grad()
 def test_native_steps_in_eight_bits_are_the_plain_ones() -> None:
     """Up to a value on the edge of two whole numbers, which sums in another order may move."""

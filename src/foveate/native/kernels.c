@@ -1,9 +1,10 @@
-/* Decoding on a processor without a tensor library in between: linear maps of packed weights, one
- * step of a Transformer decoder, and what a search asks of its logits. And the selective scan.
+/* What a processor does quicker without a tensor library in between. Decoding: linear maps of packed
+ * weights, one step of a Transformer decoder, what a search asks of its logits; one thread and nothing
+ * allocated, so that several threads may each do some rows. Training: the selective scan; attention of
+ * short sequences, dropout, cross-entropy, which share their rows among the threads of OpenMP.
  *
- * One thread; nothing is allocated; several threads may each do some rows of a step. Every function
- * has a twin in PyTorch that gives the same numbers up to the order of sums. Arrays are row-major;
- * N rows are hypotheses, M sources. */
+ * Every function has a twin in PyTorch that gives the same numbers up to the order of sums. Arrays
+ * are row-major; N rows are hypotheses, M sources. */
 
 #include "linear.h"
 #include "rows.h"

@@ -28,7 +28,11 @@ from foveate.atomic import cache_folder
 
 SOURCES = [
     Path(__file__).with_name(name)
-    for name in ("kernels.c", "linear.h", "rows.h", "scan.h", "attend.h", "dropout.h")
+    for name in (
+        "kernels.c",
+        *("linear.h", "tiles.h", "half.h", "rows.h"),
+        *("scan.h", "attend.h", "dropout.h"),
+    )
 ]
 FLAGS = (
     "-O3",

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#ifdef __AVX512VNNI__
+#if defined(__AVX512VNNI__) || defined(__AMX_INT8__)
 #include <immintrin.h>
 #endif
 
@@ -55,13 +55,19 @@ static inline __attribute__((always_inline)) void tile_fp32(
         for (int i = 0; i < 2; i++) *(Lanes *)(sums[r] + i * LANES) = sum[r][i];
 }
 
+/* What the whole numbers of a row and panel p are worth. */
+static inline void worth(const Linear *w, int p, const int32_t *whole, float step, float *sums) {
+    const float *scale = w->scale + p * INT8_PANEL, *bias = w->bias + p * INT8_PANEL;
+    const int32_t *shift = w->shift + p * INT8_PANEL;
+    for (int j = 0; j < INT8_PANEL; j++)
+        sums[j] = (float)(whole[j] - shift[j]) * (step * scale[j]) + bias[j];
+}
+
 /* Σ_k x_k w_k in whole numbers, then what they are worth. */
 static inline __attribute__((always_inline)) void tile_int8(
     const int n, const Linear *w, const uint8_t *x, const float *step, int p,
     float sums[][INT8_PANEL]) {
     const int8_t *b = (const int8_t *)w->weight + (size_t)p * w->in * INT8_PANEL;
-    const float *scale = w->scale + p * INT8_PANEL, *bias = w->bias + p * INT8_PANEL;
-    const int32_t *shift = w->shift + p * INT8_PANEL;
     int32_t whole[TILE][INT8_PANEL];
 #ifdef __AVX512VNNI__
     __m512i sum[TILE][2];
@@ -87,9 +93,7 @@ static inline __attribute__((always_inline)) void tile_int8(
                 for (int i = 0; i < 4; i++)
                     whole[r][j] += x[4 * r + i] * b[4 * j + i];
 #endif
-    for (int r = 0; r < n; r++)
-        for (int j = 0; j < INT8_PANEL; j++)
-            sums[r][j] = (float)(whole[r][j] - shift[j]) * (step[r] * scale[j]) + bias[j];
+    for (int r = 0; r < n; r++) worth(w, p, whole[r], step[r], sums[r]);
 }
 
 /* A tile of n rows is compiled for each n. */
@@ -137,8 +141,11 @@ static void to_bytes(const float *x, int n, int in, uint8_t *y, float *step) {
     }
 }
 
+#include "tiles.h"
+
 /* y (N, out) set to, or increased by, W x + b; `room` is for N · in floats and N more. */
 static void apply(const Linear *w, int rows, const float *x, float *y, How how, float *room) {
+    if (apply_tiles(w, rows, x, y, how, room)) return;
     float sums[TILE * (PANEL > INT8_PANEL ? PANEL : INT8_PANEL)];
     const int width = w->scale ? INT8_PANEL : PANEL, panels = (w->out + width - 1) / width;
     float *steps = room + (size_t)rows * w->in;

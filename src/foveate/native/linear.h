@@ -127,17 +127,19 @@ static float largest(const float *x, int count) {
     return found;
 }
 
-/* n rows as bytes round(127 x / max |x|) + 128, side by side by fours, (in / 4, n, 4), and what
- * one step of each row's bytes is worth. */
+/* A row as bytes round(127 x / max |x|) + 128; what one step of them is worth. */
+static float bytes_of(const float *restrict x, int in, uint8_t *restrict y) {
+    float most = largest(x, in), by = most > 0 ? 127 / most : 0;
+    for (int k = 0; k < in; k++) y[k] = (uint8_t)((int32_t)rintf(x[k] * by) + 128);
+    return most / 127;
+}
+
+/* n rows of bytes side by side by fours, (in / 4, n, 4). */
 static void to_bytes(const float *x, int n, int in, uint8_t *y, float *step) {
     for (int r = 0; r < n; r++, x += in) {
-        float most = largest(x, in), by = most > 0 ? 127 / most : 0;
-        step[r] = most / 127;
-        for (int k = 0; k < in; k += 4) {
-            uint8_t four[4];
-            for (int i = 0; i < 4; i++) four[i] = (uint8_t)((int32_t)rintf(x[k + i] * by) + 128);
-            memcpy(y + (size_t)k * n + 4 * r, four, 4);
-        }
+        uint8_t row[in];
+        step[r] = bytes_of(x, in, n == 1 ? y : row);
+        for (int k = 0; n > 1 && k < in; k += 4) memcpy(y + (size_t)k * n + 4 * r, row + k, 4);
     }
 }
 

@@ -54,7 +54,7 @@ static int apply_tiles(const Linear *w, int rows, const float *x, float *y, How 
     float *steps = room + (size_t)rows * w->in, sums[INT8_PANEL];
     int32_t whole[2 * SIDE][INT8_PANEL];
     for (int r = 0; r < rows; r++)
-        to_bytes(x + (size_t)r * w->in, 1, w->in, bytes + (size_t)r * w->in, steps + r);
+        steps[r] = bytes_of(x + (size_t)r * w->in, w->in, bytes + (size_t)r * w->in);
     set_up_tiles();
     __asm__ volatile("" ::: "memory"); /* the compiler does not know that tiles read it */
     for (int p = 0; p * INT8_PANEL < w->out; p++) {

@@ -32,7 +32,8 @@ from starting import command, environment
 from foveate.bench.machine import describe
 from foveate.bench.workload import workload
 
-PEERS = ("foveate", "joeynmt")
+MODES = {"foveate": "auto", "joeynmt": "fp32"}  # it trains in no other on a processor
+PEERS = tuple(MODES)
 RESULT = ROOT / "docs" / "results" / "time-to-quality.json"
 UNITS = ("minutes", "processor_minutes")
 Look = dict[str, Any]
@@ -102,7 +103,7 @@ def learn(peer: str, given: argparse.Namespace, task: Any, cores: range) -> Iter
     """Every look at one training, until it has reached the goal or ends by itself."""
     line = command(
         peer, python_of(peer), "quality",
-        shape=given.shape, mode="fp32", threads=given.threads, every=given.every,
+        shape=given.shape, mode=MODES[peer], threads=given.threads, every=given.every,
     )  # fmt: skip
     started = time.perf_counter()
     with subprocess.Popen(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -257,8 +258,8 @@ class Run:
 
     def forced(self, source: Any, target: Any = None) -> ForcedPass:
         """The same example made ready to be read as often as is wanted."""
-        forced = self.task.forced
-        return cast(ForcedPass, forced(self.model, source, target, self.search(None, None)))
+        search = self.search(None, None)
+        return cast(ForcedPass, self.task.forced(self.model, source, target, search))
 
 
 def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] = ()) -> Run:
@@ -266,8 +267,7 @@ def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] =
 
     Runs of the ``ensemble`` decode with it: the next token has the mean of their p. ``path`` and
     these may be folders of single checkpoints too, such as RUN/checkpoints/step-00001000.
-    Raises ``ConfigError`` that says what is missing where the folder is no run, or what differs
-    where runs have other vocabularies.
+    Raises ``ConfigError`` that says what is missing, or how the vocabularies of runs differ.
     """
     runs = [_load(Path(each), which) for each in (path, *ensemble)]
     if len(runs) > 1:
@@ -278,12 +278,12 @@ def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] =
 
 
 def _load(path: Path, which: str) -> Run:
-    path, folder = checkpoint.place(path)
+    path, given = checkpoint.place(path)
     config = read_run(path)
-    folder = folder or checkpoint.folder_of(path, which)
     task = config.task.build(config.data)
     task.restore(path)
-    model = rebuilt(config.model, task.build, path, folder)
+    read = partial(rebuilt, config.model, task.build, path)
+    folder, model = (given, read(given)) if given else checkpoint.read_chosen(path, which, read)
     model.to(device()).eval()
     return Run(path, config, task, model, folder.relative_to(path).as_posix())
 

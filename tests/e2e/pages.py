@@ -66,7 +66,7 @@ def visitor(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
     yield open_page
     for context in contexts:
         context.close()
-    assert not errors
+    assert not errors, errors
     assert not [url for url, own in requests if not url.startswith(own)]
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
@@ -249,6 +249,17 @@ def folder_of(run: Path, which: str) -> Path:
         have = ", ".join(map(str, steps(run))) or "none"
         raise ConfigError(f"{run} has no checkpoint {which!r}; steps there: {have}")
     return folder
+
+
+def read_chosen(run: Path, which: str, read: Callable[[Path], Any]) -> tuple[Path, Any]:
+    """`folder_of`, and what is read there; again where a training has meanwhile replaced it."""
+    folder = folder_of(run, which)
+    try:
+        return folder, read(folder)
+    except (OSError, ValueError, RuntimeError):
+        if folder_of(run, which) == folder:
+            raise
+        return read_chosen(run, which, read)
 
 
 def place(path: Path) -> tuple[Path, Path | None]:

@@ -57,8 +57,7 @@ static void fetch(const Heads *from, int half, int64_t b, int64_t h, int64_t row
                   float *to, int64_t ld) {
     for (int64_t t = 0; t < rows; t++, to += ld) {
         int64_t at = b * from->text + h * from->head + t * from->row;
-        if (half) widen((uint16_t *)from->at + at, size, to);
-        else memcpy(to, (float *)from->at + at, size * sizeof(float));
+        take(from->at, half, at, size, to);
     }
 }
 
@@ -66,8 +65,7 @@ static void store(const Heads *to, int half, int64_t b, int64_t h, int64_t rows,
                   const float *from, int64_t ld) {
     for (int64_t t = 0; t < rows; t++, from += ld) {
         int64_t at = b * to->text + h * to->head + t * to->row;
-        if (half) narrow(from, size, (uint16_t *)to->at + at);
-        else memcpy((float *)to->at + at, from, size * sizeof(float));
+        give(from, size, to->at, half, at);
     }
 }
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from foveate.native.kernels import address, at, library
+from foveate.native.kernels import address, at, fits_either, library
 
 _SIZES = ("batch", "heads", "queries", "keys", "size", "values")
 
@@ -65,9 +65,8 @@ class Attend(torch.autograd.Function):
 
 def attends(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether the kernel reads such tensors."""
-    kinds = {x.dtype for x in (query, key, value)}
-    known = kinds in ({torch.float32}, {torch.bfloat16})
-    return known and query.device.type == "cpu" and library() is not None
+    alike = query.dtype == key.dtype == value.dtype
+    return alike and fits_either(query) and library() is not None
 
 
 def _run(query: Tensor, key: Tensor, value: Tensor, scale: float, **more: Tensor | None) -> None:

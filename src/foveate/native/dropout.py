@@ -7,7 +7,7 @@ import ctypes
 import torch
 from torch import Tensor
 
-from foveate.native.kernels import address, at, library
+from foveate.native.kernels import address, at, fits_either, library
 
 
 class _Numbers(ctypes.Structure):
@@ -22,7 +22,7 @@ def dropped(
     ``random`` has a byte for each number of ``change``; the sum has type ``dtype``.
     """
     kernels = library()
-    if kernels is None or not all(_known(each) for each in (change, x) if each is not None):
+    if kernels is None or not all(fits_either(each) for each in (change, x) if each is not None):
         kept = random.view(change.shape) >= drop
         change = (change.float() * (256 / (256 - drop))).mul_(kept)
         return (change if x is None else x + change).to(dtype)
@@ -34,10 +34,6 @@ def dropped(
     threads = torch.get_num_threads()
     kernels.dropout(change.numel(), left, middle, at(random), drop, right, threads)
     return y
-
-
-def _known(x: Tensor) -> bool:
-    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.bfloat16)
 
 
 def _half(x: Tensor) -> bool:

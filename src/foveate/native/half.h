@@ -16,3 +16,14 @@ static void narrow(const float *restrict x, int64_t size, uint16_t *restrict hal
         half[i] = (bits + (none ? 0x8000 : 0x7fff + (bits >> 16 & 1))) >> 16 | none << 6;
     }
 }
+
+/* Some numbers of an array of floats, or of bf16 where it is half, as floats; and back. */
+static void take(const void *from, int half, int64_t at, int64_t count, float *to) {
+    if (half) widen((const uint16_t *)from + at, count, to);
+    else memcpy(to, (const float *)from + at, count * sizeof(float));
+}
+
+static void give(const float *from, int64_t count, void *to, int half, int64_t at) {
+    if (half) narrow(from, count, (uint16_t *)to + at);
+    else memcpy((float *)to + at, from, count * sizeof(float));
+}

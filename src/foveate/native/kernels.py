@@ -112,6 +112,11 @@ def fits(x: Tensor) -> bool:
     return x.dtype == torch.float32 and x.device.type == "cpu" and x.is_contiguous()
 
 
+def fits_either(x: Tensor) -> bool:
+    """Whether those kernels read a tensor that take fp32 and bf16, on the processor."""
+    return x.dtype in (torch.float32, torch.bfloat16) and x.device.type == "cpu"
+
+
 def _built() -> Path:
     """The library's file, of this source for this processor, compiled if it is not there yet.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from foveate.native.kernels import at, fits, library
+from foveate.native.kernels import at, fits, fits_either, library
 from foveate.native.shares import shared
 
 BLOCK = 64  # scores of which the kernel keeps one maximum
@@ -51,8 +51,8 @@ def cross_entropy_(
 
     With ``grad`` the logits' place is taken by the gradient p − (1 − α) onehot_y − α/V.
     """
-    kernels = library() if logits.device.type == "cpu" and logits.is_contiguous() else None
-    if kernels is None or logits.dtype not in (torch.float32, torch.bfloat16):
+    kernels = library() if fits_either(logits) and logits.is_contiguous() else None
+    if kernels is None:
         return _cross_entropy_(logits, target, smoothing, grad)
     loss, nll = torch.empty(2, len(logits))
     half, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()

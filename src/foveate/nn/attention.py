@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -243,7 +244,7 @@ class Attention(BaseAttention):
     ) -> Float[Tensor, "M H N V"]:
         """Σ_i weight_i v_i, without forming the weights where nobody looks and it pays."""
         if self.tap is None and self.score.scale is not None and self.normalizer.fusable:
-            bias = self._bias(queries, view, key_at)
+            bias = partial(self._bias, queries, view, key_at)
             dropout = self.config.dropout if self.training else 0.0
             rest = Unseen(
                 view.mask, view.query_at, key_at, bias, self.score.scale, dropout, self.training

@@ -6,6 +6,7 @@ the native one. Both give what the equation in `foveate.nn.attention` gives.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -30,21 +31,31 @@ class Unseen:
     mask: Mask
     query_at: range
     key_at: Places
-    bias: Tensor | None  # (H, N, S)
+    bias: Callable[[], Tensor | None]  # (H, N, S), formed where a road wants it
     scale: float
     dropout: float
     training: bool
 
     def mix(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor | None:
         """The mixture (M, H, N, V); None where the equation itself is the road to take."""
-        if self.mask.blind(self.query_at, self.key_at) is not None:
-            return None  # a query that sees nothing gets zeros, which neither kernel gives
         steps, rows = len(self.query_at), queries.shape[2]
         if queries.device.type != "cpu" or (rows > 1 and rows * keys.shape[2] > SHORT):
-            return self._fused(queries, keys, values)
-        alone = self.bias is None and self.dropout == 0 and steps == rows > 1
-        if not (self.training and alone and attends(queries, keys, values)):
+            road = self._fused
+        elif (
+            self.training
+            and self.dropout == 0
+            and steps == rows > 1
+            and attends(queries, keys, values)
+            and self.bias() is None
+        ):
+            road = self._native
+        else:
             return None
+        if self.mask.blind(self.query_at, self.key_at) is not None:
+            return None  # a query that sees nothing gets zeros, which neither kernel gives
+        return road(queries, keys, values)
+
+    def _native(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         hidden = self.mask.additive(self.query_at, self.key_at, torch.float32, queries.device)
         mixed: Tensor = Attend.apply(queries, keys, values, hidden, self.scale)  # type: ignore[no-untyped-call]
         return mixed
@@ -52,8 +63,9 @@ class Unseen:
     def _fused(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         device, kind = queries.device, queries.dtype
         seen = self.mask.dense(self.query_at, self.key_at, device)
-        if self.bias is not None:
-            bias = self.bias.to(kind)
+        bias = self.bias()
+        if bias is not None:
+            bias = bias.to(kind)
             hidden = self.mask.additive(self.query_at, self.key_at, kind, device)
             seen = bias[None] if hidden is None else bias + hidden
         return F.scaled_dot_product_attention(

@@ -194,7 +194,7 @@ def test_eight_texts_are_learnt_by_heart(
 ) -> None:
     model = model_of(task, config).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(40):
+    for _ in range(50):
         loss = task.loss(model, task.batch("train", range(8)), CrossEntropy.Config().build())
         optimizer.zero_grad()
         (loss.total / loss.count).backward()

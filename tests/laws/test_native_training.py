@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveate.models.decoder import Decoder
 from foveate.models.encoder import Encoder
 from foveate.models.presets import TransformerSmall
-from foveate.native.dropout import dropped
+from foveate.native.bias import add_bias_
+from foveate.native.dropout import dropped, random_bytes
 from foveate.native.kernels import library, without_kernels
+from foveate.native.outer import outer
 from foveate.native.rows import cross_entropy_
 from foveate.nn.attention import Attention
 from foveate.nn.linear import EVEN, Linear
@@ -89,15 +92,24 @@ def test_attention_to_a_memory_of_another_length(kind: torch.dtype) -> None:
 @pytest.mark.parametrize("residual", [None, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("count", [1, 511, 1300])
 def test_dropout(kind: torch.dtype, residual: torch.dtype | None, count: int) -> None:
-    change, random = torch.randn(count).to(kind), torch.randint(256, (count,), dtype=torch.uint8)
+    change, seed = torch.randn(count).to(kind), -(2**62) - 5
     x = None if residual is None else torch.randn(count, dtype=residual)
     for dtype in (torch.float32, kind):
-        ours = dropped(change, random, 51, dtype, x)
+        ours = dropped(change, seed, 51, dtype, x)
         with without_kernels():
-            theirs = dropped(change, random, 51, dtype, x)
+            theirs = dropped(change, seed, 51, dtype, x)
         exact = dtype == torch.float32
         torch.testing.assert_close(ours, theirs, rtol=1e-6 if exact else 0.01, atol=1e-6)
-        assert x is not None or torch.equal(ours == 0, random < 51)
+        assert x is not None or torch.equal(ours == 0, random_bytes(seed, count) < 51)
+
+
+def test_random_bytes_are_those_of_splitmix64() -> None:
+    """The first words of seed 0, as the reference implementation (Vigna, 2015) prints them."""
+    words = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    expected = b"".join(word.to_bytes(8, "little") for word in words)
+    assert bytes(random_bytes(0, 24).tolist()) == expected
+    many = random_bytes(77, 2**20).bincount(minlength=256)
+    assert abs(many - 4096).max() < 6 * 64  # six standard deviations
 
 
 @kinds
@@ -118,7 +130,8 @@ def test_cross_entropy(kind: torch.dtype, smoothing: float, size: int) -> None:
 
 @pytest.mark.parametrize("rows", [1, EVEN - 1, EVEN, EVEN + 1, 3 * EVEN - 7])
 @pytest.mark.parametrize("bias", [True, False])
-def test_bf16_maps_of_few_shapes(rows: int, bias: bool) -> None:
+@pytest.mark.parametrize("relu", [True, False])
+def test_bf16_maps_of_few_shapes(rows: int, bias: bool, relu: bool) -> None:
     torch.manual_seed(0)
     ours, x = Linear(24, 40, bias=bias), torch.randn(rows, 24)
     theirs = nn.Linear(24, 40, bias=bias)
@@ -127,12 +140,49 @@ def test_bf16_maps_of_few_shapes(rows: int, bias: bool) -> None:
     for linear in (ours, theirs):
         read = x.clone().requires_grad_()
         with torch.autocast("cpu", torch.bfloat16):
-            y = linear(read)
+            y = (
+                ours(read, relu)
+                if linear is ours
+                else F.relu(theirs(read))
+                if relu
+                else theirs(read)
+            )
         (y.float() * torch.arange(40)).sum().backward()
         found.append([y, read.grad, *(p.grad for p in linear.parameters())])
     for left, right in zip(*found, strict=True):
         assert left.dtype == right.dtype
         near(left, right, torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    "shape", [(0, 3, 5), (1, 1, 1), (5, 33, 17), (300, 40, 24), (1025, 513, 70), (256, 64, 600)]
+)
+def test_outer_products(shape: tuple[int, int, int]) -> None:
+    count, out, size = shape
+    torch.manual_seed(0)
+    grad, x = torch.randn(count, out).bfloat16(), torch.randn(count, size).bfloat16()
+    sums, sum = outer(grad, x, alone=True)
+    assert sum is not None and sums.dtype == sum.dtype == torch.float32
+    tolerance = {"rtol": 1e-2, "atol": 2e-2 * count**0.5}
+    torch.testing.assert_close(sums.double(), grad.double().T @ x.double(), **tolerance)
+    torch.testing.assert_close(sum.double(), grad.double().sum(dim=0), **tolerance)
+    with without_kernels():
+        plain, alone = outer(grad, x, alone=True)
+    torch.testing.assert_close(sums, plain, **tolerance)
+    assert alone is not None
+    torch.testing.assert_close(sum, alone, **tolerance)
+
+
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("size", [1, 40, 513])
+def test_bias_in_place(relu: bool, size: int) -> None:
+    y, bias = torch.randn(7, size).bfloat16(), torch.randn(size)
+
+    def compute() -> list[Tensor]:
+        return [add_bias_(y.clone(), bias, relu), add_bias_(y.clone(), None, relu)]
+
+    for ours, theirs in both(compute):
+        torch.testing.assert_close(ours, theirs, rtol=0.02, atol=1e-2)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

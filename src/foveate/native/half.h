@@ -1,5 +1,9 @@
 /* bf16: the upper half of a float. */
 
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#endif
+
 static void widen(const uint16_t *restrict half, int64_t size, float *restrict x) {
     for (int64_t i = 0; i < size; i++) {
         uint32_t bits = (uint32_t)half[i] << 16;
@@ -9,7 +13,14 @@ static void widen(const uint16_t *restrict half, int64_t size, float *restrict x
 
 /* To the nearest, of two the even one; what is no number stays none. */
 static void narrow(const float *restrict x, int64_t size, uint16_t *restrict half) {
-    for (int64_t i = 0; i < size; i++) {
+    int64_t i = 0;
+#ifdef __AVX512BF16__
+    for (; i + 16 <= size; i += 16) { /* as below, but for numbers below 1e-38, which become 0 */
+        const __m256bh some = _mm512_cvtneps_pbh(_mm512_loadu_ps(x + i));
+        memcpy(half + i, &some, sizeof some);
+    }
+#endif
+    for (; i < size; i++) {
         uint32_t bits;
         memcpy(&bits, x + i, 4);
         uint32_t none = (bits & 0x7fffffff) > 0x7f800000;

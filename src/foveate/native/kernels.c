@@ -11,6 +11,8 @@
 #include "scan.h"
 #include "attend.h"
 #include "dropout.h"
+#include "bias.h"
+#include "outer.h"
 
 typedef struct { /* γ (x − mean x) / √(var x + ε) + β; the identity where γ is NULL */
     const float *gain, *shift;

@@ -31,7 +31,7 @@ SOURCES = [
     for name in (
         "kernels.c",
         *("linear.h", "tiles.h", "half.h", "rows.h"),
-        *("scan.h", "attend.h", "dropout.h"),
+        *("scan.h", "attend.h", "dropout.h", "bias.h", "outer.h"),
     )
 ]
 FLAGS = (
@@ -59,7 +59,9 @@ SIGNATURES = {  # result and arguments
     "room": (_long, _at, _int, _int, _int),
     "step": (None, _at, _at, _at, _at),
     "attend_heads": (None, _at),
-    "dropout": (None, _long, _at, _at, _at, _int, _at, _int),
+    "outer": (_int, _at),
+    "dropout": (None, _long, _at, _at, _long, _int, _at, _int),
+    "add_bias": (None, _long, _long, _at, _at, _int, _int),
     "scan": (None, _at, _at, _at, _at),
     "scan_backward": (None, *[_at] * 9),
 }

@@ -34,6 +34,7 @@ typedef enum { SET, ADD, RELU } How;
 static inline void put(float *y, const float *sums, int count, How how) {
     if (how == ADD) for (int j = 0; j < count; j++) y[j] += sums[j];
     else if (how == RELU) for (int j = 0; j < count; j++) y[j] = sums[j] > 0 ? sums[j] : 0;
+    else if (count == PANEL) memcpy(y, sums, PANEL * sizeof(float)); /* of a size known here */
     else memcpy(y, sums, count * sizeof(float));
 }
 

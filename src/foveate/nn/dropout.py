@@ -1,4 +1,7 @@
-"""Dropout whose masks are cheap on a CPU: one random 64-bit integer decides eight elements."""
+"""Dropout whose masks are cheap on a CPU: one random 64-bit integer decides eight elements.
+
+The integers follow from a seed and the place, so that no mask is kept for the way back.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,19 @@ from foveate.native.dropout import dropped
 
 
 class _ByteDropout(torch.autograd.Function):
-    """y = x + m ⊙ change / (1 − p̂); keeps the random bytes of m, one an element."""
+    """y = x + m ⊙ change / (1 − p̂); keeps the seed of m."""
 
     @staticmethod
     def forward(ctx: Any, change: Tensor, drop: int, x: Tensor | None) -> Tensor:
-        words = torch.empty((change.numel() + 7) // 8, dtype=torch.int64)
-        random = words.random_(-(2**63), None).view(torch.uint8)[: change.numel()]
-        ctx.save_for_backward(random)
-        ctx.drop, ctx.dtype, ctx.sum = drop, change.dtype, x is not None
+        seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
+        ctx.seed, ctx.drop, ctx.dtype, ctx.sum = seed, drop, change.dtype, x is not None
         wide = change.dtype if x is None else torch.promote_types(change.dtype, x.dtype)
-        return dropped(change, random, drop, wide, x)
+        return dropped(change, seed, drop, wide, x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, Tensor | None]:
-        (random,), grad = ctx.saved_tensors, grads[0]
-        return dropped(grad, random, ctx.drop, ctx.dtype), None, grad if ctx.sum else None
+        grad = grads[0]
+        return dropped(grad, ctx.seed, ctx.drop, ctx.dtype), None, grad if ctx.sum else None
 
 
 class Dropout(nn.Module):

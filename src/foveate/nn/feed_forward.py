@@ -34,7 +34,10 @@ class FeedForward(Configurable, nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        return self.outer(self.dropout(self.activate(self.inner(x))))
+        return self.outer(self.dropout(self._activated(x)))
+
+    def _activated(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B F"]:
+        return self.activate(self.inner(x))
 
 
 class ReLU(FeedForward):
@@ -45,6 +48,10 @@ class ReLU(FeedForward):
 
     def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
         return F.relu(x)
+
+    def _activated(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B F"]:
+        # in training f is part of the product's last pass
+        return self.inner(x, relu=True) if self.training else super()._activated(x)
 
 
 class GELU(FeedForward):

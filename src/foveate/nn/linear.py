@@ -14,39 +14,41 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from foveate.native.bias import add_bias_
+from foveate.native.outer import EVEN, outer
 from foveate.nn.reduced import reduced
-
-EVEN = 256
 
 
 class _Map(torch.autograd.Function):
-    """Y = X Wᵀ + b with dX = G W, dW = Gᵀ X, db = Σ_n g_n; W and b are fp32, X is bf16."""
+    """Y = f(X Wᵀ + b), f the identity or ReLU; dX = G W, dW = Gᵀ X, db = Σ_n g_n, G being dY ⊙ f'.
+
+    W and b are fp32, X is bf16.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
         rows, weight = x.reshape(-1, x.shape[-1]), weight.to(x.dtype)
         y = x.new_empty(len(rows), len(weight))
         for some in spans(len(rows)):
-            if bias is None:
-                torch.mm(rows[some], weight.T, out=y[some])
-            else:
-                torch.addmm(bias.to(x.dtype), rows[some], weight.T, out=y[some])
-        ctx.save_for_backward(rows, weight)
+            torch.mm(rows[some], weight.T, out=y[some])
+        add_bias_(y, bias, relu)
+        ctx.save_for_backward(rows, weight, y if relu else None)
         ctx.shape = x.shape
         return y.view(*x.shape[:-1], len(weight))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        rows, weight = ctx.saved_tensors
+        rows, weight, y = ctx.saved_tensors
         grad = grads[0].reshape(len(rows), -1)
-        of_x, of_weight, of_bias = ctx.needs_input_grad
+        if y is not None:
+            grad = torch.ops.aten.threshold_backward(grad, y, 0)
+        of_x, of_weight, of_bias, _ = ctx.needs_input_grad
         dx = torch.empty_like(rows) if of_x else None
         if dx is not None:
             for some in spans(len(rows)):
                 torch.mm(grad[some], weight, out=dx[some])
-        dw = _product_of_columns(grad, rows) if of_weight else None
-        db = grad.sum(dim=0).float() if of_bias else None
-        return None if dx is None else dx.view(ctx.shape), dw, db
+        dw, db = outer(grad, rows, of_bias) if of_weight or of_bias else (None, None)
+        return None if dx is None else dx.view(ctx.shape), dw, db, None
 
 
 def spans(count: int) -> list[slice]:
@@ -57,25 +59,14 @@ def spans(count: int) -> list[slice]:
     return [slice(0, whole), slice(count - EVEN, count)]
 
 
-def _product_of_columns(left: Tensor, right: Tensor) -> Tensor:
-    """Σ_n left_n right_nᵀ in fp32, (N, I), (N, J) -> (I, J)."""
-    whole = len(left) // EVEN * EVEN
-    if whole == 0:
-        return (left.T @ right).float()
-    product = (left[:whole].T @ right[:whole]).float()
-    rest = len(left) - whole
-    if rest:  # with zeros for the rows that have been
-        left, right = (F.pad(x[whole:], (0, 0, 0, EVEN - rest)) for x in (left, right))
-        product += left.T @ right
-    return product
-
-
 class Linear(nn.Linear):
     """W x + b; under autocast to bf16 on a CPU with products of few shapes."""
 
-    def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+    def forward(self, x: Float[Tensor, "*B I"], relu: bool = False) -> Float[Tensor, "*B O"]:
+        """W x + b, or with ``relu`` what is positive of it."""
         x = reduced(x)
         if x.device.type != "cpu" or x.dtype != torch.bfloat16 or not torch.is_grad_enabled():
-            return super().forward(x)
-        y: Tensor = _Map.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
+            y = super().forward(x)
+            return F.relu(y) if relu else y
+        y = _Map.apply(x, self.weight, self.bias, relu)  # type: ignore[no-untyped-call]
         return y

@@ -3,8 +3,8 @@
 **Counted FLOPs.** Every product that PyTorch dispatches is seen with its shapes, and (m × k)(k × n)
 counts as 2·m·k·n: linear layers forwards and backwards, batched products of attention, fused
 attention (five products in its backward, which forms the weights anew), LSTM kernels. Padding in
-a batch counts as the work that it is; sums, norms, softmax and the like do not count, nor do the
-products of queries with keys and of weights with values that the native attention makes.
+a batch counts as the work that it is; sums, norms, softmax and the like do not count. What native
+kernels multiply is not dispatched: with them left out PyTorch computes, and counts, the same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Target tokens a second in training, measured on the trainer itself: nothing is written anew.
 
-`foveate.train.fit.fit` trains three times in a folder that is thrown away. A few steps under a
-counter of products, which are the warm-up too; then for the time wanted, read from the run's own
-log with a line for each step; then a few steps under the profiler.
+`foveate.train.fit.fit` trains four times in a folder that is thrown away. A few steps to warm up;
+then for the time wanted, read from the run's own log with a line for each step; then a few steps
+under the profiler, and as many under a counter of products, on the road on which PyTorch sees all.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from foveate.bench.machine import ceilings, describe, peak
 from foveate.bench.products import counting, shares
 from foveate.bench.workload import Workload
+from foveate.native.kernels import without_kernels
 from foveate.run import device
 from foveate.train.config import SaveConfig, ValidationConfig
 from foveate.train.fit import fit
@@ -23,7 +24,7 @@ from foveate.train.journal import read
 from foveate.train.precision import Precision, resolve
 from foveate.training import job_of
 
-COUNTED = 5  # steps under the counter, and under the profiler
+COUNTED = 5  # steps to warm up, under the profiler, and under the counter
 WARM = 3  # steps of the measured training that are left out
 LEAST = 2  # steps that are measured at least
 ENDLESS = 10**9  # steps of a training that ends by the clock; schedules may ask for a number
@@ -39,10 +40,7 @@ def measure(work: Workload, seconds: float, quick: bool = False) -> dict[str, An
     before = ceilings(1.0, place)
     precision = resolve(work.config.train.precision, place)
     model = work.model()
-    with counting() as counted:
-        first = train(work, model, precision, steps=COUNTED)
-    flops = counted.total / first[-1]["target_tokens"]
-    prepared = first[0]["seconds"]  # a training's clock also counts what comes before its steps
+    prepared = train(work, model, precision, steps=COUNTED)[0]["seconds"]  # a training's clock also counts what comes before its steps
     steps = train(work, model, precision, minutes=(seconds + prepared) / 60)
     if len(steps) < WARM + LEAST:
         steps = train(work, model, precision, steps=WARM + LEAST)
@@ -51,6 +49,9 @@ def measure(work: Workload, seconds: float, quick: bool = False) -> dict[str, An
     if not quick:
         with shares() as parts:
             train(work, model, precision, steps=COUNTED)
+    with counting() as counted, without_kernels():
+        seen = train(work, model, resolve("fp32", place), steps=COUNTED)
+    flops = counted.total / seen[-1]["target_tokens"]
     rate = rates(steps)
     done = rate["target_tokens_per_second"] * flops / 1e9
     after = ceilings(1.0, place)

@@ -1,9 +1,5 @@
 /* bf16: the upper half of a float. */
 
-#ifdef __AVX512BF16__
-#include <immintrin.h>
-#endif
-
 static void widen(const uint16_t *restrict half, int64_t size, float *restrict x) {
     for (int64_t i = 0; i < size; i++) {
         uint32_t bits = (uint32_t)half[i] << 16;

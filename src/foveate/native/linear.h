@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#if defined(__AVX512VNNI__) || defined(__AMX_INT8__)
+#ifdef __AVX512F__
 #include <immintrin.h>
 #endif
 

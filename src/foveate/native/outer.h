@@ -18,8 +18,8 @@ enum {
     TILE_BYTES = 1024,
     PANEL_WIDTH = 32, /* columns that lie together: two tiles, 32 rows deep */
     PANEL_BYTES = 2 * TILE_BYTES,
-    ROWS_DEEP = 256,       /* rows at a time, of which tiles are made */
-    FULL = 512,       /* columns of g and of x at a time: with their sums they stay near a core */
+    ROWS_DEEP = 256, /* rows at a time, of which tiles are made */
+    FULL = 512,      /* columns of g and of x at a time: with their sums they stay near a core */
 };
 
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -132,33 +132,45 @@ typedef struct { /* what a thread has at hand */
     float sum[FULL];
 } Bench;
 
-/* Those sums of some columns of g and of x that a thread makes. */
-static void outer_block(const Outer *o, int64_t top, int64_t height, int64_t left, int64_t width, Bench *bench) {
-    float *sum = o->sum && left == 0 ? memset(bench->sum, 0, sizeof bench->sum) : NULL;
-    for (int64_t n = 0; n < o->rows; n += ROWS_DEEP) {
-        const int64_t rows = least(ROWS_DEEP, o->rows - n), steps = parts(rows, PANEL_WIDTH);
-        pack(o->g + n * o->out + top, o->out, rows, height, 1, bench->g, sum);
-        pack(o->x + n * o->in + left, o->in, rows, width, 0, bench->x, NULL);
-        __asm__ volatile("" ::: "memory"); /* the compiler does not know that tiles read it */
-        char *sums = bench->sums;
-        for (int64_t i = 0; i < parts(height, PANEL_WIDTH); i++)
-            for (int64_t j = 0; j < parts(width, PANEL_WIDTH); j++, sums += 4 * TILE_BYTES)
-                add_products(n == 0, steps, bench->g + i * steps * PANEL_BYTES,
-                             bench->x + j * steps * PANEL_BYTES, sums);
-    }
-    __asm__ volatile("" ::: "memory");
+typedef struct { /* some columns of g and of x, whose sums one thread makes */
+    int64_t top, height, left, width;
+} Share;
+
+/* From tiles to where they belong: rows of 16, and what is left of them at the edge. */
+static void write_sums(const Outer *o, const Share *at, const Bench *bench) {
     const float *sums = (const float *)bench->sums;
-    const int64_t across = parts(width, PANEL_WIDTH);
-    for (int64_t i = 0; i < height; i++)
-        for (int64_t j = 0; j < width; j += SIDE) {
-            const int64_t tile = (i / PANEL_WIDTH * across + j / PANEL_WIDTH) * 4 + i / SIDE % 2 * 2 + j / SIDE % 2;
-            memcpy(o->sums + (top + i) * o->in + left + j, sums + (tile * SIDE + i % SIDE) * SIDE,
-                   least(SIDE, width - j) * sizeof(float));
+    const int64_t across = parts(at->width, PANEL_WIDTH);
+    for (int64_t i = 0; i < at->height; i++)
+        for (int64_t j = 0; j < at->width; j += SIDE) {
+            const int64_t square = i / PANEL_WIDTH * across + j / PANEL_WIDTH;
+            const int64_t tile = square * 4 + i / SIDE % 2 * 2 + j / SIDE % 2;
+            const float *from = sums + (tile * SIDE + i % SIDE) * SIDE;
+            float *to = o->sums + (at->top + i) * o->in + at->left + j;
+            if (at->width - j >= SIDE) memcpy(to, from, SIDE * sizeof(float));
+            else memcpy(to, from, (at->width - j) * sizeof(float));
         }
-    for (int64_t i = 0; sum && i < height; i++)
-        o->sum[top + i] = sum[i / PANEL_WIDTH * PANEL_WIDTH + i % 2 * SIDE + i % PANEL_WIDTH / 2];
 }
 
+static void outer_share(const Outer *o, const Share *at, Bench *bench) {
+    float *sum = o->sum && at->left == 0 ? memset(bench->sum, 0, sizeof bench->sum) : NULL;
+    for (int64_t n = 0; n < o->rows; n += ROWS_DEEP) {
+        const int64_t rows = least(ROWS_DEEP, o->rows - n), steps = parts(rows, PANEL_WIDTH);
+        pack(o->g + n * o->out + at->top, o->out, rows, at->height, 1, bench->g, sum);
+        pack(o->x + n * o->in + at->left, o->in, rows, at->width, 0, bench->x, NULL);
+        __asm__ volatile("" ::: "memory"); /* the compiler does not know that tiles read it */
+        char *sums = bench->sums;
+        for (int64_t i = 0; i < parts(at->height, PANEL_WIDTH); i++)
+            for (int64_t j = 0; j < parts(at->width, PANEL_WIDTH); j++, sums += 4 * TILE_BYTES)
+                add_products(n == 0, steps, bench->g + i * steps * PANEL_BYTES,
+                             bench->x + j * steps * PANEL_BYTES, sums);
+        __asm__ volatile("" ::: "memory");
+    }
+    write_sums(o, at, bench);
+    for (int64_t i = 0; sum && i < at->height; i++)
+        o->sum[at->top + i] = sum[i / PANEL_WIDTH * PANEL_WIDTH + i % 2 * SIDE + i % PANEL_WIDTH / 2];
+}
+
+/* False where it has to be computed elsewhere. Which thread makes a sum does not change it. */
 int outer(const Outer *o) {
     if (!has_tiles()) return 0;
     const int64_t panels = parts(o->out, PANEL_WIDTH), across = parts(o->in, FULL);
@@ -172,7 +184,8 @@ int outer(const Outer *o) {
 #pragma omp for schedule(static)
         for (int64_t task = 0; task < down * across; task++) {
             const int64_t top = task / across * tall, left = task % across * FULL;
-            if (top < o->out) outer_block(o, top, least(tall, o->out - top), left, least(FULL, o->in - left), bench);
+            const Share at = {top, least(tall, o->out - top), left, least(FULL, o->in - left)};
+            if (at.height > 0) outer_share(o, &at, bench);
         }
         _tile_release();
     }

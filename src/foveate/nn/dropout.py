@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from foveate.native.dropout import dropped
 
@@ -25,6 +26,7 @@ class _ByteDropout(torch.autograd.Function):
         return dropped(change, seed, drop, wide, x)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, Tensor | None]:
         grad = grads[0]
         return dropped(grad, ctx.seed, ctx.drop, ctx.dtype), None, grad if ctx.sum else None

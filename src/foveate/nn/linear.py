@@ -1,4 +1,4 @@
-"""Linear maps whose bf16 products on a CPU have few shapes, however many rows a batch has.
+"""Linear maps in bf16 on a CPU: products of few shapes, however many rows a batch has.
 
 A library makes a kernel for each shape of matrices that it meets, which takes as long as some
 products and stays in memory. So most rows go in one product of a multiple of `EVEN`, and the last
@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from foveate.native.bias import add_bias_
 from foveate.native.outer import EVEN, outer
@@ -37,6 +38,7 @@ class _Map(torch.autograd.Function):
         return y.view(*x.shape[:-1], len(weight))
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         rows, weight, y = ctx.saved_tensors
         grad = grads[0].reshape(len(rows), -1)

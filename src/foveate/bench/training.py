@@ -40,7 +40,8 @@ def measure(work: Workload, seconds: float, quick: bool = False) -> dict[str, An
     before = ceilings(1.0, place)
     precision = resolve(work.config.train.precision, place)
     model = work.model()
-    prepared = train(work, model, precision, steps=COUNTED)[0]["seconds"]  # a training's clock also counts what comes before its steps
+    # a training's clock also counts what comes before its steps
+    prepared = train(work, model, precision, steps=COUNTED)[0]["seconds"]
     steps = train(work, model, precision, minutes=(seconds + prepared) / 60)
     if len(steps) < WARM + LEAST:
         steps = train(work, model, precision, steps=WARM + LEAST)

@@ -75,5 +75,6 @@ def test_shares_name_the_products() -> None:
             a @ a
     assert max(found, key=found.__getitem__) == "products"
     assert group_of("aten::bmm") == "products in batches"
+    assert group_of("_MapBackward") == "products"  # what it does by itself is the native one
     assert group_of("aten::_softmax") == "softmax, loss"
     assert group_of("aten::add") == "other"

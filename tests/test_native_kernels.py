@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from foveate.native import kernels
+from foveate.native.kernels import _loaded, library
 
 
 @pytest.fixture
 def anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """A cache without a library."""
-    monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path)
-    kernels._loaded.cache_clear()
+    monkeypatch.setattr("foveate.native.kernels.cache_folder", lambda: tmp_path)
+    _loaded.cache_clear()
     yield
-    kernels._loaded.cache_clear()
+    _loaded.cache_clear()
 
 
 @pytest.mark.usefixtures("anew")
@@ -25,7 +25,7 @@ def test_without_a_compiler_nothing_is_said(
 ) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "")
-    assert kernels.library() is None
+    assert library() is None
     assert capsys.readouterr().err == ""
 
 
@@ -37,6 +37,6 @@ def test_a_compiler_that_fails_is_told_of_once(
     compiler.write_text("#!/bin/sh\necho 'kernels.c:1: error: no such thing' >&2\nexit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
-    assert kernels.library() is None and kernels.library() is None
+    assert library() is None and library() is None
     said = capsys.readouterr().err
     assert said.count("native kernels were not built") == 1 and "no such thing" in said

@@ -24,7 +24,7 @@ GROUPS = {
     "attention, fused": ("scaled_dot_product", "flash_attention", "efficient_attention"),
     "recurrence, fused": ("lstm", "gru", "rnn"),
     "products in batches": ("bmm",),
-    "products": ("mm", "linear", "matmul", "conv"),
+    "products": ("mm", "linear", "matmul", "conv", "_Map"),
     "softmax, loss": ("softmax", "nll_loss", "cross_entropy", "CrossEntropy", "logsumexp"),
     "dropout": ("bernoulli", "dropout", "Dropout", "random_"),
     "optimiser": ("adam", "_foreach", "sgd"),

@@ -92,24 +92,19 @@ def without_kernels() -> Iterator[None]:
 def _loaded() -> ctypes.CDLL | None:
     if os.environ.get("FOVEATE_NATIVE") == "0":
         return None
-    with contextlib.suppress(OSError), _told():
-        loaded = ctypes.CDLL(str(_built()))
-        for name, (result, *arguments) in SIGNATURES.items():
-            function = getattr(loaded, name)
-            function.restype, function.argtypes = result, arguments
-        return loaded
-    return None
-
-
-@contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Say that there is a compiler, but that it did not build the kernels, and go on."""
     try:
-        yield
+        loaded = ctypes.CDLL(str(_built()))
+    except OSError:
+        return None
     except subprocess.SubprocessError as error:
         lines = (getattr(error, "stderr", None) or b"").decode(errors="replace").splitlines()
         why = next((line for line in lines if "error" in line), str(error))
         print(f"native kernels were not built, PyTorch computes alone: {why}", file=sys.stderr)
+        return None
+    for name, (result, *arguments) in SIGNATURES.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
 
 
 def address(structure: ctypes.Structure) -> int:

@@ -12,7 +12,7 @@ typedef struct {
     int32_t threads;
 } Outer;
 
-#if defined(__AMX_BF16__) && defined(__AVX512BW__) && defined(__linux__)
+#if defined(__AMX_BF16__) && defined(__AMX_INT8__) && defined(__AVX512BW__) && defined(__linux__)
 
 enum {
     TILE_BYTES = 1024,

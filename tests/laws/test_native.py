@@ -18,10 +18,14 @@ from foveate.decode.steps import Hypothesis, Search, Steps
 from foveate.models.decoder import Decoder
 from foveate.models.encoder import Encoder
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
+from foveate.models.native_encoder import LONGEST, native_memory
 from foveate.models.presets import TransformerSmall
+from foveate.models.transformer import EncoderLayer, TransformerEncoder
 from foveate.native.kernels import library
 from foveate.native.rows import highest, log_sum_exp
 from foveate.nn.int8 import Int8Linear, quantized
+from foveate.nn.mask import Mask
+from foveate.nn.position import Position
 from laws.conftest import build, defaults
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")
@@ -138,6 +142,94 @@ def test_ensembles_find_the_same() -> None:
     native, plain = ([begun(model, road) for model in models] for road in (False, True))
     beam = SEARCHES["beam"]
     same(found_by(beam, EnsembleSteps(native)), found_by(beam, EnsembleSteps(plain)))
+
+
+# ------------------------------------------------------------------------------ encoders
+
+
+def same_memory(model: EncoderDecoder, source: Tensor, keys: Tensor | None) -> None:
+    """The kernels' memory at real places is PyTorch's, and zero elsewhere."""
+    memory = native_memory(model.encoder, source, keys)
+    assert memory is not None and memory.keys is keys
+    native, plain = memory.values, model.encode(source, keys).values
+    if keys is not None:
+        assert not native[~keys].any()
+        native, plain = native[keys], plain[keys]
+    torch.testing.assert_close(native, plain, atol=1e-4, rtol=1e-4)
+
+
+ENCODERS = {name: shape for name, shape in SHAPES.items() if "kind" not in shape}
+
+
+@pytest.mark.parametrize("shape", ENCODERS.values(), ids=ENCODERS)
+@pytest.mark.usefixtures("threads")
+@torch.no_grad()
+def test_every_encoder_leaves_the_same_memory(shape: dict[str, Any]) -> None:
+    model = made(**shape)
+    same_memory(model, SOURCE, KEYS)
+    same_memory(model, SOURCE[:, :1], None)
+    many = torch.randint(4, VOCABULARY, (40, 30))  # more than go through the layers at once
+    same_memory(model, many, torch.rand(40, 30) < 0.7)
+    same_memory(model, many, None)
+
+
+def rotary_encoder(model: EncoderDecoder) -> None:
+    model.encoder = made(position="rope", num_heads=2).encoder
+
+
+def hooked_encoder(model: EncoderDecoder) -> None:
+    model.encoder.layers[0].register_forward_hook(lambda *_: None)  # type: ignore[index]
+
+
+def tapped_encoder(model: EncoderDecoder) -> None:
+    model.encoder.layers[1].self_attention.tap = lambda weights: None  # type: ignore[index]
+
+
+def training_encoder(model: EncoderDecoder) -> None:
+    model.encoder.train()
+
+
+def double_encoder(model: EncoderDecoder) -> None:
+    model.encoder.double()
+
+
+def own_layer(model: EncoderDecoder) -> None:
+    """Somebody's own kind of layer, with the parts of the usual one."""
+
+    class Own(EncoderLayer):
+        def forward(self, x: Tensor, mask: Mask, position: Position) -> Tensor:
+            return x + super().forward(x, mask, position)
+
+    encoder = model.encoder
+    assert isinstance(encoder, TransformerEncoder)
+    encoder.layers[1] = Own(encoder.config).eval()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        rotary_encoder,
+        hooked_encoder,
+        tapped_encoder,
+        training_encoder,
+        double_encoder,
+        own_layer,
+    ],
+)
+@torch.no_grad()
+def test_encoders_that_the_kernels_do_not_know_are_left_to_pytorch(
+    change: Callable[[EncoderDecoder], None],
+) -> None:
+    model = made()
+    change(model)
+    assert native_memory(model.encoder, SOURCE, KEYS) is None
+
+
+@torch.no_grad()
+def test_long_sources_are_left_to_pytorch() -> None:
+    model, long = made(), torch.randint(4, VOCABULARY, (2, LONGEST + 1))
+    same_memory(model, long[:, :LONGEST], None)
+    assert native_memory(model.encoder, long, None) is None
 
 
 # ------------------------------------------------------------------------------ eight bits

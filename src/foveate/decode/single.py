@@ -43,12 +43,12 @@ class SingleSearch(Search, ABC):
         done = torch.zeros(len(owner), dtype=torch.bool, device=device)
         written = torch.empty(len(owner), 0, dtype=torch.long, device=device)  # (N, t)
         ids = torch.full((len(limits),), start, device=device)
+        draws = [(row, k) for row in rows for k in range(width)]
         while len(alive):
             following = steps.step(ids)
             if len(ids) < len(owner):  # one beginning a source, from which its outputs part
                 following = following.of(owner)
                 steps.reorder(owner)
-            draws = [(rows[i], n % width) for n, i in enumerate(owner.tolist())]
             ids = self.choose(following.logits, written, draws)
             picked = following.logits.gather(1, ids[:, None]) - following.log_z
             total = total + picked.squeeze(1)
@@ -77,4 +77,5 @@ class SingleSearch(Search, ABC):
                 steps.select(keep)
                 alive, owner, ids, done = alive[keep], owner[kept], ids[kept], done[kept]
                 total, written = total[kept], written[kept]
+                draws = [draws[n] for n in kept.tolist()]
         return [sorted(outputs, key=lambda one: -one.score) for outputs in found]

@@ -119,6 +119,7 @@ class TransformerEncoder(Encoder):
         feed_forward: FeedForward.Config = ReLU.Config()
 
     config: Config
+    layer: ClassVar[type[EncoderLayer]] = EncoderLayer
 
     def __init__(self, config: Config, source: Input) -> None:
         super().__init__(config, source)
@@ -127,16 +128,21 @@ class TransformerEncoder(Encoder):
         self.position = config.position.build(size, config.num_heads)
         self.embedding_norm = _first_norm(config)
         self.dropout = Dropout(config.dropout)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(self.layer(config) for _ in range(config.num_layers))
         self.norm = _last_norm(config)
 
     def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        x = self.stem(inputs)
-        x = self.dropout(self.embedding_norm(self.position.embed(x, places(x))))
-        mask = Mask(keys)
+        x, mask = self.embed(inputs), Mask(keys)
         for layer in self.layers:
             x = layer(x, mask, self.position)
         return Memory(self.norm(x), keys)
+
+    def embed(self, inputs: Tensor) -> Float[Tensor, "B S D"]:
+        """What the first layer reads."""
+        x = self.stem(inputs)
+        x = self.position.embed(x, places(x))
+        embedded: Tensor = self.dropout(self.embedding_norm(x))
+        return embedded
 
 
 class TransformerDecoder(Decoder):

@@ -32,6 +32,7 @@ SOURCES = [
         "kernels.c",
         *("linear.h", "tiles.h", "half.h", "rows.h"),
         *("scan.h", "attend.h", "dropout.h", "bias.h", "outer.h"),
+        *("layers.h", "step.h", "encode.h"),
     )
 ]
 FLAGS = (
@@ -60,6 +61,8 @@ SIGNATURES = {  # result and arguments
     "cross_entropy": (None, _at, _int, _long, _long, _at, _float, _at, _at, _int),
     "room": (_long, _at, _int, _int, _int),
     "step": (None, _at, _at, _at, _at),
+    "encode_room": (_long, _at, _int),
+    "encode": (None, _at, _int, _at, _int, _at, _at),
     "attend_heads": (None, _at),
     "outer": (_int, _at),
     "dropout": (None, _long, _at, _at, _long, _int, _at, _int),

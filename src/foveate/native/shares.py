@@ -11,9 +11,12 @@ import torch
 LEAST = 8  # rows for which a thread of their own pays
 
 
-def shared(work: Callable[[int, int], None], rows: int) -> None:
-    """``work(first, count)`` for spans of all rows, by at most as many threads as PyTorch has."""
-    threads = max(1, min(torch.get_num_threads(), rows // LEAST))
+def shared(work: Callable[[int, int], None], rows: int, each: int = 1) -> None:
+    """``work(first, count)`` for spans of all rows, by at most as many threads as PyTorch has.
+
+    A row that is as much work as ``each`` counts so.
+    """
+    threads = max(1, min(torch.get_num_threads(), rows, rows * each // LEAST))
     size = -(-rows // threads)
     first, *others = [(start, min(size, rows - start)) for start in range(0, rows, size)]
     begun = [_pool(threads).submit(work, *span) for span in others]

@@ -24,6 +24,7 @@ from foveate.decode.greedy import Greedy
 from foveate.decode.steps import Hypothesis, Search
 from foveate.look.forced import ForcedPass
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
+from foveate.models.native_encoder import native_memory
 from foveate.spec import Tokens
 from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
 from foveate.tasks.ensemble import steps_of
@@ -244,4 +245,5 @@ class Translation(PairTask):
 def _begun(
     model: EncoderDecoder, source: Tensor, keys: Tensor | None, tokens: Tensor | None
 ) -> DecoderSteps:
-    return DecoderSteps(model, model.encode(source, keys), tokens=tokens)
+    memory = native_memory(model.encoder, source, keys) or model.encode(source, keys)
+    return DecoderSteps(model, memory, tokens=tokens)

@@ -22,6 +22,8 @@ for source in (counted, formulas, learned, measured, searching, seen, untrained)
 
 
 def main() -> None:
+    if not sys.argv[1:] or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from foveate.nn.attention import Attention
 from foveate.nn.mask import Mask
+from foveate.nn.unseen import SHORT
 
 
 def definition(mask: Mask, query_at: range, key_at: range, rows: int) -> Tensor:
@@ -111,3 +113,18 @@ def test_places_may_be_runs_of_neighbours() -> None:
     assert found is not None
     assert whole is not None
     assert torch.equal(found, whole[..., [0, 1, 4, 5, 6, 7]])
+
+
+def test_a_long_triangle_is_never_formed() -> None:
+    """Hiding the future of a long text costs no T × T, and gives what a dense mask gives."""
+    attention, x = Attention.Config(num_heads=2).build(16), torch.randn(1, 200, 16)
+    assert x.shape[1] ** 2 > SHORT
+    triangle = Mask(causal=True)
+    mixed = attention(x, mask=triangle)
+    assert not triangle._dense
+    dense = Mask(torch.ones(1, 200, dtype=torch.bool), causal=True)
+    torch.testing.assert_close(mixed, attention(x, mask=dense))
+    assert dense._dense
+    for other in (Mask(causal=True, window=3), Mask(), dense):
+        assert not other.triangle(range(200), range(200))
+    assert not triangle.triangle(range(1, 2), range(2))

@@ -55,7 +55,7 @@ def horizon(folder: Path) -> CurvesView:
 def length(folder: Path) -> CurvesView:
     """Milliseconds of each kind of attention against the length."""
     found = result("attention-length")
-    curves = {name: np.array(found["kinds"][name]["milliseconds"]) for name in KINDS}
+    curves = {name: np.array(found["kinds"][name]["milliseconds"], dtype=float) for name in KINDS}
     return CurvesView(
         np.array(found["lengths"], dtype=float),
         {name.replace("_", "-"): curve for name, curve in curves.items()},

@@ -8,6 +8,7 @@ keys a block of queries reads (`runs`), and how its mask narrows (`narrow`).
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Float
@@ -15,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.nn.attention import Attention, BaseAttention, View
-from foveate.nn.mask import Mask, Places, places_of, take
+from foveate.nn.mask import Mask, Places, places_of
 
 # queries of a block, the keys and values that it reads, its view, and where the keys stand
 Piece = tuple[Tensor, Tensor, Tensor, View, tuple[range, ...]]
@@ -78,13 +79,15 @@ class SparseAttention(Attention):
 
     def _pieces(self, queries: Tensor, keys: Tensor, values: Tensor, view: View) -> list[Piece]:
         """What each block of queries has to do with."""
-        mask, at = self.narrow(view.mask), view.query_at
+        mask, length = self.narrow(view.mask), keys.shape[2]
+        blocks = _blocks(view.query_at, self.block)
+        both = Cut(keys, self.block), Cut(values, self.block)
         pieces = []
-        for block in _blocks(at, self.block):
-            asking = queries.narrow(2, block.start - at.start, len(block))
-            runs = self.runs(block, block.stop if mask.causal else keys.shape[2])
+        for block, asking in zip(blocks, queries.split([*map(len, blocks)], dim=2), strict=True):
+            runs = self.runs(block, block.stop if mask.causal else length)
             seen = View(mask, block, view.position, view.state)
-            pieces.append((asking, take(keys, runs, 2), take(values, runs, 2), seen, runs))
+            some_keys, some_values = (cut.take(runs) for cut in both)
+            pieces.append((asking, some_keys, some_values, seen, runs))
         return pieces
 
 
@@ -139,6 +142,27 @@ class BlockSparseAttention(SparseAttention):
         if first == start:
             return (range(stop),)
         return tuple(run for run in (range(first), range(start, stop)) if len(run))
+
+
+class Cut:
+    """Places along the third dimension, cut once, so that runs of them cost what is in them.
+
+    The gradient of a slice is as long as what it was taken from: of T/n slices they would be T²/n.
+    """
+
+    def __init__(self, x: Float[Tensor, "B H S E"], size: int) -> None:
+        self.size, self.parts, self.nothing = size, x.split(size, dim=2), x[:, :, :0]
+
+    def take(self, runs: Sequence[range]) -> Float[Tensor, "B H R E"]:
+        """What stands at some places."""
+        parts = [part for run in runs for part in self._of(run)]
+        return torch.cat(parts, dim=2) if parts else self.nothing
+
+    def _of(self, run: range) -> Iterator[Tensor]:
+        for number in range(run.start // self.size, -(-run.stop // self.size)):
+            start, part = number * self.size, self.parts[number]
+            first, last = max(run.start - start, 0), min(run.stop - start, part.shape[2])
+            yield part if last - first == part.shape[2] else part[:, :, first:last]
 
 
 def _blocks(at: range, size: int) -> list[range]:

@@ -81,6 +81,11 @@ class Mask:
             seen = near if seen is None else seen & near
         return seen
 
+    def triangle(self, query_at: range, key_at: Places) -> bool:
+        """Whether what stands after a query is hidden from it, and nothing else."""
+        only = self.causal and self.keys is None and self.window is None
+        return only and query_at == key_at
+
     def additive(
         self,
         query_at: range,
@@ -105,6 +110,8 @@ class Mask:
         self, query_at: range, key_at: Places, device: torch.device | None = None
     ) -> Tensor | None:
         """True for queries that see no key at all, (B or 1, 1, T, 1); None where there is none."""
+        if self.triangle(query_at, key_at):  # each sees itself
+            return None
         name = ("blind", query_at, key_at)
         if name not in self._dense:
             seen = self.dense(query_at, key_at, device)

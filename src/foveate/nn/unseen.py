@@ -61,9 +61,10 @@ class Unseen:
         return mixed
 
     def _fused(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        device, kind = queries.device, queries.dtype
-        seen = self.mask.dense(self.query_at, self.key_at, device)
-        bias = self.bias()
+        device, kind, bias = queries.device, queries.dtype, self.bias()
+        causal = bias is None and self.mask.triangle(self.query_at, self.key_at)
+        causal = causal and len(self.query_at) == queries.shape[2]
+        seen = None if causal else self.mask.dense(self.query_at, self.key_at, device)
         if bias is not None:
             bias = bias.to(kind)
             hidden = self.mask.additive(self.query_at, self.key_at, kind, device)
@@ -74,5 +75,6 @@ class Unseen:
             values,
             attn_mask=repeat(seen, len(self.query_at), queries.shape[2]),
             dropout_p=self.dropout,
+            is_causal=causal,
             scale=self.scale,
         )

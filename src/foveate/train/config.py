@@ -49,6 +49,9 @@ class TrainConfig(Config):
     keeps a moving mean of the weights, which is what is validated, saved and used.
     ``health_every`` logs the gradient norm and the size of the update of each module.
 
+    With ``recompute`` layers keep their inputs alone for the backward pass and compute the rest
+    again: less memory for more work.
+
     ``parallel`` is how several devices work together where ``torchrun`` starts as many ranks: each
     holds the whole model ("ddp") or a part of it ("fsdp"); "auto" is the first where it fits. A
     step then takes ``accumulate`` × ranks batches, and a run keeps that number on however many
@@ -63,6 +66,7 @@ class TrainConfig(Config):
     schedule: Schedule.Config = InverseSqrt.Config()
     clip_norm: float | None = Field(default=1.0, gt=0)
     accumulate: int = Field(default=1, gt=0)
+    recompute: bool = False
     save: SaveConfig = SaveConfig()
     validation: ValidationConfig = ValidationConfig()
     precision: Name = "auto"

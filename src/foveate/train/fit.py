@@ -31,6 +31,7 @@ from foveate.train.parallel import Parallel, parallel_of
 from foveate.train.precision import Name, Precision, resolve
 from foveate.train.progress import Display, clock
 from foveate.train.ranks import Ranks
+from foveate.train.recompute import recompute
 from foveate.train.signals import Interrupt
 from foveate.train.state import Best, State
 from foveate.train.trainer import Trainer
@@ -66,6 +67,8 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
     device = next(job.model.parameters()).device
     with contextlib.ExitStack() as stack:
         stack.enter_context(_settings(config, device))
+        if config.recompute:
+            recompute(job.model)
         parallel, how = parallel_of(config.parallel, ranks, job)
         plan = job.plan(job.task.lengths("train"), config.batch_tokens, job.seed)
         optimizer = config.optimizer.build(job.model)

@@ -1,0 +1,76 @@
+"""What a GPU computes is what the processor computes; skipped where there is none."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.decode.beam import Beam
+from foveate.decode.greedy import Greedy
+from foveate.decode.steps import Search
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
+from foveate.nn.attention import Attention
+from foveate.nn.mask import Mask
+from foveate.train.optim import AdamWConfig
+from foveate.train.precision import resolve
+from laws.conftest import ids, real
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that PyTorch can use is here"),
+]
+
+LENGTHS = [6, 4, 5]
+KEYS = real(*LENGTHS)
+SOURCE, TARGET = ids(3, 6), ids(3, 5, seed=2)
+
+
+def there(*tensors: Tensor) -> list[Tensor]:
+    return [tensor.to("cuda") for tensor in tensors]
+
+
+@torch.no_grad()
+def test_every_family_gives_the_same_logits(model: EncoderDecoder) -> None:
+    logits = copy.deepcopy(model).to("cuda")(*there(SOURCE, TARGET, KEYS))
+    torch.testing.assert_close(logits.cpu(), model(SOURCE, TARGET, KEYS), atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("config", [Greedy.Config(), Beam.Config(beam_size=3)])
+@torch.no_grad()
+def test_every_family_finds_the_same(model: EncoderDecoder, config: Search.Config) -> None:
+    search: Search = config.like(config, max_ratio=1.0, max_extra=4).build()
+    other, (source, keys) = copy.deepcopy(model).to("cuda"), there(SOURCE, KEYS)
+    found = search(DecoderSteps(other, other.encode(source, keys)), LENGTHS, 2, 3)
+    wanted = search(DecoderSteps(model, model.encode(SOURCE, KEYS)), LENGTHS, 2, 3)
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert abs(ours[0].score - theirs[0].score) < 1e-3
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@torch.no_grad()
+def test_long_attention_by_the_fused_kernel(causal: bool) -> None:
+    attention, x = Attention.Config(num_heads=2).build(32).eval(), torch.randn(1, 700, 32)
+    other = copy.deepcopy(attention).to("cuda")
+    mixed = other(*there(x), mask=Mask(causal=causal))
+    wanted = attention(x, mask=Mask(causal=causal))
+    torch.testing.assert_close(mixed.cpu(), wanted, atol=1e-3, rtol=1e-3)
+
+
+def test_a_step_in_bf16_by_the_fused_optimizer_lowers_the_loss(model: EncoderDecoder) -> None:
+    other = copy.deepcopy(model).to("cuda").train()
+    source, target, keys = there(SOURCE, TARGET, KEYS)
+    optimizer = AdamWConfig(lr=1e-2).build(other)
+    precision = resolve("auto", torch.device("cuda"))
+    losses = []
+    for _ in range(8):
+        with precision.context():
+            logits = other(source, target, keys).float()
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten())
+        losses.append(float(loss.detach()))
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    assert losses[-1] < losses[0]

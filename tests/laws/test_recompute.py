@@ -1,0 +1,77 @@
+"""Activation checkpointing changes no number: every family, in fp32 and bf16, with dropout."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.nn.dropout import Dropout
+from foveate.train.files import TrainError
+from foveate.train.recompute import Recomputed, recompute
+from laws.conftest import ids, real
+
+KEYS = real(6, 4, 5)
+SOURCE, TARGET = ids(3, 6), ids(3, 5, seed=2)
+
+
+def learnt(model: EncoderDecoder, half: bool) -> tuple[dict[str, Tensor], int]:
+    """The gradients of every weight, and how many bytes autograd kept for them."""
+    kept: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    torch.manual_seed(1)
+    model.zero_grad()
+    precision = torch.autocast("cpu", torch.bfloat16) if half else nullcontext()
+    with precision, torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        loss = model(SOURCE, TARGET, KEYS).float().square().mean()
+    loss.backward()  # type: ignore[no-untyped-call]
+    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert found
+    return found, sum(kept.values())
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["fp32", "bf16"])
+def test_recomputed_layers_learn_the_same_to_the_bit(model: EncoderDecoder, half: bool) -> None:
+    whole, again = copy.deepcopy(model).train(), copy.deepcopy(model).train()
+    for either in (whole, again):
+        for module in either.modules():
+            if isinstance(module, Dropout):
+                module.p = 0.3
+    try:
+        recompute(again)
+    except TrainError as error:
+        assert "train.recompute" in str(error)
+        assert not any(name.endswith("layers") for name, _ in model.named_modules())
+        return
+    expected, most = learnt(whole, half)
+    found, least = learnt(again, half)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert torch.equal(found[name], gradient), name
+    assert least < most
+    assert again.state_dict().keys() == whole.state_dict().keys()
+
+
+def test_a_layer_is_wrapped_once_and_copies_are_of_their_own(model: EncoderDecoder) -> None:
+    again = copy.deepcopy(model)
+    try:
+        recompute(again)
+    except TrainError:
+        return
+    recompute(again)
+    other = copy.deepcopy(again)
+    for module, copied in zip(again.modules(), other.modules(), strict=True):
+        if isinstance(module.forward, Recomputed):
+            assert not isinstance(module.forward.forward, Recomputed)
+            assert copied.forward.forward.__self__ is copied  # type: ignore[union-attr]
+    with torch.no_grad():
+        assert torch.equal(again.eval()(SOURCE, TARGET, KEYS), model(SOURCE, TARGET, KEYS))

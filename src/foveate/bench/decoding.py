@@ -52,7 +52,7 @@ CASES = (Case(5, 32), Case(1, 32), Case(5, 1), Case(1, 1), Case(5, None))
 
 
 def measure(
-    work: Workload, seconds: float, sentences: int = 1000, precision: Name = "auto"
+    work: Workload, seconds: float, sentences: int = 1000, precision: Name = "fp32"
 ) -> dict[str, Any]:
     """Sentences/s of each case, each for about ``seconds``, the whole corpus at least once.
 

@@ -44,7 +44,7 @@ def bench_decode(
     overrides: Overrides = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="of each way of decoding")] = 10,
     sentences: Annotated[int, typer.Option(min=1, help="of the test data")] = 1000,
-    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16")] = "fp32",
     levers: Annotated[bool, typer.Option("--levers", help="plain, native, int8 in turn")] = False,
     threads: Threads = None,
     as_json: Json = False,

@@ -197,6 +197,7 @@ def _generated(model: Any, sources: list[Ids], search: Search) -> list[Ids]:
         num_beams=search.width,
         do_sample=False,
         length_penalty=0.0 if search.width > 1 else 1.0,
+        early_stopping=search.width > 1,  # once as many outputs have ended as there are beams
         max_new_tokens=search.limits([len(sources[0])])[0],
     )
     written = (output[1:] for output in outputs.tolist())

@@ -173,6 +173,17 @@ def test_every_encoder_leaves_the_same_memory(shape: dict[str, Any]) -> None:
     same_memory(model, many, None)
 
 
+@pytest.mark.parametrize("empty", [[1, 3], [0, 1, 2, 3, 4]], ids=["some", "all"])
+@torch.no_grad()
+def test_sources_without_places_leave_nothing(empty: list[int]) -> None:
+    model, keys = made(), KEYS.clone()
+    keys[empty] = False
+    same_memory(model, SOURCE, keys)
+    ids, memory = torch.full((5,), 2), model.encode(SOURCE, keys)
+    native, plain = (DecoderSteps(model, memory, road).step(ids) for road in (False, True))
+    torch.testing.assert_close(native, plain, atol=1e-4, rtol=1e-4)
+
+
 def rotary_encoder(model: EncoderDecoder) -> None:
     model.encoder = made(position="rope", num_heads=2).encoder
 

@@ -16,6 +16,8 @@ def shared(work: Callable[[int, int], None], rows: int, each: int = 1) -> None:
 
     A row that is as much work as ``each`` counts so.
     """
+    if rows == 0:
+        return
     threads = max(1, min(torch.get_num_threads(), rows, rows * each // LEAST))
     size = -(-rows // threads)
     first, *others = [(start, min(size, rows - start)) for start in range(0, rows, size)]

@@ -184,58 +184,6 @@ def test_sources_without_places_leave_nothing(empty: list[int]) -> None:
     torch.testing.assert_close(native, plain, atol=1e-4, rtol=1e-4)
 
 
-def rotary_encoder(model: EncoderDecoder) -> None:
-    model.encoder = made(position="rope", num_heads=2).encoder
-
-
-def hooked_encoder(model: EncoderDecoder) -> None:
-    model.encoder.layers[0].register_forward_hook(lambda *_: None)  # type: ignore[index]
-
-
-def tapped_encoder(model: EncoderDecoder) -> None:
-    model.encoder.layers[1].self_attention.tap = lambda weights: None  # type: ignore[index]
-
-
-def training_encoder(model: EncoderDecoder) -> None:
-    model.encoder.train()
-
-
-def double_encoder(model: EncoderDecoder) -> None:
-    model.encoder.double()
-
-
-def own_layer(model: EncoderDecoder) -> None:
-    """Somebody's own kind of layer, with the parts of the usual one."""
-
-    class Own(EncoderLayer):
-        def forward(self, x: Tensor, mask: Mask, position: Position) -> Tensor:
-            return x + super().forward(x, mask, position)
-
-    encoder = model.encoder
-    assert isinstance(encoder, TransformerEncoder)
-    encoder.layers[1] = Own(encoder.config).eval()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        rotary_encoder,
-        hooked_encoder,
-        tapped_encoder,
-        training_encoder,
-        double_encoder,
-        own_layer,
-    ],
-)
-@torch.no_grad()
-def test_encoders_that_the_kernels_do_not_know_are_left_to_pytorch(
-    change: Callable[[EncoderDecoder], None],
-) -> None:
-    model = made()
-    change(model)
-    assert native_memory(model.encoder, SOURCE, KEYS) is None
-
-
 @torch.no_grad()
 def test_long_sources_are_left_to_pytorch() -> None:
     model, long = made(), torch.randint(4, VOCABULARY, (2, LONGEST + 1))
@@ -312,6 +260,39 @@ def test_what_the_kernels_do_not_know_is_left_to_pytorch(
 ) -> None:
     model = change(made())
     assert DecoderSteps(model, model.encode(SOURCE, KEYS)).native is None
+
+
+def hooked_encoder(model: EncoderDecoder) -> EncoderDecoder:
+    model.encoder.layers[0].register_forward_hook(lambda *_: None)  # type: ignore[index]
+    return model
+
+
+def tapped_encoder(model: EncoderDecoder) -> EncoderDecoder:
+    model.encoder.layers[1].self_attention.tap = lambda weights: None  # type: ignore[index]
+    return model
+
+
+def own_layer(model: EncoderDecoder) -> EncoderDecoder:
+    """Somebody's own kind of layer, with the parts of the usual one."""
+
+    class Own(EncoderLayer):
+        def forward(self, x: Tensor, mask: Mask, position: Position) -> Tensor:
+            return x + super().forward(x, mask, position)
+
+    encoder = model.encoder
+    assert isinstance(encoder, TransformerEncoder)
+    encoder.layers[1] = Own(encoder.config).eval()
+    return model
+
+
+@pytest.mark.parametrize(
+    "change", [rotary, hooked_encoder, tapped_encoder, training, double, own_layer]
+)
+@torch.no_grad()
+def test_encoders_that_the_kernels_do_not_know_are_left_to_pytorch(
+    change: Callable[[EncoderDecoder], EncoderDecoder],
+) -> None:
+    assert native_memory(change(made()).encoder, SOURCE, KEYS) is None
 
 
 def test_gradients_are_left_to_pytorch() -> None:

@@ -30,7 +30,7 @@ from foveate.models.ssru import SSRUDecoder
 from foveate.models.transformer import TransformerDecoder
 from foveate.native.kept import Kept
 from foveate.native.kernels import address, at
-from foveate.native.linear import Packed
+from foveate.native.linear import Packed, mapped
 from foveate.native.shares import shared
 from foveate.native.step import Decoder, Reading
 from foveate.nn.norm import LayerNorm
@@ -72,23 +72,11 @@ class NativeReading:
         rows, self.longest = memory.values.shape[:2]
         self.starts, real = starts_of(memory.keys, (rows, self.longest))
         values = memory.values.reshape(-1, memory.values.shape[2])
-        self.memory = self._keys_and_values(values if real is None else values[real])
+        values = values if real is None else values[real]
+        self.memory = mapped(packed.memory, values.contiguous())  # keys and values, (P, L, 2, D)
         self.sources = torch.arange(rows)  # (M,) which of those in the memory
         self.blocks: list[Tensor] = []  # of each step (rows then, L, 2, D)
         self.ancestors = torch.empty(rows, 0, dtype=torch.long)  # (N, t) up to the last reordering
-
-    def _keys_and_values(self, values: Float[Tensor, "P E"]) -> Float[Tensor, "P 2LD"]:
-        """What all layers look at in the memory's real places, one source after another."""
-        packed, values = self.packed, values.contiguous()
-        made = torch.empty(len(values), packed.memory.rows)
-
-        def some(first: int, count: int) -> None:
-            room = torch.empty(count * (values.shape[1] + 1))
-            x, y = at(values[first:]), at(made[first:])
-            packed.kernels.linear(address(packed.memory), count, x, y, at(room))
-
-        shared(some, len(values))
-        return made
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Logits of the next token after reading one more of each hypothesis."""

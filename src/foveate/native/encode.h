@@ -4,10 +4,8 @@ enum { AT_ONCE = 128 }; /* places that go through all layers together, while the
 
 static int at_once(int longest) { return longest > AT_ONCE ? longest : AT_ONCE; }
 
-/* How many floats of room the layers need: of pointers two each, of scores one for each head. */
-int64_t encode_room(const Stack *s, int longest) {
-    return at_once(longest) * row_room(s) + (int64_t)longest * (s->heads + 4);
-}
+/* How many floats of room the layers need. */
+int64_t encode_room(const Stack *s, int longest) { return room_of(s, at_once(longest), longest); }
 
 /* Each place of a source looks at all of it. */
 static void attend_source(const Stack *s, int count, const float *qkv, float *scores,
@@ -25,21 +23,18 @@ static void attend_source(const Stack *s, int count, const float *qkv, float *sc
 static void encode_some(const Stack *s, int sources, const int64_t *starts, int longest, float *x,
                         float *room) {
     const int size = s->size, rows = starts[sources] - starts[0];
-    const size_t cells = (size_t)rows * size;
-    const float **keys = (const float **)room;  /* and as many values */
-    float *h = room + 4 * (size_t)longest, *mixed = h + cells, *wide = mixed + cells;
-    float *scores = wide + rows * wide_of(s), *spare = scores + (size_t)s->heads * longest;
+    const Room in = room_at(s, rows, longest, room);
     for (int l = 0; l < s->layers; l++) {
         const Layer *layer = s->layer + l;
-        apply(&layer->own, rows, enter(s, layer->norm, rows, x, h), wide, SET, spare);
+        apply(&layer->own, rows, enter(s, layer->norm, rows, x, in.h), in.wide, SET, in.spare);
         for (int m = 0; m < sources; m++) {
             const size_t from = starts[m] - starts[0];
-            attend_source(s, starts[m + 1] - starts[m], wide + from * 3 * size, scores, keys,
-                          mixed + from * size);
+            attend_source(s, starts[m + 1] - starts[m], in.wide + from * 3 * size, in.scores,
+                          in.keys, in.mixed + from * size);
         }
-        apply(&layer->own_out, rows, mixed, x, ADD, spare);
+        apply(&layer->own_out, rows, in.mixed, x, ADD, in.spare);
         leave(s, layer->norm, rows, x);
-        feed(s, layer, layer->norm + 1, rows, x, h, wide, spare);
+        feed(s, layer, layer->norm + 1, rows, x, &in);
     }
     normalise(&s->last, rows, size, x, x);
 }

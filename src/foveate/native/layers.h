@@ -68,16 +68,35 @@ static void leave(const Stack *s, const Norm *norm, int rows, float *x) {
     if (s->post) normalise(norm, rows, s->size, x, x);
 }
 
-/* x + W₂ max(0, W₁ x + b₁) + b₂ */
-static void feed(const Stack *s, const Layer *layer, const Norm *norm, int rows, float *x, float *h,
-                 float *wide, float *spare) {
-    apply(&layer->inner, rows, enter(s, norm, rows, x, h), wide, RELU, spare);
-    apply(&layer->outer, rows, wide, x, ADD, spare);
-    leave(s, norm, rows, x);
-}
-
 /* Floats of the widest hidden vector. */
 static int64_t wide_of(const Stack *s) { return s->ffn > 3 * s->size ? s->ffn : 3 * s->size; }
 
-/* Floats for x, h, what is mixed, the widest, and what a map needs of each row. */
-static int64_t row_room(const Stack *s) { return 3 * s->size + 2 * wide_of(s) + 1; }
+typedef struct { /* where the layers write what they make of some rows, and of some keys each */
+    const float **keys;              /* and as many values */
+    float *x, *h, *mixed, *wide;     /* of each row */
+    float *scores, *spare;           /* of each head and key; what maps need */
+} Room;
+
+/* How many floats that takes. */
+static int64_t room_of(const Stack *s, int64_t rows, int64_t keys) {
+    return rows * (3 * s->size + 2 * wide_of(s) + 1) + keys * (s->heads + 4);
+}
+
+static Room room_at(const Stack *s, int64_t rows, int64_t keys, float *at) {
+    const int64_t cells = rows * s->size;
+    Room room = {.keys = (const float **)at, .x = at + 4 * keys}; /* a pointer is two floats */
+    room.h = room.x + cells;
+    room.mixed = room.h + cells;
+    room.wide = room.mixed + cells;
+    room.scores = room.wide + rows * wide_of(s);
+    room.spare = room.scores + s->heads * keys;
+    return room;
+}
+
+/* x + W₂ max(0, W₁ x + b₁) + b₂ */
+static void feed(const Stack *s, const Layer *layer, const Norm *norm, int rows, float *x,
+                 const Room *at) {
+    apply(&layer->inner, rows, enter(s, norm, rows, x, at->h), at->wide, RELU, at->spare);
+    apply(&layer->outer, rows, at->wide, x, ADD, at->spare);
+    leave(s, norm, rows, x);
+}

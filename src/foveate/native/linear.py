@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from foveate.native.kernels import at
+from foveate.native.kernels import address, at, library
+from foveate.native.shares import shared
 
 
 class Packed(ctypes.Structure):
@@ -41,6 +42,21 @@ def pack_int8(weight: Tensor, scale: Tensor, bias: Tensor | None, panel: int) ->
     shift = 128 * panels.sum(dim=2, dtype=torch.int32).flatten()  # bytes are x + 128
     parts = [fours, _wide(bias, scale, wide), _wide(scale, scale, wide), shift]
     return _packed(weight, parts)
+
+
+def mapped(packed: Packed, x: Tensor) -> Tensor:
+    """W x + b by the kernels, (*B, in) to (*B, out), of fp32 that lies row by row."""
+    kernels, size = library(), x.shape[-1]
+    assert kernels is not None
+    y, rows = x.new_empty(*x.shape[:-1], packed.rows), x.view(-1, size)
+    made = y.view(-1, packed.rows)
+
+    def some(first: int, count: int) -> None:
+        room = x.new_empty(count * (size + 1))
+        kernels.linear(address(packed), count, at(rows[first:]), at(made[first:]), at(room))
+
+    shared(some, len(rows))
+    return y
 
 
 def _packed(weight: Tensor, parts: Sequence[Tensor | None]) -> Packed:

@@ -83,19 +83,17 @@ static void attend_memory(const Stack *s, const Reading *at, int l, const float 
 
 static int places_of(int longest, int time) { return longest > time + 1 ? longest : time + 1; }
 
-/* How many floats of room a step needs: of pointers two each, of scores one for each head. */
+/* How many floats of room a step needs. */
 int64_t room(const Decoder *d, int rows, int longest, int time) {
-    return rows * row_room(&d->stack) + (int64_t)places_of(longest, time) * (d->stack.heads + 4);
+    return room_of(&d->stack, rows, places_of(longest, time));
 }
 
 /* Logits (N, V) of the next token, of the rows that are done. */
 void step(const Decoder *d, const Reading *at, float *room, float *logits) {
     const Stack *s = &d->stack;
-    const int rows = at->rows, size = s->size, places = places_of(at->longest, at->time);
-    const size_t cells = (size_t)rows * size;
-    const float **keys = (const float **)room;  /* and as many values */
-    float *x = room + 4 * (size_t)places, *h = x + cells, *mixed = h + cells, *wide = mixed + cells;
-    float *scores = wide + rows * wide_of(s), *spare = scores + (size_t)s->heads * places;
+    const int rows = at->rows, size = s->size;
+    const Room in = room_at(s, rows, places_of(at->longest, at->time), room);
+    float *x = in.x;
     for (int n = 0; n < rows; n++) {
         const float *from = d->table + at->ids[at->first + n] * size;
         for (int i = 0; i < size; i++) x[(size_t)n * size + i] = from[i] * d->scale + at->place[i];
@@ -104,23 +102,23 @@ void step(const Decoder *d, const Reading *at, float *room, float *logits) {
     for (int l = 0; l < s->layers; l++) {
         const Layer *layer = s->layer + l;
         const Norm *norm = layer->norm;
-        apply(&layer->own, rows, enter(s, norm, rows, x, h), wide, SET, spare);
+        apply(&layer->own, rows, enter(s, norm, rows, x, in.h), in.wide, SET, in.spare);
         if (layer->own_out.out) {
-            attend_own(s, at, l, wide, scores, keys, mixed);
-            apply(&layer->own_out, rows, mixed, x, ADD, spare);
+            attend_own(s, at, l, in.wide, in.scores, in.keys, in.mixed);
+            apply(&layer->own_out, rows, in.mixed, x, ADD, in.spare);
         } else {
-            recur(s, at, l, wide, mixed);
-            for (size_t i = 0; i < cells; i++) x[i] += mixed[i];
+            recur(s, at, l, in.wide, in.mixed);
+            for (size_t i = 0; i < (size_t)rows * size; i++) x[i] += in.mixed[i];
         }
         leave(s, norm++, rows, x);
         if (layer->query.out) {
-            apply(&layer->query, rows, enter(s, norm, rows, x, h), wide, SET, spare);
-            attend_memory(s, at, l, wide, scores, keys, mixed);
-            apply(&layer->cross_out, rows, mixed, x, ADD, spare);
+            apply(&layer->query, rows, enter(s, norm, rows, x, in.h), in.wide, SET, in.spare);
+            attend_memory(s, at, l, in.wide, in.scores, in.keys, in.mixed);
+            apply(&layer->cross_out, rows, in.mixed, x, ADD, in.spare);
             leave(s, norm++, rows, x);
         }
-        feed(s, layer, norm, rows, x, h, wide, spare);
+        feed(s, layer, norm, rows, x, &in);
     }
-    normalise(&s->last, rows, size, x, h);
-    apply(&d->output, rows, h, logits, SET, spare);
+    normalise(&s->last, rows, size, x, in.h);
+    apply(&d->output, rows, in.h, logits, SET, in.spare);
 }

@@ -156,7 +156,9 @@ class Cut:
     def take(self, runs: Sequence[range]) -> Float[Tensor, "B H R E"]:
         """What stands at some places."""
         parts = [part for run in runs for part in self._of(run)]
-        return torch.cat(parts, dim=2) if parts else self.nothing
+        if len(parts) < 2:
+            return parts[0] if parts else self.nothing
+        return torch.cat(parts, dim=2)
 
     def _of(self, run: range) -> Iterator[Tensor]:
         for number in range(run.start // self.size, -(-run.stop // self.size)):

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from foveate.native.kernels import address, at, fits, library
-from foveate.native.linear import Packed, pack_int8
+from foveate.native.kernels import fits, library
+from foveate.native.linear import Packed, mapped, pack_int8
 
 FOURS = 4  # inputs that one instruction multiplies
 
@@ -52,12 +52,7 @@ class Int8Linear(nn.Module):
         packed = self.pack() if fits(x) else None
         if packed is None:
             return self.plain(x)
-        kernels, rows = library(), x.numel() // x.shape[-1]
-        y = x.new_empty(*x.shape[:-1], len(self.scale))
-        room = x.new_empty(rows * (x.shape[-1] + 1))
-        assert kernels is not None
-        kernels.linear(address(packed), rows, at(x), at(y), at(room))
-        return y
+        return mapped(packed, x)
 
     def plain(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B O"]:
         """The same by PyTorch: sums of whole numbers that fp32 holds exactly."""

@@ -220,14 +220,19 @@ def layers(model: nn.Module) -> list[nn.Module]:
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
             holders[id(parameter)] = holders.get(id(parameter), 0) + 1
-    lists = [m for name, m in model.named_modules() if name.split(".")[-1] == "layers"]
-    found = [layer for m in lists if isinstance(m, nn.ModuleList) for layer in m]
     return [
         layer
-        for layer in found
+        for stack in stacks(model)
+        for layer in stack
         if not isinstance(layer, nn.ModuleList)
         and all(holders[id(parameter)] == 1 for parameter in layer.parameters())
     ]
+
+
+def stacks(model: nn.Module) -> list[nn.ModuleList]:
+    """The lists in which layers stand, one on another."""
+    lists = [m for name, m in model.named_modules() if name.split(".")[-1] == "layers"]
+    return [m for m in lists if isinstance(m, nn.ModuleList)]
 
 
 class _Gather:

@@ -6,7 +6,7 @@ number changes: dropout draws again what it drew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from foveate.train.files import TrainError
+from foveate.train.parallel import stacks
 
 
 @dataclass
@@ -31,7 +32,9 @@ class Recomputed:
 
 def recompute(model: nn.Module) -> None:
     """Let every layer of the model keep its inputs alone. Raises ``TrainError`` without layers."""
-    layers = [layer for stack in _stacks(model) for layer in stack]
+    parts = [layer for stack in stacks(model) for layer in stack]
+    sides = [part if isinstance(part, nn.ModuleList) else [part] for part in parts]
+    layers = [layer for side in sides for layer in side]  # of two directions each is one
     if not layers:
         raise TrainError(
             "train.recompute is for models with layers, one on another, and this has none: "
@@ -40,11 +43,3 @@ def recompute(model: nn.Module) -> None:
     for layer in layers:
         if not isinstance(layer.forward, Recomputed):
             layer.forward = Recomputed(layer.forward)
-
-
-def _stacks(model: nn.Module) -> Iterator[list[nn.Module]]:
-    """Lists of layers, one on another; of two directions each is a layer."""
-    for name, module in model.named_modules():
-        if name.rpartition(".")[2] == "layers" and isinstance(module, nn.ModuleList):
-            sides = [list(part) if isinstance(part, nn.ModuleList) else [part] for part in module]
-            yield [layer for side in sides for layer in side]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from foveate.decode.diverse_beam import DiverseBeam
 from foveate.decode.ensemble import EnsembleSteps
+from foveate.decode.greedy import Greedy
 from foveate.decode.rules import MinLength, NoRepeat
 from foveate.decode.steps import Hypothesis, Search, Steps
 from foveate.models.decoder import Decoder
@@ -134,6 +135,30 @@ def test_a_batch_is_its_sentences_one_by_one(config: Search.Config) -> None:
         steps = DecoderSteps(model, model.encode(SOURCE[row : row + 1, :length]))
         search: Search = config.like(config, max_ratio=1.0, max_extra=6).build()
         same(search(steps, [length], 2, END, [row]), [together[row]])
+
+
+@pytest.mark.parametrize("room", [1, 2, 5, 30])
+@pytest.mark.parametrize("shape", ["pre", "post", "learned", "ssru"])
+@torch.no_grad()
+def test_sources_that_enter_later_find_the_same(
+    shape: str, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit: those that began together, and those that begin as others end."""
+    model = made(**SHAPES[shape])
+    model.output.weight[END] *= 2.0  # some end by themselves, some at their limits
+    source = torch.randint(4, VOCABULARY, (31, 9), generator=torch.Generator().manual_seed(2))
+    lengths = [1 + 5 * row % 9 for row in range(31)]
+    keys = torch.arange(9) < torch.tensor(lengths)[:, None]
+    search = Greedy.Config(max_ratio=3.0, max_extra=2).build()
+
+    def found() -> list[list[Hypothesis]]:
+        return search(DecoderSteps(model, model.encode(source, keys)), lengths, 2, END)
+
+    together = found()
+    assert len({(h.ended, len(h.ids)) for [h] in together}) > 6
+    monkeypatch.setattr("foveate.decode.greedy.ROOM", room)
+    monkeypatch.setattr("foveate.decode.single.SingleSearch.find", None)  # not asked any more
+    assert found() == together
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ costs the model, and is that of the same output found freely. Rules wait until i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -125,6 +125,17 @@ class Constrained:
             self.written = self.written.index_select(0, rows)
         if self.ledger is not None:
             self.ledger.reorder(rows)
+
+    @property
+    def enters(self) -> bool:
+        """Whether sources may `enter` while others are being decoded: they do as they like."""
+        return getattr(self.steps, "enters", False) and not (
+            self.rules or self.prefixes or self.ledger
+        )
+
+    def enter(self, sources: Int[Tensor, "K"]) -> None:
+        """Take sources in that had been left out, a hypothesis each after the others'."""
+        cast(Any, self.steps).enter(sources)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
         """Go on with these sources alone."""

@@ -155,3 +155,13 @@ class DecoderSteps:
             return
         self.memory = self.memory.select(sources)
         self.state.select(sources)
+
+    @property
+    def enters(self) -> bool:
+        """Whether sources may `enter` while others are being decoded."""
+        return self.native is not None
+
+    def enter(self, sources: Int[Tensor, "K"]) -> None:
+        """Take sources in that had been left out, a hypothesis each after the others'."""
+        assert self.native is not None
+        self.native.enter(sources)

@@ -44,7 +44,7 @@ class PackedDecoder(PackedStack):
 
     def __init__(self, kernels: ctypes.CDLL, decoder: TransformerDecoder) -> None:
         super().__init__(kernels, decoder)
-        self.decoder, self.places = decoder, dict[int, Tensor]()
+        self.decoder, self._places = decoder, torch.empty(0, 0)
         cross = [cast(Any, layer).cross_attention for layer in decoder.layers]
         both = [part for attention in cross for part in (attention.key, attention.value)]
         self.memory = self.map(*both)  # keys and values of all layers
@@ -55,13 +55,14 @@ class PackedDecoder(PackedStack):
         table = at(stem.embedding.weight)
         return Decoder(self.native, stem.scale, table, native_norm(first), output)
 
-    def place(self, time: int) -> Float[Tensor, "D"]:
-        """The vector that the position adds at a place."""
-        if time not in self.places:
-            nothing = torch.zeros(1, 1, self.decoder.config.hidden_size)
-            place = self.decoder.position.embed(nothing, torch.tensor([time]))
-            self.places[time] = place.flatten()
-        return self.places[time]
+    def places(self, count: int) -> Float[Tensor, "T D"]:
+        """The vectors that the position adds at the first places, at least so many."""
+        found = self._places
+        if len(found) < count:
+            nothing = torch.zeros(1, count, self.decoder.config.hidden_size)
+            found = self.decoder.position.embed(nothing, torch.arange(count))[0].contiguous()
+            self._places = found
+        return found
 
 
 class NativeReading:
@@ -75,6 +76,7 @@ class NativeReading:
         values = values if real is None else values[real]
         self.memory = mapped(packed.memory, values.contiguous())  # keys and values, (P, L, 2, D)
         self.sources = torch.arange(rows)  # (M,) which of those in the memory
+        self.begun = torch.zeros(rows, dtype=torch.long)  # (M,) the block of each one's first step
         self.blocks: list[Tensor] = []  # of each step (rows then, L, 2, D)
         self.ancestors = torch.empty(rows, 0, dtype=torch.long)  # (N, t) up to the last reordering
 
@@ -83,15 +85,16 @@ class NativeReading:
         kernels, native = self.packed.kernels, self.native
         rows, time = len(ids), len(self.blocks)
         self.blocks.append(torch.empty(rows, native.stack.layers, 2, native.stack.size))
-        ids, ancestors = ids.contiguous(), self.ancestors
+        ids, ancestors, places = ids.contiguous(), self.ancestors, self.packed.places(time + 1)
         logits = torch.empty(rows, self.output.rows)
         read = (
             rows // len(self.sources),
             self.longest,
             time,
             at(ids),
-            at(self.packed.place(time)),
+            at(places),
             at(self.sources),
+            at(self.begun),
             at(self.starts),
             at(self.memory),
             _pointers(self.blocks),
@@ -114,8 +117,21 @@ class NativeReading:
         self.ancestors = torch.cat((before, since), dim=1)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
-        """Go on with these sources alone; what is known of the others stays where it is."""
-        self.sources = self.sources[sources]
+        """Go on with these sources alone; what is known of the others stays where it is, until
+        nobody left had begun then.
+        """
+        self.sources, self.begun = self.sources[sources], self.begun[sources]
+        gone = int(self.begun.min()) if len(self.begun) else len(self.blocks)
+        if gone:
+            self.blocks, self.begun = self.blocks[gone:], self.begun - gone
+            self.ancestors = self.ancestors[:, gone:].contiguous()
+
+    def enter(self, sources: Int[Tensor, "K"]) -> None:
+        """Begin with these sources too, a hypothesis each; its ancestors so far are nobody."""
+        nobody = torch.zeros(len(sources), self.ancestors.shape[1], dtype=torch.long)
+        self.ancestors = torch.cat((self.ancestors, nobody))
+        self.sources = torch.cat((self.sources, sources))
+        self.begun = torch.cat((self.begun, torch.full_like(sources, len(self.blocks))))
 
 
 def native_reading(model: Any, output: nn.Module, memory: Memory) -> NativeReading | None:

@@ -11,8 +11,9 @@ typedef struct {
 typedef struct { /* what N hypotheses of M sources have read; t tokens each */
     int32_t first, rows, each, longest, time; /* rows from the first are done; a source has `each` */
     const int64_t *ids;       /* (N) the token that is read now */
-    const float *place;       /* (D) the encoding of its place */
+    const float *places;      /* (T, D) the encodings of places */
     const int64_t *sources;   /* (M) which of the sources in the memory */
+    const int64_t *begun;     /* (M) the step at which a source's hypotheses began */
     const int64_t *starts;    /* where each of these begins in the memory, and the last one ends */
     const float *memory;      /* of each of their places (L, 2, D): keys and values */
     float *const *blocks;     /* of each of t + 1 steps (rows then, L, 2, D): keys and values */
@@ -25,6 +26,9 @@ static size_t stood(const Reading *at, size_t here, int step) {
     return step < at->known ? (size_t)at->ancestors[here * at->known + step] : here;
 }
 
+/* The step at which a hypothesis began. */
+static int begun(const Reading *at, size_t here) { return (int)at->begun[here / at->each]; }
+
 static void attend_own(const Stack *s, const Reading *at, int l, const float *qkv, float *scores,
                        const float **keys, float *out) {
     const int size = s->size, time = at->time;
@@ -33,11 +37,12 @@ static void attend_own(const Stack *s, const Reading *at, int l, const float *qk
     for (int n = 0; n < at->rows; n++, qkv += 3 * size, out += size) {
         const size_t here = at->first + n;
         memcpy(at->blocks[time] + here * row + layer, qkv + size, 2 * size * sizeof(float));
-        for (int t = 0; t <= time; t++) {
+        const int since = begun(at, here);
+        for (int t = since; t <= time; t++) {
             keys[t] = at->blocks[t] + stood(at, here, t) * row + layer;
             values[t] = keys[t] + size;
         }
-        attend(s->heads, size, qkv, time + 1, keys, values, scores, out);
+        attend(s->heads, size, qkv, time + 1 - since, keys + since, values + since, scores, out);
     }
 }
 
@@ -49,7 +54,7 @@ static void recur(const Stack *s, const Reading *at, int l, const float *both, f
         const size_t here = at->first + n;
         float *cell = at->blocks[time] + here * row + layer;
         memset(cell, 0, size * sizeof(float));
-        if (time) {
+        if (time > begun(at, here)) {
             const float *before = at->blocks[time - 1] + stood(at, here, time - 1) * row + layer;
             memcpy(cell, before, size * sizeof(float));
         }
@@ -96,7 +101,8 @@ void step(const Decoder *d, const Reading *at, float *room, float *logits) {
     float *x = in.x;
     for (int n = 0; n < rows; n++) {
         const float *from = d->table + at->ids[at->first + n] * size;
-        for (int i = 0; i < size; i++) x[(size_t)n * size + i] = from[i] * d->scale + at->place[i];
+        const float *place = at->places + (size_t)(at->time - begun(at, at->first + n)) * size;
+        for (int i = 0; i < size; i++) x[(size_t)n * size + i] = from[i] * d->scale + place[i];
     }
     normalise(&d->first, rows, size, x, x);
     for (int l = 0; l < s->layers; l++) {

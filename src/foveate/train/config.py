@@ -50,7 +50,8 @@ class TrainConfig(Config):
     ``health_every`` logs the gradient norm and the size of the update of each module.
 
     With ``recompute`` layers keep their inputs alone for the backward pass and compute the rest
-    again: less memory for more work.
+    again: less memory for more work. With ``compile`` the layers of a Transformer are compiled for
+    the GPU that they are on.
 
     ``parallel`` is how several devices work together where ``torchrun`` starts as many ranks: each
     holds the whole model ("ddp") or a part of it ("fsdp"); "auto" is the first where it fits. A
@@ -67,6 +68,7 @@ class TrainConfig(Config):
     clip_norm: float | None = Field(default=1.0, gt=0)
     accumulate: int = Field(default=1, gt=0)
     recompute: bool = False
+    compile: bool = False
     save: SaveConfig = SaveConfig()
     validation: ValidationConfig = ValidationConfig()
     precision: Name = "auto"

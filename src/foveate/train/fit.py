@@ -18,6 +18,7 @@ import torch
 from foveate.train import checkpoint, files
 from foveate.train.allocator import keep_freed_memory
 from foveate.train.checkpoint import WEIGHTS
+from foveate.train.compiling import compile_layers
 from foveate.train.config import TrainConfig
 from foveate.train.diagnose import is_out_of_memory
 from foveate.train.feed import Plan, Turn, fingerprint, mix
@@ -67,6 +68,8 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
     device = next(job.model.parameters()).device
     with contextlib.ExitStack() as stack:
         stack.enter_context(_settings(config, device))
+        if config.compile:
+            compile_layers(job.model)
         if config.recompute:
             recompute(job.model)
         parallel, how = parallel_of(config.parallel, ranks, job)

@@ -1,0 +1,66 @@
+"""Compiled layers learn what layers learn, whatever the lengths."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.presets import Bahdanau2015, TransformerSmall
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.train.compiling import compile_layers
+from foveate.train.files import TrainError
+from laws.conftest import build, ids, real
+
+SIZES = {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 24, "dropout": 0.0}
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is here"),
+        ],
+    ),
+]
+
+
+def learnt(model: EncoderDecoder, length: int, device: str) -> dict[str, Tensor]:
+    """The gradients of a batch of so long sources."""
+    source, target = ids(3, length), ids(3, length + 2, seed=2)
+    keys = real(length, length - 1, length - 2)
+    model.zero_grad()
+    logits = model(*(each.to(device) for each in (source, target, keys)))
+    logits.float().square().mean().backward()
+    return {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # dynamo's own
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_compiled_layers_learn_the_same(order: str, device: str) -> None:
+    torch._dynamo.reset()
+    choices = SIZES | {"norm_order": order}
+    config = TransformerSmall(
+        encoder=TransformerEncoder.Config.parse(choices),
+        decoder=TransformerDecoder.Config.parse(choices),
+    )
+    model = build(config).to(device)
+    other = copy.deepcopy(model)
+    compile_layers(other, "aot_eager" if device == "cpu" else "inductor")
+    assert other.state_dict().keys() == model.state_dict().keys()
+    for length in (5, 9, 7):
+        expected, found = (learnt(each, length, device) for each in (model, other))
+        assert found.keys() == expected.keys()
+        for name, gradient in expected.items():
+            torch.testing.assert_close(found[name], gradient, atol=1e-5, rtol=1e-4)
+
+
+def test_where_it_brings_nothing_that_is_said() -> None:
+    with pytest.raises(TrainError, match=r"train\.compile is for Transformers"):
+        compile_layers(build(Bahdanau2015()), "aot_eager")
+    with pytest.raises(TrainError, match=r"train\.compile is for GPUs"):
+        compile_layers(build(TransformerSmall()))

@@ -13,7 +13,6 @@ from foveate.models.encoder_decoder import Model
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention, Part
 from foveate.nn.dropout import Dropout
-from foveate.nn.mask import Mask
 from foveate.nn.score import Additive, Score
 from foveate.spec import Input, Labels
 
@@ -99,7 +98,7 @@ class Attentive(Pooling):
 
     def forward(self, memory: Memory) -> Float[Tensor, "B D"]:
         query = self.query.to(memory.values.dtype).expand(len(memory.values), 1, -1)
-        pooled: Tensor = self.attention(query, memory.values, Mask(memory.keys))
+        pooled: Tensor = self.attention(query, memory.values, memory.mask)
         return pooled.squeeze(1)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.nn.mask import Mask
 from foveate.nn.recurrent import Hidden
 from foveate.spec import Input
 
@@ -24,6 +26,11 @@ class Memory:
     values: Float[Tensor, "B S D"]
     keys: Bool[Tensor, "B S"] | None = None
     final: list[Hidden] | None = None
+
+    @cached_property
+    def mask(self) -> Mask:
+        """Which places may be looked at: one mask for all that look, at every step."""
+        return Mask(self.keys)
 
     def summary(self) -> Float[Tensor, "B D"]:
         """The whole source in one vector: the last state, or else the mean of the values."""

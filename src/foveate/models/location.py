@@ -12,7 +12,6 @@ from foveate.models.encoder import Memory
 from foveate.models.recurrent import RecurrentAttention
 from foveate.nn.attention import Attention
 from foveate.nn.dropout import Dropout
-from foveate.nn.mask import Mask
 from foveate.nn.recurrent import Cell, GRUCell, Hidden
 from foveate.nn.score import AffineLocation
 from foveate.nn.state import State
@@ -68,7 +67,7 @@ class LocationDecoder(Decoder):
     ) -> Float[Tensor, "B T D"]:
         assert memory is not None
         state = State() if state is None else state
-        embedded, mask = self.dropout(self.stem(ids)), Mask(memory.keys)
+        embedded, mask = self.dropout(self.stem(ids)), memory.mask
         hidden = state.swap(self, lambda: self._start(len(ids), memory))
         tops = []
         for x in embedded.unbind(dim=1):

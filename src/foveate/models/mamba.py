@@ -134,7 +134,7 @@ class MambaDecoder(Decoder):
         self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
         x = self.dropout(self.stem(ids))
-        mask = Mask(None if memory is None else memory.keys)
+        mask = Mask() if memory is None else memory.mask
         for layer in self.layers:
             x = layer(x, memory, mask, state)
         if state is not None:

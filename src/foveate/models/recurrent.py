@@ -150,7 +150,7 @@ class RecurrentDecoder(Decoder):
     def previous(self, embedded: Tensor, memory: Memory, state: State) -> Tensor:
         """c_t = A(s_{t−1}, m); s_t = cell(e_t, C c_t, s_{t−1}); o_t = tanh(R [s_t; c_t; e_t])."""
         hidden = state.swap(self, lambda: self._start(embedded, memory))
-        projected, mask = cast(Cell, self.cells[0]).project(embedded), Mask(memory.keys)
+        projected, mask = cast(Cell, self.cells[0]).project(embedded), memory.mask
         tops, contexts = [], []
         for entered in projected.unbind(dim=1):  # one backward of all steps, not one of each
             context = self._look(self._top(hidden), memory, mask, state)
@@ -171,7 +171,7 @@ class RecurrentDecoder(Decoder):
 
         *parts, fed = state.swap(self, start)
         hidden: Hidden = tuple(parts)
-        projected, mask = cast(Cell, self.cells[0]).project(embedded), Mask(memory.keys)
+        projected, mask = cast(Cell, self.cells[0]).project(embedded), memory.mask
         outputs = []
         for entered, word in zip(projected.unbind(dim=1), embedded.unbind(dim=1), strict=True):
             hidden = self._step(entered + self.feed(fed), hidden)

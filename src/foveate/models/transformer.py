@@ -186,7 +186,7 @@ class TransformerDecoder(Decoder):
         x = self.stem(ids)
         at = places(x, 0 if state is None else state.position)
         x = self.dropout(self.embedding_norm(self.position.embed(x, at)))
-        masks = Mask(causal=True), Mask(None if memory is None else memory.keys)
+        masks = Mask(causal=True), Mask() if memory is None else memory.mask
         for layer in self.layers:
             x = layer(x, memory, masks, self.position, state)
         if state is not None:

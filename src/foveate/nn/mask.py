@@ -59,7 +59,7 @@ class Mask:
         self, query_at: range, key_at: Places, device: torch.device | None = None
     ) -> Tensor | None:
         """True where seen, (B or 1, 1, T, S); None where every query sees every key."""
-        name = ("dense", query_at, key_at)
+        name = ("dense", self._ordered(query_at), key_at)
         if name not in self._dense:
             self._dense[name] = self._build(query_at, key_at, device)
         return self._dense[name]
@@ -81,6 +81,10 @@ class Mask:
             seen = near if seen is None else seen & near
         return seen
 
+    def _ordered(self, query_at: range) -> range | None:
+        """Where queries stand, if that makes a difference."""
+        return query_at if self.causal or self.window is not None else None
+
     def triangle(self, query_at: range, key_at: Places) -> bool:
         """Whether what stands after a query is hidden from it, and nothing else."""
         only = self.causal and self.keys is None and self.window is None
@@ -94,7 +98,7 @@ class Mask:
         device: torch.device | None = None,
     ) -> Tensor | None:
         """0 where seen and −∞ elsewhere, to be added to scores; None where all is seen."""
-        name = ("additive", query_at, key_at, dtype)
+        name = ("additive", self._ordered(query_at), key_at, dtype)
         if name not in self._dense:
             seen = self.dense(query_at, key_at, device)
             self._dense[name] = (
@@ -112,7 +116,7 @@ class Mask:
         """True for queries that see no key at all, (B or 1, 1, T, 1); None where there is none."""
         if self.triangle(query_at, key_at):  # each sees itself
             return None
-        name = ("blind", query_at, key_at)
+        name = ("blind", self._ordered(query_at), key_at)
         if name not in self._dense:
             seen = self.dense(query_at, key_at, device)
             rows = None if seen is None else ~seen.any(dim=-1, keepdim=True)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.models.decoder import Decoder
 from foveate.models.encoder import Encoder, Memory
-from foveate.models.native_decoder import native_reading
+from foveate.models.native_decoder import NativeReading, native_reading
+from foveate.models.recorded import RecordedReading, recorded_reading
 from foveate.nn.state import State
 from foveate.spec import Input, Tokens
 
@@ -117,9 +118,9 @@ def tie(
 class DecoderSteps:
     """One source batch being decoded step by step: what greedy and beam search ask of a model.
 
-    The step is a native one where `foveate.models.native_decoder` has one that gives the same;
-    ``plain`` does without. With ``tokens`` (V') these alone may come next: logits and the ids of
-    steps count them.
+    The step is a native one where `foveate.models.native_decoder` has one that gives the same, or a
+    recorded one (`foveate.models.recorded`); ``plain`` does without. With ``tokens`` (V') these
+    alone may come next: logits and the ids of steps count them.
     """
 
     def __init__(
@@ -132,7 +133,10 @@ class DecoderSteps:
         self.model, self.memory, self.state, self.tokens = model, memory, State(), tokens
         self.device = memory.values.device
         self.output = model.output if tokens is None else rows_of(model.output, tokens)
-        self.native = None if plain else native_reading(model, self.output, memory)
+        self.native: NativeReading | RecordedReading | None = None
+        if not plain:
+            given = model, self.output, memory
+            self.native = native_reading(*given) or recorded_reading(*given)
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Logits of the next token after reading one more of each hypothesis."""
@@ -159,9 +163,9 @@ class DecoderSteps:
     @property
     def enters(self) -> bool:
         """Whether sources may `enter` while others are being decoded."""
-        return self.native is not None
+        return isinstance(self.native, NativeReading)
 
     def enter(self, sources: Int[Tensor, "K"]) -> None:
         """Take sources in that had been left out, a hypothesis each after the others'."""
-        assert self.native is not None
+        assert isinstance(self.native, NativeReading)
         self.native.enter(sources)

@@ -85,7 +85,7 @@ def packed_stack(stack: Any, make: type[PackedStack] = PackedStack) -> PackedSta
     kernels = library()
     if kernels is None:
         return None
-    parts = _inside(stack)
+    parts = inside(stack)
     if any(map(watched, parts)):
         return None
     return _STACKS.of(stack, parts, lambda: make(kernels, stack) if _known(stack) else None)
@@ -130,7 +130,7 @@ def plain_numbers(module: nn.Module) -> bool:
     return all(t.dtype == torch.float32 and t.device.type == "cpu" for t in module.parameters())
 
 
-def _inside(module: nn.Module) -> list[nn.Module]:
+def inside(module: nn.Module) -> list[nn.Module]:
     """A module and all in it; ``modules()`` takes ten times as long, for every sentence."""
     found = [module]
     for each in found:

@@ -36,7 +36,8 @@ def _runs(at: Places) -> tuple[range, ...]:
 class Mask:
     """Query at place q may see key at place k if the key is real, k ≤ q (causal), q − k < window.
 
-    ``keys`` is (B, S), true where a key is real; None where all are. One mask serves all layers
+    ``keys`` is (B, S), true where a key is real; None where all are. ``sighted``: it is known that
+    every query sees a key. One mask serves all layers
     of a forward: each dense form is built once. Places are ranges, plain numbers that no device
     has to be asked for.
     """
@@ -44,6 +45,7 @@ class Mask:
     keys: Tensor | None = None
     causal: bool = False
     window: int | None = None
+    sighted: bool = False
     _dense: dict[tuple[object, ...], Tensor | None] = field(default_factory=dict, repr=False)
     _narrower: dict[int, Mask] = field(default_factory=dict, repr=False)
 
@@ -114,7 +116,7 @@ class Mask:
         self, query_at: range, key_at: Places, device: torch.device | None = None
     ) -> Tensor | None:
         """True for queries that see no key at all, (B or 1, 1, T, 1); None where there is none."""
-        if self.triangle(query_at, key_at):  # each sees itself
+        if self.sighted or self.triangle(query_at, key_at):  # there each sees itself
             return None
         name = ("blind", self._ordered(query_at), key_at)
         if name not in self._dense:

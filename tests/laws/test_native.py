@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import math
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -336,6 +338,17 @@ def test_changed_weights_are_packed_anew() -> None:
     assert not torch.allclose(before, after, atol=1e-3)
     torch.testing.assert_close(after, begun(model, True).step(ids), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(before, begun(other, False).step(ids))
+
+
+@torch.no_grad()
+def test_what_was_packed_goes_with_its_model() -> None:
+    model = made()
+    found_by(SEARCHES["greedy"], begun(model, False))
+    same_memory(model, SOURCE, KEYS)
+    parts = [weakref.ref(part) for part in (model.encoder, model.decoder, model.output)]
+    del model
+    gc.collect()
+    assert [part() for part in parts] == [None, None, None]
 
 
 @pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])

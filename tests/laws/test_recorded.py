@@ -6,6 +6,9 @@ A processor does again what a GPU plays; all else is the same there.
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ import torch
 
 from foveate.decode.steps import Hypothesis, Search
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
-from foveate.models.recorded import RecordedReading, Recording, records
+from foveate.models.recorded import Play, RecordedReading, Recording, recorder, records
 from laws.test_native import END, SEARCHES, SHAPES, VOCABULARY, made, same
 
 FAMILIES = ["pre", "post", "no places, no bias", "ssru"]
@@ -36,6 +39,11 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("foveate.models.recorded.ROOM", 4)
 
 
+def again(device: torch.device) -> Callable[[Play], Play]:
+    """A recorder of processors, which does a step again as it was; it keeps its readings alive."""
+    return recorder(device) or (lambda play: play)
+
+
 def found(
     model: EncoderDecoder, config: Search.Config, lengths: list[int], seed: int, recorded: bool
 ) -> list[list[Hypothesis]]:
@@ -56,8 +64,11 @@ def found(
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
 @pytest.mark.parametrize("shape", FAMILIES)
 @torch.no_grad()
-def test_every_search_finds_the_same(shape: str, config: Search.Config, device: str) -> None:
+def test_every_search_finds_the_same(
+    shape: str, config: Search.Config, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three times: steps are done, recorded, and played with other sources."""
+    monkeypatch.setattr("foveate.models.recorded.recorder", again)
     model = made(**SHAPES[shape])
     model.output.weight[END] *= 2.0  # some end by themselves
     other = copy.deepcopy(model).to(device)
@@ -74,7 +85,7 @@ def test_a_shape_that_comes_again_is_recorded_once(monkeypatch: pytest.MonkeyPat
     record = Recording.__init__
 
     def counted(self: Recording, *inputs: Any) -> None:
-        made_of.append(inputs[2])
+        made_of.append(inputs[0])
         record(self, *inputs)
 
     monkeypatch.setattr(Recording, "__init__", counted)
@@ -93,3 +104,13 @@ def test_what_asks_the_device_is_not_recorded() -> None:
     assert not records(model, model.output, memory)
     learned = made(**SHAPES["learned"])
     assert not records(learned, learned.output, learned.encode(torch.ones(1, 3, dtype=torch.long)))
+
+
+@torch.no_grad()
+def test_recordings_go_with_their_model() -> None:
+    model = made()
+    found(model, SEARCHES["beam"], [9, 4], 0, recorded=True)
+    decoder = weakref.ref(model.decoder)
+    del model
+    gc.collect()
+    assert decoder() is None

@@ -44,23 +44,23 @@ class PackedDecoder(PackedStack):
 
     def __init__(self, kernels: ctypes.CDLL, decoder: TransformerDecoder) -> None:
         super().__init__(kernels, decoder)
-        self.decoder, self._places = decoder, torch.empty(0, 0)
+        self.stem, self.first = cast(TokenStem, decoder.stem), decoder.embedding_norm
+        self.position, self._places = decoder.position, torch.empty(0, 0)
         cross = [cast(Any, layer).cross_attention for layer in decoder.layers]
         both = [part for attention in cross for part in (attention.key, attention.value)]
         self.memory = self.map(*both)  # keys and values of all layers
 
     def before(self, output: Packed) -> Decoder:
         """The decoder with a projection after it."""
-        stem, first = cast(TokenStem, self.decoder.stem), self.decoder.embedding_norm
-        table = at(stem.embedding.weight)
-        return Decoder(self.native, stem.scale, table, native_norm(first), output)
+        table = at(self.stem.embedding.weight)
+        return Decoder(self.native, self.stem.scale, table, native_norm(self.first), output)
 
     def places(self, count: int) -> Float[Tensor, "T D"]:
         """The vectors that the position adds at the first places, at least so many."""
         found = self._places
         if len(found) < count:
-            nothing = torch.zeros(1, count, self.decoder.config.hidden_size)
-            found = self.decoder.position.embed(nothing, torch.arange(count))[0].contiguous()
+            nothing = torch.zeros(1, count, self.native.size)
+            found = self.position.embed(nothing, torch.arange(count))[0].contiguous()
             self._places = found
         return found
 

@@ -34,7 +34,8 @@ EVEN = 16  # places: sources are padded to a multiple
 ROOM = 64  # tokens at first, then twice as many
 MOST = 16  # recordings that wait for a batch of their shape
 
-Read = Callable[[], None]
+Play = Callable[[], None]
+Read = Callable[[Tensor, Memory, State], Tensor]  # ids (N,) to logits (N, V)
 Shape = tuple[int, ...]  # hypotheses N, sources M and their places S, tokens
 
 
@@ -44,15 +45,13 @@ class Recording:
     What is held are ids (N,), values (M, S, D), keys (M, S) and logits (N, V).
     """
 
-    def __init__(self, model: Any, output: nn.Module, shape: Shape, memory: Memory) -> None:
+    def __init__(self, shape: Shape, memory: Memory, vocabulary: int) -> None:
         assert memory.keys is not None
-        self.model, self.output, self.shape = model, output, shape
-        self.state = FixedState(shape[-1])
-        values, weight = memory.values, cast(Tensor, output.weight)
+        self.shape, self.state, values = shape, FixedState(shape[-1]), memory.values
         ids = values.new_empty(shape[0], dtype=torch.long)
-        logits = values.new_empty(shape[0], len(weight), dtype=torch.float32)
+        logits = values.new_empty(shape[0], vocabulary, dtype=torch.float32)
         self.held = room(ids, values, memory.keys, logits)
-        self.done, self.played = set[int](), dict[int, Read]()
+        self.done, self.played = set[int](), dict[int, Play]()
         self.record = recorder(values.device)
 
     @property
@@ -68,38 +67,38 @@ class Recording:
         fill(self.held[1:3], (memory.values, cast(Tensor, memory.keys)))
         self.state.take(state)
 
-    def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
+    def step(self, ids: Int[Tensor, "N"], read: Read) -> Float[Tensor, "N V"]:
         """Logits of the next token after reading one more of each hypothesis."""
-        time = self.state.position
-        fill(self.held[:1], (ids,))
-        if time in self.done and time not in self.played:
-            self.played[time] = self.record(self._read)
+        time, (own, _, _, logits) = self.state.position, self.held
+        fill((own,), (ids,))
+
+        def play() -> None:
+            fill((logits,), (read(own, self.memory, self.state),))
+
+        if self.record is not None and time in self.done - self.played.keys():
+            self.played[time] = self.record(play)
             self.state.stand(time)
-        self.played.get(time, self._read)()
+        self.played.get(time, play)()
         self.done.add(time)
         self.state.stand(time + 1)
-        return self.held[3].clone()
+        return logits.clone()
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
         """Go on with these sources."""
         self.state.select(sources)
         fill(self.held[1:3], tuple(part[sources] for part in self.held[1:3]))
 
-    def _read(self) -> None:
-        ids, logits = self.held[0], self.held[3]
-        hidden = self.model.decode(ids[:, None], self.memory, self.state)
-        logits.copy_(self.output(hidden[:, -1]))
-
 
 class RecordedReading:
     """What the hypotheses of some sources have read, in shapes that come again."""
+
+    recording: Recording | None = None
 
     def __init__(self, model: Any, output: nn.Module, memory: Memory) -> None:
         self.model, self.output, self.memory, self.state = model, output, padded(memory), State()
         self.live = len(memory.values)  # sources
         self.rows: Tensor | None = None  # where hypotheses stood before, if they moved
         self.sources: Tensor | None = None  # which sources these were, if some have left
-        self.recording: Recording | None = None
         parts = [*inside(model.decoder), output]
         self.free = _FREE.of(model.decoder, parts, list)
 
@@ -109,13 +108,11 @@ class RecordedReading:
         self._settle(rows)
         read = longer(ids, rows)
         if self.state.position == 0:
-            hidden = self.model.decode(read[:, None], self.memory, self.state)
-            logits: Tensor = self.output(hidden[:, -1]).float()
-            return logits[: len(ids)]
+            return self._read(read, self.memory, self.state)[: len(ids)]
         if self.recording is None or self.state.position == self.recording.shape[-1]:
             self._record(rows)
         assert self.recording is not None
-        return self.recording.step(read)[: len(ids)]
+        return self.recording.step(read, self._read)[: len(ids)]
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
         """Hypothesis i goes on from hypothesis ``rows[i]``."""
@@ -125,6 +122,11 @@ class RecordedReading:
         """Go on with these sources alone."""
         self.sources = sources if self.sources is None else self.sources[sources]
         self.live = len(sources)
+
+    def _read(self, ids: Int[Tensor, "N"], memory: Memory, state: State) -> Float[Tensor, "N V"]:
+        hidden = self.model.decode(ids[:, None], memory, state)
+        logits: Tensor = self.output(hidden[:, -1]).float()
+        return logits
 
     def _settle(self, rows: int) -> None:
         """Bring what is remembered into the order of now."""
@@ -149,7 +151,7 @@ class RecordedReading:
             found = next((one for one in self.free if one.shape == shape), None)
             if found is not None:
                 self.free.remove(found)
-        new = found or Recording(self.model, self.output, shape, memory)
+        new = found or Recording(shape, memory, len(cast(Tensor, self.output.weight)))
         new.take(memory, self.state)
         self.recording, self.state = new, new.state
         self._leave(before)
@@ -198,16 +200,16 @@ def longer(ids: Int[Tensor, "N"], count: int) -> Int[Tensor, "C"]:
     return F.pad(ids, (0, count - len(ids)))
 
 
-def recorder(device: torch.device) -> Callable[[Read], Read]:
-    """What records a step on a device; elsewhere than on a GPU it is done again each time."""
+def recorder(device: torch.device) -> Callable[[Play], Play] | None:
+    """What records a step on a device without doing it; None where none can, and all are done."""
     if device.type != "cuda":
-        return lambda read: read
+        return None
     pool = torch.cuda.graph_pool_handle()  # one after the other they may use the same room
 
-    def record(read: Read) -> Read:
+    def record(play: Play) -> Play:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            read()
+            play()
         return graph.replay
 
     return record

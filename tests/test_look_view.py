@@ -9,6 +9,7 @@ import json
 import numpy as np
 import pydantic
 import pytest
+from matplotlib.image import imread
 from numpy.typing import NDArray
 
 from foveate.look.curves import CurvesView, PanelsView
@@ -26,7 +27,7 @@ from foveate.look.path import PathView
 from foveate.look.picture import over_picture
 from foveate.look.record import AttentionRecord
 from foveate.look.sheets import Sheet, SheetsView
-from foveate.look.view import View
+from foveate.look.view import View, picture_bytes
 
 PIXELS = np.arange(3 * 8 * 12, dtype=np.uint8).reshape(3, 8, 12)
 CELLS = [f"{row},{column}" for row in range(2) for column in range(3)]
@@ -122,3 +123,13 @@ def test_attention_has_its_weights_and_what_is_shown_first() -> None:
     assert (drawing.block, drawing.head, drawing.form) == ("decoder.cross_attention", 0, "matrix")
     [drawing] = VIEWS["heads"].drawings()
     assert isinstance(drawing, AttentionDrawing) and drawing.form == "heads"
+
+
+@pytest.mark.parametrize(("caption", "wider"), [("short", False), ("long " * 60, True)])
+def test_what_is_written_beyond_the_edges_is_kept(caption: str, wider: bool) -> None:
+    view = SheetsView(SHEETS.sheets, "T", caption)
+    pixels = imread(io.BytesIO(picture_bytes(view, "png")))
+    width = 200 * view.figure().get_size_inches()[0]
+    assert (pixels.shape[1] > width + 1) == wider
+    assert np.all(pixels[:, :8] == pixels[0, 0])  # nothing touches the edge
+    assert np.all(pixels[:, -8:] == pixels[0, 0])

@@ -6,6 +6,7 @@ its nodes are made where the tokenizer is known.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -113,7 +114,8 @@ class LanesView(View):
         ax.set_xticks(range(len(self.steps)), [str(n + 1) for n in range(len(self.steps))])
         ax.tick_params(length=0, labelsize=FONT_SIZE - 1, color=NOTE)
         ax.spines[:].set_visible(False)
-        ax.set_xlabel(self.caption, size=FONT_SIZE - 1, color=NOTE, loc="left")
+        told = textwrap.fill(self.caption, max(64, 15 * len(self.steps)))
+        ax.set_xlabel(told, size=FONT_SIZE - 1, color=NOTE, loc="left")
         if self.title:
             ax.set_title(self.title, size=FONT_SIZE + 1, loc="left", parse_math=False)
         return ax

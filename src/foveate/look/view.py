@@ -23,6 +23,7 @@ from foveate.look.drawing import Drawing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 NOTEBOOK_LIMIT = 2_000_000  # bytes of HTML in an output cell; above, the notebook gets the PNG
 
@@ -106,8 +107,19 @@ def picture_bytes(view: View, form: str) -> bytes:
     with matplotlib.rc_context(forms), warnings.catch_warnings():
         # A glyph that no font has is drawn as a box: it is seen, and need not be said as well.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        view.figure().savefig(file, format=form, dpi=200, metadata=stamp)
+        figure = view.figure()
+        figure.savefig(file, format=form, dpi=200, metadata=stamp, bbox_inches=_whole(figure))
     return file.getvalue()
+
+
+def _whole(figure: Figure) -> Bbox | None:
+    """Inches from edge to edge where something is written beyond the figure's, else None."""
+    from matplotlib.transforms import Bbox
+
+    figure.draw_without_rendering()
+    drawn, own = figure.get_tightbbox(), Bbox.from_extents(0, 0, *figure.get_size_inches())
+    whole = Bbox.union([own, drawn])
+    return None if np.allclose(whole.extents, own.extents, atol=0.02) else whole.padded(0.05)
 
 
 def _picture(form: str) -> Callable[[View], bytes]:

@@ -50,14 +50,9 @@ def continuous(
                 steps.enter(new)
                 alive, ids = torch.cat((alive, new)), torch.cat((ids, _begin(new, start)))
     outputs = [row[:n] for row, n in zip(written.tolist(), length.tolist(), strict=True)]
-    return [_hypothesis(*one, end) for one in zip(outputs, log_p.tolist(), strict=True)]
+    return [Hypothesis.alone(*one, end) for one in zip(outputs, log_p.tolist(), strict=True)]
 
 
 def _begin(sources: Tensor, start: int) -> Tensor:
     """What sources read first."""
     return torch.full_like(sources, start)
-
-
-def _hypothesis(ids: list[int], log_p: float, end: int) -> Hypothesis:
-    whole = ids[-1] == end
-    return Hypothesis(ids[:-1] if whole else ids, log_p, log_p, whole)

@@ -56,10 +56,8 @@ class SingleSearch(Search, ABC):
             ended = ids == end
             last = written.shape[1] >= limit[owner]
             for row in ((ended | last) & ~done).nonzero().flatten().tolist():
-                whole, log_p = bool(ended[row]), float(total[row])
-                output = written[row].tolist()
-                output = output[:-1] if whole else output
-                found[int(owner[row])].append(Hypothesis(output, log_p, log_p, whole))
+                output = Hypothesis.alone(written[row].tolist(), float(total[row]), end)
+                found[int(owner[row])].append(output)
             before, done = done, done | ended | last
             over = done.view(-1, width).all(dim=1)
             if self.listener is not None:

@@ -44,6 +44,12 @@ class Hypothesis:
     score: float
     ended: bool = True  # False where the maximum length cut it off
 
+    @classmethod
+    def alone(cls, ids: list[int], log_probability: float, end: int) -> Hypothesis:
+        """An output that competes with no other, by all its ids: its score is log p."""
+        ended = ids[-1] == end
+        return cls(ids[:-1] if ended else ids, log_probability, log_probability, ended)
+
 
 class Search(Configurable):
     """How an output is chosen among all outputs."""

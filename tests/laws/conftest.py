@@ -44,6 +44,11 @@ SIZES: dict[str, int | float] = {
     "features": 12,
 }
 LIMITS = {"num_layers": 2, "num_heads": 4}
+GPU = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that PyTorch can use is here"),
+]
+DEVICES = ["cpu", pytest.param("cuda", marks=GPU)]
 
 
 def shrink(config: Config) -> Any:

@@ -13,19 +13,9 @@ from foveate.models.presets import Bahdanau2015, TransformerSmall
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.train.compiling import compile_layers
 from foveate.train.files import TrainError
-from laws.conftest import build, ids, real
+from laws.conftest import DEVICES, build, ids, real
 
 SIZES = {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 24, "dropout": 0.0}
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is here"),
-        ],
-    ),
-]
 
 
 def learnt(model: EncoderDecoder, length: int, device: str) -> dict[str, Tensor]:

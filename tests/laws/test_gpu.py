@@ -16,12 +16,9 @@ from foveate.nn.attention import Attention
 from foveate.nn.mask import Mask
 from foveate.train.optim import AdamWConfig
 from foveate.train.precision import resolve
-from laws.conftest import ids, real
+from laws.conftest import GPU, ids, real
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that PyTorch can use is here"),
-]
+pytestmark = GPU
 
 LENGTHS = [6, 4, 5]
 KEYS = real(*LENGTHS)

@@ -17,20 +17,11 @@ import torch
 from foveate.decode.steps import Hypothesis, Search
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.recorded import Play, RecordedReading, Recording, recorder, records
+from laws.conftest import DEVICES
 from laws.test_native import END, SEARCHES, SHAPES, VOCABULARY, made, same
 
 FAMILIES = ["pre", "post", "no places, no bias", "ssru"]
 BATCHES = [[9, 4, 7, 1, 9], [8, 3, 6, 5, 2, 2], [5], [9, 9, 9, 9, 9], [3, 8, 8, 1, 2, 7, 4]]
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is here"),
-        ],
-    ),
-]
 
 
 @pytest.fixture(autouse=True)

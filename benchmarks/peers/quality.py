@@ -68,16 +68,18 @@ def main() -> None:
 
 
 def write(about: dict[str, Any], looks: dict[str, list[Look]]) -> None:
-    """What is known by now: the look at which each reached the goal, and the ratio of the two."""
+    """What is known by now: the look at which each reached the goal, and their times' ratio."""
     reached = {
         peer: next((look for look in its if look["bleu"] >= about["goal"]), None)
         for peer, its in looks.items()
     }
     ratios = {}
-    if all(reached.values()):
-        ours, theirs = reached.values()
-        ratios = {unit: round(theirs[unit] / ours[unit], 2) for unit in UNITS}
-    result = about | {"ratio": ratios, "ratios_at_equal_bleu": equal(*looks.values())}
+    ours, theirs = reached.values()
+    if ours:  # as long as JoeyNMT is on its way the ratio can only grow
+        last = theirs or (looks["joeynmt"] or [dict.fromkeys(UNITS, 0.0)])[-1]
+        ratios = {unit: round(last[unit] / ours[unit], 2) for unit in UNITS}
+    known = {"ratio" if theirs else "ratio_at_least": ratios}
+    result = about | known | {"ratios_at_equal_bleu": equal(*looks.values())}
     result |= {"reached": reached, "looks": looks}
     RESULT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -38,7 +38,7 @@ def serve(
             "page will ask for"
         )
     app = application(runs, token, LOOPBACK if local else None)
-    listener = _listener(host, port)
+    listener = listen(host, port)
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listener.getsockname()[1]}/"
     address += f"?token={token}" if token else ""
@@ -53,14 +53,18 @@ def serve(
     uvicorn.Server(config).run(sockets=[listener])
 
 
-def _listener(host: str, port: int) -> socket.socket:
-    """A socket that listens on the first free port from the one asked for."""
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens on the first free port from the one asked for.
+
+    Raises ``ConfigError`` where none of them is free.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for number in range(port, port + NEXT) if port else [0]:
         listener = socket.socket(family)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, number))
+            listener.listen()  # who comes before the application is there waits for it
             return listener
         except OSError as error:
             listener.close()

@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,13 @@ from small_runs import made  # noqa: E402
 
 Row = dict[str, Any]
 Files = dict[str, str]  # path: sha256
+FORMS = ("safetensors", "ctranslate2", "onnx", "huggingface", "argos")
+FOR_ALL = {  # forms of export: what the small run's config says, and what all of them can hold
+    'tokenizer = { kind = "word", min_frequency = 1 }': (
+        'joint = true\ntokenizer = { kind = "bpe", vocab_size = 280 }'
+    ),
+    'kind = "encoder_decoder"': 'kind = "encoder_decoder"\ntie = "all"',
+}
 HIDDEN = (".new-", ".old-", ".writing")  # what is being written; nobody takes it for whole
 
 
@@ -144,6 +152,15 @@ def harmed(before: Files, after: Files, now: Files) -> list[str]:
 Act = Callable[[Path], list[object]]  # the command line, for a folder with "run" and "texts"
 
 
+def exporting(form: str, at: Path) -> list[object]:
+    """An export, compared with the run on four lines."""
+    said: list[object] = ["--to", form, "--check", "4"]
+    if form == "argos":  # a file, that names its languages
+        return ["export", at / "run", at / "out.argosmodel", *said, "--language", "en",
+                "--language", "fr"]  # fmt: skip
+    return ["export", at / "run", at / "out", *said]
+
+
 def acts() -> dict[str, Act]:
     """What writes, and how it is called."""
     return {
@@ -153,9 +170,7 @@ def acts() -> dict[str, Act]:
             "--head", "1", "--save", "--out", at / "links.txt",
         ],
         "shortlist": lambda at: ["shortlist", at / "run", "--often", "5", "--likely", "5"],
-        "export": lambda at: [
-            "export", at / "run", at / "exported", "--to", "safetensors", "--check", "4",
-        ],
+        **{f"export --to {form}": partial(exporting, form) for form in FORMS},
         "translate": lambda at: [
             "translate", at / "run", "--in", at / "source.txt", "--out", at / "translated.txt",
         ],
@@ -170,6 +185,11 @@ def prepared(folder: Path) -> Path:
     os.environ["FOVEATE_PREPARED"] = str(folder / "cache")
     made(folder, ["transformer"], steps=40)
     config = folder / "transformer.toml"
+    text = config.read_text("utf-8")
+    for before, after in FOR_ALL.items():
+        assert before in text, before
+        text = text.replace(before, after)
+    config.write_text(text, "utf-8")
     more = ["train.max_steps=60", "train.save.every=20", "train.save.keep=3"]
     silent(["train", config, *more, "--run", at / "run"])
     pairs = (folder / "pairs.train.tsv").read_text("utf-8").splitlines()
@@ -218,7 +238,7 @@ def kill(bench: Bench) -> None:
             if ended.code == 0:  # it was quicker: begin anew
                 shutil.rmtree(at)
                 shutil.copytree(begun, at)
-        final = _last(bench, act(at), at / "exported")
+        final = _last(bench, act(at), at)
         differs = sorted(n for n, d in after.items() if content(at).get(n) != d)
         left = sorted(content(at, hidden=True).keys() - content(at).keys())
         bench.add(
@@ -232,10 +252,10 @@ def kill(bench: Bench) -> None:
     shutil.rmtree(begun)
 
 
-def _last(bench: Bench, arguments: Sequence[object], once: Path) -> Done:
+def _last(bench: Bench, arguments: Sequence[object], at: Path) -> Done:
     """The act, undisturbed; an export that was whole when its process was killed is there."""
-    if once.exists():
-        shutil.rmtree(once)
+    shutil.rmtree(at / "out", ignore_errors=True)
+    (at / "out.argosmodel").unlink(missing_ok=True)
     return bench.carry_out(arguments)
 
 
@@ -298,7 +318,7 @@ def fill(place: Path, free: int) -> None:
         file.write(bytes(max(0, room)))
 
 
-ROOMS = (0, 4096, 65536, 2**20)  # bytes that are free
+ROOMS = (0, 4096, 65536, 2**20, 2**23)  # bytes that are free
 
 
 def full(bench: Bench) -> None:

@@ -1,4 +1,5 @@
-"""A server under fire: throughput, load at half and at twice its capacity, bad clients, its end.
+"""A server under fire: throughput, load at half and at twice its capacity, bad clients,
+weights that change, its end.
 
     python benchmarks/under_fire.py RUN SENTENCES [--seconds 600] [--ends 5] [--examples 50]
                                                   [--only PART] [--processes 2]
@@ -20,6 +21,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -57,6 +59,13 @@ def processor(process: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def resident(process: int) -> int:
+    """Bytes of memory of a process and those below it."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    found = family(process)
+    return sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) * page for each in found)
+
+
 class Server:
     """``foveate serve`` as a process."""
 
@@ -88,14 +97,9 @@ class Server:
         return sum(map(float, found))
 
     def _watch(self) -> None:
-        page = os.sysconf("SC_PAGE_SIZE")
         while self.process.poll() is None:
             with contextlib.suppress(OSError):
-                pages = sum(
-                    int(Path(f"/proc/{each}/statm").read_text().split()[1])
-                    for each in family(self.process.pid)
-                )
-                self.rss.append((time.monotonic(), pages * page))
+                self.rss.append((time.monotonic(), resident(self.process.pid)))
             time.sleep(0.5)
 
     def end(self) -> int:
@@ -249,7 +253,7 @@ def bad_clients(run: Path, sentences: Path) -> Figures:
         }
 
 
-def ask(text: str) -> dict[str, str]:
+def ask(text: str) -> dict[str, Any]:
     return {"q": text, "source": "en", "target": "fr"}
 
 
@@ -271,7 +275,6 @@ def ends(run: Path, sentences: Path, times: int) -> Figures:
                         outcome["never taken in"] += 1
                         return
                     except httpx.HTTPError as error:
-                        # a connection in the system's queue that no process had accepted
                         outcome[f"lost: {type(error).__name__}"] += 1
                         return
                     outcome[str(answer.status_code)] += 1
@@ -283,6 +286,29 @@ def ends(run: Path, sentences: Path, times: int) -> Figures:
                 for one in asked:
                     one.result()
     return {"times": times, "exit_codes": codes, "requests": dict(outcome)}
+
+
+def reloads(run: Path, sentences: Path, times: int = 60) -> Figures:
+    """Weights that are chosen anew again and again: each time an answer, and the memory."""
+    lines, mib, codes = sentences.read_text("utf-8").splitlines(), [], Counter[int]()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copytree(run, Path(folder, run.name)))
+        with served(copy) as server:
+            for _ in range(times):
+                os.utime(copy / "best.json")
+                body = ask(lines[0]) | {"q": lines[:100]}
+                answer = httpx.post(f"{server.url}/translate", json=body, timeout=60)
+                codes[answer.status_code] += 1
+                mib.append(resident(server.process.pid) / 2**20)
+            loads = server.metric("foveate_loads")
+    third = times // 3
+    return {
+        "times": times,
+        "loads": loads,
+        "answers": {str(code): count for code, count in codes.items()},
+        "memory_mib_first_third": round(sum(mib[:third]) / third, 1),
+        "memory_mib_last_third": round(sum(mib[-third:]) / third, 1),
+    }
 
 
 def generated(run: Path, examples: int) -> Figures:
@@ -339,6 +365,7 @@ def main() -> None:
         "throughput": lambda: throughput(run, sentences, min(20, seconds)),
         "load": lambda: load_levels(run, sentences, seconds),
         "bad_clients": lambda: bad_clients(run, sentences),
+        "reloads": lambda: reloads(run, sentences),
         "ends": lambda: ends(run, sentences, chosen.ends),
         "generated": lambda: generated(run, chosen.examples),
     }

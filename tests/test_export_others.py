@@ -76,6 +76,7 @@ def test_a_package_translates_as_the_run_does(
     with zipfile.ZipFile(out) as archive:
         names = set(archive.namelist())
         said = json.loads(archive.read("translate-en_fr-1_0/metadata.json"))
+        assert b".tsv" not in archive.read(f"translate-en_fr-1_0/{MODEL}"), "a passing file"
     wanted = {"metadata.json", MODEL, POINTER, "model/model.bin", "model/config.json"}
     assert {f"translate-en_fr-1_0/{name}" for name in wanted} <= names
     assert (said["from_code"], said["to_code"], said["type"]) == ("en", "fr", "translate")

@@ -14,8 +14,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from safetensors import SafetensorError
 
 from foveate.atomic import part_of, replace_file
 from foveate.errors import message_of
@@ -171,6 +173,18 @@ def test_a_killed_export_leaves_no_folder_for_ever(tmp_path: Path) -> None:
     with appearing(out) as place:
         place.mkdir()
     assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("error", [OSError("full"), RuntimeError("full"), SafetensorError("full")])
+def test_an_export_to_a_full_disk_says_so_whoever_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    told = pytest.raises(OSError, match=f"No space left.*nothing was written.*{tmp_path}")
+    with told, appearing(tmp_path / "out") as place:
+        place.mkdir()
+        raise error
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_of_keys_is_never_readable_by_others(tmp_path: Path) -> None:

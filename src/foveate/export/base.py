@@ -24,6 +24,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from safetensors import SafetensorError
+
 import foveate.export
 from foveate.atomic import part_of, remove, replace_file
 from foveate.export.compare import Checked, Sample
@@ -180,7 +182,7 @@ def appearing(out: Path) -> Iterator[Path]:
     try:
         yield place
         os.replace(place, out)
-    except (OSError, RuntimeError) as error:  # other programs write here too, in words of theirs
+    except (OSError, RuntimeError, SafetensorError) as error:  # others write here, in their words
         code = errno.ENOSPC if shutil.disk_usage(out.parent).free <= ROOM else None
         if isinstance(error, OSError) and str(error.filename).startswith(str(place)):
             code = code or error.errno

@@ -55,6 +55,7 @@ def sentencepiece_model(tokenizer: Tokenizer) -> bytes:
     for spec, marks in ((model.normalizer_spec, True), (model.denormalizer_spec, False)):
         spec.add_dummy_prefix = spec.escape_whitespaces = marks
         spec.remove_extra_whitespaces = False
+        spec.ClearField("normalization_rule_tsv")  # the name of a passing file
     found: bytes = model.SerializeToString()
     return found
 

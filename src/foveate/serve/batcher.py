@@ -94,7 +94,8 @@ class Batcher:
                 raise Refused(503, "the server is about to end", 1)
             if self._held and self._held + cost > self.bounds.queue:
                 raise Refused(429, "the queue is full: come back in a moment", self._delay())
-            if not self._queues:
+            first = not self._queues
+            if first:
                 self._since = time.monotonic()
             if waiting:
                 self._queues.setdefault(client, deque()).extend(waiting)
@@ -102,7 +103,8 @@ class Batcher:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
                 self._thread.start()
-            self._ready.notify()
+            if first or self._held >= self.bounds.window:  # else it waits for company
+                self._ready.notify()
         return [one.future for one in waiting]
 
     def close(self, seconds: float | None = None) -> bool:

@@ -47,6 +47,7 @@ FOR_ALL = {  # forms of export: what the small run's config says, and what all o
     ),
     'kind = "encoder_decoder"': 'kind = "encoder_decoder"\ntie = "all"',
 }
+AFTERWARDS = ("code_afterwards", "differs_afterwards", "left_behind")  # all of them are empty
 HIDDEN = (".new-", ".old-", ".writing")  # what is being written; nobody takes it for whole
 
 
@@ -520,6 +521,7 @@ def main() -> None:
         "faults": rows,
         "tried": sum(row["times"] for row in rows),
         "lost": [f"{row['act']}: {name}" for row in rows for name in row["lost"]],
+        "not_mended": [row["act"] for row in rows if any(row.get(name) for name in AFTERWARDS)],
         "tracebacks": sum(row.get("tracebacks", 0) for row in rows),
     }
     if given.out is None:
@@ -527,8 +529,9 @@ def main() -> None:
     else:
         path = given.out
         path.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"{report['tried']} faults: lost {report['lost'] or 'nothing'} ({path})")
-    sys.exit(bool(report["lost"] or report["tracebacks"]))
+    print(f"{report['tried']} faults: lost {report['lost'] or 'nothing'}", end=", ")
+    print(f"not mended {report['not_mended'] or 'nothing'} ({path})")
+    sys.exit(bool(report["lost"] or report["not_mended"] or report["tracebacks"]))
 
 
 if __name__ == "__main__":

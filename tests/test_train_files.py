@@ -107,6 +107,14 @@ def test_clean_undoes_what_a_kill_left(tmp_path: Path) -> None:
     verify(tmp_path / "moved")
 
 
+def test_what_a_kill_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    fill(tmp_path / "whole", "first")
+    shutil.copytree(tmp_path / "whole", tmp_path / ".old-whole")  # killed before it was removed
+    fill(tmp_path / "whole", "second")
+    assert [p.name for p in tmp_path.iterdir()] == ["whole"]
+    verify(tmp_path / "whole")
+
+
 def test_removing_leaves_nothing(tmp_path: Path) -> None:
     fill(tmp_path / "x", "one")
     remove(tmp_path / "x")

@@ -81,6 +81,7 @@ def _seal(folder: Path) -> None:
 def _move(folder: Path, target: Path) -> None:
     old = target.with_name(OLD + target.name)
     if target.exists():
+        shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed
         os.replace(target, old)
     os.replace(folder, target)
     _sync(target.parent)

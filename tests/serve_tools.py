@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
 from fastapi import FastAPI
 
 from foveate.serve.app import application
@@ -22,7 +21,7 @@ from foveate.serve.fleet import Fleet
 from foveate.serve.helping import Help, equip
 from foveate.serve.keys import KeyFile
 from foveate.serve.service import Service
-from foveate.serve.serving import configured
+from foveate.serve.serving import Gentle, configured
 from foveate.serve.settings import Batching, Limits
 
 ROOT = Path(__file__).parent.parent
@@ -50,7 +49,7 @@ def asked(app: FastAPI) -> httpx.AsyncClient:
 @contextmanager
 def running(app: FastAPI, patience: float = 20.0) -> Iterator[int]:
     """An application on a real socket, in a thread of this process; its port."""
-    server = uvicorn.Server(configured(app, patience, drain=5))
+    server = Gentle(configured(app, patience, drain=5))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:

@@ -9,10 +9,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 
 from foveate.config import ConfigError
 from foveate.run import Run
+from foveate.serve import serving
 from foveate.serve.settings import Limits
 from foveate.verbs import serve as verbs
 from serve_tools import ROOT, Program, program, running, served
@@ -148,6 +150,27 @@ def test_a_term_signal_while_busy_loses_nothing_that_was_sent(run: Run) -> None:
                     assert json.load(answer)["translatedText"] == [expected] * 100
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{server.url}/health")
+
+
+def test_who_had_just_come_when_a_server_ends_may_still_ask(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "MOMENT", 20)
+    server = serving.Gentle(serving.configured(served(run.path), patience=20, drain=20))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as new:
+        new.connect()
+        server.should_exit = True
+        while server.servers[0].is_serving():
+            time.sleep(0.01)
+        new.request("GET", "/health")
+        assert new.getresponse().status == 200
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 def test_who_sends_nothing_is_sent_away(run: Run) -> None:

@@ -17,6 +17,7 @@ from foveate.config import ConfigError
 
 BACKLOG = 2048  # connections that wait to be accepted
 HEAD = 64 * 2**10  # bytes of a head
+MOMENT = 0.5  # seconds
 
 
 def _refusal(status: str, why: str) -> bytes:
@@ -60,6 +61,10 @@ class Patient(HttpToolsProtocol):
         self._late.cancel()
         super().connection_lost(exc)
 
+    def shutdown(self) -> None:
+        """At the server's end; a connection that is new has a moment to bring its request."""
+        self.loop.call_later(0 if self.cycle else MOMENT, super().shutdown)
+
     def _wait(self) -> None:
         """For a head."""
         self._head = 0
@@ -87,6 +92,8 @@ class Gentle(uvicorn.Server):
     """
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listener in sockets or []:
+            listener.listen(0)  # others come again later and are told that nobody is here
         for _ in range(5):
             await asyncio.sleep(0.02)
         await super().shutdown(sockets)

@@ -133,22 +133,39 @@ def wrk(
 # ------------------------------------------------------------------------------ throughput
 
 
-def throughput(run: Path, sentences: Path, seconds: float, rounds: int = 2) -> Figures:
-    """Offline and served in turn, A B A B: sentences a second of wall and of processor time."""
+@contextlib.contextmanager
+def offline(run: Path, processes: int) -> Iterator[Callable[[list[str]], int]]:
+    """Our own ``translate`` by as many processes as the server has; it says how many it did."""
     from foveate.run import load
+    from foveate.verbs import SHARE, chunks
+    from foveate.verbs.crew import Crew, Loading
 
-    lines = sentences.read_text("utf-8").splitlines()
     own = load(run)
-    own.translate(lines[:50])
+    if processes:
+        with Crew(own, Loading(str(run)), processes) as crew:
+            yield lambda lines: sum(
+                map(len, crew.translate((part, {}) for part in chunks(iter(lines), SHARE)))
+            )
+    else:
+        yield lambda lines: len(own.translate(lines))
+
+
+def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Figures:
+    """Offline and served in turn, A B A B: sentences a second of wall and of processor time."""
+    lines = sentences.read_text("utf-8").splitlines()
     ways = {"64 clients, 1 sentence": (64, 1), "8 clients, 50 sentences": (8, 50)}
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in ("offline", *ways)}
-    with served(run) as server:
-        for _ in range(rounds):
-            wall, cpu, done = time.perf_counter(), time.process_time(), 0
+    with offline(run, processes) as translate, served(run) as server:
+        translate(lines[:50])
+
+        def own() -> float:
+            return processor(os.getpid()) - server.cpu()
+
+        for _ in range(2):
+            wall, cpu, done = time.perf_counter(), own(), 0
             while time.perf_counter() - wall < seconds:
-                own.translate(lines)
-                done += len(lines)
-            spent = time.perf_counter() - wall, time.process_time() - cpu
+                done += translate(lines * max(1, processes))
+            spent = time.perf_counter() - wall, own() - cpu
             found["offline"].append((done / spent[0], done / spent[1]))
             for name, (clients, many) in ways.items():
                 began = server.metric("foveate_batch_items_sum"), server.cpu(), time.perf_counter()
@@ -362,7 +379,7 @@ def main() -> None:
     run, sentences, seconds = chosen.run, chosen.sentences, chosen.seconds
     parts: dict[str, Callable[[], Figures]] = {
         "same": lambda: same(run, sentences),
-        "throughput": lambda: throughput(run, sentences, min(20, seconds)),
+        "throughput": lambda: throughput(run, sentences, min(20, seconds), chosen.processes),
         "load": lambda: load_levels(run, sentences, seconds),
         "bad_clients": lambda: bad_clients(run, sentences),
         "reloads": lambda: reloads(run, sentences),

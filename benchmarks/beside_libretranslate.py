@@ -13,7 +13,6 @@ sends the load. Only answered requests count. Writes docs/results/libretranslate
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 import subprocess
 import sys
@@ -29,7 +28,7 @@ import httpx
 
 from foveate.run import load
 from machine import describe, write
-from under_fire import ask, processor, served, wrk
+from under_fire import ask, family, processor, served, wrk
 
 LOADS = {"64 clients, 1 sentence": (64, 1), "8 clients, 50 sentences": (8, 50)}
 PORT = 5099
@@ -72,7 +71,7 @@ def libretranslate(python: Path, run: Path, home: Path, beam: int) -> Iterator[S
             [python, "-c", START, *options], env=around, stdout=log, stderr=log
         ) as process,
     ):
-        url, cpu = f"http://127.0.0.1:{PORT}", functools.partial(processor, process.pid)
+        url, cpu = f"http://127.0.0.1:{PORT}", lambda: processor(*family(process.pid))
         server = SimpleNamespace(url=url, cpu=cpu)
         try:
             wait(server.url)

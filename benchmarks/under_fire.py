@@ -153,7 +153,7 @@ def offline(run: Path, processes: int) -> Iterator[Callable[[list[str]], int]]:
 def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Figures:
     """Offline and served in turn, A B A B: sentences a second of wall and of processor time.
 
-    Of what is lost, that of ``batching`` is what the processes that translate take longer.
+    ``loss_in_translating`` counts the processes that translate alone: what batching costs.
     """
     lines = sentences.read_text("utf-8").splitlines()
     ways = {"64 clients, 1 sentence": (64, 1), "8 clients, 50 sentences": (8, 50)}
@@ -191,7 +191,7 @@ def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Fi
         _, whole, translating = map(max, zip(*found[name], strict=True))
         rates[name]["loss_per_cpu_second"] = round(1 - whole / best, 3)
         if processes:
-            rates[name]["of_it_by_batching"] = round(1 - translating / best, 3)
+            rates[name]["loss_in_translating"] = round(1 - translating / best, 3)
     return rates
 
 

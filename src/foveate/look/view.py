@@ -91,7 +91,7 @@ class View(ABC):
         if len(page.encode()) <= NOTEBOOK_LIMIT:
             bundle["text/html"] = (
                 f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts allow-downloads" '
-                'style="width:100%;height:720px;border:0" title="what is drawn"></iframe>'
+                'style="width:100%;height:780px;border:0" title="what is drawn"></iframe>'
             )
         return bundle
 

@@ -17,7 +17,7 @@ from foveate.config import ConfigError
 
 BACKLOG = 2048  # connections that wait to be accepted
 HEAD = 64 * 2**10  # bytes of a head
-MOMENT = 0.5  # seconds
+MOMENT = 0.5  # seconds that a new connection has at the end
 
 
 def _refusal(status: str, why: str) -> bytes:

@@ -5,9 +5,9 @@
 ENVIRONMENT is a virtual environment with LibreTranslate (``python -m venv ENVIRONMENT``, then its
 ``pip install libretranslate``). RUN, which translates en → fr, is exported for it
 (``foveate export --to argos``). LibreTranslate cuts texts into sentences with a model from the
-network; here every text is one sentence and it is spared that. It runs CTranslate2 in as many
-workers as there are cores, of one thread each, with the beam of RUN. wrk (a package of Debian)
-sends the load. Only answered requests count. Writes docs/results/libretranslate.json.
+network; here every text is one sentence and it is spared that. It runs CTranslate2, in fp32 and
+once more in eight bits, in as many workers as there are cores, of one thread each, with the beam of
+RUN. wrk (a package of Debian) sends the load. Only answered requests count. Writes docs/results/libretranslate.json.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from machine import describe, write
 from under_fire import ask, family, processor, served, wrk
 
 LOADS = {"64 clients, 1 sentence": (64, 1), "8 clients, 50 sentences": (8, 50)}
-PORT = 5099
+PORTS = {"float32": 5099, "int8": 5100}
 START = """
 import sys
 from argostranslate import sbd
@@ -44,8 +44,12 @@ INSTALL = "import sys; from argostranslate import package; package.install_from_
 
 
 @contextmanager
-def libretranslate(python: Path, run: Path, home: Path, beam: int) -> Iterator[SimpleNamespace]:
+def libretranslate(
+    python: Path, run: Path, home: Path, beam: int, precision: str
+) -> Iterator[SimpleNamespace]:
     """The server with the exported run, both directions so that it looks for no other models."""
+    home.mkdir()
+    port = PORTS[precision]
     cores = os.cpu_count() or 1
     settings = {
         "HOME": str(home),
@@ -54,6 +58,7 @@ def libretranslate(python: Path, run: Path, home: Path, beam: int) -> Iterator[S
         "ARGOS_INTER_THREADS": str(cores),
         "ARGOS_INTRA_THREADS": "1",
         "ARGOS_BEAM_SIZE": str(beam),
+        "ARGOS_COMPUTE_TYPE": precision,
         "PYTHONWARNINGS": "ignore",
     }
     around = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | settings
@@ -63,7 +68,7 @@ def libretranslate(python: Path, run: Path, home: Path, beam: int) -> Iterator[S
         export = [sys.executable, "-m", "foveate", "export", str(run), str(file), *told]
         subprocess.run(export, check=True, stdout=subprocess.DEVNULL)
         subprocess.run([python, "-c", INSTALL, file], check=True, env=around)
-    options = ["--host", "127.0.0.1", "--port", str(PORT), "--load-only", "en,fr"]
+    options = ["--host", "127.0.0.1", "--port", str(port), "--load-only", "en,fr"]
     options += ["--disable-web-ui", "--threads", "64"]
     with (
         (home / "log").open("w") as log,
@@ -71,7 +76,7 @@ def libretranslate(python: Path, run: Path, home: Path, beam: int) -> Iterator[S
             [python, "-c", START, *options], env=around, stdout=log, stderr=log
         ) as process,
     ):
-        url, cpu = f"http://127.0.0.1:{PORT}", lambda: processor(*family(process.pid))
+        url, cpu = f"http://127.0.0.1:{port}", lambda: processor(*family(process.pid))
         server = SimpleNamespace(url=url, cpu=cpu)
         try:
             wait(server.url)
@@ -106,12 +111,14 @@ def main() -> None:
     found: dict[str, dict[str, list[tuple[float, float]]]] = {name: {} for name in LOADS}
     with (
         tempfile.TemporaryDirectory() as home,
-        libretranslate(python, given.run, Path(home), beam) as theirs,
+        libretranslate(python, given.run, Path(home, "float32"), beam, "float32") as theirs,
+        libretranslate(python, given.run, Path(home, "int8"), beam, "int8") as theirs_int8,
         served(given.run, "--processes", str(os.cpu_count() or 1)) as fp32,
         served(given.run, "--processes", str(os.cpu_count() or 1), "--precision", "int8") as int8,
     ):
         servers: dict[str, Any] = {
-            "LibreTranslate": theirs, "foveate": fp32, "foveate, int8": int8
+            "LibreTranslate": theirs, "LibreTranslate, int8": theirs_int8,
+            "foveate": fp32, "foveate, int8": int8,
         }  # fmt: skip
         for server in servers.values():
             wrk(server, given.sentences, 5, 8)  # warm-up

@@ -7,7 +7,8 @@ ENVIRONMENT is a virtual environment with LibreTranslate (``python -m venv ENVIR
 (``foveate export --to argos``). LibreTranslate cuts texts into sentences with a model from the
 network; here every text is one sentence and it is spared that. It runs CTranslate2, in fp32 and
 once more in eight bits, in as many workers as there are cores, of one thread each, with the beam of
-RUN. wrk (a package of Debian) sends the load. Only answered requests count. Writes docs/results/libretranslate.json.
+RUN. wrk (a package of Debian) sends the load. Only answered requests count. Writes
+docs/results/libretranslate.json.
 """
 
 from __future__ import annotations

@@ -355,20 +355,28 @@ def generated(run: Path, examples: int) -> Figures:
 
 
 def same(run: Path, sentences: Path, count: int = 200) -> Figures:
-    """Answers to clients who ask all at once, beside those of the run to one line after another."""
+    """Answers to clients who ask all at once, beside those to one after another, and the run's.
+
+    The run's may be others where a number has to come out as one: "2 girls" → "2 deux filles".
+    """
     from foveate.run import load
 
     lines, own = sentences.read_text("utf-8").splitlines()[:count], load(run)
-    alone = [str(own.translate([line])[0]) for line in lines]
     with served(run) as server, ThreadPoolExecutor(32) as threads:
 
         def asked(line: str) -> str:
             answer = httpx.post(f"{server.url}/translate", json=ask(line), timeout=60)
             return str(answer.json()["translatedText"])
 
-        found = list(threads.map(asked, lines))
-    pairs = zip(alone, found, strict=True)
-    return {"sentences": len(lines), "different": sum(one != other for one, other in pairs)}
+        ways = {"alone": map(asked, lines), "run": (str(own.translate([one])[0]) for one in lines)}
+        company = list(threads.map(asked, lines))
+        found = {
+            f"different_from_{way}": sum(
+                one != other for one, other in zip(company, answers, strict=True)
+            )
+            for way, answers in ways.items()
+        }
+    return {"sentences": len(lines), **found}
 
 
 def main() -> None:

@@ -29,9 +29,8 @@ import httpx
 
 from foveate.run import load
 from machine import describe, write
-from under_fire import ask, family, processor, served, wrk
+from under_fire import LOADS, ask, family, processor, served, wrk
 
-LOADS = {"64 clients, 1 sentence": (64, 1), "8 clients, 50 sentences": (8, 50)}
 PORTS = {"float32": 5099, "int8": 5100}
 START = """
 import sys

@@ -1,5 +1,4 @@
-"""A server under fire: throughput, load at half and at twice its capacity, bad clients,
-weights that change, its end.
+"""A server under fire: throughput, loads, bad clients, weights that change, its end.
 
     python benchmarks/under_fire.py RUN SENTENCES [--seconds 600] [--ends 5] [--examples 50]
                                                   [--only PART] [--processes 2]
@@ -25,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from machine import RESULTS, describe, write
 ROOT = Path(__file__).parent.parent
 FILE = RESULTS / "under-fire.json"
 LUA = Path(__file__).with_suffix(".lua")
+LOADS = {"64 clients, 1 sentence": (64, 1), "8 clients, 50 sentences": (8, 50)}
 SERVED: list[str] = []  # what foveate serve is told in all parts
 Figures = dict[str, Any]
 
@@ -130,6 +130,17 @@ def wrk(
     return dict(json.loads(done.stdout.partition("RESULT ")[2]))
 
 
+def thirds(sizes: Sequence[int]) -> Figures:
+    """Memory (in bytes, at many moments) in the first third of the time and in the last."""
+    third = max(1, len(sizes) // 3)
+    first, last = (sum(part) / third / 2**20 for part in (sizes[:third], sizes[-third:]))
+    return {
+        "memory_mib_first_third": round(first, 1),
+        "memory_mib_last_third": round(last, 1),
+        "memory_growth": round(last / first - 1, 4),
+    }
+
+
 # ------------------------------------------------------------------------------ throughput
 
 
@@ -156,8 +167,7 @@ def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Fi
     ``loss_in_translating`` counts the processes that translate alone: what batching costs.
     """
     lines = sentences.read_text("utf-8").splitlines()
-    ways = {"64 clients, 1 sentence": (64, 1), "8 clients, 50 sentences": (8, 50)}
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("offline", *ways)}
+    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("offline", *LOADS)}
     with offline(run, processes) as translate, served(run) as server:
         translate(lines[:50])
 
@@ -170,7 +180,7 @@ def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Fi
                 sentences_done += translate(lines * max(1, processes))
             spent = time.perf_counter() - start, own() - before
             found["offline"].append((sentences_done / spent[0], sentences_done / spent[1]))
-            for name, (clients, many) in ways.items():
+            for name, (clients, many) in LOADS.items():
                 talker = server.process.pid
                 items = server.metric("foveate_batch_items_sum")
                 began = time.perf_counter(), server.cpu(), processor(talker)
@@ -187,7 +197,7 @@ def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Fi
             "sentences_per_cpu_second": [round(one, 1) for one in cpu],
         }
     best = max(one[1] for one in found["offline"])
-    for name in ways:
+    for name in LOADS:
         _, whole, translating = map(max, zip(*found[name], strict=True))
         rates[name]["loss_per_cpu_second"] = round(1 - whole / best, 3)
         if processes:
@@ -214,8 +224,6 @@ def load_levels(run: Path, sentences: Path, seconds: float) -> Figures:
         after = server.metric("foveate_requests_total"), time.monotonic()
         code = server.end()
         rss = [size for moment, size in server.rss if moment > before[1]]
-    third = max(1, len(rss) // 3)
-    first, last = (sum(part) / third / 2**20 for part in (rss[:third], rss[-third:]))
     return {
         "queue_characters": int(queue),
         "capacity_per_second": round(rate, 1),
@@ -223,9 +231,7 @@ def load_levels(run: Path, sentences: Path, seconds: float) -> Figures:
         "at_half": half,
         "at_twice": twice,
         "at_twice_offered_per_second": round((after[0] - before[0]) / (after[1] - before[1]), 1),
-        "memory_mib_first_third": round(first, 1),
-        "memory_mib_last_third": round(last, 1),
-        "memory_growth": round(last / first - 1, 4),
+        **thirds(rss),
         "exit_code": code,
     }
 
@@ -316,7 +322,7 @@ def ends(run: Path, sentences: Path, times: int) -> Figures:
 
 def reloads(run: Path, sentences: Path, times: int = 60) -> Figures:
     """Weights that are chosen anew again and again: each time an answer, and the memory."""
-    lines, mib, codes = sentences.read_text("utf-8").splitlines(), [], Counter[int]()
+    lines, rss, codes = sentences.read_text("utf-8").splitlines(), [], Counter[int]()
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(run, Path(folder, run.name)))
         with served(copy) as server:
@@ -325,15 +331,13 @@ def reloads(run: Path, sentences: Path, times: int = 60) -> Figures:
                 body = ask(lines[0]) | {"q": lines[:100]}
                 answer = httpx.post(f"{server.url}/translate", json=body, timeout=60)
                 codes[answer.status_code] += 1
-                mib.append(resident(server.process.pid) / 2**20)
+                rss.append(resident(server.process.pid))
             loads = server.metric("foveate_loads")
-    third = times // 3
     return {
         "times": times,
         "loads": loads,
         "answers": {str(code): count for code, count in codes.items()},
-        "memory_mib_first_third": round(sum(mib[:third]) / third, 1),
-        "memory_mib_last_third": round(sum(mib[-third:]) / third, 1),
+        **thirds(rss),
     }
 
 
@@ -344,11 +348,11 @@ def generated(run: Path, examples: int) -> Figures:
         return {"examples_per_route": 0}
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,"
     checks += "response_schema_conformance"
-    with served(run) as server:
+    with served(run) as server, tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [program, "run", f"{server.url}/openapi.json", "--checks", checks, "--max-examples",
              str(examples), "--seed", "1", "--request-timeout", "60"],
-            capture_output=True, text=True,
+            capture_output=True, text=True, cwd=folder,  # it keeps a cache where it runs
         )  # fmt: skip
     summary = [line.strip() for line in done.stdout.splitlines() if "generated" in line]
     return {"examples_per_route": examples, "exit_code": done.returncode, "said": summary[-1:]}

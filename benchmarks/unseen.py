@@ -12,9 +12,10 @@ import inspect
 import statistics
 import textwrap
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -42,17 +43,6 @@ def without_taps() -> Callable[..., Any]:
     return made
 
 
-@contextmanager
-def blind(method: Callable[..., Any]) -> Iterator[None]:
-    """Attention without taps meanwhile."""
-    before = Attention._mix
-    Attention._mix = method  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Attention._mix = before  # type: ignore[method-assign]
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rounds", type=int, default=8)
@@ -66,7 +56,7 @@ def main() -> None:
         batches = [work.task.batch("train", rows.tolist()) for rows in plan]
     ways: dict[str, Callable[[], Any]] = {
         "as it is": nullcontext,
-        "without the lines on taps": lambda: blind(method),
+        "without the lines on taps": lambda: patch.object(Attention, "_mix", method),
         "somebody looks": lambda: capture(model),
     }
     seconds: dict[str, list[float]] = {way: [] for way in ways}

@@ -47,18 +47,31 @@ def asked(app: FastAPI) -> httpx.AsyncClient:
 
 
 @contextmanager
-def running(app: FastAPI, patience: float = 20.0) -> Iterator[int]:
-    """An application on a real socket, in a thread of this process; its port."""
+def begun(app: FastAPI, patience: float = 20.0) -> Iterator[Gentle]:
+    """The server of an application on a real socket, in a thread of this process."""
     server = Gentle(configured(app, patience, drain=5))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
         time.sleep(0.01)
     try:
-        yield server.servers[0].sockets[0].getsockname()[1]
+        yield server
     finally:
         server.should_exit = True
         thread.join(20)
+        assert not thread.is_alive()
+
+
+def port_of(server: Gentle) -> int:
+    """Where it listens."""
+    return int(server.servers[0].sockets[0].getsockname()[1])
+
+
+@contextmanager
+def running(app: FastAPI, patience: float = 20.0) -> Iterator[int]:
+    """The port of such a server."""
+    with begun(app, patience) as server:
+        yield port_of(server)
 
 
 class Program:

@@ -23,7 +23,7 @@ LAYERS = [
     {"kinds", "start"},
     {"run", "answers"},
     {"training", "watching"},
-    {"passages"},
+    {"passages", "listening"},
     {"views"},
     {"serve", "export", "bench", "distill", "doctor", "errors", "quickstart"},
     {"studio"},

@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ from foveate.run import Run
 from foveate.serve import serving
 from foveate.serve.settings import Limits
 from foveate.verbs import serve as verbs
-from serve_tools import ROOT, Program, program, running, served
+from serve_tools import ROOT, Program, begun, port_of, program, running, served
 from small_runs import made
 
 BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
@@ -156,21 +155,16 @@ def test_who_had_just_come_when_a_server_ends_may_still_ask(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving, "MOMENT", 20)
-    server = serving.Gentle(serving.configured(served(run.path), patience=20, drain=20))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as new:
+    with (
+        begun(served(run.path)) as server,
+        closing(HTTPConnection("127.0.0.1", port_of(server), timeout=20)) as new,
+    ):
         new.connect()
         server.should_exit = True
         while server.servers[0].is_serving():
             time.sleep(0.01)
         new.request("GET", "/health")
         assert new.getresponse().status == 200
-    thread.join(20)
-    assert not thread.is_alive()
 
 
 def test_who_sends_nothing_is_sent_away(run: Run) -> None:

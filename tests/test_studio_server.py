@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +20,6 @@ import uvicorn
 from foveate.run import Run
 from foveate.studio.app import application
 from foveate.studio.place import Studio
-from foveate.studio.serving import NEXT, listen
 from small_runs import made
 
 EVENTS = {"accept": "text/event-stream"}
@@ -189,11 +187,3 @@ def test_the_document_is_the_same_every_time() -> None:
     schemas = json.loads(first)["components"]["schemas"]
     kinds = {ref["$ref"].rpartition("/")[2] for ref in schemas["AnswerEvent"]["oneOf"]}
     assert {"Start", "Token", "BeamStep", "TextDone", "Failed", "Ping"} <= kinds <= set(schemas)
-
-
-def test_who_comes_early_waits_and_a_taken_port_is_left_to_its_owner() -> None:
-    with listen("127.0.0.1", 0) as first:
-        port = first.getsockname()[1]
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
-        with listen("127.0.0.1", port) as second:
-            assert port < second.getsockname()[1] < port + NEXT

@@ -73,11 +73,9 @@ def write(about: dict[str, Any], looks: dict[str, list[Look]]) -> None:
         peer: next((look for look in its if look["bleu"] >= about["goal"]), None)
         for peer, its in looks.items()
     }
-    ratios = {}
     ours, theirs = reached.values()
-    if ours:  # as long as JoeyNMT is on its way the ratio can only grow
-        last = theirs or (looks["joeynmt"] or [dict.fromkeys(UNITS, 0.0)])[-1]
-        ratios = {unit: round(last[unit] / ours[unit], 2) for unit in UNITS}
+    last = theirs or next(reversed(looks["joeynmt"]), None)  # on its way the ratio can only grow
+    ratios = {unit: round(last[unit] / ours[unit], 2) for unit in UNITS} if ours and last else {}
     known = {"ratio" if theirs else "ratio_at_least": ratios}
     result = about | known | {"ratios_at_equal_bleu": equal(*looks.values())}
     result |= {"reached": reached, "looks": looks}

@@ -13,9 +13,8 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from foveate.config import ConfigError
+from foveate.listening import BACKLOG
 
-BACKLOG = 2048  # connections that wait to be accepted
 HEAD = 64 * 2**10  # bytes of a head
 MOMENT = 0.5  # seconds that a new connection has at the end
 
@@ -97,22 +96,6 @@ class Gentle(uvicorn.Server):
         for _ in range(5):
             await asyncio.sleep(0.02)
         await super().shutdown(sockets)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket at an address; port 0 takes any that is free.
-
-    Raises ``ConfigError`` where it is taken.
-    """
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(BACKLOG)  # who comes now waits until the application is there
-    except OSError as error:
-        listener.close()
-        raise ConfigError(f"{host}:{port}: {error.strerror}; name another --port") from None
-    return listener
 
 
 def serve(

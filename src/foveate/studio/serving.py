@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import socket
 import threading
 import webbrowser
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 import uvicorn
 
 from foveate.config import ConfigError
+from foveate.listening import address, listen
 from foveate.studio.app import application
 from foveate.studio.guard import LOOPBACK
 
@@ -38,35 +38,14 @@ def serve(
             "page will ask for"
         )
     app = application(runs, token, LOOPBACK if local else None)
-    listener = listen(host, port)
-    name = f"[{host}]" if ":" in host else host
-    address = f"http://{name}:{listener.getsockname()[1]}/"
-    address += f"?token={token}" if token else ""
-    print(f"studio: {address}  (Ctrl-C ends it)", flush=True)
+    listener = listen(host, port, NEXT)
+    place = address(host, listener) + (f"?token={token}" if token else "")
+    print(f"studio: {place}  (Ctrl-C ends it)", flush=True)
     if browser:
-        opening = threading.Timer(0.5, webbrowser.open, [address])
+        opening = threading.Timer(0.5, webbrowser.open, [place])
         opening.daemon = True
         opening.start()
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=PATIENCE
     )
     uvicorn.Server(config).run(sockets=[listener])
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on the first free port from the one asked for.
-
-    Raises ``ConfigError`` where none of them is free.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for number in range(port, port + NEXT) if port else [0]:
-        listener = socket.socket(family)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, number))
-            listener.listen()  # who comes before the application is there waits for it
-            return listener
-        except OSError as error:
-            listener.close()
-            last = error
-    raise ConfigError(f"{host}:{port}: {last.strerror}; name another --port")

@@ -16,6 +16,7 @@ import torch
 
 from foveate import __version__
 from foveate.config import ConfigError
+from foveate.listening import address, listen
 from foveate.passages.rules import Rules
 from foveate.run import device
 from foveate.verbs.decoding import PRECISIONS
@@ -60,9 +61,8 @@ def serve(runs: Sequence[Path], said: Choices) -> None:
     check_reach(said)
     app = application(runs, said)
     part("logs").log_to_stderr(said.log_level)
-    listener = part("serving").listen(said.host, said.port)
-    name = f"[{said.host}]" if ":" in said.host else said.host
-    print(f"serve: http://{name}:{listener.getsockname()[1]}/  (Ctrl-C ends it)", flush=True)
+    listener = listen(said.host, said.port)
+    print(f"serve: {address(said.host, listener)}  (Ctrl-C ends it)", flush=True)
     for sentence in app.state.said:
         print(sentence, flush=True)
     patience = app.state.service.limits.reading

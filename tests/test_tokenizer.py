@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
+from ctypes import CDLL, Structure, c_size_t
 from functools import cache
 from pathlib import Path
 
@@ -253,6 +255,20 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         path.write_text(content)
         with pytest.raises(ValueError, match=r"tokenizer\.json: no tokenizer that can be read"):
             Tokenizer.load(path)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it tells what is allocated")
+def test_reading_a_tokenizer_again_and_again_takes_no_memory(tmp_path: Path) -> None:
+    fields = [("rest", c_size_t * 7), ("allocated", c_size_t), ("other", c_size_t * 2)]
+    heap = CDLL(None).mallinfo2
+    heap.restype = type("mallinfo2", (Structure,), {"_fields_": fields})
+    trained("bpe").save(tmp_path / "tokenizer.json")
+    many = [f"word{number}" for number in range(2000)]
+    sizes = []
+    for _ in range(30):
+        Tokenizer.load(tmp_path / "tokenizer.json").encode_ids(many)
+        sizes.append(heap().allocated)
+    assert sizes[-1] - sizes[9] < 2**20  # half of one each where words are remembered anew
 
 
 def test_a_vocabulary_smaller_than_the_bytes_is_refused() -> None:

@@ -10,6 +10,7 @@ import json
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, repeat
 from typing import Any
 
@@ -102,7 +103,13 @@ class Subword(Tokenizer):
         return json.loads(self._rust.to_str())  # as Hugging Face's tokenizer.json
 
     def _restore(self, vocabulary: Any) -> None:
-        self._use(rust.Tokenizer.from_str(json.dumps(vocabulary)))
+        self._use(_read(json.dumps(vocabulary)))
+
+
+@lru_cache(maxsize=16)
+def _read(vocabulary: str) -> rust.Tokenizer:
+    """One for all who read the same vocabulary: what it remembers of words is never freed."""
+    return rust.Tokenizer.from_str(vocabulary)
 
 
 class BPE(Subword):

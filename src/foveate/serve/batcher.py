@@ -71,7 +71,7 @@ class Batcher:
         self.model, self.bounds, self.observe = model, bounds or Batching(), observe
         self._queues = OrderedDict[Hashable, deque[Waiting]]()  # by client, the next one first
         self._ready = threading.Condition()
-        self._held, self._since, self._rate = 0, 0.0, 0.0
+        self._held, self._since, self._freed, self._rate = 0, 0.0, 0.0, 0.0
         self._closed = False
         self._thread: threading.Thread | None = None
         self._free = self.bounds.workers  # of them, now
@@ -163,6 +163,7 @@ class Batcher:
             self._held -= cost
             self._rate = FORGETTING * (self._rate or rate) + (1 - FORGETTING) * rate
             self._free += workers
+            self._freed = time.monotonic()
             self._ready.notify()
 
     def _take(self) -> list[Waiting]:
@@ -170,7 +171,7 @@ class Batcher:
         with self._ready:
             while True:
                 self._ready.wait_for(lambda: self._free and (self._queues or self._closed))
-                until = self._since + self.bounds.wait
+                until = max(self._since, self._freed) + self.bounds.wait
                 while (left := until - time.monotonic()) > 0 and not self._closed:
                     if self._held >= self.bounds.window:
                         break

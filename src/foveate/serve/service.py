@@ -22,6 +22,7 @@ from foveate.serve.kept import Kept
 from foveate.serve.keys import KeyFile
 from foveate.serve.kinds import Align, Links, Pair
 from foveate.serve.metrics import Metrics
+from foveate.serve.serving import LEFT
 from foveate.serve.settings import Limits
 
 T = TypeVar("T")
@@ -61,16 +62,22 @@ class Service:
 
         Raises `Refused` (499) where the client leaves, ``TimeoutError`` after the time.
         """
-        task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(request))
+        task = asyncio.ensure_future(work)
+        left: asyncio.Future[None] = getattr(request.state, LEFT, None) or asyncio.Future()
+
+        def leave(left: asyncio.Future[None]) -> None:
+            task.cancel()
+
+        left.add_done_callback(leave)
         try:
             async with asyncio.timeout(self.limits.seconds):
-                await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise Refused(GONE, "the client has left")
-            return task.result()
+                return await task
+        except asyncio.CancelledError:
+            if left.done():
+                raise Refused(GONE, "the client has left") from None
+            raise
         finally:
-            task.cancel()
-            gone.cancel()
+            left.remove_done_callback(leave)
 
     def ask(self, place: Place, client: str, kind: Kind, items: Sequence[Any]) -> Futures:
         """Put items into the queue of a run."""
@@ -127,11 +134,6 @@ class Futures:
         """Nobody waits for these: what has not begun will not."""
         for future in self._futures:
             future.cancel()
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def service(request: Request) -> Service:  # FastAPI sends what is not async to a thread

@@ -17,6 +17,7 @@ from foveate.listening import BACKLOG
 
 HEAD = 64 * 2**10  # bytes of a head
 MOMENT = 0.5  # seconds that a new connection has at the end
+LEFT = "left"  # of a request's state: a future that is done once the client has gone
 
 
 def _refusal(status: str, why: str) -> bytes:
@@ -39,7 +40,12 @@ class Patient(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._left: asyncio.Future[None] = self.loop.create_future()
         self._wait()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["state"][LEFT] = self._left
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
@@ -58,6 +64,7 @@ class Patient(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._late.cancel()
+        self._left.set_result(None)
         super().connection_lost(exc)
 
     def shutdown(self) -> None:

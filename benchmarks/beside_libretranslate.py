@@ -5,22 +5,23 @@
 ENVIRONMENT is a virtual environment with LibreTranslate (``python -m venv ENVIRONMENT``, then its
 ``pip install libretranslate``). RUN, which translates en → fr, is exported for it
 (``foveate export --to argos``). LibreTranslate cuts texts into sentences with a model from the
-network; here every text is one sentence and it is spared that. It runs CTranslate2, in fp32 and
-once more in eight bits, in as many workers as there are cores, of one thread each, with the beam of
-RUN. wrk (a package of Debian) sends the load. Only answered requests count. Writes
-docs/results/libretranslate.json.
+network; here every text is one sentence and it is spared that. It runs CTranslate2 with the beam of
+RUN: as it comes, and then in fp32 and in eight bits with as many workers as there are cores, of one
+thread each. wrk (a package of Debian) sends the load. Only answered requests count. Writes
+docs/results/libretranslate.json, by RUN's model and size.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,10 +29,18 @@ from typing import Any
 import httpx
 
 from foveate.run import load
-from machine import describe, write
+from machine import RESULTS, describe, write
 from under_fire import LOADS, ask, family, processor, served, wrk
 
-PORTS = {"float32": 5099, "int8": 5100}
+FILE = RESULTS / "libretranslate.json"
+PORT = 5099  # and the next ones
+TUNED = {"ARGOS_INTER_THREADS": str(os.cpu_count() or 1), "ARGOS_INTRA_THREADS": "1"}
+PEERS = {
+    "LibreTranslate as it comes": {},
+    "LibreTranslate, fp32": TUNED | {"ARGOS_COMPUTE_TYPE": "float32"},
+    "LibreTranslate, int8": TUNED | {"ARGOS_COMPUTE_TYPE": "int8"},
+}
+OURS: dict[str, list[str]] = {"foveate, fp32": [], "foveate, int8": ["--precision", "int8"]}
 START = """
 import sys
 from argostranslate import sbd
@@ -43,22 +52,15 @@ main()
 INSTALL = "import sys; from argostranslate import package; package.install_from_path(sys.argv[1])"
 
 
-@contextmanager
-def libretranslate(
-    python: Path, run: Path, home: Path, beam: int, precision: str
-) -> Iterator[SimpleNamespace]:
-    """The server with the exported run, both directions so that it looks for no other models."""
-    home.mkdir()
-    port = PORTS[precision]
-    cores = os.cpu_count() or 1
+def packages(python: Path, run: Path, home: Path) -> dict[str, str]:
+    """The exported run where LibreTranslate finds it, and the environment that says so.
+
+    In both directions, so that it looks for no other models.
+    """
     settings = {
         "HOME": str(home),
         "XDG_DATA_HOME": str(home / "data"),
         "ARGOS_PACKAGES_DIR": str(home / "packages"),
-        "ARGOS_INTER_THREADS": str(cores),
-        "ARGOS_INTRA_THREADS": "1",
-        "ARGOS_BEAM_SIZE": str(beam),
-        "ARGOS_COMPUTE_TYPE": precision,
         "PYTHONWARNINGS": "ignore",
     }
     around = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | settings
@@ -68,12 +70,20 @@ def libretranslate(
         export = [sys.executable, "-m", "foveate", "export", str(run), str(file), *told]
         subprocess.run(export, check=True, stdout=subprocess.DEVNULL)
         subprocess.run([python, "-c", INSTALL, file], check=True, env=around)
+    return around
+
+
+@contextmanager
+def libretranslate(
+    python: Path, around: dict[str, str], port: int, log: Path
+) -> Iterator[SimpleNamespace]:
+    """The server, in such an environment."""
     options = ["--host", "127.0.0.1", "--port", str(port), "--load-only", "en,fr"]
     options += ["--disable-web-ui", "--threads", "64"]
     with (
-        (home / "log").open("w") as log,
+        log.open("w") as said,
         subprocess.Popen(
-            [python, "-c", START, *options], env=around, stdout=log, stderr=log
+            [python, "-c", START, *options], env=around, stdout=said, stderr=said
         ) as process,
     ):
         url, cpu = f"http://127.0.0.1:{port}", lambda: processor(*family(process.pid))
@@ -98,28 +108,27 @@ def wait(url: str, seconds: float = 120) -> None:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("run", type=Path)
-    options.add_argument("sentences", type=Path)
-    options.add_argument("environment", type=Path)
-    options.add_argument("--seconds", type=float, default=20)
-    options.add_argument("--rounds", type=int, default=2)
-    given = options.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("sentences", type=Path)
+    parser.add_argument("environment", type=Path)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--rounds", type=int, default=2)
+    given = parser.parse_args()
     python = given.environment.absolute() / "bin" / "python"
-    search = load(given.run).config.decode
-    beam = int(getattr(search, "beam_size", 1))
+    own = load(given.run)
+    beam = int(getattr(own.config.decode, "beam_size", 1))
+    processes = ["--processes", str(os.cpu_count() or 1)]
     found: dict[str, dict[str, list[tuple[float, float]]]] = {name: {} for name in LOADS}
-    with (
-        tempfile.TemporaryDirectory() as home,
-        libretranslate(python, given.run, Path(home, "float32"), beam, "float32") as theirs,
-        libretranslate(python, given.run, Path(home, "int8"), beam, "int8") as theirs_int8,
-        served(given.run, "--processes", str(os.cpu_count() or 1)) as fp32,
-        served(given.run, "--processes", str(os.cpu_count() or 1), "--precision", "int8") as int8,
-    ):
-        servers: dict[str, Any] = {
-            "LibreTranslate": theirs, "LibreTranslate, int8": theirs_int8,
-            "foveate": fp32, "foveate, int8": int8,
-        }  # fmt: skip
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        around = packages(python, given.run, home) | {"ARGOS_BEAM_SIZE": str(beam)}
+        servers: dict[str, Any] = {}
+        for number, (name, settings) in enumerate(PEERS.items(), PORT):
+            server = libretranslate(python, around | settings, number, home / f"{number}.log")
+            servers[name] = stack.enter_context(server)
+        for name, options in OURS.items():
+            servers[name] = stack.enter_context(served(given.run, *processes, *options))
         for server in servers.values():
             wrk(server, given.sentences, 5, 8)  # warm-up
         for _ in range(given.rounds):
@@ -135,7 +144,9 @@ def main() -> None:
         [python, "-m", "pip", "freeze"], check=True, capture_output=True, text=True
     ).stdout
     kept = [one for one in version.split() if one.startswith(("libretranslate", "ctranslate2"))]
-    result = {
+    size = sum(one.numel() for one in own.model.parameters())
+    result = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {}
+    result[f"{own.config.model.kind}, {size / 1e6:.1f} million parameters"] = {
         "command": f"python benchmarks/{Path(__file__).name} RUN SENTENCES ENVIRONMENT",
         "machine": describe(),
         "beside": kept,
@@ -148,7 +159,7 @@ def main() -> None:
             for at, unit in enumerate(("sentences_per_second", "sentences_per_cpu_second"))
         },
     }
-    print(write("libretranslate", result).read_text(encoding="utf-8"))
+    print(write(FILE.stem, result).read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

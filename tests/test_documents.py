@@ -253,7 +253,7 @@ def test_the_verb(folder: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     found = (tmp_path / "b.html").read_text("utf-8")
     assert found.startswith("<p>") and "https://x.org</p>" in found and found.count("<b>") == 1
-    assert "1 sentences translated" in done.stderr
+    assert "1 sentence translated" in done.stderr
     (tmp_path / "m.tsv").write_text("a cat sleeps\tdepuis la mémoire\n", "utf-8")
     (tmp_path / "g.tsv").write_text("dog\tchat\n", "utf-8")
     memory = ["--memory", str(tmp_path / "m.tsv"), "--glossary", str(tmp_path / "g.tsv")]

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from foveate.config import ConfigError
+from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run, RunConfig, load
 from foveate.serve.errors import Refused
 from foveate.serve.fleet import Fleet
 from foveate.serve.kinds import Translate
 from foveate.serve.languages import NAMES, Direction, directions
+from foveate.verbs.serve import Choices, application
 from small_runs import made
 
 
@@ -34,6 +36,16 @@ def test_each_direction_has_its_run_and_is_loaded_when_asked_for(runs: dict[str,
     assert found is not None and found[0].name == "rnn" and fleet.find("en", "de") is None
     fleet.run(found[0])
     assert [place.loads for place in fleet.places.values()] == [0, 1]
+
+
+def test_all_at_once_says_what_is_wrong_with_one(runs: dict[str, Run]) -> None:
+    fleet = Fleet([run.path for run in runs.values()], NAMED)
+    fleet.load()
+    assert [place.loads for place in fleet.places.values()] == [1, 1]
+    assert all(fleet.run(place) is place.run for place in fleet.places.values())
+    assert [place.loads for place in fleet.places.values()] == [1, 1]
+    with pytest.raises(ExchangeError, match="ctranslate2 has no encoder"):
+        application([runs["rnn"].path], Choices(languages=["fr:en"], engine="ctranslate2"))
 
 
 def test_what_was_used_least_of_late_makes_room(runs: dict[str, Run]) -> None:

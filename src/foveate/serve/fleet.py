@@ -134,18 +134,29 @@ class Fleet:
         run, stamp = place.run, place.chosen()
         if run is not None and stamp == place.stamp:
             return run
-        with self._lock:
+        try:
+            return self._load(place)
+        except Exception as error:
+            why = {"run": place.name, "why": f"{type(error).__name__}: {error}"}
+            log.error("cannot load" if run is None else "kept old weights", extra=why)
             if run is None:
-                self._make_room(place)
-            try:
-                run = self._loader(place.folder)
-                place.loads += 1
-            except Exception as error:
-                why = {"run": place.name, "why": f"{type(error).__name__}: {error}"}
-                log.error("cannot load" if run is None else "kept old weights", extra=why)
-                if run is None:
-                    raise Refused(503, f"the model {place.name} cannot be loaded", 10) from None
+                raise Refused(503, f"the model {place.name} cannot be loaded", 10) from None
             place.run, place.stamp = run, stamp
+        return run
+
+    def load(self) -> None:
+        """Load all runs now; what is wrong with one of them is raised."""
+        for place in self._all():
+            self._load(place)
+
+    def _load(self, place: Place) -> Run:
+        stamp = place.chosen()
+        with self._lock:
+            if place.run is None:
+                self._make_room(place)
+            place.run = run = self._loader(place.folder)
+            place.stamp = stamp
+            place.loads += 1
         return run
 
     def _make_room(self, new: Place) -> None:

@@ -108,7 +108,8 @@ def translate_document(
         if answer.cut:
             tally.note(f"of the sentences {CUT}", number)
     files.write(data, sys.stdout.buffer)
-    tally.remarks.append(f"{len(answers):,} sentences translated" + document.said)
+    many = f"{len(answers):,} sentence" + "s" * (len(answers) != 1)
+    tally.remarks.append(f"{many} translated{document.said}")
     return tally
 
 

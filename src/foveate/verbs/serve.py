@@ -115,9 +115,8 @@ def application(runs: Sequence[Path], said: Choices) -> Any:
     told = helping.equip(models, helping.Help(**said.help))
     told += [f"protected: {pattern}" for pattern in said.protect]
     keys = None if said.keys is None or not said.auth else key_file(said.keys)
-    if said.preload:
-        for place in models.places.values():
-            models.run(place)
+    if said.preload or said.engine != "torch":  # which may not be able to have them
+        models.load()
     service = part("service").Service(models, limits, keys, Rules(tuple(said.protect)))
     hosts = None
     if said.host in LOCAL or said.names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from hypothesis import strategies as st
 
 import foveate
 from foveate.config import kinds
+from foveate.data.catalogue import DataError
 from foveate.export.base import POINTER, export, targets
 from foveate.export.compare import Different, sample_of
 from foveate.export.ctranslate2 import first_misfit
 from foveate.export.engine import Engine, through_ctranslate2
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run
+from foveate.verbs.crew import Loading
 from small_runs import made
 from variants import transformer
 
@@ -44,6 +47,27 @@ def test_a_run_is_exported_and_points_back(runs: dict[str, Run], tmp_path: Path)
     assert str(tmp_path) not in (tmp_path / "a" / POINTER).read_text()
     with pytest.raises(FileExistsError, match="is there already"):
         exported(run, tmp_path / "a")
+
+
+def test_away_from_its_data_an_engine_is_tried_on_lines_that_are_named(
+    runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "run"
+    shutil.copytree(runs["transformer"].path, folder)
+    config = (folder / "config.toml").read_text()
+    away = config.replace("pairs.", "gone.")
+    (folder / "config.toml").write_text(away)
+    loading = Loading(str(folder), engine="ctranslate2")
+    with pytest.raises(DataError, match="--sample FILE"):
+        loading.load()
+    lines = ["the dog runs", "a cat sleeps"]
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    through = loading._replace(sample=str(tmp_path / "lines.txt")).load()
+    assert [str(one) for one in through.translate(lines)] == [
+        str(one) for one in runs["transformer"].translate(lines)
+    ]
+    assert len(list((tmp_path / "cache").rglob("model.bin"))) == 1
 
 
 VARIANTS = {

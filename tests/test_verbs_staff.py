@@ -24,7 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture
 def staff(run: Run) -> Iterator[Staffed]:
-    found = staffed(run.path, 2, "fp32", "torch")
+    found = staffed(run.path, 2, precision="fp32")
     assert isinstance(found, Staffed)
     yield found
     found.workers.__exit__()
@@ -58,7 +58,7 @@ def test_another_process_stands_in_for_one_that_was_killed(run: Run, staff: Staf
 
 
 def test_processes_end_with_the_run(run: Run) -> None:
-    found = staffed(run.path, 1, "int8", "torch")
+    found = staffed(run.path, 1, precision="int8")
     assert isinstance(found, Staffed) and len(found.translate(LINES)) == len(LINES)
     workers = found.workers.all
     del found
@@ -67,6 +67,6 @@ def test_processes_end_with_the_run(run: Run) -> None:
 
 
 def test_without_processes_it_is_a_run_in_the_precision_that_is_asked_for(run: Run) -> None:
-    found = staffed(Path(run.path), 0, "int8", "torch")
+    found = staffed(Path(run.path), 0, precision="int8")
     assert type(found) is Run
     assert any(type(module).__name__ == "Int8Linear" for module in found.model.modules())

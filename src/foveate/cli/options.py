@@ -54,6 +54,7 @@ def loading(
     overrides: list[str] | None = None,
     precision: str = "fp32",
     engine: str = "torch",
+    sample: Path | None = None,
 ) -> Loading:
     """How a run is to be loaded; the threads are set at once."""
     if threads is not None:
@@ -63,7 +64,8 @@ def loading(
     from foveate.verbs.crew import Loading
 
     names = tuple(map(str, ensemble or ())), tuple(overrides or ())
-    return Loading(str(run), checkpoint, *names, precision, engine)
+    tried = None if sample is None else str(sample)
+    return Loading(str(run), checkpoint, *names, precision, engine, tried)
 
 
 def load(*choices: Any) -> Run:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from foveate.cli.options import Group
-from foveate.cli.translating import Ban, CopyUnknown, Fuzzy
+from foveate.cli.translating import Ban, CopyUnknown, Fuzzy, Sample
 
 
 class _Serve(Group):
@@ -63,6 +63,7 @@ def serve_runs(
     weights: Annotated[int | None, typer.Option(min=1, help="MiB of them at most")] = None,
     precision: Annotated[str, typer.Option(help="of the weights: fp32 or int8")] = "fp32",
     engine: Annotated[str, typer.Option(help="torch or ctranslate2")] = "torch",
+    sample: Sample = None,
     preload: Annotated[bool, typer.Option("--preload", help="load all runs at once")] = False,
     studio: Annotated[bool, typer.Option(help="the studio at /")] = True,
     studio_token: Annotated[str | None, typer.Option(help="open it to others with this")] = None,
@@ -91,15 +92,14 @@ def serve_runs(
     said = verbs.Choices(
         host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
         names=allow_host or (), origins=cors or (), proxy=behind_proxy, weights=weights,
-        precision=precision, engine=engine, processes=processes, preload=preload,
-        studio=studio, studio_token=studio_token,
-        drain=drain, log_level=log_level, protect=protect or (),
+        precision=precision, engine=engine, sample=sample, processes=processes, preload=preload,
+        studio=studio, studio_token=studio_token, drain=drain, log_level=log_level,
+        protect=protect or (),
         help={"glossary": glossary or (), "memory": memory or (), "fuzzy": fuzzy,
               "banned": ban or (), "copies_unknown": copy_unknown},
         limits={"characters": characters, "items": items, "seconds": seconds, "rate": rate},
-        batching={
-            "wait": wait_ms / 1000, "tokens": batch_tokens, "queue": queue, "workers": workers
-        },
+        batching={"wait": wait_ms / 1000, "tokens": batch_tokens, "queue": queue,
+                  "workers": workers},
     )  # fmt: skip
     verbs.serve(runs, said)
 

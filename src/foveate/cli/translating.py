@@ -56,6 +56,10 @@ Silence = Annotated[
     list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
 ]
 Engine = Annotated[str, typer.Option(help="torch, ctranslate2, or ray for a folder")]
+Sample = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="lines to try ctranslate2 on, without the run's own data"),
+]
 Processes = Annotated[
     int | None, typer.Option(min=1, help="of one thread each, for bulk work; of a folder: all")
 ]
@@ -98,12 +102,13 @@ def translate(
     checkpoint: Checkpoint = "best",
     precision: Precision = "fp32",
     engine: Engine = "torch",
+    sample: Sample = None,
     processes: Processes = None,
     threads: Threads = None,
 ) -> None:
     """Translate lines of stdin, a document, or a folder of them."""
     from foveate.look.edit import edit, silenced
-    from foveate.passages.aids import Aided, Aids, read_aids, refuse_processes
+    from foveate.passages.aids import Aided, read_aids, refuse_processes
     from foveate.passages.documents import Choices
     from foveate.passages.rules import Rules
     from foveate.verbs import Wanted
@@ -112,23 +117,22 @@ def translate(
 
     choices = options.search(beam_size, length_penalty, batch_tokens) | {"to": to}
     wanted = Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
-    terms, known = read_aids(glossary, memory, to, fuzzy)
-    aids = Aids(terms, force or (), ban or (), known, copy_unknown)
+    aids = read_aids(glossary, memory, to, fuzzy, force, ban, copy_unknown)
     kept = Choices(Rules(tuple(protect or ())), to, again)
     files = Files(format, source, target)
     files.refuse(wanted, processes or 1)
     if files.folder or (processes or 1) > 1:
         refuse_processes(aids, silence)
-    loading = options.loading(run, checkpoint, threads, ensemble, overrides, precision, engine)
+    how = options.loading(run, checkpoint, threads, ensemble, overrides, precision, engine, sample)
     if files.folder:
         team = Team(processes, threads or 1, lambda text: options.say([text]))
-        return options.say(translate_folder(files, loading, kept, choices, team).report())
-    aided = Aided(loading.load(), aids)
+        return options.say(translate_folder(files, how, kept, choices, team).report())
+    aided = Aided(how.load(), aids)
     with edit(aided.run.model, silenced(silence or [])):
         if files.given:
             said = translate_document(aided, files, kept, choices)
         else:
-            said = _lines(aided, loading, processes or 1, wanted, choices)
+            said = _lines(aided, how, processes or 1, wanted, choices)
     options.say(said.report() + aided.report())
 
 

@@ -201,11 +201,18 @@ def _together(
 
 
 def read_aids(
-    glossary: Path | None, memory: Path | None, to: str | None, least: float
-) -> tuple[Glossary | None, Memory | None]:
-    """The glossary and the memory of files. Raises ``ConfigError`` naming a line that is wrong."""
+    glossary: Path | None,
+    memory: Path | None,
+    to: str | None,
+    least: float,
+    forced: Sequence[str] | None,
+    banned: Sequence[str] | None,
+    copies_unknown: bool,
+) -> Aids:
+    """Aids, some of them in files. Raises ``ConfigError`` naming a line that is wrong."""
     terms = None if glossary is None else Glossary.read(glossary)
-    return terms, None if memory is None else Memory.read(memory, to, least)
+    known = None if memory is None else Memory.read(memory, to, least)
+    return Aids(terms, forced or (), banned or (), known, copies_unknown)
 
 
 def refuse_processes(aids: Aids, silence: Sequence[str] | None) -> None:

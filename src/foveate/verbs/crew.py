@@ -36,6 +36,7 @@ class Loading(NamedTuple):
     overrides: tuple[str, ...] = ()
     precision: str = "fp32"
     engine: str = "torch"
+    sample: str | None = None  # a file on which an export for the engine is tried
 
     def load(self) -> Run:
         """Raises ``ConfigError`` where there is no such run."""
@@ -44,7 +45,8 @@ class Loading(NamedTuple):
         from foveate.verbs.export import with_engine
 
         run = load(self.run, self.checkpoint, [Path(path) for path in self.ensemble])
-        return with_engine(decoding(run, self.overrides), self.engine, self.precision)
+        sample = None if self.sample is None else Path(self.sample)
+        return with_engine(decoding(run, self.overrides), self.engine, self.precision, sample)
 
 
 class Crew:

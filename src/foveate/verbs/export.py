@@ -48,24 +48,24 @@ def import_(source: Path, out: Path) -> list[str]:
 # ------------------------------------------------------------------------------ engines
 
 
-def with_engine(run: Run, engine: str, precision: str) -> Run:
+def with_engine(run: Run, engine: str, precision: str, sample: Path | None = None) -> Run:
     """The run with searches carried out by an engine, its weights of a precision.
 
-    Raises ``ConfigError`` where there is no such engine, `ExchangeError` where it cannot have the
-    run.
+    ``sample`` is what an export is tried on where the run's data are not here. Raises
+    ``ConfigError`` where there is no such engine, `ExchangeError` where it cannot have the run.
     """
     if engine not in ENGINES:
         raise ConfigError(f"no engine {engine!r}; there are: {', '.join(ENGINES)}")
-    return ENGINES[engine](run, precision)
+    return ENGINES[engine](run, precision, sample)
 
 
-def _torch(run: Run, precision: str) -> Run:
+def _torch(run: Run, precision: str, sample: Path | None) -> Run:
     from foveate.verbs.decoding import at_precision
 
     return at_precision(run, precision)
 
 
-def _ctranslate2(run: Run, precision: str) -> Run:
+def _ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
     """Through an export that is made at the first use and kept in the cache."""
     from foveate.export.base import export as export_run
     from foveate.export.base import pointer_to
@@ -76,16 +76,16 @@ def _ctranslate2(run: Run, precision: str) -> Run:
     name = f"{pointer_to(run)['sha256'][:32]}-{quantization}"
     folder = cache_folder() / "exports" / name
     if not folder.exists():
-        export_run(run, folder, "ctranslate2", sample_of(run, 100), quantization)
+        export_run(run, folder, "ctranslate2", sample_of(run, 100, sample), quantization)
     return through_ctranslate2(run, folder)
 
 
-def _ray(run: Run, precision: str) -> Run:
+def _ray(run: Run, precision: str, sample: Path | None) -> Run:
     """Many runs: the documents of a folder are dealt out to them (`foveate.verbs.corpus`)."""
     raise ConfigError("--engine ray translates folders: --in FOLDER --out FOLDER")
 
 
-ENGINES: dict[str, Callable[[Run, str], Run]] = {
+ENGINES: dict[str, Callable[[Run, str, Path | None], Run]] = {
     "torch": _torch,
     "ctranslate2": _ctranslate2,
     "ray": _ray,

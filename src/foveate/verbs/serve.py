@@ -42,6 +42,7 @@ class Choices:
     weights: int | None = None  # MiB of them in memory
     precision: str = "fp32"
     engine: str = "torch"
+    sample: Path | None = None  # for the engine: see `foveate.verbs.crew.Loading`
     processes: int = 0  # that translate, beside this one
     preload: bool = False
     studio: bool = True
@@ -108,7 +109,13 @@ def application(runs: Sequence[Path], said: Choices) -> Any:
         named(said.languages, runs),
         None if said.weights is None else said.weights * MIB,
         settings.Batching.parse(_given(said.batching)),
-        partial(staffed, processes=said.processes, precision=said.precision, engine=said.engine),
+        partial(
+            staffed,
+            processes=said.processes,
+            precision=said.precision,
+            engine=said.engine,
+            sample=None if said.sample is None else str(said.sample),
+        ),
         1 + said.processes,
     )
     helping = part("helping")

@@ -79,8 +79,8 @@ def _links(run: Run, pairs: list[tuple[str, Any]]) -> Arrays:
     return said(map(sorted, run.links(pairs)))
 
 
-def staffed(folder: Path, processes: int, precision: str, engine: str) -> Run:
-    """A run of a folder with so many processes, or without any."""
-    loading = Loading(str(folder), precision=precision, engine=engine)
+def staffed(folder: Path, processes: int, **choices: Any) -> Run:
+    """A run of a folder with so many processes, or without any; choices are of `Loading`."""
+    loading = Loading(str(folder), **choices)
     run = loading.load()
     return Staffed(run, loading, processes) if processes else run

@@ -1,6 +1,7 @@
 """``foveate serve`` beside LibreTranslate: the same weights, the same load, in turn.
 
-    python benchmarks/beside_libretranslate.py RUN SENTENCES ENVIRONMENT [--seconds 20] [--rounds 2]
+    python benchmarks/beside_libretranslate.py RUN SENTENCES ENVIRONMENT [--seconds 20] [--rounds 2] \\
+                                              [--load "64 clients, 1 sentence"]
 
 ENVIRONMENT is a virtual environment with LibreTranslate (``python -m venv ENVIRONMENT``, then its
 ``pip install libretranslate``). RUN, which translates en → fr, is exported for it
@@ -114,12 +115,15 @@ def main() -> None:
     parser.add_argument("environment", type=Path)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--load", action="append", choices=LOADS, help="these alone")
     given = parser.parse_args()
     python = given.environment.absolute() / "bin" / "python"
     own = load(given.run)
     beam = int(getattr(own.config.decode, "beam_size", 1))
     processes = ["--processes", str(os.cpu_count() or 1)]
-    found: dict[str, dict[str, list[tuple[float, float]]]] = {name: {} for name in LOADS}
+    found: dict[str, dict[str, list[tuple[float, float]]]] = {
+        name: {} for name in given.load or LOADS
+    }
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         around = packages(python, given.run, home) | {"ARGOS_BEAM_SIZE": str(beam)}
@@ -132,13 +136,14 @@ def main() -> None:
         for server in servers.values():
             wrk(server, given.sentences, 5, 8)  # warm-up
         for _ in range(given.rounds):
-            for name, (clients, many) in LOADS.items():
+            for name, by in found.items():
+                clients, many = LOADS[name]
                 for who, server in servers.items():
                     before = server.cpu()
                     done = wrk(server, given.sentences, given.seconds, clients, many=many)
                     answered, spent = done["answered"] * many, server.cpu() - before
                     rates = answered / done["seconds"], answered / spent
-                    found[name].setdefault(who, []).append(rates)
+                    by.setdefault(who, []).append(rates)
                     print(name, who, *map(round, rates), done, file=sys.stderr, flush=True)
     version = subprocess.run(
         [python, "-m", "pip", "freeze"], check=True, capture_output=True, text=True

@@ -1,7 +1,7 @@
 """``foveate serve`` beside LibreTranslate: the same weights, the same load, in turn.
 
-    python benchmarks/beside_libretranslate.py RUN SENTENCES ENVIRONMENT [--seconds 20] [--rounds 2] \\
-                                              [--load "64 clients, 1 sentence"]
+    python benchmarks/beside_libretranslate.py RUN SENTENCES ENVIRONMENT \\
+        [--seconds 20] [--rounds 2] [--load "64 clients, 1 sentence"]
 
 ENVIRONMENT is a virtual environment with LibreTranslate (``python -m venv ENVIRONMENT``, then its
 ``pip install libretranslate``). RUN, which translates en → fr, is exported for it

@@ -168,6 +168,7 @@ def test_imports_bring_kinds_of_the_user(tmp_path: Path, monkeypatch: pytest.Mon
         ),
         ('title = "a"\n[shape]\nkind = "circle"\nradius = "2"', [":4:", "shape.radius", "'2'"]),
         ('title = "a"\nshape = 3', [":2:", "shape", "table"]),
+        ('title = "a"\nshape = { kind = { of = 3 } }', [":2:", "shape.kind", "no test shape"]),
         ('title = "a"\nbackground = { kind = "polygon", corners = 1.5 }', [":2:", "corners"]),
         ('title = "a"\nlayers = ["circle", "sqare"]', [":2:", "layers.1", "sqare"]),
         ("corner_radius = 1.0", ["title", "required"]),

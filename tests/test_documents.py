@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -262,6 +263,17 @@ def test_the_verb(folder: Path, tmp_path: Path) -> None:
     assert len(lines) == 4 and lines[1] == "" and lines[2] == "depuis la mémoire"
     assert holds(lines[0], ("chat",))
     assert "1 from the memory" in done.stderr and "1 of 1 terms present" in done.stderr
+
+
+def test_a_memory_is_filled_by_a_run_that_says_its_languages(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "en-fr")
+    (tmp_path / "a.tmx").write_text(UNITS, "utf-8")
+    done = CliRunner().invoke(
+        app, ["translate", str(tmp_path / "en-fr"), "--in", str(tmp_path / "a.tmx")]
+    )
+    assert done.exit_code == 0, done.output
+    units = list(XML.fromstring(done.stdout).iter("tu"))
+    assert [len(unit.findall("tuv")) for unit in units] == [2, 2]
 
 
 def test_unknown_words_are_copied(folder: Path) -> None:

@@ -142,7 +142,7 @@ def _choose(family: type[Config], kind: Any, where: Where) -> type[Config]:
     known = _FAMILIES[cast(str, family.family)]
     if kind is None:
         raise ConfigError(f"needs a kind: one of {', '.join(sorted(known))}", (*where, "kind"))
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known:
         message = _unknown(cast(str, family.family).replace("_", " "), str(kind), known)
         raise ConfigError(message, (*where, "kind"))
     return known[kind]

@@ -74,7 +74,7 @@ class Files:
 
 
 def from_known(run: Run, choices: Choices) -> Choices:
-    """The choices with the language that a run translates from, where its files tell."""
+    """The choices with the languages that a run translates from and into, where its files tell."""
     try:
         known = directions(run.config, run.path)
     except ConfigError:
@@ -85,8 +85,9 @@ def from_known(run: Run, choices: Choices) -> Choices:
             there = ", ".join(f"{one.source} to {one.target}" for one in known)
             raise ConfigError(f"--to {choices.to}: {run.path} translates from {there}")
         known = fitting
-    sources = {one.source for one in known}
-    return replace(choices, source=sources.pop()) if len(sources) == 1 else choices
+    sources, targets = ({getattr(one, end) for one in known} for end in ("source", "target"))
+    told = {"source": sources, "to": targets} if choices.to is None else {"source": sources}
+    return replace(choices, **{end: one.pop() for end, one in told.items() if len(one) == 1})
 
 
 def translate_document(

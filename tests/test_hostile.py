@@ -213,6 +213,15 @@ def test_the_best_weights_lie_in_the_run(place: str, runs: Path, run: Path) -> N
     refused(lambda: load(run), "best.json", place)
 
 
+@pytest.mark.parametrize("content", ["", "nonsense", "[]", "{}", '"averaged"', "{", "\ufffd"])
+def test_what_the_best_weights_are_is_not_guessed(content: str, run: Path) -> None:
+    (run / "best.json").write_text(content, "utf-8")
+    refused(lambda: load(run), "best.json", "--checkpoint last")
+    assert load(run, "last").checkpoint
+    (run / "best.json").unlink()
+    assert load(run).checkpoint == load(run, "last").checkpoint
+
+
 @pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "a/b", "..", ""])
 def test_a_manifest_names_files_beside_it(name: str, run: Path) -> None:
     manifest = weights(run).parent / "manifest.json"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+
 import pytest
 import torch
 
@@ -87,9 +90,12 @@ def test_it_lies_in_the_run(run: Run) -> None:
     again = foveate.load(run.path).task.shortlist()
     assert torch.equal(again.often, made.often) and torch.equal(again.likely, made.likely)
     content = (run.path / FILE).read_bytes()
-    (run.path / FILE).write_bytes(content[: len(content) // 2])
-    with pytest.raises(ConfigError, match="damaged"):
-        Shortlist.load(run.path)
+    with zipfile.ZipFile(other := io.BytesIO(), "w") as archive:
+        archive.writestr("often.npy", b"what is no array, NumPy gives as it is")
+    for damaged in (content[: len(content) // 2], other.getvalue()):
+        (run.path / FILE).write_bytes(damaged)
+        with pytest.raises(ConfigError, match="damaged"):
+            Shortlist.load(run.path)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

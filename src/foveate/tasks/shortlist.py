@@ -77,7 +77,9 @@ class Shortlist:
             raise ConfigError(f"{path} is damaged ({error}); make it again") from None
 
 
-def _ids(array: NDArray[Any], dimensions: int) -> Tensor:
+def _ids(array: NDArray[Any] | bytes, dimensions: int) -> Tensor:
+    if isinstance(array, bytes):  # NumPy gives what is no array as it is
+        raise ValueError("no array")
     if array.ndim != dimensions or array.dtype != np.int64 or array.min(initial=0) < 0:
         raise ValueError(f"no ids: {array.dtype}, {array.shape}")
     return torch.from_numpy(array)

@@ -16,7 +16,6 @@ Lives here: writing, reading, choosing and pruning them. Does not live here: whe
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -275,9 +274,6 @@ def prune(run: Path, keep: Iterable[int]) -> None:
         files.remove(path_of(run, step))
 
 
-# ------------------------------------------------------------------------------ the best one
-
-
 def point(run: Path, folder: Path, figures: Record) -> None:
     """Let ``best.json`` name a folder of the run, with the figures that made it the best."""
     record = {"folder": folder.relative_to(run).as_posix(), **figures}
@@ -287,13 +283,17 @@ def point(run: Path, folder: Path, figures: Record) -> None:
 def chosen(run: Path) -> Path | None:
     """The folder whose weights stand for the run: the best, or else the newest sound one.
 
-    Raises `DamagedError` where ``best.json`` names a place outside of the run.
+    Raises `DamagedError` where ``best.json`` cannot be read or names a place outside of the run.
     """
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-        name = Path(json.loads((run / "best.json").read_text(encoding="utf-8"))["folder"])
-        if name.is_absolute() or ".." in name.parts:
-            raise DamagedError(f"{run / 'best.json'} names {str(name)!r}, which is not in the run")
-        if (run / name / files.MANIFEST).is_file():
-            return run / name
+    best = run / "best.json"
+    try:
+        name = Path(json.loads(best.read_text("utf-8"))["folder"]) if best.exists() else Path()
+    except (ValueError, LookupError, TypeError, RecursionError):
+        others = "remove it, or take others: --checkpoint last, or the number of a step"
+        raise DamagedError(f"{best} does not say which weights it means; {others}") from None
+    if name.is_absolute() or ".." in name.parts:
+        raise DamagedError(f"{best} names {str(name)!r}, which is not in the run")
+    if (run / name / files.MANIFEST).is_file():
+        return run / name
     step, _ = newest_sound(run)
     return None if step is None else path_of(run, step)

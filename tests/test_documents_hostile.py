@@ -118,6 +118,11 @@ def test_what_is_too_deep_is_refused_before_it_is_read(html: str) -> None:
     soon(work)
 
 
+def test_what_is_no_element_stays_in_the_one_that_it_is_in() -> None:
+    html = "<p>A <b>black <?x ?>dog</b> runs.</p><?x ?>"
+    assert back(html_passage(html)) == html
+
+
 def test_what_is_deep_but_closed_or_closes_itself_is_read() -> None:
     html = "<div>" * 1500 + "<b>a dog</b>" + "</div>" * 1500
     assert back(html_passage(html)) == html

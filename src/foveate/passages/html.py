@@ -138,7 +138,10 @@ def _events(html: str) -> Iterator[Event]:
         elif node.is_text_node:
             yield Event("text", node.text_content or "")
         elif not node.is_element_node:
-            yield Event("object" if node.is_comment_node else "break", node.html or "")
+            inside = (
+                node.is_comment_node or depth > 0
+            )  # of what is neither, one may be in <b>: <?x>
+            yield Event("object" if inside else "break", node.html or "")
         else:
             inline = _name(node) in INLINE and node.mem_id not in blocks
             if _untouched(node) or (inline and depth >= DEPTH):

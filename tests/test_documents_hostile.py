@@ -119,7 +119,7 @@ def test_what_is_too_deep_is_refused_before_it_is_read(html: str) -> None:
 
 
 def test_what_is_no_element_stays_in_the_one_that_it_is_in() -> None:
-    html = "<p>A <b>black <?x ?>dog</b> runs.</p><?x ?>"
+    html = "<p>A <b>black <?x ?> dog</b> runs.</p><?x ?>"
     assert back(html_passage(html)) == html
 
 

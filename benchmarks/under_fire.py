@@ -217,7 +217,7 @@ def load_levels(run: Path, sentences: Path, seconds: float) -> Figures:
         full = wrk(server, sentences, min(30, seconds), 64)
         wall = time.perf_counter() - began
         rate = (server.metric("foveate_batch_items_sum") - done) / wall
-        half = wrk(server, sentences, seconds, 32, pause=1000 * 32 / (rate / 2))
+        half = wrk(server, sentences, min(120, seconds), 32, pause=1000 * 32 / (rate / 2))
         clients = 400
         before = server.metric("foveate_requests_total"), time.monotonic()
         twice = wrk(server, sentences, seconds, clients, pause=1000 * clients / (2 * rate))

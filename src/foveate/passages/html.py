@@ -138,9 +138,7 @@ def _events(html: str) -> Iterator[Event]:
         elif node.is_text_node:
             yield Event("text", node.text_content or "")
         elif not node.is_element_node:
-            inside = (
-                node.is_comment_node or depth > 0
-            )  # of what is neither, one may be in <b>: <?x>
+            inside = node.is_comment_node or depth > 0  # <?x> may stand in an element as well
             yield Event("object" if inside else "break", node.html or "")
         else:
             inline = _name(node) in INLINE and node.mem_id not in blocks

@@ -58,7 +58,8 @@ class Batcher:
 
     As soon as one of them is free a *window* of items is taken, one from each client in turn,
     sorted by length and cut into batches, at least one for each free worker. The first in line
-    waits at most ``wait`` seconds for company.
+    waits at most ``wait`` seconds for company, counted from when a batch was last done if that is
+    later: those whom it answered may come back.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ live here: what a format is (`foveate.passages.documents`), lines (`foveate.verb
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -85,9 +85,14 @@ def from_known(run: Run, choices: Choices) -> Choices:
             there = ", ".join(f"{one.source} to {one.target}" for one in known)
             raise ConfigError(f"--to {choices.to}: {run.path} translates from {there}")
         known = fitting
-    sources, targets = ({getattr(one, end) for one in known} for end in ("source", "target"))
-    told = {"source": sources, "to": targets} if choices.to is None else {"source": sources}
-    return replace(choices, **{end: one.pop() for end, one in told.items() if len(one) == 1})
+    source, target = _only(one.source for one in known), _only(one.target for one in known)
+    return replace(choices, source=source, to=choices.to or target)
+
+
+def _only(languages: Iterable[str]) -> str | None:
+    """The one that all of them are."""
+    there = set(languages)
+    return there.pop() if len(there) == 1 else None
 
 
 def translate_document(

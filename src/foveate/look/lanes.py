@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 STEP, RANK = 0.95, 0.34  # inches of a step and of a beginning in it
 LONGEST = 10  # signs of a label in a figure
-FAINT, NOTE = "#b5b5b5", "#555555"
+FAINT = "#b5b5b5"
+NOTE = "#555555"
 MARKS = {"live": " ", "done": "■", "pruned": "×"}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils import checkpoint as activation_checkpoint
 
 from foveate.train.files import TrainError
 from foveate.train.parallel import stacks
@@ -27,7 +27,7 @@ class Recomputed:
     def __call__(self, *inputs: Any, **more: Any) -> Any:
         if not torch.is_grad_enabled():
             return self.forward(*inputs, **more)
-        return checkpoint(self.forward, *inputs, use_reentrant=False, **more)
+        return activation_checkpoint.checkpoint(self.forward, *inputs, use_reentrant=False, **more)
 
 
 def recompute(model: nn.Module) -> None:

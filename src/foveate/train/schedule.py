@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 
 from pydantic import Field
 
-from foveate.config import Config as BaseConfig
+from foveate.config import BaseConfig
 from foveate.config import ConfigError, Configurable
 
 

@@ -73,6 +73,22 @@ def test_inflection_and_its_symbols(tmp_path: Path) -> None:
     assert tokenizer.decode(ids) == corpus.sources[0]
 
 
+@pytest.mark.parametrize(
+    "line", ["Hahn<N><GEN><SG>", "Hahn\tN;GEN;SG", "Hahn\tHahnes\tN;GEN;SG"]
+)
+def test_a_raw_line_of_the_data_is_the_source_that_it_stands_for(tmp_path: Path, line: str) -> None:
+    (tmp_path / "forms.tsv").write_text("Hahn\tHahnes\tN;GEN;SG\n", encoding="utf-8")
+    config = Translation.Config(
+        source=str(tmp_path / "forms.tsv"), tokenizer=Character.Config(symbols="<[^<>]+>")
+    )
+    task = config.build(TextData(format=Inflection.Config()))
+    task.prepare(tmp_path, seed=1)
+    assert task.addressed([line, "", " "]) == ["Hahn<N><GEN><SG>", "", " "]
+    for wrong in ("Hahn", "Hahn N;GEN;SG", "Hahn\tHahnes", "\tN;SG", "a\tb\tc\tN;SG", "Hahn\t"):
+        with pytest.raises(ValueError, match="write Hahn<N><GEN><SG>, or a line of the data"):
+            task.addressed([wrong])
+
+
 def test_a_format_wants_one_file(dictionary: Path) -> None:
     with pytest.raises(DataError, match="holds both sides"):
         read_pairs(dictionary, dictionary, DICTIONARY)

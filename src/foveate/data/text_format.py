@@ -15,6 +15,7 @@ from typing import ClassVar, Protocol
 from foveate.config import BaseConfig, Configurable
 
 Parser = Callable[[str], tuple[str, str]]
+FEATURES = re.compile(r"[^\sa-z<>]+")  # of UniMorph, such as V;SBJV;PRS;2;SG or V.PTCP;PST
 
 
 class TextFormat(Configurable, ABC):
@@ -35,6 +36,13 @@ class TextFormat(Configurable, ABC):
     @abstractmethod
     def parse(self, line: str) -> tuple[str, str]:
         """Source and target of a line; raise ``ValueError`` that says what is wrong with it."""
+
+    def source(self, line: str) -> str:
+        """The source that a line of the user's stands for; raise ``ValueError`` where it is none.
+
+        A line that is a source already stays as it is.
+        """
+        return line
 
 
 class CMUdict(TextFormat):
@@ -72,6 +80,18 @@ class Inflection(TextFormat):
             raise ValueError(f"needs lemma, form and features between tabs, not {line!r}")
         lemma, form, features = cells
         return lemma + "".join(f"<{feature}>" for feature in features.split(";")), form
+
+    def source(self, line: str) -> str:
+        """Also of a raw line of the data, with or without its form: ``Hahn TAB N;GEN;SG``."""
+        cells = line.split("\t")
+        if len(cells) == 1 and (not line.strip() or line.rstrip().endswith(">")):
+            return line
+        if len(cells) in (2, 3) and cells[0] and FEATURES.fullmatch(cells[-1]):
+            return self.parse(f"{cells[0]}\t\t{cells[-1]}")[0]
+        raise ValueError(
+            f"{line!r} is no lemma with features: write Hahn<N><GEN><SG>, or a line of the data: "
+            "lemma TAB features (N;GEN;SG), or lemma TAB form TAB features"
+        )
 
 
 # ------------------------------------------------------------------------------ by ending

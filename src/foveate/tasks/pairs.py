@@ -213,8 +213,11 @@ class PairTask(Task[TextBatch]):
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
         """Lines behind the tag that asks for a language, such as "fr" for ``<2fr>``.
 
-        Raises ``ValueError`` where the run has no such tag, or needs one and a line has none.
+        Raw lines of the run's ``data.format`` become sources. Raises ``ValueError`` where a line is
+        neither, where the run has no such tag, or needs one and a line has none.
         """
+        if self.data.format is not None:
+            lines = list(map(self.data.format.build().source, lines))
         tags = self.source_tokenizer.tags
         known = ", ".join(tag[2:-1] for tag in tags) or "none, this run has one pair of languages"
         if to is not None:

@@ -73,9 +73,7 @@ def test_inflection_and_its_symbols(tmp_path: Path) -> None:
     assert tokenizer.decode(ids) == corpus.sources[0]
 
 
-@pytest.mark.parametrize(
-    "line", ["Hahn<N><GEN><SG>", "Hahn\tN;GEN;SG", "Hahn\tHahnes\tN;GEN;SG"]
-)
+@pytest.mark.parametrize("line", ["Hahn<N><GEN><SG>", "Hahn\tN;GEN;SG", "Hahn\tHahnes\tN;GEN;SG"])
 def test_a_raw_line_of_the_data_is_the_source_that_it_stands_for(tmp_path: Path, line: str) -> None:
     (tmp_path / "forms.tsv").write_text("Hahn\tHahnes\tN;GEN;SG\n", encoding="utf-8")
     config = Translation.Config(

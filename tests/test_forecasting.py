@@ -24,6 +24,7 @@ from foveate.tasks.objective_forecast import QuantileError, SquaredError
 from foveate.training import train
 from foveate.views.question import Question
 from foveate.views.registry import find
+from tolerances import MODEL, close, near
 
 DAYS, LOOK_BACK, HORIZON = 120, 16, 5
 TRAIN = {"batch_tokens": 16 * (LOOK_BACK + HORIZON), "max_steps": 4, "save": {"best": "mse"}}
@@ -210,10 +211,10 @@ def test_figures_of_both_roads_and_of_naive_forecasts(trained: dict[str, Run]) -
     names = {"forecast", "teacher_forced", "last_value", "seasonal_naive"}
     assert set(curves) == names
     assert all(len(curve) == HORIZON for curve in curves.values())
-    assert figures["mse"] == pytest.approx(np.mean(curves["forecast"]), rel=1e-5)
+    assert figures["mse"] == near(np.mean(curves["forecast"]))
     for name in names - {"forecast"}:
-        assert figures[f"{name}_mse"] == pytest.approx(np.mean(curves[name]), rel=1e-5)
-    assert curves["forecast"][0] == pytest.approx(curves["teacher_forced"][0], rel=1e-4)
+        assert figures[f"{name}_mse"] == near(np.mean(curves[name]))
+    assert curves["forecast"][0] == near(curves["teacher_forced"][0], terms=MODEL)
     assert figures["seasonal_naive_mse"] < figures["last_value_mse"]  # a wave of seven days
     assert len(found.outputs) == 16
     assert found.outputs[0].startswith("2020-04-10\tmse ")
@@ -299,10 +300,10 @@ def test_the_view_of_one_forecast(trained: dict[str, Run]) -> None:
         arrays, windows = view.arrays(), run.task.at("2020-01-20")
         said = run.task.scaling.leave(run.task.predict(run.model, windows)[0, :, :, 0])
         if not run.task.config.quantiles:
-            np.testing.assert_allclose(arrays["forecast"][LOOK_BACK:], said[:, -1], rtol=1e-5)
+            close(arrays["forecast"][LOOK_BACK:], said[:, -1])
         rows = slice(int(windows.starts[0]), int(windows.starts[0]) + LOOK_BACK)
         truth = windows.table.values[rows, -1]
-        np.testing.assert_allclose(arrays["read"][:LOOK_BACK], truth)
+        close(arrays["read"][:LOOK_BACK], truth)
         assert np.isnan(arrays["read"][LOOK_BACK:]).all()
         assert arrays["labels"][LOOK_BACK] == "2020-01-20"
         assert ("looked at" in arrays) == (name == "patch")

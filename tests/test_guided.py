@@ -23,6 +23,7 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.tasks.guided import GuidedBatch, GuidedTranslation, piece_links
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.translation import Translation
+from tolerances import near
 
 SIZE: dict[str, Any] = {"hidden_size": 32, "num_heads": 2, "num_layers": 1, "ffn_size": 32}
 TRANSFORMER = EncoderDecoder.Config(
@@ -91,9 +92,9 @@ def test_the_loss_is_a_sum_with_the_guide_beside_it(
     plain = Translation.loss(task, model, whole, PLAIN)
     guide = loss.logged["guide"]
     assert guide > 0
-    assert float(loss.total) == pytest.approx(float(plain.total.detach() + 0.5 * guide), rel=1e-5)
+    assert float(loss.total) == near(float(plain.total.detach() + 0.5 * guide))
     summed = sum(float(task.loss(model, part, PLAIN).logged["guide"]) for part in parts)
-    assert summed == pytest.approx(float(guide), rel=1e-5)
+    assert summed == near(float(guide))
     assert all(module.tap is None for module in model.modules() if hasattr(module, "tap"))
 
 

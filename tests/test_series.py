@@ -13,6 +13,7 @@ from foveate.data.scaling import Scaling
 from foveate.data.series import SeriesData, calendar, divide, following, labels, read_table
 from foveate.data.windows import Windows, starts
 from laws.conftest import each
+from tolerances import ROW, close
 
 HEADER = "date,a,b"
 ROWS = ["2020-01-01,1,10", "2020-01-02,2,20", "2020-01-03,3,30", "2020-01-04,4,40"]
@@ -87,12 +88,12 @@ def test_missing_values(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"column 'b' has no value in row 1 .*4 are missing in all"):
         read_table(data)
     linear = read_table(data.model_copy(update={"missing": "interpolate"}))
-    np.testing.assert_allclose(linear.values, [[0, 5], [1, 5], [2, 6], [3, 6]])
+    close(linear.values, [[0, 5], [1, 5], [2, 6], [3, 6]])
     assert linear.filled == {"a": 2, "b": 2}
     with pytest.raises(DataError, match="column 'b' has nothing to fill row 1 with"):
         read_table(data.model_copy(update={"missing": "previous"}))
     only = data.model_copy(update={"missing": "previous", "values": ("a",)})
-    np.testing.assert_allclose(read_table(only).values, [[0], [0], [0], [3]])
+    close(read_table(only).values, [[0], [0], [0], [3]])
 
 
 # ------------------------------------------------------------------------------ time
@@ -124,8 +125,8 @@ def test_calendar_features() -> None:
     at = dates("2016-07-01T00", "2016-12-31T23")  # a Friday and a Saturday
     names = ("hour", "weekday", "day", "month", "year")
     first, last = calendar(at, names).astype(np.float64)
-    np.testing.assert_allclose(first, [-0.5, 4 / 6 - 0.5, -0.5, 6 / 11 - 0.5, 1.6], atol=1e-6)
-    np.testing.assert_allclose(last, [0.5, 5 / 6 - 0.5, 0.5, 0.5, 1.6], atol=1e-6)
+    close(first, [-0.5, 4 / 6 - 0.5, -0.5, 6 / 11 - 0.5, 1.6], terms=ROW)
+    close(last, [0.5, 5 / 6 - 0.5, 0.5, 0.5, 1.6], terms=ROW)
     assert calendar(at, ()).shape == (2, 0)
 
 
@@ -138,7 +139,7 @@ def test_scaling_is_undone(config: Scaling.Config) -> None:
     values[:, 1] = 7  # a constant channel
     scaling = config.build()
     scaling.fit(values)
-    np.testing.assert_allclose(scaling.leave(scaling.enter(values)), values, rtol=1e-5)
+    close(scaling.leave(scaling.enter(values)), values)
 
 
 def test_a_window_reads_what_comes_before_what_it_is_asked_for(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             precision=_precision(config, state, device, ranks),
             plan=plan,
             journal=Journal(folder, state.step, config.tensorboard) if ranks.leads else NoJournal(),
-            display=Display(total, limit, state.step, state.seconds, silent=not ranks.leads),
+            display=Display(total, limit, config.validation.every, silent=not ranks.leads),
             interrupt=Interrupt(),
             mean=moving_mean(config.ema, job.model, checkpoint.path_of(folder, state.step)),
         )

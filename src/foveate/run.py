@@ -1,7 +1,8 @@
 """A run directory as an object: load it, translate, score, evaluate, explain.
 
 A run holds ``config.toml`` (resolved: every field), the tokenizers, ``log.jsonl``, checkpoints and
-``best.json``; nothing else is needed to use it or to go on training.
+``best.json``; nothing else is needed to use it or to go on training. ``config.1.toml``, … are the
+configs before the values changed (`foveate.train.continuing`).
 """
 
 from __future__ import annotations

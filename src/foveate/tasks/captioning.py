@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from foveate.data.pad import pad
 from foveate.data.plan import sorted_batches
+from foveate.data.prepared import learn_tokenizer
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, Word
 from foveate.decode.forced import token_log_probabilities
@@ -95,7 +96,8 @@ class Captioning(PictureTask[CaptionBatch]):
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels()
         self.save_pixels(folder)
-        self.tokenizer.train([text for texts in self.album("train").texts for text in texts])
+        captions = [text for texts in self.album("train").texts for text in texts]
+        self.tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
         self.tokenizer.save(folder / TOKENIZER)
 
     def restore(self, folder: Path) -> None:

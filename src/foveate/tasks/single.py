@@ -17,7 +17,13 @@ from torch import Tensor
 
 from foveate.data.columns import taken
 from foveate.data.pad import pad
-from foveate.data.prepared import PreparedCorpus, prepare_ids, prepare_texts, sample
+from foveate.data.prepared import (
+    PreparedCorpus,
+    learn_tokenizer,
+    prepare_ids,
+    prepare_texts,
+    sample,
+)
 from foveate.data.text import (
     Corpus,
     DataError,
@@ -63,10 +69,10 @@ class SingleText(Task[Batch]):
 
     def prepare(self, folder: Path, seed: int) -> None:
         if self._tokenizer is None:
-            self._tokenizer = self.config.tokenizer.build()
             corpus = self.corpus("train")
             rows = sample(len(corpus), self.data.tokenizer_sample, seed)
-            self._tokenizer.train(corpus.take(rows).sources)
+            texts = corpus.take(rows).sources
+            self._tokenizer = learn_tokenizer(self.config.tokenizer, lambda: texts)
         self._tokenizer.save(folder / TOKENIZER)
 
     def restore(self, folder: Path) -> None:

@@ -199,6 +199,22 @@ def _notation(file: Path, data: SeriesData) -> tuple[str, str]:
     return delimiter, data.decimal or (",."[not comma])
 
 
+def looks_like_series(file: Path, data: SeriesData | None = None) -> bool:
+    """Whether a file is a CSV of dates and numbers, by its first rows."""
+    if file.name.removesuffix(".gz").rpartition(".")[2] not in ("csv", "tsv"):
+        return False
+    try:
+        delimiter, decimal = _notation(file, data or SeriesData(path=str(file)))
+        rows = [cells for _, cells in itertools.islice(_rows(file, delimiter), 1, 6)]
+        for date, *cells in rows:
+            parse_date(date)
+            for cell in cells:
+                _number(str(file), "", cell, decimal)
+    except DataError:
+        return False
+    return any(len(cells) > 1 for cells in rows)
+
+
 def _place(file: Path, header: list[str], name: str) -> int:
     if name not in header:
         raise DataError(f"{file}:1: no column {name!r}; there are: {', '.join(header)}")

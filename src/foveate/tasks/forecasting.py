@@ -40,6 +40,15 @@ TOGETHER = 256  # windows forecast at once
 SHOWN = 6  # values of a sample
 
 
+def not_about_numbers(kind: str | None) -> ConfigError:
+    """The error for an objective of another family."""
+    return ConfigError(
+        f"{kind!r} is not about numbers: set objective.kind to "
+        '"squared_error", "absolute_error" or "quantile", or leave out [objective]',
+        ("objective", "kind"),
+    )
+
+
 class Forecasting(SeriesTask):
     """The next rows of a series from the last ones."""
 
@@ -48,11 +57,7 @@ class Forecasting(SeriesTask):
 
         def check_objective(self, objective: BaseConfig) -> None:
             if not issubclass(objective.owner or object, ForecastObjective):
-                raise ConfigError(
-                    f"{objective.kind!r} is not about numbers: set objective.kind to "
-                    '"squared_error", "absolute_error" or "quantile", or leave out [objective]',
-                    ("objective", "kind"),
-                )
+                raise not_about_numbers(objective.kind)
             objective.build().check_levels(self.quantiles)
 
     config: Config
@@ -67,7 +72,7 @@ class Forecasting(SeriesTask):
 
     def loss(self, model: Forecaster, batch: SeriesBatch, objective: ForecastObjective) -> Loss:
         if not isinstance(objective, ForecastObjective):
-            self.config.check_objective(objective.config)  # raises
+            raise not_about_numbers(objective.config.kind)
         batch = batch.to(next(model.parameters()).device)
         predicted, wanted = model.teach(batch.values, batch.calendar, batch.wanted)
         return objective(predicted, wanted, self.config.quantiles)

@@ -387,14 +387,16 @@ def _ambiguous(traits: Traits) -> Indices:
 def _outliers(traits: Traits) -> Indices:
     """Pairs of unusual lengths: |t − c·s| > 6·σ·√s in characters (Gale and Church, 1993).
 
-    c is the ratio of all target to all source characters, and σ comes from the median of
+    c is the ratio of all target to all source characters, a line counting at most ten times the
+    median so that a huge one does not decide it, and σ comes from the median of
     (t − c·s)²/s, so that the outliers do not widen it.
     """
     filled = np.flatnonzero((traits.characters > 0).all(axis=1))
     if len(filled) < 20:
         return filled[:0]
     source, target = traits.characters[filled].T.astype(np.int64)
-    squares = (target - source * (target.sum() / source.sum())) ** 2 / source
+    usual = [np.minimum(side, 10 * np.median(side)).sum() for side in (source, target)]
+    squares = (target - source * (usual[1] / usual[0])) ** 2 / source
     variance = max(float(np.median(squares)) / 0.4549, 1.0)  # the median of chi-square, 1 degree
     return filled[squares > UNUSUAL**2 * variance]
 

@@ -151,6 +151,51 @@ def test_what_was_read_is_said(tmp_path: Path) -> None:
     assert said[-1] == "10 rows after the test rows are not used"
 
 
+def test_windows_that_would_span_a_gap_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = series(tmp_path / "a.csv")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:40] + lines[43:]))
+    with pytest.raises(DataError, match=r"a.csv:41: rows are missing between 2020-02-08 and"):
+        prepared(tmp_path / "run", path, series={"path": str(path)})
+    split = {"path": str(path), "rows": [77, 20, 20], "gaps": "split"}
+    task = prepared(tmp_path / "run", path, series=split)
+    first, size = task.windows("train").starts, LOOK_BACK + HORIZON
+    assert len(first) == 77 - size + 1 - (size - 1)
+    assert not ((first < 39) & (first + size > 39)).any()
+    assert task.describe_data()[1].startswith("gaps: 1, the first: ")
+    assert "the usual step is 1 day; 20 windows that would span one" in task.describe_data()[1]
+    with pytest.raises(ConfigError, match=r"a.csv:41: rows are missing .*no forecast spans it"):
+        task.at("2020-02-14")
+    model: Any = task.build(MODELS["linear"])
+    assert task.forecast(model).values.shape == (HORIZON, 2)
+    path.write_text("".join(lines[:100] + lines[103:110]))
+    with pytest.raises(DataError, match=r"a.csv:101: .* reads 16 rows without a gap"):
+        task.forecast(model, path)
+
+
+@pytest.mark.parametrize(
+    ("levels", "objective", "message"),
+    [
+        ([], None, "squared_error"),
+        ([0.1, 0.5, 0.9], None, "quantile"),
+        ([], "cross_entropy", r"objective.kind: 'cross_entropy' is not about numbers: set"),
+        ([], "quantile", r"'quantile', but task.quantiles is empty; name them"),
+        ([0.5], "squared_error", r"task.quantiles are given; set objective.kind = \"quantile\""),
+    ],
+)
+def test_an_objective_fits_the_task_or_is_refused_before_any_work(
+    tmp_path: Path, levels: list[float], objective: str | None, message: str
+) -> None:
+    tree = {"task": config(tmp_path / "absent.csv", quantiles=levels), "model": MODELS["linear"]}
+    parsed = RunConfig.parse(tree | ({} if objective is None else {"objective": objective}))
+    if objective is None:
+        assert parsed.objective.kind == message
+    else:
+        with pytest.raises(ValueError, match=message):
+            train(parsed, folder=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = series(tmp_path / "a.csv")
     with pytest.raises(ConfigError, match=r"80 training rows hold no window of 205"):

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import pydantic
 import torch
 
 from foveate.align.extract import Links
@@ -53,9 +54,17 @@ class RunConfig(Config):
     data: TextData = TextData()
     model: Model.Config
     start: Start | None = None  # weights of another run to begin with
-    objective: Objective.Config = CrossEntropy.Config()
+    objective: Objective.Config = CrossEntropy.Config()  # or what the task learns by
     train: TrainConfig = TrainConfig()
     decode: Search.Config = Beam.Config()
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _objective_of_the_task(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        task = fields.get("task")
+        if "objective" in fields or not isinstance(task, Task.Config):
+            return fields
+        return fields | {"objective": Objective.Config.parse(task.default_objective)}
 
 
 class Run:

@@ -85,7 +85,8 @@ def job_of(config: RunConfig, task: Any, model: Any, changed: Sequence[Change] =
 
 
 def _heeded(config: RunConfig) -> None:
-    """Raise ``ConfigError`` where the task would pass over what the objective asks for."""
+    """Raise ``ConfigError`` where the task cannot learn by the objective, or passes over a part."""
+    config.task.check_objective(config.objective)
     forcing = getattr(config.objective, "teacher_forcing", None)
     if (
         forcing is not None

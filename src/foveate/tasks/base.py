@@ -96,6 +96,14 @@ class Task(Configurable, ABC, Generic[Batch]):
     class Config(BaseConfig, family="task"):
         """Which problem, and where its data lies."""
 
+        @property
+        def default_objective(self) -> str:
+            """The kind of the objective where a run's config has no ``[objective]``."""
+            return "cross_entropy"
+
+        def check_objective(self, objective: BaseConfig) -> None:
+            """Raise ``ConfigError`` with the remedy where the task cannot learn by an objective."""
+
     config: Config
     own_tokens: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
 

@@ -37,11 +37,9 @@ def fit(figure: Figure, warn: bool = True) -> None:
     for _ in range(2):  # wrapped text changes the room of the axes
         figure.draw_without_rendering()
         lines = max((_wrap_axes(figure, ax) for ax in figure.axes), default=0)
-        lines += sum(
-            _wrap(text, figure.get_figwidth() - 2 * MARGIN)
-            for text in figure.texts
-            if text.get_rotation() == 0 and text in (figure._suptitle, figure._supxlabel)  # type: ignore[attr-defined]
-        )
+        for text in figure.texts:
+            if text in (figure._suptitle, figure._supxlabel):  # type: ignore[attr-defined]
+                lines += _wrap(text, figure.get_figwidth() - 2 * MARGIN)
         if lines:
             figure.set_figheight(figure.get_figheight() + 0.16 * lines)
     figure.draw_without_rendering()  # constrained layout settles in two passes

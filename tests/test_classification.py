@@ -263,7 +263,7 @@ def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) ->
 def test_an_explanation_speaks_in_words(tmp_path: Path, tokenizer: Any) -> None:
     task = make(write(tmp_path), tokenizer=tokenizer)
     task.prepare(tmp_path, seed=0)
-    record = task.explain(model_of(task, MODELS["transformer"]), "a warm film !")
+    record = task.explain(model_of(task, MODELS["transformer"]), "a warm film !", units="words")
     words = ["<s>", "a", "warm", "film", "!", "</s>"]
     own = "encoder.layers.0.self_attention"
     assert list(record.maps) == [own, "pooling.attention"]

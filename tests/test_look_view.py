@@ -126,11 +126,12 @@ def test_attention_has_its_weights_and_what_is_shown_first() -> None:
     assert isinstance(drawing, AttentionDrawing) and drawing.form == "heads"
 
 
-@pytest.mark.parametrize(("caption", "wider"), [("short", False), ("long " * 60, True)])
-def test_what_is_written_beyond_the_edges_is_kept(caption: str, wider: bool) -> None:
+@pytest.mark.parametrize(("caption", "taller"), [("short", False), ("long " * 60, True)])
+def test_a_caption_wider_than_the_figure_is_wrapped(caption: str, taller: bool) -> None:
     view = SheetsView(SHEETS.sheets, "T", caption)
     pixels = imread(io.BytesIO(picture_bytes(view, "png")))
-    width = 200 * view.figure().get_size_inches()[0]
-    assert (pixels.shape[1] > width + 1) == wider
+    width, height = 200 * view.figure().get_size_inches()
+    assert pixels.shape[1] == pytest.approx(width, abs=1)
+    assert (pixels.shape[0] > height + 1) == taller
     assert np.all(pixels[:, :8] == pixels[0, 0])  # nothing touches the edge
     assert np.all(pixels[:, -8:] == pixels[0, 0])

@@ -95,7 +95,7 @@ def test_every_piece_is_in_one_group_and_every_word_has_one(parts, data) -> None
     ("label", "shown"),
     [
         ("chien", "chien"),
-        ("", "∅"),
+        ("", "(empty)"),
         ("  ", "␣␣"),
         ("a\nb", "a⟨U+000A⟩b"),
         ("zero\u200bwidth", "zero⟨U+200B⟩width"),

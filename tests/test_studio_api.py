@@ -304,6 +304,16 @@ def test_every_view_that_fits_is_drawn(client: TestClient, name: str) -> None:
             assert view["reason"] in drawn.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("units", "columns"),
+    [("words", ["<N>", "dog", "</s>"]), ("tokens", ["<", "N", ">", "dog", "</s>"])],
+)
+def test_a_view_shows_tokens_or_words(client: TestClient, units: str, columns: list[str]) -> None:
+    ask = {"text": "<N> dog", "target": "le chien", "units": units}
+    [drawn] = client.post(f"{API}/runs/rnn/views/attention", json=ask).json()["drawings"]
+    assert drawn["blocks"][0]["columns"] == columns
+
+
 def test_a_view_of_two_runs_and_one_with_a_silenced_head(client: TestClient) -> None:
     both = client.post(f"{API}/views/schedule", json={"runs": ["rnn", "transformer"]}).json()
     assert len(both["drawings"][0]["curves"]) == 2

@@ -319,7 +319,7 @@ def test_an_explanation_speaks_in_words(
     task = make(write(tmp_path), tokenizer=tokenizer)
     task.prepare(tmp_path, seed=0)
     model, (source, target) = model_of(task, config), TRAIN[2]
-    record = task.explain(model, source, target)
+    record = task.explain(model, source, target, units="words")
     source_words = ["The", "man", "doesn't", "see", "the", "bird", ".", "</s>"]
     target_words = ["L'", "homme", "ne", "voit", "pas", "l'", "oiseau", "."]
     axes = {
@@ -359,7 +359,7 @@ def test_words_add_up_their_pieces(tmp_path: Path) -> None:
         [(x[0] + x[1] + y[0] + y[1]) / 2, (x[2] + x[3] + y[2] + y[3]) / 2, (x[4] + y[4]) / 2]
         for x, y in ((d, e), (end, end))
     ]
-    record = task.explain(model, "ab c", "de")
+    record = task.explain(model, "ab c", "de", units="words")
     close(record.select(), wanted, terms=ROW)
     assert record.axes("decoder.cross_attention") == (["de", "</s>"], ["ab", "c", "</s>"])
 

@@ -49,7 +49,7 @@ def test_ablation_and_lens_are_of_the_example(run: Run) -> None:
     assert np.array_equal(values, np.stack(list(lost.values())))
     found = find("lens").draw([run], ASKED).arrays()
     assert np.array_equal(found["p"], lens(forced(run)).p)
-    assert found["produced"].tolist() == ["B", " A", "</s>"]
+    assert found["produced"].tolist() == ["B", "A", "</s>"]
 
 
 def test_a_report_answers_and_records_once(run: Run) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from copier import copier
+from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.look.drawing import AttentionDrawing
 from foveate.run import Run
@@ -34,6 +37,26 @@ def draw(name: str, *runs: Run, **asked: Any) -> Any:
 
 
 # ---- one text
+
+
+def test_every_view_of_attention_shows_tokens_or_words(tmp_path: Path) -> None:
+    made = copier(tmp_path, tokenizer="character")
+    tokens, words = ["a", "␣", "b", "</s>"], ["a", "b", "</s>"]
+    asked = {"text": "a b", "target": "A B", "block": "cross_attention"}
+    wanted = {"--tokens": tokens, "--words": words, "": tokens}
+    for view in ("attention", "links", "coverage", "heads", "rollout", "relevance"):
+        for flag, columns in wanted.items():
+            out = tmp_path / "drawn.json"
+            options = [f"--{key}={value}" for key, value in asked.items()]
+            flags = [flag] if flag else []
+            line = ["look", view, str(made.path), *options, *flags, "--out", str(out)]
+            found = CliRunner().invoke(app, line)
+            assert found.exit_code == 0, found.output
+            arrays = json.loads(out.read_text("utf-8"))
+            assert arrays.get("columns", arrays.get("labels")) == columns, view
+    [answer] = made.translate(["a b"])
+    assert answer.record(units="words").axes("decoder.layers.0.cross_attention")[1] == words
+    assert answer.record().axes("decoder.layers.0.cross_attention")[1] == tokens
 
 
 def test_probabilities_are_those_of_scoring(run: Run) -> None:

@@ -87,7 +87,7 @@ def _explained(run: Run, data: Path, split: str) -> tuple[Iterator[Maps], list[G
     """The cross-attention maps of each pair of a split, between words, and its gold links."""
     lines = (data / f"{split}.align").read_text(encoding="utf-8").splitlines()
     gold = [Gold(links, links) for links in map(read_pharaoh, lines)]
-    records = (run.explain(*pair) for pair in zip(*run.pairs(split), strict=True))
+    records = (run.explain(*pair, units="words") for pair in zip(*run.pairs(split), strict=True))
     blocks = "cross_attention"
     return ({n: r.maps[n][:, :-1, :-1] for n in r.names(blocks)} for r in records), gold
 

@@ -30,6 +30,7 @@ from foveate.kinds import load_kinds
 from foveate.look.forced import ForcedPass
 from foveate.look.record import AttentionRecord
 from foveate.look.view import View
+from foveate.look.words import Units
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
 from foveate.tasks.base import Evaluation, Task
@@ -259,17 +260,20 @@ class Run:
         maps = word_maps(self.model, pairs, rows=chosen.rows)
         return [chosen.links(found) if found else set() for found in maps]
 
-    def explain(self, source: Any, target: Any = None) -> AttentionRecord:
+    def explain(self, source: Any, target: Any = None, units: Units = "auto") -> AttentionRecord:
         """What each layer and head attended to while the target (or the answer) was produced.
 
-        What source and target are is up to the task: lines of text, a picture, a series.
+        What source and target are is up to the task: lines of text, a picture, a series. Rows and
+        columns of a text are its "tokens" or its "words"; with "auto" tokens for character, byte
+        and symbol tokenizers and for scripts without blanks between words, else words.
         """
-        return self.forced(source, target).record()
+        return self.forced(source, target, units).record()
 
-    def forced(self, source: Any, target: Any = None) -> ForcedPass:
+    def forced(self, source: Any, target: Any = None, units: Units = "auto") -> ForcedPass:
         """The same example made ready to be read as often as is wanted."""
         search = self.search(None, None)
-        return cast(ForcedPass, self.task.forced(self.model, source, target, search))
+        ready = cast(ForcedPass, self.task.forced(self.model, source, target, search))
+        return replace(ready, units=units)
 
 
 def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] = ()) -> Run:

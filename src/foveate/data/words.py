@@ -53,6 +53,18 @@ def marks_apart(texts: Iterable[str]) -> tuple[int, int]:
     return apart, count
 
 
+# Scripts that put no blanks between words: Han, kana, Thai, Lao, Khmer, Burmese.
+_UNSEGMENTED = re.compile(
+    "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U000323af\u0e00-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff]"
+)
+
+
+def is_unsegmented(text: str) -> bool:
+    """Whether a text has letters of a script that puts no blanks between words."""
+    return _UNSEGMENTED.search(text) is not None
+
+
 CUTS = {"text": split_words, "blanks": split_blanks}  # what counts as a word, by its name
 
 

@@ -38,7 +38,7 @@ from foveate.tasks.caption_loss import (
     steps_drawn,
     watched,
 )
-from foveate.tasks.labels import END, START, caption_record, namer, pieces_in
+from foveate.tasks.labels import END, START, TokenizedText, caption_record, namer
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.objective_reinforce import add_choices
 from foveate.tasks.pictures import PictureTask, Source, place_labels
@@ -245,7 +245,7 @@ class Captioning(PictureTask[CaptionBatch]):
         pixels, name = self.shown(source)
         batch = caption_batch(self.tensor([pixels]), [ids]).to(model.output.weight.device)
         caption, places = (
-            (self.tokenizer.decode(ids), self.tokenizer.spans(ids)),
+            TokenizedText.written(self.tokenizer, ids),
             place_labels(model.encoder),
         )
 
@@ -256,8 +256,8 @@ class Captioning(PictureTask[CaptionBatch]):
             model,
             run,
             partial(caption_record, name=name, places=places, caption=caption),
-            [*pieces_in(*caption), END],
-            {"encoder": places, "decoder": [START, *pieces_in(*caption)]},
+            [*caption.labels, END],
+            {"encoder": places, "decoder": [START, *caption.labels]},
             token=namer(self.tokenizer),
         )
 

@@ -20,6 +20,7 @@ from foveate.data.series import Dates, Table, calendar, divide, following, label
 from foveate.data.windows import Windows
 from foveate.look.forced import ForcedPass, Maps
 from foveate.look.record import AttentionRecord
+from foveate.look.words import Units
 from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series
 from foveate.tasks.base import Loss, Measures, Sample
@@ -200,7 +201,7 @@ class Forecasting(SeriesTask):
             ahead: Tensor = model(*read)[0, :, channel]
             return ahead[:, ahead.shape[1] // 2]
 
-        def dated(maps: Maps) -> AttentionRecord:
+        def dated(maps: Maps, units: Units) -> AttentionRecord:
             if not maps:
                 raise ValueError(f"{model.config.kind} has no attention to look at")
             rows = [first + start for start in model.starts()]

@@ -17,7 +17,7 @@ PAIRS  ?= 10000000
 # The run that `make ray` translates with.
 RUN    ?= runs/en-fr
 
-.PHONY: help quickstart test lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill faults fuzz audit hosts scaling ray lock clean
+.PHONY: help quickstart test lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill faults fuzz audit hosts scaling ray corpus lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,13 +29,13 @@ test: $(STAMPS)/dev  ## set up and run every test
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(TESTS)
 
 lint: $(STAMPS)/dev  ## ruff and mypy, as pre-commit runs them
-	$(BIN)/ruff check src tests benchmarks web hatch_build.py
-	$(BIN)/ruff format --check src tests benchmarks web hatch_build.py
+	$(BIN)/ruff check src tests benchmarks tools web hatch_build.py
+	$(BIN)/ruff format --check src tests benchmarks tools web hatch_build.py
 	$(BIN)/mypy
 
 format: $(STAMPS)/dev  ## let ruff write the code's form
-	$(BIN)/ruff check --fix src tests benchmarks web hatch_build.py
-	$(BIN)/ruff format src tests benchmarks web hatch_build.py
+	$(BIN)/ruff check --fix src tests benchmarks tools web hatch_build.py
+	$(BIN)/ruff format src tests benchmarks tools web hatch_build.py
 
 web: $(STAMPS)/dev  ## check, test and build what a browser runs (Node 20.19 or newer)
 	cd web && npm ci --no-audit --no-fund
@@ -116,6 +116,9 @@ ray: $(STAMPS)/dev  ## folders through Ray: workers and all of it killed, what R
 	$(BIN)/python -m pip install -q -c requirements-dev.lock --editable '.[ray]'
 	$(BIN)/python -m pytest -q -m ray tests/test_corpus.py
 	$(BIN)/python benchmarks/ray_workers.py $(RUN)
+
+corpus: $(STAMPS)/foveate  ## write the embedded corpus anew, from the grammar in tools/ (a minute)
+	$(BIN)/python tools/embedded_corpus.py
 
 lock:  ## write both lock files anew from pyproject.toml (for maintainers)
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

@@ -141,7 +141,7 @@ def test_links_may_come_from_an_aligner_and_stay_in_the_run(corpus: Path, tmp_pa
 def test_links_of_several_corpora_are_told_apart(corpus: Path, tmp_path: Path) -> None:
     """Line 3 of one corpus is not line 3 of the other, and what is too long takes no other's."""
     other = tmp_path / "other"
-    write(other, {"train": 40}, seed=9)
+    write(other, {"train": 40}, "long")
     parts = [
         {"source": str(f / "{split}.en"), "target": str(f / "{split}.fr")} for f in (corpus, other)
     ]
@@ -155,7 +155,7 @@ def test_links_of_several_corpora_are_told_apart(corpus: Path, tmp_path: Path) -
     task.prepare(tmp_path, seed=0)
     again = task.config.build(task.data)
     again.restore(tmp_path)
-    gold = pairs("train", 400) + pairs("train", 40, seed=9)
+    gold = pairs("train", 400) + pairs("train", 40, "long")
     kept = [p for p in gold if all(len(split_words(side)) <= 9 for side in (p.source, p.target))]
     assert len(kept) == len(task.lengths("train")) < 440
     for one in (task, again):

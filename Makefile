@@ -17,30 +17,41 @@ PAIRS  ?= 10000000
 # The run that `make ray` translates with.
 RUN    ?= runs/en-fr
 
-.PHONY: help quickstart test lint format web wheel wheel-browser bench bench-peers bench-quality looking configs growth kill faults fuzz audit hosts scaling ray lock clean
+.PHONY: help quickstart test lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill faults fuzz audit hosts scaling ray corpus lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-quickstart: $(STAMPS)/foveate  ## set up, train a small translator, translate, look (minutes)
+quickstart: $(STAMPS)/studio page  ## set up, train a small translator, translate, look (minutes)
 	$(BIN)/foveate quickstart
 
 test: $(STAMPS)/dev  ## set up and run every test
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(TESTS)
 
 lint: $(STAMPS)/dev  ## ruff and mypy, as pre-commit runs them
-	$(BIN)/ruff check src tests benchmarks web hatch_build.py
-	$(BIN)/ruff format --check src tests benchmarks web hatch_build.py
+	$(BIN)/ruff check src tests benchmarks tools web hatch_build.py
+	$(BIN)/ruff format --check src tests benchmarks tools web hatch_build.py
 	$(BIN)/mypy
 
 format: $(STAMPS)/dev  ## let ruff write the code's form
-	$(BIN)/ruff check --fix src tests benchmarks web hatch_build.py
-	$(BIN)/ruff format src tests benchmarks web hatch_build.py
+	$(BIN)/ruff check --fix src tests benchmarks tools web hatch_build.py
+	$(BIN)/ruff format src tests benchmarks tools web hatch_build.py
 
 web: $(STAMPS)/dev  ## check, test and build what a browser runs (Node 20.19 or newer)
 	cd web && npm ci --no-audit --no-fund
 	cd web && PYTHON=$(abspath $(BIN)/python) npm run types
 	cd web && npm run check && npm test && npm run build && npm run sizes
+
+# What `make quickstart` needs of it: the page of the studio, if it is missing and Node is installed.
+PAGE := src/foveate/studio/static/index.html
+page:
+	@test -f $(PAGE) || if ! command -v npm >/dev/null; then \
+	    echo "The page of the studio is not built: no npm. Install Node 20.19 or newer, then: make page" >&2; \
+	else \
+	    echo "building the page of the studio (log: build/page.log)" >&2; mkdir -p build; \
+	    (cd web && npm ci --no-audit --no-fund && npm run build) >build/page.log 2>&1 || \
+	        echo "The page of the studio is not built: npm failed, see build/page.log; again: make page" >&2; \
+	fi
 
 wheel: $(STAMPS)/dev  ## build wheel and sdist; prove that the wheel works in an empty environment
 	rm -rf dist build/wheel
@@ -106,6 +117,9 @@ ray: $(STAMPS)/dev  ## folders through Ray: workers and all of it killed, what R
 	$(BIN)/python -m pytest -q -m ray tests/test_corpus.py
 	$(BIN)/python benchmarks/ray_workers.py $(RUN)
 
+corpus: $(STAMPS)/foveate  ## write the embedded corpus anew, from the grammar in tools/ (a minute)
+	$(BIN)/python tools/embedded_corpus.py
+
 lock:  ## write both lock files anew from pyproject.toml (for maintainers)
 	rm -rf build/lock && $(PYTHON) -m venv build/lock
 	build/lock/bin/pip install -q "$$(grep '^torch==' requirements.lock)" .
@@ -137,6 +151,10 @@ $(STAMPS)/runtime: requirements.lock | $(BIN)/python
 
 $(STAMPS)/foveate: pyproject.toml $(STAMPS)/runtime
 	$(BIN)/python -m pip install -q --no-deps --editable .
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/studio: requirements-dev.lock $(STAMPS)/foveate
+	$(BIN)/python -m pip install -q -c requirements-dev.lock --editable '.[studio]'
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/dev: requirements-dev.lock $(STAMPS)/foveate

@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from foveate.data import synthetic
 from foveate.data.plan import Plan
 from foveate.data.prepared import prepare_ids, prepare_texts
 from foveate.data.text import Reading, TextData
@@ -35,6 +34,9 @@ from foveate.data.traits import traits_of
 from foveate.data.workers import cores
 from foveate.tasks.translation import Translation
 from machine import describe, write
+
+sys.path.append(str(Path(__file__).parent.parent / "tools"))
+from embedded_corpus import stream
 
 BATCHES = 300  # that are drawn to see what one costs
 WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -130,9 +132,12 @@ def main() -> None:
         return
     folder = given.folder / str(given.pairs)
     if not (folder / "all.en").exists():
-        synthetic.write(folder, {"train": given.pairs})
-        for side in ("fr", "en"):
-            (folder / f"train.{side}").replace(folder / f"all.{side}")
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "all.fr").open("w") as target, (folder / "all.part").open("w") as source:
+            for pair in islice(stream("train"), given.pairs):
+                source.write(f"{pair.source}\n")
+                target.write(f"{pair.target}\n")
+        (folder / "all.part").replace(folder / "all.en")
     sizes = [10**k for k in range(4, 12) if 10**k < given.pairs] + [given.pairs]
     corpora = [alone("prepare", folder, size) for size in sizes]
     result = {"corpora": corpora, "epoch": alone("plan", given.plan), "processes": cores()}

@@ -11,7 +11,7 @@ CONFIG = """
 [task]
 kind = "translation"
 source = "{folder}/pairs.{{split}}.tsv"
-tokenizer = {{ kind = "word", min_frequency = 1 }}
+tokenizer = {tokenizer}
 
 [model]
 kind = "encoder_decoder"
@@ -30,9 +30,13 @@ validation = {{ every = 2, samples = 2 }}
 LINES = "a b c\tA B C\nb a\tB A\nc a b\tC A B\n" * 4
 
 
-def copier(folder: Path) -> Run:
+WORDS = '{ kind = "word", min_frequency = 1 }'
+
+
+def copier(folder: Path, tokenizer: str = "") -> Run:
     """Trained in a folder for four steps."""
+    kind = f'"{tokenizer}"' if tokenizer else WORDS
     for split in ("train", "valid", "test"):
         (folder / f"pairs.{split}.tsv").write_text(LINES)
-    (folder / "c.toml").write_text(CONFIG.format(folder=folder.as_posix()))
+    (folder / "c.toml").write_text(CONFIG.format(folder=folder.as_posix(), tokenizer=kind))
     return train(folder / "c.toml", folder=folder / "run")

@@ -12,6 +12,7 @@ from foveate.data.tokenizer import BOS, EOS
 from foveate.decode.forced import token_log_probabilities
 from foveate.look.forced import ForcedPass, Maps
 from foveate.look.record import AttentionRecord
+from foveate.look.words import Units
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.spec import Tokens
@@ -29,7 +30,7 @@ def translating(model: Any, source: Tensor, target: Tensor) -> ForcedPass:
     def run() -> Tensor:
         return token_log_probabilities(model(read[None], before[None]), wanted[None])[0]
 
-    def label(maps: Maps) -> AttentionRecord:
+    def label(maps: Maps, units: Units) -> AttentionRecord:
         rows = {n: labels(read if n.startswith("encoder") else wanted) for n in maps}
         columns = {n: labels(before if n.endswith("self_attention") else read) for n in maps} | {
             n: labels(read) for n in maps if n.startswith("encoder")
@@ -49,7 +50,7 @@ def language(model: Any, text: Tensor) -> ForcedPass:
     def run() -> Tensor:
         return token_log_probabilities(model(read[None]), wanted[None])[0]
 
-    def label(maps: Maps) -> AttentionRecord:
+    def label(maps: Maps, units: Units) -> AttentionRecord:
         return AttentionRecord(dict(maps), {"": labels(wanted)}, {"": labels(read)})
 
     return ForcedPass(

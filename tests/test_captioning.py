@@ -27,6 +27,7 @@ from foveate.tasks.captioning import Captioning
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.objective_reinforce import Reinforce
 from pictures import png, write_squares
+from tolerances import MODEL, close, near
 
 
 def config(**attention: Any) -> EncoderDecoder.Config:
@@ -125,12 +126,12 @@ def test_the_regulariser_is_added_once_a_picture(tmp_path: Path) -> None:
     model: Any = task.build(config())
     batch, plain = task.batch("train", [0, 3]), CrossEntropy.Config(label_smoothing=0.0).build()
     loss = task.loss(model, batch, plain)
-    assert float(loss.total.detach() - loss.logged["nll"]) == pytest.approx(
-        2 * float(loss.logged["places"]), rel=1e-4
+    assert float(loss.total.detach() - loss.logged["nll"]) == near(
+        2 * float(loss.logged["places"]), terms=MODEL
     )
     parts = [task.loss(model, task.batch("train", [i]), plain) for i in (0, 3)]
     separate = sum(float(part.total.detach()) for part in parts)
-    assert separate == pytest.approx(float(loss.total.detach()), rel=1e-4)
+    assert separate == near(float(loss.total.detach()), terms=MODEL)
 
 
 def test_a_draw_is_credited_with_what_comes_after_it() -> None:
@@ -200,7 +201,7 @@ def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:
     assert rows == ["A", "green", "square", "on", "grey", ".", "</s>"]
     assert columns == [f"{row},{column}" for row in range(4) for column in range(4)]
     assert record.title == "green.png → A green square on grey."
-    np.testing.assert_allclose(record.select("cross_attention").sum(axis=1), 1, atol=1e-5)
+    close(record.select("cross_attention").sum(axis=1), 1)
     view = task.view(model, 1, "A green square on grey .")
     assert view.arrays()["weights"].shape == (7, 4, 4)
 

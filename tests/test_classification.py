@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -33,6 +32,7 @@ from foveate.train.optim import AdamWConfig
 from foveate.train.schedule import Constant
 from foveate.training import train
 from foveate.verbs.labels import classify, form
+from tolerances import MODEL, close, near
 
 GOOD = ["a warm and clever film", "we loved it", "what a joy", "clever , warm , loved by all"]
 BAD = ["a dull and lifeless film", "we hated it", "what a bore", "dull , long , hated by all"]
@@ -182,7 +182,7 @@ def test_losses_add_up(task: TextClassification, config: Classifier.Config) -> N
         whole = task.loss(model, task.batch("train", range(8)), objective)
         parts = [task.loss(model, task.batch("train", [i]), objective) for i in range(8)]
     assert whole.count == 8
-    assert float(whole.total) == pytest.approx(sum(float(p.total) for p in parts), rel=1e-4)
+    assert float(whole.total) == near(sum(float(p.total) for p in parts), terms=MODEL)
 
 
 # ------------------------------------------------------------------------------ learning
@@ -225,7 +225,7 @@ def test_answers_come_in_order(
     for line, one in zip(lines, found, strict=True):
         if line.strip():
             (alone,) = task.classify(model, [line])
-            assert one.probabilities == pytest.approx(alone.probabilities, abs=1e-5)
+            assert one.probabilities == near(alone.probabilities)
             assert one.label == max(one.probabilities, key=one.probabilities.__getitem__)
             assert sum(one.probabilities.values()) == pytest.approx(1)
 
@@ -263,7 +263,7 @@ def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) ->
 def test_an_explanation_speaks_in_words(tmp_path: Path, tokenizer: Any) -> None:
     task = make(write(tmp_path), tokenizer=tokenizer)
     task.prepare(tmp_path, seed=0)
-    record = task.explain(model_of(task, MODELS["transformer"]), "a warm film !")
+    record = task.explain(model_of(task, MODELS["transformer"]), "a warm film !", units="words")
     words = ["<s>", "a", "warm", "film", "!", "</s>"]
     own = "encoder.layers.0.self_attention"
     assert list(record.maps) == [own, "pooling.attention"]
@@ -273,7 +273,7 @@ def test_an_explanation_speaks_in_words(tmp_path: Path, tokenizer: Any) -> None:
     assert rows in (["good"], ["bad"])
     assert record.row_means(own) == "at"
     for weights in record.maps.values():
-        np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
+        close(weights.sum(axis=-1), 1)
 
 
 @pytest.mark.parametrize("text", ["", "zebra 🦓", "  joy  "])

@@ -16,6 +16,7 @@ from foveate.align.aer import Gold
 from foveate.align.extract import read_pharaoh
 from foveate.align.heads import Head, choose
 from foveate.run import load
+from tolerances import close, differ, near
 
 CONFIG = """
 [task]
@@ -101,6 +102,42 @@ def test_links_are_judged(folder: Path, call: Call) -> None:
     assert "counts from 0" in err
 
 
+@pytest.mark.parametrize("option", ["", "--pretokenised", "--no-pretokenised"])
+@pytest.mark.parametrize("tokenised", [False, True])
+def test_tokenised_texts_are_detected(
+    tmp_path: Path, call: Call, option: str, tokenised: bool
+) -> None:
+    """Every token is linked to its copy, so that the links tell how many words there are."""
+    text = "yes , i say !! ." if tokenised else "yes, i say !!."
+    path = tmp_path / "text"
+    path.write_text(f"{text}\n" * 3, encoding="utf-8")
+    code, out, err = call("align", "diagonal", path, path, *filter(None, [option]))
+    assert code == 0, err
+    blanks = option == "--pretokenised" or (tokenised and not option)
+    words = len(text.split()) if blanks else 7
+    assert out.splitlines()[0] == " ".join(f"{i}-{i}" for i in range(words))
+    wanted = {
+        (True, ""): "words: tokens between blanks, since the texts are tokenised (12 of 12 full "
+        "stops and commas stand alone); to split them as plain text: --no-pretokenised\n",
+        (False, ""): "words: plain text (0 of 12 full stops and commas stand alone); if they are "
+        "tokenised: --pretokenised\n",
+    }
+    assert err.partition("diagonal")[0] == wanted.get((tokenised, option), "")
+
+
+def test_links_that_count_other_words_are_noticed(tmp_path: Path, call: Call) -> None:
+    links, gold = tmp_path / "links", tmp_path / "gold"
+    gold.write_text("1-1 2-2\n" * 40, encoding="utf-8")
+    links.write_text("0-0 1-1\n" * 37 + "0-0 1-2\n" * 3, encoding="utf-8")
+    code, _, err = call("align", "evaluate", links, gold)
+    assert (code, "3 of 40 lines" in err, "the first in line 38" in err) == (0, True, True)
+    links.write_text("0-0 1-1\n" * 38 + "0-0 1-2\n" * 2, encoding="utf-8")
+    assert call("align", "evaluate", links, gold)[2] == ""
+    links.write_text("0-0\n", encoding="utf-8")
+    code, _, err = call("align", "evaluate", links, gold)
+    assert (code, f"{links} has 1 lines, {gold} 40" in err) == (2, True)
+
+
 def test_directions_are_joined(folder: Path, call: Call) -> None:
     forward, backward, out = (folder / name for name in ("f", "b", "o"))
     forward.write_text("0-0 1-2\n", encoding="utf-8")
@@ -158,9 +195,14 @@ def test_what_is_wrong_is_said(folder: Path, call: Call) -> None:
         (("ibm1", *sides(folder), "--layer", 1), "--layer: ibm1 is no run"),
         ((run, *sides(folder), "--symmetrize", "union"), "--symmetrize: a run is trained"),
         ((run, *sides(folder), "--layer", 1, "--gold", gold), "choose the head by one of"),
-        ((run, *sides(folder), "--agree-with", folder / "one"), "1 lines of links for 4 pairs"),
+        ((run, *sides(folder), "--agree-with", folder / "one"), "one has 1 lines of links, "),
+        (
+            (run, *sides(folder), "--gold", folder / "far"),
+            "far:2: a link to word 3, counted from 1",
+        ),
     ):
         (folder / "one").write_text("0-0\n", encoding="utf-8")
+        (folder / "far").write_text("1-1\n1-3\n\n\n", encoding="utf-8")
         code, _, err = call("align", *arguments)
         assert (code, message in err) == (2, True), err
 
@@ -177,9 +219,9 @@ def test_words_of_a_text_cut_by_others(folder: Path) -> None:
     record = run.explain(*pair[0])
     for name, maps in produced.items():
         assert maps.shape == read[name].shape == (2, 3, 4)
-        assert maps.sum(axis=2) == pytest.approx(np.ones((2, 3)), abs=1e-5)
-        np.testing.assert_allclose(maps, record.maps[name][:, :3], atol=1e-5)
-        assert not np.allclose(maps, read[name])
+        assert maps.sum(axis=2) == near(np.ones((2, 3)))
+        close(maps, record.maps[name][:, :3])
+        assert differ(maps, read[name])
 
 
 def test_a_head_is_chosen_by_its_error_rate() -> None:

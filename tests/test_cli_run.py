@@ -18,6 +18,7 @@ from foveate.data.workers import WorkerError
 from foveate.errors import is_for_the_user
 from foveate.run import load
 from foveate.verbs.crew import Crew, Loading
+from tolerances import MODEL, near
 
 CONFIG = """# twenty sentences by heart
 [task]
@@ -200,7 +201,7 @@ def test_translate_with_beginnings(folder: Path, call: Call, tmp_path: Path) -> 
     assert "has 1 lines more than the input" in said.err
     forced = call("score", folder / "run", text=f"the dog runs\t{first}\n".encode())
     length = len(first.split()) + 1
-    assert float(score) * ((5 + length) / 6) ** 0.6 == pytest.approx(float(forced.out), abs=1e-3)
+    assert float(score) * ((5 + length) / 6) ** 0.6 == near(float(forced.out), terms=MODEL)
     said = call(*arguments, text=b"a\n" * 5)
     assert said.code == 2 and f"{prefixes} ends after line 4" in said.err
     prefixes.write_text("un zèbre\n")
@@ -243,7 +244,7 @@ def test_ensembles(folder: Path, call: Call, tmp_path: Path) -> None:
         for out in (call("translate", folder / "run", *twice, text=text).out, alone)
     ]
     for (one, same), (other, wanted) in zip(*rows, strict=True):
-        assert same == wanted and float(one) == pytest.approx(float(other), abs=1e-4)
+        assert same == wanted and float(one) == near(float(other), terms=MODEL)
     pair = b"the dog runs\tle chien court\n"
     both, first, second = (
         float(call("score", *where, text=pair).out)
@@ -279,7 +280,7 @@ def test_score(folder: Path, call: Call) -> None:
     right, wrong = (line.split("\t") for line in lines)
     assert float(right[0]) > float(wrong[0])
     tokens = [column.rsplit(" ", 1) for column in right[1:]]
-    assert sum(float(value) for _, value in tokens) == pytest.approx(float(right[0]), abs=1e-3)
+    assert sum(float(value) for _, value in tokens) == near(float(right[0]), terms=MODEL)
     assert [token for token, _ in tokens] == ["le", "chien", "court", "</s>"]
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from foveate.config import Config, ConfigError, Configurable, kinds, parse_tree, read
 from foveate.kinds import load_kinds
+from foveate.run import RunConfig
 from foveate.tree import line_of, merge, override
 
 load_kinds()
@@ -117,10 +118,35 @@ def test_defaults_then_base_then_file_then_overrides(tmp_path: Path) -> None:
     )
 
 
-def test_another_kind_replaces_the_whole_table(tmp_path: Path) -> None:
-    text = 'title = "a"\n[shape]\nkind = "circle"\nradius = 4.0'
-    drawing = read(Drawing, write(tmp_path, text), ['shape={kind="polygon", corners=4}'])
-    assert drawing.shape == Polygon.Config(corners=4)
+@pytest.mark.parametrize("shape", [".kind=polygon", "=polygon", "={kind=polygon}"])
+def test_another_kind_keeps_what_both_know_and_names_the_rest(
+    tmp_path: Path, shape: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = 'title = "a"\n[shape]\nkind = "circle"\nname = "b"\nradius = 4.0'
+    drawing = read(Drawing, write(tmp_path, text), [f"shape{shape}", "shape.corners=5"])
+    assert drawing.shape == Polygon.Config(corners=5, name="b")
+    expected = f"shape{shape} drops shape.radius = 4.0 (not of polygon)\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_an_override_knows_the_default_kind_and_those_of_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, 'title = "a"\n[shape]\nradius = 4.0\n[background]\nkind = "circle"')
+    drawing = read(Drawing, path, ["shape.kind=circle", "background.kind=polygon"])
+    assert drawing.shape == Circle.Config(radius=4.0)
+    assert drawing.background == Polygon.Config()
+    assert read(Drawing, path, ["background=none"]).background is None
+    assert capsys.readouterr().err == ""
+
+
+def test_a_tokenizer_of_another_kind_keeps_its_size(tmp_path: Path) -> None:
+    text = (
+        'model = "transformer-tiny"\n[task]\nkind = "translation"\nsource = "a.tsv"\n'
+        '[task.tokenizer]\nkind = "unigram"\nvocab_size = 6000'
+    )
+    config = read(RunConfig, write(tmp_path, text), ["task.tokenizer.kind=bpe"])
+    assert config.task.tree()["tokenizer"]["vocab_size"] == 6000
 
 
 def test_overrides_are_toml_or_bare_words() -> None:
@@ -128,6 +154,12 @@ def test_overrides_are_toml_or_bare_words() -> None:
     assert override({}, "a.b=1e-4") == {"a": {"b": 1e-4}}
     assert override({}, "a=no") == {"a": "no"}
     assert override({}, 'a="3"') == {"a": "3"}
+    table = 'a={kind=sgd, b=[x, 1e-4], c="d e", f=true}'
+    assert override({}, table) == {"a": {"kind": "sgd", "b": ["x", 1e-4], "c": "d e", "f": True}}
+    for text in ("{split}.tsv", "[a-z]", "{from}/{split}"):
+        assert override({}, f"a={text}") == {"a": text}
+    with pytest.raises(ConfigError, match="no TOML table"):
+        override({}, "a={kind=sgd lr=1}")
     assert override({"a": "gru"}, "a.size=3") == {"a": {"kind": "gru", "size": 3}}
     assert override({"a": {"b": 1, "c": 2}}, "a.b=3") == {"a": {"b": 3, "c": 2}}
     for wrong in ("a.b", "=3"):

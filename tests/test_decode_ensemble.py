@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -13,6 +12,7 @@ from foveate.decode.ensemble import EnsembleSteps, log_mean_p
 from foveate.decode.steps import Search
 from laws.conftest import each
 from laws.tables import END, START, Prefix, Table, Tables, alike, limit, random_table
+from tolerances import ROW, close, near
 
 
 def mean_of(tables: Sequence[Table]) -> Table:
@@ -26,9 +26,9 @@ def mean_of(tables: Sequence[Table]) -> Table:
 def test_the_mean_is_of_probabilities() -> None:
     """By hand: 1/2 (0.8, 0.2) + 1/2 (0.4, 0.6) = (0.6, 0.4), wherever the logits stand."""
     logits = [torch.tensor([[0.8, 0.2]]).log() + 3, torch.tensor([[0.4, 0.6]]).log() - 70]
-    torch.testing.assert_close(log_mean_p(logits).exp(), torch.tensor([[0.6, 0.4]]))
+    close(log_mean_p(logits).exp(), torch.tensor([[0.6, 0.4]]))
     far = torch.tensor([[0.0, -200.0]])
-    assert math.isclose(float(log_mean_p([far, far])[0, 1]), -200.0, rel_tol=1e-6)
+    assert float(log_mean_p([far, far])[0, 1]) == near(-200.0, terms=ROW)
 
 
 @each("search")

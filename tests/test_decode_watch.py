@@ -16,6 +16,7 @@ from foveate.decode.sample import Sample
 from foveate.decode.steps import Search
 from foveate.decode.watch import Beginning, Step, Watch
 from laws.tables import END, START, A, B, Tables, limit, log_p, random_table
+from tolerances import MODEL, ROW, near
 
 SEARCHES: list[Search.Config] = [
     Greedy.Config(**limit(6)),
@@ -40,22 +41,22 @@ def test_what_is_watched_is_what_is_found(
     assert found == plain
     for one in found:
         path = watch.find(one.ids, END)
-        assert path[-1].log_p == pytest.approx(one.log_probability, abs=1e-5)
-        assert path[-1].score == pytest.approx(one.score, abs=1e-6)
-        assert sum(p.token_log_p for p in path) == pytest.approx(one.log_probability, abs=1e-5)
+        assert path[-1].log_p == near(one.log_probability)
+        assert path[-1].score == near(one.score, terms=ROW)
+        assert sum(p.token_log_p for p in path) == near(one.log_probability)
     for number, beginnings in enumerate(watch.steps):
         assert sum(b.state == "live" for b in beginnings) <= search.width
         for beginning in beginnings:
             path = watch.path(beginning)
             tokens = tuple(p.token for p in path)
             assert len(path) == number + 1
-            assert beginning.log_p == pytest.approx(log_p(table, tokens), abs=1e-4)
+            assert beginning.log_p == near(log_p(table, tokens), terms=MODEL)
             assert all(p.state == "live" for p in path[:-1]), "only what is live goes on"
     if not begun:
         best, p = watch.instead(watch.steps[0][0]), table(())
         assert best.tokens == sorted(range(4), key=lambda v: -p[v])[:3]
-        assert best.log_p[0] == pytest.approx(math.log(max(p)), abs=1e-5)
-        assert best.entropy == pytest.approx(-sum(v * math.log(v) for v in p), abs=1e-5)
+        assert best.log_p[0] == near(math.log(max(p)))
+        assert best.entropy == near(-sum(v * math.log(v) for v in p))
 
 
 def test_a_listener_that_raises_stops_the_search() -> None:

@@ -17,6 +17,7 @@ from foveate.spec import Tokens
 from foveate.tasks.ensemble import Ensemble, check_pieces, steps_of, together
 from foveate.tasks.joined import JoinedTranslation
 from test_translation import RECURRENT, TRANSFORMER, VALID, make, model_of, write
+from tolerances import MODEL, near
 
 SEARCH = Beam.Config(beam_size=3, max_extra=3).build()
 SOURCES = [source for source, _ in VALID]
@@ -36,7 +37,7 @@ def test_a_model_with_itself_is_the_model(task: Any) -> None:
     assert [a.texts for a in alone] == [a.texts for a in twice]
     for one, other in zip(alone, twice, strict=True):
         wanted = [h.log_probability for h in one.found]
-        assert [h.log_probability for h in other.found] == pytest.approx(wanted, abs=1e-5)
+        assert [h.log_probability for h in other.found] == near(wanted)
 
 
 def test_families_decode_together_and_their_score_is_the_forced_one(task: Any) -> None:
@@ -49,9 +50,9 @@ def test_families_decode_together_and_their_score_is_the_forced_one(task: Any) -
             (log_p,) = task.force(both, [(source, one.ids)])
             each = [task.force(model, [(source, one.ids)])[0] for model in models]
             mean = [math.log(sum(map(math.exp, p)) / 2) for p in zip(*each, strict=True)]
-            assert log_p == pytest.approx(mean, abs=1e-4)
+            assert log_p == near(mean, terms=MODEL)
             wanted = sum(log_p) if one.ended else sum(log_p[:-1])
-            assert math.isclose(wanted, one.log_probability, abs_tol=1e-3)
+            assert wanted == near(one.log_probability, terms=MODEL)
 
 
 def test_joined_models_decode_together(tmp_path: Path) -> None:

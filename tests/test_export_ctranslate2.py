@@ -23,6 +23,7 @@ from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run
 from foveate.verbs.crew import Loading
 from small_runs import made
+from tolerances import MODEL, near
 from variants import transformer
 
 
@@ -112,8 +113,8 @@ def test_every_part_that_it_has_gives_the_same_tokens(
     theirs = Engine(run, out).search(run.model, ids, search)
     for one, other in zip(ours, theirs, strict=True):
         assert (one[0].ids, one[0].ended) == (other[0].ids, other[0].ended)
-        assert one[0].score == pytest.approx(other[0].score, abs=1e-4)
-        assert one[0].log_probability == pytest.approx(other[0].log_probability, abs=1e-4)
+        assert one[0].score == near(other[0].score, terms=MODEL)
+        assert one[0].log_probability == near(other[0].log_probability, terms=MODEL)
 
 
 def choices_of(family: str, key: str) -> list[tuple[str, str]]:
@@ -207,7 +208,7 @@ def test_a_run_translates_through_it(runs: dict[str, Run], tmp_path: Path) -> No
         ours, theirs = run.translate(lines, **choices), other.translate(lines, **choices)
         for one, there in zip(ours, theirs, strict=True):
             assert there.hypotheses == one.hypotheses and there.source == one.source
-            assert there.scores == pytest.approx(one.scores, abs=1e-4)
+            assert there.scores == near(one.scores, terms=MODEL)
             assert there.alignment() == one.alignment()
     with pytest.raises(ExchangeError, match="without rules and beginnings"):
         other.translate(lines, prefix="le")

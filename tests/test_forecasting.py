@@ -24,6 +24,7 @@ from foveate.tasks.objective_forecast import QuantileError, SquaredError
 from foveate.training import train
 from foveate.views.question import Question
 from foveate.views.registry import find
+from tolerances import MODEL, close, near
 
 DAYS, LOOK_BACK, HORIZON = 120, 16, 5
 TRAIN = {"batch_tokens": 16 * (LOOK_BACK + HORIZON), "max_steps": 4, "save": {"best": "mse"}}
@@ -150,6 +151,51 @@ def test_what_was_read_is_said(tmp_path: Path) -> None:
     assert said[-1] == "10 rows after the test rows are not used"
 
 
+def test_windows_that_would_span_a_gap_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = series(tmp_path / "a.csv")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:40] + lines[43:]))
+    with pytest.raises(DataError, match=r"a.csv:41: rows are missing between 2020-02-08 and"):
+        prepared(tmp_path / "run", path, series={"path": str(path)})
+    split = {"path": str(path), "rows": [77, 20, 20], "gaps": "split"}
+    task = prepared(tmp_path / "run", path, series=split)
+    first, size = task.windows("train").starts, LOOK_BACK + HORIZON
+    assert len(first) == 77 - size + 1 - (size - 1)
+    assert not ((first < 39) & (first + size > 39)).any()
+    assert task.describe_data()[1].startswith("gaps: 1, the first: ")
+    assert "the usual step is 1 day; 20 windows that would span one" in task.describe_data()[1]
+    with pytest.raises(ConfigError, match=r"a.csv:41: rows are missing .*no forecast spans it"):
+        task.at("2020-02-14")
+    model: Any = task.build(MODELS["linear"])
+    assert task.forecast(model).values.shape == (HORIZON, 2)
+    path.write_text("".join(lines[:100] + lines[103:110]))
+    with pytest.raises(DataError, match=r"a.csv:101: .* reads 16 rows without a gap"):
+        task.forecast(model, path)
+
+
+@pytest.mark.parametrize(
+    ("levels", "objective", "message"),
+    [
+        ([], None, "squared_error"),
+        ([0.1, 0.5, 0.9], None, "quantile"),
+        ([], "cross_entropy", r"objective.kind: 'cross_entropy' is not about numbers: set"),
+        ([], "quantile", r"'quantile', but task.quantiles is empty; name them"),
+        ([0.5], "squared_error", r"task.quantiles are given; set objective.kind = \"quantile\""),
+    ],
+)
+def test_an_objective_fits_the_task_or_is_refused_before_any_work(
+    tmp_path: Path, levels: list[float], objective: str | None, message: str
+) -> None:
+    tree = {"task": config(tmp_path / "absent.csv", quantiles=levels), "model": MODELS["linear"]}
+    parsed = RunConfig.parse(tree | ({} if objective is None else {"objective": objective}))
+    if objective is None:
+        assert parsed.objective.kind == message
+    else:
+        with pytest.raises(ValueError, match=message):
+            train(parsed, folder=tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = series(tmp_path / "a.csv")
     with pytest.raises(ConfigError, match=r"80 training rows hold no window of 205"):
@@ -210,10 +256,10 @@ def test_figures_of_both_roads_and_of_naive_forecasts(trained: dict[str, Run]) -
     names = {"forecast", "teacher_forced", "last_value", "seasonal_naive"}
     assert set(curves) == names
     assert all(len(curve) == HORIZON for curve in curves.values())
-    assert figures["mse"] == pytest.approx(np.mean(curves["forecast"]), rel=1e-5)
+    assert figures["mse"] == near(np.mean(curves["forecast"]))
     for name in names - {"forecast"}:
-        assert figures[f"{name}_mse"] == pytest.approx(np.mean(curves[name]), rel=1e-5)
-    assert curves["forecast"][0] == pytest.approx(curves["teacher_forced"][0], rel=1e-4)
+        assert figures[f"{name}_mse"] == near(np.mean(curves[name]))
+    assert curves["forecast"][0] == near(curves["teacher_forced"][0], terms=MODEL)
     assert figures["seasonal_naive_mse"] < figures["last_value_mse"]  # a wave of seven days
     assert len(found.outputs) == 16
     assert found.outputs[0].startswith("2020-04-10\tmse ")
@@ -299,10 +345,10 @@ def test_the_view_of_one_forecast(trained: dict[str, Run]) -> None:
         arrays, windows = view.arrays(), run.task.at("2020-01-20")
         said = run.task.scaling.leave(run.task.predict(run.model, windows)[0, :, :, 0])
         if not run.task.config.quantiles:
-            np.testing.assert_allclose(arrays["forecast"][LOOK_BACK:], said[:, -1], rtol=1e-5)
+            close(arrays["forecast"][LOOK_BACK:], said[:, -1])
         rows = slice(int(windows.starts[0]), int(windows.starts[0]) + LOOK_BACK)
         truth = windows.table.values[rows, -1]
-        np.testing.assert_allclose(arrays["read"][:LOOK_BACK], truth)
+        close(arrays["read"][:LOOK_BACK], truth)
         assert np.isnan(arrays["read"][LOOK_BACK:]).all()
         assert arrays["labels"][LOOK_BACK] == "2020-01-20"
         assert ("looked at" in arrays) == (name == "patch")

@@ -22,6 +22,7 @@ from foveate.verbs.looking import saved
 from foveate.views.attention import part
 from foveate.views.question import Question
 from test_language import DECODERS, each_decoder, model_of, task, trained
+from tolerances import MODEL, close, near
 
 SHORT = {"max_ratio": 0.0, "max_extra": 12}
 PROMPTS = ["the cat", "", "a dog saw", "the dog", "the mat .\nthe"]
@@ -50,7 +51,7 @@ def test_steps_read_the_prompt_and_go_on_as_the_whole_text_does(name: str) -> No
     whole = torch.cat((torch.full((3, 1), EOS), prompt[rows], more[rows]), dim=1)
     wanted = model(whole)[:, -1]
     wanted[:, PAD] = -torch.inf
-    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    close(found, wanted)
 
 
 @torch.no_grad()
@@ -63,7 +64,7 @@ def test_past_its_reach_a_model_reads_the_last_half_anew() -> None:
     begins = [0] * 6 + [4, 4, 4, 4, 8]  # the step at 6 reads tokens 4 to 6 as a beginning, …
     for place, begin in enumerate(begins):
         wanted = model(text[:, begin : place + 1])[:, -1]
-        torch.testing.assert_close(found[place], wanted, atol=1e-5, rtol=1e-5)
+        close(found[place], wanted)
 
 
 @each_decoder
@@ -77,7 +78,7 @@ def test_every_search_goes_on_whatever_stands_beside(name: str, kind: str) -> No
     assert [found.prompt for found in together] == PROMPTS
     alone = made.generate(model, PROMPTS[:1], search)[0]
     assert alone.text == together[0].text
-    assert alone.log_probability == pytest.approx(together[0].log_probability, abs=1e-4)
+    assert alone.log_probability == near(together[0].log_probability, terms=MODEL)
 
 
 @each_decoder
@@ -175,7 +176,7 @@ def test_rows_are_what_is_produced_and_columns_what_was_read() -> None:
     assert rows == ["the", "cat", "sat", "⏎", "the", "dog", "⏎"]
     assert columns == ["⏎", "the", "cat", "sat", "⏎", "the", "dog"]
     weights = record.drawn(name)
-    np.testing.assert_allclose(weights.sum(axis=2), 1, atol=1e-5)
+    close(weights.sum(axis=2), 1)
     assert not np.triu(weights.mean(axis=0), 1).any(), "no row sees what comes after it"
     assert record.row_means(name) == "producing"
 

@@ -21,6 +21,7 @@ from foveate.models.glimpse import Glimpse
 from foveate.models.presets_vision import vit
 from foveate.tasks.image_classification import ImageClassification
 from pictures import idx, write_bars, write_squares
+from tolerances import close, near
 
 VIT = Classifier.Config(encoder=vit(4, 10, (8, 2, 2, 12)), pooling=First.Config(), dropout=0.0)
 GLIMPSE = Glimpse.Config(patch_size=4, scales=2, num_glimpses=3, hidden_size=8, glimpse_size=6)
@@ -47,7 +48,7 @@ def test_batches_are_normalised_and_seeded_by_noise_alone(task: ImageClassificat
     again, other = (task.batch("train", range(20), noise=n).pixels for n in (5, 6))
     assert torch.equal(task.batch("train", range(20), noise=5).pixels, again)
     assert not torch.equal(again, other)
-    torch.testing.assert_close(task.batch("train", [7, 3], noise=5).pixels, again[[7, 3]])
+    close(task.batch("train", [7, 3], noise=5).pixels, again[[7, 3]])
     valid = [task.batch("valid", range(4)).pixels for _ in range(2)]
     assert torch.equal(*valid), "places of validation stay"
 
@@ -90,7 +91,7 @@ def test_answers_are_in_order_whatever_the_batch(task: ImageClassification) -> N
     assert [one.source for one in together] == [5, 2, 9]
     for one in together:
         (alone,) = task.classify_images(model, [one.source])
-        assert one.probabilities == pytest.approx(alone.probabilities, rel=1e-5)
+        assert one.probabilities == near(alone.probabilities)
     assert task.classify_images(model, []) == []
 
 
@@ -115,7 +116,7 @@ def test_patches_are_named_on_the_maps(task: ImageClassification) -> None:
     record = task.explain(model, 5)
     rows, columns = record.axes("encoder.layers.1.self_attention")
     assert rows == columns == ["[class]", *(f"{y},{x}" for y in range(3) for x in range(3))]
-    np.testing.assert_allclose(record.select("self_attention").sum(axis=1), 1, atol=1e-5)
+    close(record.select("self_attention").sum(axis=1), 1)
     view = task.view(model, 5)
     assert isinstance(view, PictureView)
     assert [panel.title for panel in view.panels] == ["layer 0", "layer 1"]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from foveate.tasks.labels import attention_record
+from foveate.data.tokenizer import BPE, Byte, Character, Symbol, Tokenizer
+from foveate.tasks.labels import TokenizedText, attention_record
+from tolerances import close
 
 SOURCE = "The dog doesn't bark."
 TARGET = "Le chien n'aboie pas."
@@ -22,6 +26,10 @@ def weights(rows: int, columns: int, heads: int = 2) -> NDArray[np.float32]:
     return (random / random.sum(axis=-1, keepdims=True)).astype(np.float32)
 
 
+def text(line: str, spans: list[tuple[int, int]]) -> TokenizedText:
+    return TokenizedText(line, spans, [line[a:b] for a, b in spans])
+
+
 MAPS = {
     "encoder.layers.0.self_attention": weights(7, 7),
     "decoder.layers.0.self_attention": weights(8, 8),
@@ -30,7 +38,7 @@ MAPS = {
 
 
 def test_each_axis_has_its_words() -> None:
-    record = attention_record(MAPS, (SOURCE, READ), (TARGET, WRITTEN))
+    record = attention_record(MAPS, "auto", text(SOURCE, READ), text(TARGET, WRITTEN))
     assert list(record.maps) == list(MAPS)
     assert record.axes("encoder.layers.0.self_attention") == (SOURCE_WORDS, SOURCE_WORDS)
     produced, read = record.axes("decoder.layers.0.self_attention")
@@ -43,29 +51,31 @@ def test_each_axis_has_its_words() -> None:
 
 @pytest.mark.parametrize("name", MAPS)
 def test_rows_go_on_summing_to_one(name: str) -> None:
-    record = attention_record(MAPS, (SOURCE, READ), (TARGET, WRITTEN))
+    record = attention_record(MAPS, "auto", text(SOURCE, READ), text(TARGET, WRITTEN))
     rows, columns = record.axes(name)
     assert record.maps[name].shape == (2, len(rows), len(columns))
-    np.testing.assert_allclose(record.maps[name].sum(axis=-1), 1, atol=1e-5)
+    close(record.maps[name].sum(axis=-1), 1)
     assert record.drawn(name).shape == record.maps[name].shape
 
 
 def test_columns_are_summed_and_rows_averaged() -> None:
     pieces = MAPS["decoder.layers.0.cross_attention"]
-    record = attention_record(MAPS, (SOURCE, READ), (TARGET, WRITTEN))
+    record = attention_record(MAPS, "auto", text(SOURCE, READ), text(TARGET, WRITTEN))
     found = record.maps["decoder.layers.0.cross_attention"]
-    np.testing.assert_allclose(found[:, 0, 1], pieces[:, 0, 1] + pieces[:, 0, 2], rtol=1e-5)
+    close(found[:, 0, 1], pieces[:, 0, 1] + pieces[:, 0, 2])
     split = pieces[:, 3:5].mean(axis=1)  # "ab|oie" is written in two pieces
-    np.testing.assert_allclose(found[:, 3, 0], split[:, 0], rtol=1e-5)
-    np.testing.assert_allclose(found[:, 3, 1], split[:, 1] + split[:, 2], rtol=1e-5)
-    np.testing.assert_allclose(found[:, -1, -1], pieces[:, -1, -1], rtol=1e-5)
+    close(found[:, 3, 0], split[:, 0])
+    close(found[:, 3, 1], split[:, 1] + split[:, 2])
+    close(found[:, -1, -1], pieces[:, -1, -1])
 
 
 def test_the_row_of_a_word_is_where_it_was_produced() -> None:
     """The decoder reads the start first: row t produces word t, column t is the word before."""
     name = "decoder.layers.0.self_attention"
     one_to_one = {name: np.eye(4, dtype=np.float32)[None]}
-    record = attention_record(one_to_one, ("a", [(0, 1)]), ("x y z", [(0, 1), (1, 3), (3, 5)]))
+    record = attention_record(
+        one_to_one, "auto", text("a", [(0, 1)]), text("x y z", [(0, 1), (1, 3), (3, 5)])
+    )
     rows, columns = record.axes(name)
     assert rows == ["x", "y", "z", "</s>"]
     assert columns == ["<s>", "x", "y", "z"]
@@ -74,7 +84,7 @@ def test_the_row_of_a_word_is_where_it_was_produced() -> None:
 
 def test_a_recurrent_decoder_has_its_cross_attention_alone() -> None:
     maps = {"decoder.cross_attention": weights(8, 7, heads=1)}
-    record = attention_record(maps, (SOURCE, READ), (TARGET, WRITTEN))
+    record = attention_record(maps, "auto", text(SOURCE, READ), text(TARGET, WRITTEN))
     assert record.axes("decoder.cross_attention") == ([*TARGET_WORDS, "</s>"], SOURCE_WORDS)
     assert record.select().shape == (7, 6)
 
@@ -85,11 +95,52 @@ def test_empty_texts_leave_starts_and_ends() -> None:
         "decoder.layers.0.self_attention": weights(1, 1),
         "decoder.layers.0.cross_attention": weights(1, 1),
     }
-    record = attention_record(maps, ("", []), ("", []))
+    record = attention_record(maps, "auto", text("", []), text("", []))
     assert record.axes("decoder.layers.0.cross_attention") == (["</s>"], ["</s>"])
     assert record.axes("decoder.layers.0.self_attention") == (["</s>"], ["<s>"])
 
 
 def test_no_maps_no_axes() -> None:
-    record = attention_record({}, (SOURCE, READ), (TARGET, WRITTEN))
+    record = attention_record({}, "auto", text(SOURCE, READ), text(TARGET, WRITTEN))
     assert record.maps == {}
+
+
+BEASTS = ["犬が", "犬は", "猫が", "猫は"]
+CHARACTERS, SYMBOLS = [*"chat"], ["CH", "AE1", "T"]
+
+
+@pytest.mark.parametrize(
+    ("config", "line", "auto", "words"),
+    [
+        (Character.Config(), "chat", CHARACTERS, ["chat"]),
+        (Character.Config(), "a b", ["a", "␣", "b"], ["a", "b"]),
+        (Symbol.Config(), "CH AE1 T", SYMBOLS, SYMBOLS),
+        (Byte.Config(), "hé", ["h", "é", "<a9>"], ["hé"]),
+        (BPE.Config(vocab_size=260), "to <N>.", ["to", "<N>", "."], None),
+        (BPE.Config(vocab_size=272), "狗ok a", ["狗", "<8b>", "<97>", "ok", "a"], ["狗ok", "a"]),
+    ],
+)
+def test_units_follow_the_tokenizer_and_the_script(
+    config: Tokenizer.Config, line: str, auto: list[str], words: list[str] | None
+) -> None:
+    """By default tokens of characters, symbols, bytes and unsegmented scripts, else words."""
+    tokenizer = config.build()
+    tokenizer.train([line, "ok"] * 3 if tokenizer.units == "tokens" else [*BEASTS, "ok"] * 3)
+    written = TokenizedText.written(tokenizer, tokenizer.encode(line).ids)
+    for read in (TokenizedText.read(tokenizer, line), written):
+        assert read.axis("auto")[1] == auto
+        assert read.axis("words")[1] == (words or auto)
+        groups, labels = read.axis("tokens")
+        assert groups == [[n] for n in range(len(tokenizer.encode(line).ids))]
+        assert len(labels) == len(groups) and all(labels)
+        for units in ("auto", "words"):
+            pieces = itertools.chain.from_iterable(read.axis(units)[0])
+            assert sorted(pieces) == list(range(len(labels))), "every token is in one group"
+
+
+def test_special_tokens_within_an_output_have_their_names() -> None:
+    tokenizer = Character.Config().build()
+    tokenizer.train(["ab"])
+    labels = TokenizedText.written(tokenizer, [2, *tokenizer.encode("ab").ids, 3]).axis
+    assert labels("tokens")[1] == ["<s>", "a", "b", "</s>"]
+    assert labels("words")[1] == ["<s>", "ab", "</s>"]

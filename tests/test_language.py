@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -27,6 +26,7 @@ from foveate.tasks.language import Language
 from foveate.tasks.objective import CrossEntropy
 from foveate.train.config import TrainConfig
 from foveate.training import train
+from tolerances import MODEL, close, near
 
 WORDS = ["the cat sat on the mat .", "the dog sat on the log .", "a cat saw a dog ."]
 SMALL = {"dropout": 0.0}
@@ -166,7 +166,7 @@ def test_log_probabilities_are_those_of_one_token_after_another(name: str) -> No
             assert end - start > 4
         logits = model(text[:, start:end])[0, -1]
         wanted = float(logits.log_softmax(dim=0)[ids[place]])
-        assert found[place] == pytest.approx(wanted, abs=1e-4)
+        assert found[place] == near(wanted, terms=MODEL)
 
 
 @torch.no_grad()
@@ -177,7 +177,7 @@ def test_a_state_is_carried_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None
     model, ids = model_of(made, "lstm"), made.examples("test").ids
     whole = made.log_probabilities(model, ids)
     monkeypatch.setattr(language, "CHUNK", 7)
-    np.testing.assert_allclose(made.log_probabilities(model, ids), whole, atol=1e-5)
+    close(made.log_probabilities(model, ids), whole)
 
 
 def test_figures_are_in_their_units() -> None:
@@ -193,7 +193,7 @@ def test_figures_are_in_their_units() -> None:
     bits = tokens * math.log2(vocabulary) / characters
     assert found.figures["bits_per_character"] == pytest.approx(bits)
     first = -(len(WORDS[0].split()) + 1) * math.log(vocabulary)
-    assert [float(found.outputs[0]), len(found.outputs)] == [pytest.approx(first, abs=1e-3), 15]
+    assert [float(found.outputs[0]), len(found.outputs)] == [near(first, terms=MODEL), 15]
     assert "state carried" in found.signatures["loss"]
     assert made.better("perplexity") == -1
 
@@ -207,7 +207,7 @@ def test_the_loss_counts_the_block_and_not_its_context() -> None:
     assert loss.count == 3 * 8
     log_p = model(batch[:, :-1])[:, 3:].log_softmax(dim=-1)
     wanted = -log_p.gather(2, batch[:, 4:, None]).sum()
-    assert float(loss.total) == pytest.approx(float(wanted), rel=1e-4)
+    assert float(loss.total) == near(float(wanted), terms=MODEL)
 
 
 # ------------------------------------------------------------------------------ a run

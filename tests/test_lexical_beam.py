@@ -20,6 +20,7 @@ from foveate.decode.wording import Wording
 from foveate.passages.glossary import holds
 from foveate.run import Run
 from small_runs import made
+from tolerances import MODEL, near
 
 START_ID, END, SIZE = 2, 3, 12
 
@@ -93,7 +94,7 @@ def test_the_score_is_the_models(seed: int, first: int, second: int) -> None:
     log_p = Random(seed).table.log_softmax(dim=1)
     path = [START_ID, *best.ids, *([END] if best.ended else [])]
     total = sum(float(log_p[a, b]) for a, b in itertools.pairwise(path))
-    assert best.log_probability == pytest.approx(total, abs=1e-3)
+    assert best.log_probability == near(total, terms=MODEL)
 
 
 def test_a_word_that_goes_on_is_not_the_phrase() -> None:

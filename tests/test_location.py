@@ -9,6 +9,7 @@ from foveate.look.capture import capture
 from foveate.models.encoder import Memory
 from foveate.models.location import LocationDecoder
 from foveate.spec import Tokens
+from tolerances import close
 
 CONFIG = LocationDecoder.Config(embedding_size=6, hidden_size=10, max_length=7, dropout=0.0)
 
@@ -30,10 +31,10 @@ def test_each_step_is_the_equation() -> None:
     for t, x in enumerate(decoder.stem(ids)[0]):
         scores = score.weight[0] @ torch.cat((h, x)) + score.bias[0]  # type: ignore[operator,index]
         alpha = scores[:5].softmax(dim=-1)
-        torch.testing.assert_close(maps["cross_attention"][0, 0, t], alpha)
+        close(maps["cross_attention"][0, 0, t], alpha)
         z = torch.relu(decoder.mix(torch.cat((x, alpha @ memory.values[0]))))
         (h,) = (part[0] for part in decoder.cell(decoder.cell.project(z[None]), (h[None],)))
-        torch.testing.assert_close(found[t], torch.tanh(decoder.readout(h)))
+        close(found[t], torch.tanh(decoder.readout(h)))
 
 
 def test_a_source_past_the_limit_is_refused() -> None:

@@ -14,6 +14,7 @@ from foveate.look.schedule import schedule
 from foveate.look.sheets import Sheet, SheetsView
 from foveate.nn.position import ALiBi, NoPosition, Rotary, Sinusoidal
 from foveate.train.schedule import Noam
+from tolerances import ROW, close, rounding
 
 ENDINGS = ("png", "svg", "pdf", "html", "json", "npz", "txt")
 
@@ -69,17 +70,15 @@ def test_an_encoding_is_drawn_by_the_doors_that_it_opens() -> None:
     waves = Sinusoidal(Sinusoidal.Config(), 16, 2)
     vectors, products = positions(waves, 8, 16, 2).sheets
     encoded = waves.encode(torch.arange(8), 16).numpy()
-    np.testing.assert_allclose(vectors.values, encoded, atol=1e-6)
-    np.testing.assert_allclose(
-        products.values, encoded @ encoded.T / np.abs(encoded @ encoded.T).max(), atol=1e-6
-    )
+    close(vectors.values, encoded, terms=ROW)
+    close(products.values, encoded @ encoded.T / np.abs(encoded @ encoded.T).max(), terms=ROW)
     heads = positions(ALiBi(ALiBi.Config(), 16, 2), 8, 16, 2).sheets
     assert [sheet.title for sheet in heads] == ["head 0 adds to score", "head 1 adds to score"]
     assert heads[0].values[7, 0] == pytest.approx(-7 * 2**-4)
     turned, related = positions(Rotary(Rotary.Config(), 16, 2), 8, 16, 2).sheets
     assert turned.values.shape == (8, 8)  # places by the size of a head
     for k in range(8):  # the product depends on the distance alone
-        assert np.ptp(np.diagonal(related.values, k)) < 1e-5
+        assert np.ptp(np.diagonal(related.values, k)) < rounding()
 
 
 def test_what_tells_no_places_apart_cannot_be_drawn() -> None:

@@ -51,7 +51,7 @@ def test_any_weight_is_within_a_step(weights: list[float]) -> None:
 def test_nothing_hides_in_a_text() -> None:
     word = Word(text="a\nb\u200b", note="\u202e", alternatives=[Choice(text="", p=1)])
     assert (word.text, word.note) == ("a⟨U+000A⟩b⟨U+200B⟩", "⟨U+202E⟩")
-    assert word.alternatives[0].text == "∅"
+    assert word.alternatives[0].text == "(empty)"
     assert Word(text="\ud800").text == "⟨U+D800⟩"  # half a letter is in no JSON
     assert Drawing(title="").title == ""
 

@@ -35,6 +35,7 @@ from foveate.models.transformer import TransformerDecoder
 from foveate.nn.attention import Attention
 from foveate.spec import Tokens
 from test_capture import SOURCE, TARGET, recurrent, taps, transformer
+from tolerances import MODEL, ROW, close, differ, near
 
 CROSS = "decoder.layers.1.cross_attention"
 BUILDS = [transformer, recurrent]
@@ -50,7 +51,7 @@ def stepped(model: EncoderDecoder, source: Tensor, target: Tensor) -> Tensor:
 def found(model: EncoderDecoder, search: Any) -> list[tuple[list[int], Any]]:
     steps = DecoderSteps(model, model.encode(SOURCE))
     best = search.build()(steps, [4, 4], BOS, EOS)
-    return [(h.ids, pytest.approx(h.log_probability, abs=1e-4)) for one in best for h in one]
+    return [(h.ids, near(h.log_probability, terms=MODEL)) for one in best for h in one]
 
 
 def test_a_silent_head_is_one_whose_columns_of_the_output_are_zero() -> None:
@@ -61,8 +62,8 @@ def test_a_silent_head_is_one_whose_columns_of_the_output_are_zero() -> None:
         attention.output.weight[:, 8:] = 0  # head 1 of 2, of size 8
         with edit(model, {CROSS: silence(1)}):
             seen = model(SOURCE, TARGET)
-        assert torch.allclose(seen, twin(SOURCE, TARGET), atol=1e-6)
-        assert not torch.allclose(seen, model(SOURCE, TARGET), atol=1e-4)
+        close(seen, twin(SOURCE, TARGET), terms=ROW)
+        assert differ(seen, model(SOURCE, TARGET), terms=MODEL)
     assert set(taps(model)) == {None}
 
 
@@ -79,9 +80,9 @@ def test_a_change_is_the_same_step_by_step(
     with torch.no_grad(), edit(model, {"cross_attention": change}):
         whole, steps = model(SOURCE, TARGET), stepped(model, SOURCE, TARGET)
         again = stepped(model, SOURCE, TARGET)  # a new state begins anew
-    assert torch.allclose(whole, steps, atol=1e-5)
+    close(whole, steps)
     assert torch.equal(steps, again)
-    assert not torch.allclose(whole, model(SOURCE, TARGET), atol=1e-4)
+    assert differ(whole, model(SOURCE, TARGET), terms=MODEL)
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -93,11 +94,11 @@ def test_weights_are_those_that_were_asked_for(build: Callable[[], EncoderDecode
         with edit(model, {"cross_attention": change}), capture(model, "cross_attention") as maps:
             model(SOURCE, TARGET)
         for seen in maps.values():
-            assert torch.allclose(seen, weights.expand_as(seen), atol=1e-6)
+            close(seen, weights.expand_as(seen), terms=ROW)
         with capture(model, "cross_attention") as maps, edit(model, {"cross_attention": change}):
             stepped(model, SOURCE, TARGET)
         for seen in maps.values():
-            assert torch.allclose(seen, weights.expand_as(seen), atol=1e-6)
+            close(seen, weights.expand_as(seen), terms=ROW)
 
 
 def test_what_may_not_be_seen_stays_unseen() -> None:
@@ -107,8 +108,8 @@ def test_what_may_not_be_seen_stays_unseen() -> None:
     with edit(model, changes), capture(model) as maps:
         model(SOURCE, TARGET, keys)
     even = maps["encoder.layers.0.self_attention"]
-    assert torch.allclose(even[0], torch.tensor(0.2))
-    assert torch.allclose(even[1, :, :, :3], torch.tensor(1 / 3))
+    close(even[0], torch.tensor(0.2))
+    close(even[1, :, :, :3], torch.tensor(1 / 3))
     assert not even[1, :, :, 3:].any()
     own = maps["decoder.layers.0.self_attention"]
     assert torch.equal(own, torch.eye(3).expand_as(own))  # the last that a row may see is its own
@@ -130,9 +131,9 @@ def test_patched_weights_make_another_input_look_the_same(
         model(SOURCE, TARGET)
     for name, weights in clean.items():
         if name.endswith("cross_attention"):
-            assert torch.allclose(maps[name][:, :1], weights[:, :1].expand(2, -1, -1, -1))
+            close(maps[name][:, :1], weights[:, :1].expand(2, -1, -1, -1))
             rest = maps[name][:, 1:]
-            assert not rest.numel() or not torch.allclose(rest, weights[:, 1:].expand_as(rest))
+            assert not rest.numel() or differ(rest, weights[:, 1:].expand_as(rest))
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -146,8 +147,8 @@ def test_patching_what_a_model_did_itself_changes_nothing(
     assert outputs.keys() == {name for name in maps if name.startswith("decoder")}
     for change in (patch(maps), patch_output(outputs)):
         with torch.no_grad(), edit(model, {"decoder": change}):
-            assert torch.allclose(model(source, target), plain, atol=1e-6)
-            assert torch.allclose(stepped(model, source, target), plain, atol=1e-5)
+            close(model(source, target), plain, terms=ROW)
+            close(stepped(model, source, target), plain)
 
 
 def test_a_patched_output_is_that_of_the_other_run() -> None:
@@ -161,7 +162,7 @@ def test_a_patched_output_is_that_of_the_other_run() -> None:
             model(SOURCE, TARGET)
         assert torch.equal(seen[CROSS][:, :, 1], given[CROSS][:, :, 1].expand(2, -1, -1))
         assert torch.equal(seen[CROSS][:, :, 0], plain[CROSS][:, :, 0])
-        assert not torch.allclose(changed, model(SOURCE, TARGET), atol=1e-4)
+        assert differ(changed, model(SOURCE, TARGET), terms=MODEL)
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -205,14 +206,14 @@ def test_a_language_model_too() -> None:
         model(TARGET)
     weights = maps["decoder.layers.0.self_attention"]
     assert weights[0, 1].argmax(-1).tolist() == [0, 0, 1]
-    assert not torch.allclose(weights[0, 0], weights[0, 1])
+    assert differ(weights[0, 0], weights[0, 1])
 
 
 def test_of_two_changes_the_first_is_made_first() -> None:
     model = transformer()
     with edit(model, {"decoder": uniform(), CROSS: silence(1)}), capture(model) as maps:
         model(SOURCE, TARGET)
-    assert torch.allclose(maps[CROSS][:, 0], torch.tensor(0.2))
+    close(maps[CROSS][:, 0], torch.tensor(0.2))
     assert not maps[CROSS][:, 1].any()
 
 
@@ -259,9 +260,9 @@ def test_models_of_others_too() -> None:
         torch.no_grad(),
         edit(model, {"cross_attention": patch({n: w[:1] for n, w in maps.items()})}),
     ):
-        assert torch.allclose(model(source[:1], target[:1]), changed[:1], atol=1e-5)
+        close(model(source[:1], target[:1]), changed[:1])
     with torch.no_grad():
-        assert not torch.allclose(model(source, target), changed, atol=1e-4)
+        assert differ(model(source, target), changed, terms=MODEL)
     with (
         pytest.raises(ConfigError, match="step by step it cannot be known"),
         edit(model, {CROSS: diagonal(1)}),

@@ -19,6 +19,7 @@ from inside_toys import language, language_model, translating
 from laws.test_learning import VOCABULARY, learn, recurrent, words
 from test_capture import recurrent as small_rnn
 from test_capture import transformer
+from tolerances import ROW, close, rounding
 
 RANDOM = np.random.default_rng(7)
 STEP = 4e-3  # of a weight; log p is in single precision
@@ -45,12 +46,12 @@ def test_rollout_is_the_product_of_means_with_residuals() -> None:
     mixed = [0.5 * w.mean(0) + 0.5 * np.eye(4) for w in encoder]
     for n, product in enumerate([mixed[0], mixed[1] @ mixed[0], mixed[2] @ mixed[1] @ mixed[0]]):
         seen = found[f"encoder.layers.{n}.self_attention"]
-        np.testing.assert_allclose(seen[0], product, atol=1e-6)
-        np.testing.assert_allclose(seen.sum(-1), 1, atol=1e-5)
-    np.testing.assert_allclose(
+        close(seen[0], product, terms=ROW)
+        close(seen.sum(-1), 1)
+    close(
         found["decoder.layers.1.cross_attention"][0],
         cross[1].mean(0) @ mixed[2] @ mixed[1] @ mixed[0],
-        atol=1e-6,
+        terms=ROW,
     )
     assert not np.triu(found["decoder.layers.1.self_attention"][0], 1).any()
 
@@ -60,9 +61,7 @@ def test_rollout_of_heads_that_pass_everything_back_finds_the_first_word() -> No
     back = np.eye(4, k=-1, dtype=np.float32)
     back[0, 0] = 1
     found = rolled({f"decoder.layers.{n}.self_attention": back[None] for n in range(3)})
-    np.testing.assert_allclose(
-        found["decoder.layers.2.self_attention"][0, 3], np.array([1, 3, 3, 1]) / 8, atol=1e-6
-    )
+    close(found["decoder.layers.2.self_attention"][0, 3], np.array([1, 3, 3, 1]) / 8, terms=ROW)
 
 
 def test_rollout_has_the_words_of_its_maps_and_says_what_it_is() -> None:
@@ -160,7 +159,7 @@ def test_looking_leaves_nothing_behind() -> None:
     assert all(p.grad is None for p in model.parameters())
     for weights in record.maps.values():
         sums = weights.sum(-1)
-        assert ((abs(sums - 1) < 1e-5) | (sums == 0)).all()
+        assert ((abs(sums - 1) < rounding()) | (sums == 0)).all()
     with capture(model) as maps:
         forced.run()
     assert len(maps) == 6

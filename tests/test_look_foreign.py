@@ -18,6 +18,7 @@ from foveate.look.capture import capture
 from foveate.look.heatmap import attention
 from foveate.look.record import AttentionRecord
 from foveate.look.seams import chosen, seams
+from tolerances import ROW, close
 
 transformers = pytest.importorskip("transformers")
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10], [6, 5, 9, 8, 0, 0]])
@@ -32,7 +33,7 @@ def _same() -> None:
 
 def rows_are_whole(maps: dict[str, Tensor]) -> None:
     for weights in maps.values():
-        assert torch.allclose(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5)
+        close(weights.sum(-1), torch.ones(weights.shape[:-1]))
 
 
 # ------------------------------------------------------------------------------ plain torch
@@ -51,11 +52,11 @@ def test_multi_head_attention_gives_the_weights_that_it_would_give(batch_first: 
     with capture(model) as maps:
         seen, mean = attention(x, keys, keys)
         again, nothing = attention(x, keys, keys, need_weights=False)
-    assert torch.allclose(seen, wanted, atol=1e-6)
-    assert torch.allclose(again, plain, atol=1e-5)
+    close(seen, wanted, terms=ROW)
+    close(again, plain)
     assert nothing is None
-    assert torch.allclose(mean, weights.mean(1), atol=1e-6)
-    assert torch.allclose(maps["mixer"][:, :, :5], weights, atol=1e-6)  # two calls, joined
+    close(mean, weights.mean(1), terms=ROW)
+    close(maps["mixer"][:, :, :5], weights, terms=ROW)  # two calls, joined
     assert "forward" not in attention.__dict__
 
 
@@ -74,8 +75,8 @@ def test_the_same_weights_given_back_give_the_same_output(
     seen = attention(x, x, value)[0]
     alone = attention(x[:, 0], x[:, 0], value[:, 0])[0]  # no batch
     seam.tap = None
-    assert torch.allclose(seen, plain, atol=1e-6)
-    assert torch.allclose(alone, attention(x[:, 0], x[:, 0], value[:, 0])[0], atol=1e-6)
+    close(seen, plain, terms=ROW)
+    close(alone, attention(x[:, 0], x[:, 0], value[:, 0])[0], terms=ROW)
 
 
 def test_keys_that_a_module_adds_can_be_seen_but_not_replaced() -> None:
@@ -104,8 +105,8 @@ def test_a_torch_transformer_is_seen_without_its_fast_path() -> None:
         encoded = model.encoder(source)
         with capture(model, "encoder"):
             looked = model.encoder(source)
-    assert torch.allclose(seen, plain, atol=1e-5)
-    assert torch.allclose(looked, encoded, atol=1e-5)
+    close(seen, plain)
+    close(looked, encoded)
     assert sorted(maps) == sorted(
         f"{side}.layers.{layer}.{kind}_attention"
         for layer in range(2)
@@ -148,10 +149,10 @@ def test_an_attention_of_ones_own_is_found_by_its_name() -> None:
         model = nn.Sequential(module)
         plain = model(x)
         with capture(model) as maps:
-            assert torch.allclose(model(x), plain, atol=1e-6)
+            close(model(x), plain, terms=ROW)
         rows_are_whole(maps)
         found.append(maps["0"])
-    assert torch.allclose(found[0], found[1], atol=1e-6)
+    close(found[0], found[1], terms=ROW)
     assert (found[0].triu(1) == 0).all()
 
 
@@ -225,13 +226,13 @@ def test_hugging_face_models_are_seen_as_they_see_themselves(kind: str) -> None:
         model.set_attn_implementation("eager")
         own = model(**inputs(kind), output_attentions=True)
     real = REAL.bool() if len(BLOCKS[kind]) == 1 else ...
-    assert torch.allclose(seen[real], plain[real], atol=1e-5)
+    close(seen[real], plain[real])
     assert len(maps) == 2 * len(BLOCKS[kind])
     rows_are_whole(maps)
     for block, field in BLOCKS[kind].items():
         side, attention = block.split(".")
         for layer, weights in enumerate(own[field]):
-            assert torch.allclose(maps[f"{side}.layers.{layer}.{attention}"], weights, atol=1e-6)
+            close(maps[f"{side}.layers.{layer}.{attention}"], weights, terms=ROW)
     if "encoder.self_attention" in BLOCKS[kind]:
         assert (maps["encoder.layers.0.self_attention"][1, :, :, 4:] == 0).all()
     else:

@@ -18,6 +18,7 @@ from foveate.models.window import WindowDecoder
 from foveate.nn.recurrent import GRUCell, LSTMCell, RecurrentStack
 from foveate.nn.state import State
 from foveate.spec import Tokens
+from tolerances import close
 
 IDS = torch.tensor([[4, 7, 5, 9, 6, 8]])
 SMALL = {"hidden_size": 8, "dropout": 0.0}
@@ -63,7 +64,7 @@ def test_elman_s_gradient_falls_by_a_factor_a_step_and_leaves_the_model_alone() 
     assert torch.equal(decoder(IDS, None), before)
     assert not decoder.stem._forward_hooks
     view = gradients({"elman": norms(decoder)})
-    np.testing.assert_allclose(view.curves["elman"], g / g[0])
+    close(view.curves["elman"], g / g[0])
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -72,7 +73,7 @@ def test_captured_gates_make_the_states_of_the_model(cell: str) -> None:
     plain = decoder(IDS, None)
     with capture_gates(decoder) as found, torch.no_grad():
         seen = decoder(IDS, None)
-    torch.testing.assert_close(seen, plain, rtol=1e-5, atol=1e-6)
+    close(seen, plain)
     assert list(found) == ["cells.0", "cells.1"]
     opened = found["cells.0"]
     assert all(gate.shape == (1, 6, 8) for gate in opened.values())
@@ -88,7 +89,7 @@ def test_captured_gates_make_the_states_of_the_model(cell: str) -> None:
         else:
             new = torch.tanh(x[0, t, 16:] + g["reset"] * back[16:])
             h = (1 - g["update"]) * new + g["update"] * h
-    torch.testing.assert_close(first.run(decoder.stem(IDS), first.start(x))[0][0, -1], h)
+    close(first.run(decoder.stem(IDS), first.start(x))[0][0, -1], h)
 
 
 def test_gates_of_an_encoder_in_both_directions() -> None:

@@ -21,6 +21,7 @@ from foveate.look.heads import heads
 from foveate.look.heatmap import attention
 from foveate.look.measure import KINDS
 from foveate.look.record import AttentionRecord
+from tolerances import ROW, close
 
 SOURCE, TARGET = ["the", "red", "car", "</s>"], ["la", "voiture", "rouge", "</s>"]
 
@@ -40,7 +41,7 @@ def record() -> AttentionRecord:
 def test_the_view_is_of_the_map_asked_for(record: AttentionRecord) -> None:
     maps = list(record.maps.values())
     np.testing.assert_array_equal(attention(record, layer=0, head=1).array, maps[0][1])
-    np.testing.assert_allclose(attention(record).array, maps[1].mean(0), rtol=1e-6)
+    close(attention(record).array, maps[1].mean(0), terms=ROW)
     assert "layer 1 of 0–1 · mean of 2 heads" in attention(record).caption
 
 
@@ -174,7 +175,7 @@ def test_heads_are_drawn_layer_by_layer(record: AttentionRecord, tmp_path: Path)
     assert len(axes) == 4
     seen = np.array(axes[3].collections[0].get_array())
     wanted = colors.scale("row").levels(record.maps["decoder.layers.1.cross_attention"][1])
-    np.testing.assert_allclose(seen, wanted)
+    close(seen, wanted)
     assert [ax.get_ylabel() for ax in axes] == ["layer 0", "", "layer 1", ""]
     kinds = [kind for heads in view.kinds.values() for kind in heads]
     lines = view.text().split("\n")

@@ -29,6 +29,7 @@ from foveate.nn.recurrent import LSTMCell
 from foveate.spec import Tokens
 from inside_toys import language, language_model, translating
 from test_capture import recurrent, transformer
+from tolerances import MODEL, ROW, close, near, rounding
 
 SOURCE, TARGET = torch.tensor([4, 9, 6, 11]), torch.tensor([7, 8])
 TEXT = torch.tensor([4, 5, 6, 7, 4, 5])
@@ -64,7 +65,7 @@ def test_a_heads_worth_is_what_is_lost_when_its_output_is_zero() -> None:
         attention.output.weight[:, :8] = 0  # head 0
     after = np.concatenate([forced.scores() for forced in passes])
     wanted = (before - after).mean()
-    assert lost["decoder.layers.1.self_attention"][0] == pytest.approx(wanted, abs=1e-6)
+    assert lost["decoder.layers.1.self_attention"][0] == near(wanted, terms=ROW)
 
 
 def test_a_head_that_adds_nothing_is_worth_nothing(tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_the_measures_by_hand() -> None:
     assert on_diagonal(causal, -1) == pytest.approx((0.5 + 0.2) / 2)
     assert on_sink(causal) == pytest.approx(1.7 / 3)
     entropy = -(0.4 * np.log2(0.2) + 0.6 * np.log2(0.6))
-    assert breadth(causal) == pytest.approx((1 + entropy / np.log2(3)) / 2, abs=1e-6)
+    assert breadth(causal) == near((1 + entropy / np.log2(3)) / 2, terms=ROW)
     assert spread(causal) == pytest.approx(2 / 3)
     assert on_diagonal(np.stack([causal, causal])).shape == (2,)
 
@@ -151,14 +152,14 @@ def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str, tmp_path: P
             decoder.layers = nn.ModuleList(whole[:count])
             p = model(read)[0].softmax(-1).double()
             best = p.max(-1)
-            np.testing.assert_allclose(view.p[count], best.values.numpy(), atol=1e-6)
+            close(view.p[count], best.values.numpy(), terms=ROW)
             assert view.tokens[count] == [
                 {2: "<s>", 3: "</s>"}.get(i, f"w{i}") for i in best.indices.tolist()
             ]
             wanted = p[torch.arange(7), torch.tensor([*TEXT.tolist(), 3])]
-            np.testing.assert_allclose(view.wanted[count], wanted.numpy(), atol=1e-6)
+            close(view.wanted[count], wanted.numpy(), terms=ROW)
     decoder.layers = whole
-    np.testing.assert_allclose(view.wanted[-1], np.exp(forced.scores()), atol=1e-6)
+    close(view.wanted[-1], np.exp(forced.scores()), terms=ROW)
     saved(view, tmp_path)
     [drawing] = view.drawings()
     assert drawing.cells == [list(row) for row in view.tokens]  # type: ignore[attr-defined]
@@ -188,9 +189,9 @@ def positioned(position: Position.Config) -> EncoderDecoder:
 def test_without_positions_an_encoder_reads_a_bag_of_words() -> None:
     found = shuffled(translating(positioned(NoPosition.Config()), SOURCE, TARGET))
     assert found.attention is not None
-    assert found.outputs.max() < 1e-5
-    assert found.attention.max() < 1e-5
-    assert abs(found.lost) < 1e-5
+    assert found.outputs.max() < rounding()
+    assert found.attention.max() < rounding()
+    assert abs(found.lost) < rounding()
 
 
 def test_changes_are_those_of_a_shuffled_source() -> None:
@@ -203,7 +204,7 @@ def test_changes_are_those_of_a_shuffled_source() -> None:
     with torch.no_grad():
         plain, after = model.encode(ids).values[0], model.encode(ids[:, order]).values[0]
     wanted = (after - plain[order]).norm(dim=-1) / plain[order].norm(dim=-1)
-    np.testing.assert_allclose(found.outputs, wanted[order.argsort()].numpy(), atol=1e-5)
+    close(found.outputs, wanted[order.argsort()].numpy())
     assert found.outputs.min() > 1e-3
 
 
@@ -217,8 +218,8 @@ def test_positions_come_off_and_back(kind: str, tmp_path: Path) -> None:
     view = permutation(forced)
     assert np.array_equal(forced.scores(), before)
     assert view.curves["outputs, as it is"].min() > 1e-3
-    assert view.curves["outputs, without positions"].max() < 1e-5
-    assert view.curves["attention, without positions"].max() < 1e-5
+    assert view.curves["outputs, without positions"].max() < rounding()
+    assert view.curves["attention, without positions"].max() < rounding()
     assert view.labels == ["w4", "w9", "w6", "w11", "</s>"]
     saved(view, tmp_path)
 
@@ -245,14 +246,12 @@ def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
     names = [f"stack.layers.{layer}.{way}.cell" for layer in range(2) for way in range(2)]
     assert sorted(found) == names
     forth, back = found["stack.layers.1.0.cell"], found["stack.layers.1.1.cell"].flip(1)
-    assert torch.allclose(torch.cat((forth, back), -1), values, atol=1e-6)
+    close(torch.cat((forth, back), -1), values, terms=ROW)
     assert [backwards(name) for name in names] == [False, True, False, True]
     view = states(forth[0].numpy(), ["a", "b", "c", "d"], "encoder")
     saved(view, tmp_path)
     distances = np.linalg.norm(forth[0, :-1] - forth[0, 1:], axis=-1)
-    np.testing.assert_allclose(
-        np.linalg.norm(np.diff(view.path, axis=0), axis=-1), distances, atol=1e-5
-    )
+    close(np.linalg.norm(np.diff(view.path, axis=0), axis=-1), distances)
     with pytest.raises(ValueError, match="3 words for 4 steps"):
         states(forth[0].numpy(), ["a", "b", "c"])
 
@@ -267,7 +266,7 @@ def test_states_of_a_language_model_leave_the_kernel_as_it_was() -> None:
         with capture_states(model) as found, capture_gates(model) as gates:
             model.decode(TEXT[None])
         assert torch.equal(model.decode(TEXT[None]), plain)
-    assert torch.allclose(found["decoder.cells.0"], plain, atol=1e-6)
+    close(found["decoder.cells.0"], plain, terms=ROW)
     assert gates["decoder.cells.0"]["forget"].shape == (1, 6, 8)
 
 
@@ -295,7 +294,7 @@ class Bowl(nn.Module):
 def test_directions_are_as_long_as_the_filters() -> None:
     model = Bowl()
     way, still = direction(model, torch.Generator().manual_seed(0))
-    assert torch.allclose(way.norm(dim=1), model.weight.norm(dim=1))
+    close(way.norm(dim=1), model.weight.norm(dim=1))
     assert not still.any()
 
 
@@ -309,7 +308,7 @@ def test_the_surface_of_a_bowl_is_a_paraboloid(tmp_path: Path) -> None:
     for row, beta in enumerate(np.linspace(-0.5, 0.5, 5)):
         for column, alpha in enumerate(np.linspace(-0.5, 0.5, 5)):
             wanted = float((weight + alpha * one + beta * other).square().sum() / 2)
-            assert found[row, column] == pytest.approx(wanted, rel=1e-4)
+            assert found[row, column] == near(wanted, terms=MODEL)
     view = surfaces({"bowl": found, "flat": np.full((5, 5), found[2, 2])}, reach=0.5)
     saved(view, tmp_path)
     np.testing.assert_allclose(view.sheets[0].values, np.log10(found / found.min()), atol=1e-9)

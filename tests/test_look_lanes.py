@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from foveate.look.drawing import LanesDrawing, Node
 from foveate.look.lanes import lanes
+from tolerances import close
 
 
 def node(number: int, parent: int | None, text: str, score: float, state: str = "live") -> Node:
@@ -30,7 +30,7 @@ def test_numbers_are_those_given() -> None:
     arrays = view.arrays()
     assert arrays["step"].tolist() == [0, 0, 0, 1, 1, 2]
     assert arrays["parent"].tolist() == [-1, -1, -1, 0, 1, 3]
-    assert np.allclose(arrays["log_p"], 2 * arrays["score"])
+    close(arrays["log_p"], 2 * arrays["score"])
     [drawing] = view.drawings()
     assert isinstance(drawing, LanesDrawing)
     assert drawing.steps == STEPS and drawing.best == [0, 3, 5]

@@ -8,6 +8,7 @@ import pytest
 from foveate.look.overlay import EVEN, OVERLAYS, enlarged, tinted
 from foveate.look.picture import over_picture
 from foveate.look.record import AttentionRecord
+from tolerances import ROW, close
 
 
 def test_without_weight_the_picture_is_seen_as_it_is() -> None:
@@ -25,12 +26,12 @@ def test_under_all_the_weight_there_is_a_picture_and_no_grey() -> None:
 def test_a_broad_look_is_pale_and_a_narrow_one_is_not() -> None:
     opacity = OVERLAYS["row"].opacity
     even = np.full((4, 5), 1 / 20)
-    np.testing.assert_allclose(opacity(even), 1 / EVEN)
+    close(opacity(even), 1 / EVEN)
     narrow = even * 0.5
     narrow[1, 2] += 0.5
     found = opacity(narrow)
     assert found[1, 2] == 1
-    np.testing.assert_allclose(found / found[1, 2], narrow / narrow[1, 2])  # follows the weight
+    close(found / found[1, 2], narrow / narrow[1, 2])  # follows the weight
     np.testing.assert_array_equal(opacity(np.zeros((2, 2))), 0)
     np.testing.assert_array_equal(
         opacity(np.array([[0.2, 0.1]])), [[0.2, 0.1]]
@@ -57,9 +58,7 @@ def test_what_is_drawn_is_the_tint_of_the_weights(scale: str) -> None:
     plain, panel, legend = figure.axes
     drawn = np.asarray(panel.images[0].get_array())
     opacity = OVERLAYS[scale].opacity(np.array([[0.7, 0.1], [0.2, 0.0]]))
-    np.testing.assert_allclose(
-        drawn, tinted(np.full((4, 4), 128 / 255), enlarged(opacity, 4, 4)), atol=1e-6
-    )
+    close(drawn, tinted(np.full((4, 4), 128 / 255), enlarged(opacity, 4, 4)), terms=ROW)
     assert np.asarray(plain.images[0].get_array()).shape == (4, 4, 3)
     assert [text.get_text() for text in panel.texts] == ["most 70%", ""]
     assert legend.get_ylabel() == OVERLAYS[scale].caption

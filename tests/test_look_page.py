@@ -14,6 +14,7 @@ import pytest
 from foveate.look import maps, page
 from foveate.look.drawing import STEPS
 from foveate.look.record import AttentionRecord
+from tolerances import close
 
 HOSTILE = [
     "</script><img src=x onerror=alert(1)>",
@@ -58,7 +59,7 @@ def test_the_page_holds_words_and_weights() -> None:
     assert block["rows"] == block["columns"] == ["w0", "w1", "w2"]
     assert block["rowMeans"] == "producing"
     weights = unpack(block["layers"][0]["data"]).reshape(block["layers"][0]["shape"])
-    np.testing.assert_allclose(weights, *given_record.maps.values(), atol=1e-5)
+    close(weights, *given_record.maps.values())
 
 
 def test_nothing_in_the_page_asks_for_anything_else() -> None:

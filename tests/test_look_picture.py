@@ -12,6 +12,7 @@ from foveate.look.path import PathView
 from foveate.look.picture import over_picture
 from foveate.look.record import AttentionRecord
 from foveate.look.view import View
+from tolerances import ROW, close
 
 CELLS = [f"{row},{column}" for row in range(2) for column in range(3)]
 PIXELS = np.arange(3 * 8 * 12, dtype=np.uint8).reshape(3, 8, 12)
@@ -51,7 +52,7 @@ def test_a_panel_for_each_word() -> None:
     view = over_picture(captions(), PIXELS)
     assert [panel.title for panel in view.panels] == ["A", "$x$"]
     grids = view.arrays()["weights"]
-    np.testing.assert_allclose(grids[0], [[0.1, 0.2, 0.3], [0.4, 0, 0]], atol=1e-6)
+    close(grids[0], [[0.1, 0.2, 0.3], [0.4, 0, 0]], terms=ROW)
     assert grids[1, 1, 2] == 1
     assert "A      1,0  40%" in view.text()
 
@@ -60,14 +61,14 @@ def test_a_panel_for_each_layer_of_what_the_class_token_saw() -> None:
     view = over_picture(patches(special=True), PIXELS, head=1)
     assert [panel.title for panel in view.panels] == ["layer 0", "layer 1"]
     assert view.arrays()["weights"].shape == (2, 2, 3)
-    np.testing.assert_allclose(view.arrays()["weights"], 1 / 7, atol=1e-6)
+    close(view.arrays()["weights"], 1 / 7, terms=ROW)
     assert view.elsewhere(view.panels[0].weights) == "\n[class] 14%"
     assert "seen by [class] · head 1" in view.text()
 
 
 def test_without_a_class_token_the_mean_of_all() -> None:
     view = over_picture(patches(special=False), PIXELS, head=0)
-    np.testing.assert_allclose(view.arrays()["weights"], 1 / 6, atol=1e-6)
+    close(view.arrays()["weights"], 1 / 6, terms=ROW)
 
 
 def test_words_are_no_places() -> None:

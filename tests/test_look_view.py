@@ -28,6 +28,7 @@ from foveate.look.picture import over_picture
 from foveate.look.record import AttentionRecord
 from foveate.look.sheets import Sheet, SheetsView
 from foveate.look.view import View, picture_bytes
+from tolerances import close
 
 PIXELS = np.arange(3 * 8 * 12, dtype=np.uint8).reshape(3, 8, 12)
 CELLS = [f"{row},{column}" for row in range(2) for column in range(3)]
@@ -107,7 +108,7 @@ def test_a_picture_has_its_pixels_and_what_lies_over_them() -> None:
     shown = np.rint(imread(io.BytesIO(png))[..., :3] * 255)
     np.testing.assert_array_equal(shown.transpose(2, 0, 1), PIXELS)
     grids = np.stack([unpacked(overlay.weights) for overlay in drawing.overlays])
-    np.testing.assert_allclose(grids, VIEWS["picture"].arrays()["weights"], atol=1e-5)
+    close(grids, VIEWS["picture"].arrays()["weights"])
     assert [overlay.title for overlay in drawing.overlays] == ["A", "b⟨U+000A⟩"]
     [drawing] = PATH.drawings()
     assert isinstance(drawing, PictureDrawing)
@@ -118,18 +119,19 @@ def test_attention_has_its_weights_and_what_is_shown_first() -> None:
     [drawing] = VIEWS["attention"].drawings()
     assert isinstance(drawing, AttentionDrawing)
     [block] = drawing.blocks
-    np.testing.assert_allclose(unpacked(block.layers[0]), WEIGHTS, atol=1e-5)
+    close(unpacked(block.layers[0]), WEIGHTS)
     assert (block.row_means, block.rows) == ("producing", ["A", "b⟨U+000A⟩"])
     assert (drawing.block, drawing.head, drawing.form) == ("decoder.cross_attention", 0, "matrix")
     [drawing] = VIEWS["heads"].drawings()
     assert isinstance(drawing, AttentionDrawing) and drawing.form == "heads"
 
 
-@pytest.mark.parametrize(("caption", "wider"), [("short", False), ("long " * 60, True)])
-def test_what_is_written_beyond_the_edges_is_kept(caption: str, wider: bool) -> None:
+@pytest.mark.parametrize(("caption", "taller"), [("short", False), ("long " * 60, True)])
+def test_a_caption_wider_than_the_figure_is_wrapped(caption: str, taller: bool) -> None:
     view = SheetsView(SHEETS.sheets, "T", caption)
     pixels = imread(io.BytesIO(picture_bytes(view, "png")))
-    width = 200 * view.figure().get_size_inches()[0]
-    assert (pixels.shape[1] > width + 1) == wider
+    width, height = 200 * view.figure().get_size_inches()
+    assert pixels.shape[1] == pytest.approx(width, abs=1)
+    assert (pixels.shape[0] > height + 1) == taller
     assert np.all(pixels[:, :8] == pixels[0, 0])  # nothing touches the edge
     assert np.all(pixels[:, -8:] == pixels[0, 0])

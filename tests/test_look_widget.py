@@ -12,6 +12,7 @@ from foveate.look.drawing import Numbers, SheetDrawing
 from foveate.look.heatmap import attention
 from foveate.look.record import AttentionRecord
 from foveate.look.widget import _live, widget
+from tolerances import close
 
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3)).astype(np.float32)
 RECORD = AttentionRecord({"decoder.cross_attention": WEIGHTS}, {}, {}, title="a <b>")
@@ -36,7 +37,7 @@ def test_numbers_go_beside_the_drawings_as_bytes() -> None:
     [numbers] = drawing["blocks"][0]["layers"]
     assert (drawing["title"], numbers["data"], numbers["url"]) == ("a <b>", "", "array:0")
     steps = np.frombuffer(made.arrays[0], "<u2").reshape(numbers["shape"])
-    np.testing.assert_allclose(steps / 65535, WEIGHTS, atol=1e-5)
+    close(steps / 65535, WEIGHTS)
 
 
 def test_arrays_are_counted_over_all_drawings() -> None:

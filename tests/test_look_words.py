@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.look.words import Grouping, group_pieces, to_words, visible
+from tolerances import ROW, close, near
 
 
 @st.composite
@@ -29,20 +30,20 @@ def test_words_keep_the_mass_of_pieces(case) -> None:
     weights, rows, columns = case
     words = to_words(weights, rows, columns)
     assert words.shape == (2, len(rows), len(columns))
-    np.testing.assert_allclose(words.sum(-1), 1, atol=1e-5)
+    close(words.sum(-1), 1)
     for h, i, j in np.ndindex(words.shape):
         block = weights[h][np.ix_(rows[i], columns[j])]
-        assert words[h, i, j] == pytest.approx(block.sum() / len(rows[i]), abs=1e-6)
+        assert words[h, i, j] == near(block.sum() / len(rows[i]), terms=ROW)
 
 
 def test_a_column_outside_every_word_takes_its_mass_with_it() -> None:
     weights = np.array([[0.5, 0.25, 0.25]])
-    np.testing.assert_allclose(to_words(weights, [[0]], [[0, 1]]), [[0.75]])
+    close(to_words(weights, [[0]], [[0, 1]]), [[0.75]])
 
 
 def test_a_word_without_pieces_is_zero() -> None:
     words = to_words(np.full((2, 2), 0.5), [[0, 1], []], [[0, 1], []])
-    np.testing.assert_allclose(words, [[1, 0], [0, 0]])
+    close(words, [[1, 0], [0, 0]])
 
 
 def test_masked_cells_stay_exactly_zero() -> None:
@@ -94,7 +95,7 @@ def test_every_piece_is_in_one_group_and_every_word_has_one(parts, data) -> None
     ("label", "shown"),
     [
         ("chien", "chien"),
-        ("", "∅"),
+        ("", "(empty)"),
         ("  ", "␣␣"),
         ("a\nb", "a⟨U+000A⟩b"),
         ("zero\u200bwidth", "zero⟨U+200B⟩width"),

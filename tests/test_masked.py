@@ -18,6 +18,7 @@ from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.objective import CrossEntropy
+from tolerances import MODEL, close, near
 
 TEXTS = [
     "the grey cat sleeps on the warm stove",
@@ -127,7 +128,7 @@ def test_eight_texts_are_learnt_by_heart(task: MaskedLanguage) -> None:
     (sample,) = measures.samples
     assert sample.reference == TEXTS[0]
     evaluation = task.evaluate(model, task.given(TEXTS), SEARCH, 30)
-    assert evaluation.figures == pytest.approx(measures.figures, rel=1e-4)
+    assert evaluation.figures == near(measures.figures, terms=MODEL)
     assert sum(a == b for a, b in zip(evaluation.outputs, TEXTS, strict=True)) >= 6
 
 
@@ -146,7 +147,7 @@ def test_losses_add_up_for_every_encoder(task: MaskedLanguage, fields: dict[str,
         whole = task.loss(model, task.batch("train", range(8), 1), objective)
         parts = [task.loss(model, task.batch("train", [i], 1), objective) for i in range(8)]
     assert whole.count == sum(part.count for part in parts) == 8
-    assert float(whole.total) == pytest.approx(sum(float(p.total) for p in parts), rel=1e-4)
+    assert float(whole.total) == near(sum(float(p.total) for p in parts), terms=MODEL)
 
 
 def test_figures_are_those_of_the_whole_output(task: MaskedLanguage) -> None:
@@ -160,7 +161,7 @@ def test_figures_are_those_of_the_whole_output(task: MaskedLanguage) -> None:
         assert log_p[chosen].argmax(dim=-1).tolist() == found.guessed[i]
         total -= sum(float(log_p[c, one[c]]) for c in chosen)
         right += sum(int(log_p[c].argmax()) == one[c] for c in chosen)
-    assert found.total == pytest.approx(total, rel=1e-4)
+    assert found.total == near(total, terms=MODEL)
     assert (found.right, found.count) == (right, 8)
 
 
@@ -193,4 +194,4 @@ def test_an_explanation_speaks_in_words(tmp_path: Path) -> None:
     record = task.explain(model_of(task).eval(), "the grey cat")
     words = ["<s>", "the", "grey", "cat", "</s>"]
     assert record.axes("encoder.layers.0.self_attention") == (words, words)
-    np.testing.assert_allclose(record.select("self_attention").sum(axis=-1), 1, atol=1e-5)
+    close(record.select("self_attention").sum(axis=-1), 1)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from foveate.nn.normalizer import Entmax15, Hardmax, Normalizer, Softmax, Sparsemax
 from laws.conftest import each
+from tolerances import MODEL, ROW, close, rounding
 
 Row = NDArray[np.float64]
 rows = st.lists(st.floats(-8, 8, width=32), min_size=1, max_size=9).map(np.array)
@@ -37,7 +38,7 @@ def given_by(normalizer: Normalizer, scores: Row) -> Row:
 @given(rows)
 def test_sparsemax_is_the_projection_onto_the_simplex(scores: Row) -> None:
     found = given_by(Sparsemax.Config().build(), scores)
-    np.testing.assert_allclose(found, bisect(scores, 1, 1.0), atol=1e-5)
+    close(found, bisect(scores, 1, 1.0))
 
 
 @given(rows, st.integers(0, 2**32 - 1))
@@ -52,7 +53,7 @@ def test_no_point_of_the_simplex_is_nearer_than_sparsemax(scores: Row, seed: int
 @given(rows)
 def test_entmax_is_what_bisection_finds(scores: Row) -> None:
     found = given_by(Entmax15.Config().build(), scores)
-    np.testing.assert_allclose(found, bisect(scores, 2, 0.5), atol=1e-5)
+    close(found, bisect(scores, 2, 0.5))
 
 
 def test_cold_softmax_is_hardmax() -> None:
@@ -65,14 +66,14 @@ def test_cold_softmax_is_hardmax() -> None:
         for t in (1.0, 0.1, 0.01, 1e-4)
     ]
     assert distances == sorted(distances, reverse=True)
-    assert distances[-1] < 1e-6
+    assert distances[-1] < rounding(ROW)
 
 
 def test_hardmax_passes_the_gradient_of_softmax_on() -> None:
     scores, change = torch.randn(2, 5, requires_grad=True), torch.randn(2, 5)
     (found,) = torch.autograd.grad(Hardmax.Config().build()(scores), scores, change)
     (wanted,) = torch.autograd.grad(scores.softmax(dim=-1), scores, change)
-    torch.testing.assert_close(found, wanted)
+    close(found, wanted)
 
 
 @pytest.mark.parametrize("config", [Sparsemax.Config(), Entmax15.Config()], ids=lambda c: c.kind)
@@ -100,10 +101,10 @@ def test_masked_scores_get_exactly_nothing(config: Normalizer.Config) -> None:
     hidden[:, 3] = False
     weights = config.build()(scores.masked_fill(hidden, -torch.inf))
     assert bool((weights[hidden] == 0).all())
-    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(20))
+    close(weights.sum(dim=-1), torch.ones(20))
     for row in range(20):
         alone = config.build()(scores[row][~hidden[row]])
-        torch.testing.assert_close(weights[row][~hidden[row]], alone, atol=1e-6, rtol=1e-5)
+        close(weights[row][~hidden[row]], alone)
 
 
 @each("normalizer")
@@ -121,7 +122,7 @@ def test_gradients_with_masked_scores_are_numbers(config: Normalizer.Config) -> 
 def test_adding_a_constant_changes_nothing(config: Normalizer.Config) -> None:
     scores = torch.randn(5, 8)
     normalizer = config.build()
-    torch.testing.assert_close(normalizer(scores + 100), normalizer(scores), atol=1e-4, rtol=1e-4)
+    close(normalizer(scores + 100), normalizer(scores), terms=MODEL)
 
 
 def test_sparse_normalisers_leave_out_what_softmax_keeps() -> None:
@@ -132,4 +133,4 @@ def test_sparse_normalisers_leave_out_what_softmax_keeps() -> None:
     assert int((soft > 0).sum()) == 4
     assert int((between > 0).sum()) == 3
     assert int((sparse > 0).sum()) == 2
-    torch.testing.assert_close(sparse, torch.tensor([0.75, 0.25, 0.0, 0.0]))
+    close(sparse, torch.tensor([0.75, 0.25, 0.0, 0.0]))

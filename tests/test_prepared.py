@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import signal
@@ -17,11 +18,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from foveate.data import prepared, store, workers
-from foveate.data.prepared import prepare_ids, prepare_texts, sample
+from foveate.data.prepared import learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.progress import Meter
 from foveate.data.synthetic import write
 from foveate.data.text import DataError, Reading, TextData, read_split
-from foveate.data.tokenizer import BPE, Byte, Tokenizer
+from foveate.data.tokenizer import BPE, Byte, Tokenizer, Unigram
 from foveate.data.traits import traits_of
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
@@ -232,3 +233,45 @@ def test_progress_has_rate_and_time_left_on_a_terminal_only() -> None:
         shown[terminal] = console.export_text()
         console.file.close()
     assert "reading" in shown[True] and "MB/s" in shown[True] and not shown[False]
+
+
+@pytest.mark.parametrize("kind", [BPE, Unigram])
+def test_a_tokenizer_is_trained_once(
+    cache: Path, files: Path, kind: type[BPE | Unigram], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (files / "train.en").read_text("utf-8").splitlines()
+    config = kind.Config(vocab_size=300)
+    plain = config.build()
+    plain.train(lines)
+    assert learn_tokenizer(config, lambda: lines).text() == plain.text()
+    assert capsys.readouterr().err == ""
+    assert learn_tokenizer(config, lambda: iter(lines)).text() == plain.text()
+    assert f"{config.kind} tokenizer from the cache: {cache}" in capsys.readouterr().err
+    for other in (lines[:-1], [*lines, "x"], [" ".join(lines)]):
+        learn_tokenizer(config, lambda other=other: other)
+    learn_tokenizer(kind.Config(vocab_size=301), lambda: lines)
+    assert capsys.readouterr().err == "", "other lines and other settings are trained anew"
+
+
+def test_a_damaged_tokenizer_is_trained_again(
+    cache: Path, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, config = (files / "train.en").read_text("utf-8").splitlines(), BPE.Config(vocab_size=300)
+    expected = learn_tokenizer(config, lambda: lines).text()
+    (file,) = cache.glob("*/tokenizer.json")
+    content = file.read_bytes()
+    for damaged in (content[:-9], content.replace(b"Split", b"Spilt")):
+        file.write_bytes(damaged)  # the second has its size
+        assert learn_tokenizer(config, lambda: lines).text() == expected
+        assert file.read_bytes() == content
+    assert capsys.readouterr().err == ""
+    assert learn_tokenizer(Byte.Config(), lambda: lines).vocab_size == 260
+    assert len([*cache.glob("*/tokenizer.json")]) == 1, "nothing is kept of what is not learnt"
+
+
+def test_training_a_tokenizer_shows_a_bar(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = io.StringIO()
+    console = Console(file=text, force_terminal=True, width=100)
+    monkeypatch.setattr(prepared, "Meter", lambda *given: Meter(*given, console))
+    learn_tokenizer(Unigram.Config(vocab_size=300), lambda: [f"word {n}" for n in range(1500)])
+    assert "training the unigram tokenizer" in text.getvalue()

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from foveate import quickstart
+from foveate.cli.studio import studio
 from foveate.quickstart import main
 
 
@@ -23,3 +29,54 @@ def test_everything_is_written_and_said(tmp_path: Path, capsys: pytest.CaptureFi
     said = capsys.readouterr()
     assert "</s>" in said.out  # the picture in the terminal
     assert f"foveate translate {tmp_path / 'run'}" in said.err.replace("\n", "")
+    port = inspect.signature(studio).parameters["port"].default
+    last = next(line.strip() for line in said.err.splitlines() if "studio " in line)
+    assert last.endswith(f"studio {tmp_path / 'run'} → http://127.0.0.1:{port}")
+
+
+def test_what_the_studio_lacks_is_listed_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quickstart, "files", lambda _: tmp_path)
+    monkeypatch.setattr(quickstart, "find_spec", lambda name: None if name == "uvicorn" else name)
+    packages, page = quickstart.missing_for_studio().split("\n")[1:]
+    assert "pip install 'foveate[studio]'" in packages
+    assert "make page" in page
+    (tmp_path / "studio/static").mkdir(parents=True)
+    (tmp_path / "studio/static/index.html").touch()
+    monkeypatch.setattr(quickstart, "find_spec", str)
+    assert quickstart.missing_for_studio() == ""
+
+
+NPM = """#!/bin/sh
+echo "$@" >> ../calls
+[ -z "$FAILS" ] || { echo "no network"; exit 1; }
+cd ../src/foveate/studio && [ "$1" = ci ] || { mkdir static; touch static/index.html; }
+"""
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("npm", ["works", "fails", "missing"])
+def test_make_builds_the_page_of_the_studio_where_it_can(tmp_path: Path, npm: str) -> None:
+    shutil.copy(Path(__file__).parent.parent / "Makefile", tmp_path)
+    for name in ("web", "bin", "src/foveate/studio"):
+        (tmp_path / name).mkdir(parents=True)
+    for tool in ("sh", "make", "test", "mkdir", "touch", "python3"):
+        (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    if npm != "missing":
+        (tmp_path / "bin/npm").write_text(NPM, encoding="utf-8")
+        (tmp_path / "bin/npm").chmod(0o755)
+    environment = os.environ | {"PATH": str(tmp_path / "bin"), "FAILS": npm.replace("works", "")}
+    for _ in range(2):  # the second call builds nothing again
+        done = subprocess.run(
+            ["make", "-s", "page"], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert (done.returncode, done.stdout) == (0, "")
+    built = (tmp_path / "src/foveate/studio/static/index.html").is_file()
+    assert built == (npm == "works")
+    if built:
+        assert (tmp_path / "calls").read_text() == "ci --no-audit --no-fund\nrun build\n"
+        assert done.stderr == ""
+    else:
+        why = "npm failed, see build/page.log" if npm == "fails" else "Install Node 20.19"
+        assert why in done.stderr

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from rich.console import Console
+from typer.testing import CliRunner
 
+from foveate.cli import app
 from foveate.data.report import SplitReport, report, report_files
 from foveate.data.text import Corpus, TextData, read_pairs
 
@@ -218,3 +220,150 @@ def test_one_list_sorted_by_length_does_not_seem_shifted(data_folder: Path) -> N
         "unusual ratio of lengths",
     }
     assert odd["source with several targets"] > 20_000
+
+
+# ------------------------------------------------------------------------------ other kinds of data
+
+
+def put(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def labelled(number: int = 600) -> list[str]:
+    return [
+        f"{text}\t{('good', 'bad', 'good')[i % 3]}" for i, (text, _) in enumerate(sentences(number))
+    ]
+
+
+def test_labelled_text_has_counts_and_is_not_shifted(tmp_path: Path) -> None:
+    lines = labelled()
+    train = put(tmp_path / "train.tsv", *lines, lines[0], f"{lines[1].split(chr(9))[0]}\tnew")
+    valid = put(tmp_path / "valid.tsv", "never seen\tugly", lines[3])
+    found = report_files([train], TextData(), {"valid": [valid]})
+    split = found.splits["train"]
+    assert (split.kind, split.labels) == ("labelled", {"good": 401, "bad": 200, "new": 1})
+    assert findings(split) == {
+        "duplicate of an earlier text and label": 1,
+        "text with several labels": 2,
+    }
+    odd = {"text also in train": 1, "label that train does not have": 1}
+    assert findings(found.splits["valid"]) == odd
+    assert "train: labels 3, the most frequent 66.6%; good: 401, bad: 200, new: 1" in found.lines()
+    out = io.StringIO()
+    Console(file=out, width=140).print(found.table())
+    assert "602 labelled texts" in out.getvalue() and "66.6%" in out.getvalue()
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv"])
+def test_swapped_columns_of_labelled_text_are_named(tmp_path: Path, ending: str) -> None:
+    lines = ["\t".join(reversed(line.split("\t"))) for line in labelled()]
+    header = ["label\ttext"] if ending == "csv" else []
+    swapped = put(tmp_path / f"train.{ending}", *header, *lines)
+    odd = findings(report_files([swapped], TextData()).splits["train"])
+    (name,) = (name for name in odd if name.startswith("columns"))
+    assert name.startswith("columns seem swapped: 2 texts, 600 labels; exchange data.columns")
+    right = report_files([swapped], TextData(columns=(2, 1))).splits["train"]
+    assert right.labels == {"good": 400, "bad": 200} and findings(right) == {}
+
+
+def test_one_huge_line_shifts_nothing() -> None:
+    rows = sentences(600)
+    rows[100] = ("word, 12? " * 50_000, "short")
+    assert counted(*rows) == {"unusual ratio of lengths": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("two words", 2), ("日本語です。", 6), ("私は Tom です", 5), ("ok", 1), ("", 0), ("ça va", 2)],
+)
+def test_characters_are_words_in_scripts_without_blanks(text: str, words: int) -> None:
+    split = report({"train": corpus_of((text, "x"))}, TextData()).splits["train"]
+    assert split.lengths["words"][0].total == words
+
+
+EN = ["The man is in the house and it was with you.", "Is that the dog of his?"] * 9
+FR = ["Le chien est dans la maison et il est avec vous.", "Les hommes qui sont pour une."] * 9
+
+
+@pytest.mark.parametrize(
+    ("names", "sides", "finding"),
+    [
+        (("a.en", "a.fr"), (EN, FR), None),
+        (("a", "b"), (FR, EN), None),
+        (("a.en", "a.de"), (EN, FR), "target reads as fr, not as de"),
+        (("a.en", "a.fr"), (EN, EN), "target reads as en, not as fr"),
+        (
+            ("en.txt", "fr.txt"),
+            (FR, EN),
+            "sides seem swapped: named en and fr, they read as fr and en",
+        ),
+    ],
+)
+def test_swapped_languages_are_named(
+    tmp_path: Path, names: tuple[str, str], sides: tuple[list[str], list[str]], finding: str | None
+) -> None:
+    numbered = [[f"{line} {i}" for i, line in enumerate(side)] for side in sides]
+    files = [put(tmp_path / name, *side) for name, side in zip(names, numbered, strict=True)]
+    found = set(findings(report_files(files, TextData()).splits["train"]))
+    assert found - {"identical sides"} == ({finding} if finding else set())
+
+
+def test_pairs_and_splits_the_other_way_round(tmp_path: Path) -> None:
+    rows = [(f"{e} {i}", f"{f} {i}") for i, (e, f) in enumerate(zip(EN, FR, strict=True))]
+    turned = [(target, source) for source, target in rows]
+    files = {
+        name: put(tmp_path / f"{name}.tsv", *(f"{s}\t{t}" for s, t in pairs))
+        for name, pairs in {"a": [*rows, (FR[0], EN[0])], "b": turned}.items()
+    }
+    splits = report_files([files["a"]], TextData(), {"valid": [files["b"]]}).splits
+    assert splits["train"].languages == ["en", "fr"]
+    assert findings(splits["train"]) == {"pair the other way round, fr → en": 1}
+    assert findings(splits["valid"]) == {"sides seem swapped: in train en → fr": 18}
+
+
+def test_a_csv_and_plain_text_are_reported(tmp_path: Path) -> None:
+    pairs = put(tmp_path / "a.csv", "en;fr", *(f"{s};{t}" for s, t in sentences(30)))
+    assert report_files([pairs], TextData()).splits["train"].pairs == 30
+    text = put(tmp_path / "a.txt", "one line", "", "one line", "caf\ufffd")
+    split = report_files([text], TextData()).splits["train"]
+    assert (split.kind, split.pairs, split.lengths["words"][0].total) == ("text", 4, 5)
+    assert findings(split) == {
+        "empty line": 1,
+        "duplicate of an earlier line": 1,
+        "replacement character U+FFFD": 1,
+    }
+
+
+def test_a_series_is_reported(tmp_path: Path) -> None:
+    rows = [
+        f"2020-01-{day:02};{day},5;{'' if day == 3 else day};7" for day in range(1, 29) if day != 9
+    ]
+    path = put(tmp_path / "a.csv", "date;a;b;c", *rows)
+    found = report_files([path], TextData())
+    one = found.series["train"]
+    assert (one.rows, one.channels, one.step) == (27, ["a", "b", "c"], "1 day")
+    assert (one.missing, one.constant, one.delimiter, one.decimal) == ({"b": 1}, ["c"], ";", ",")
+    assert [gap.split(": ")[1] for gap in one.gaps] == [
+        "rows are missing between 2020-01-08 and 2020-01-10; the usual step is 1 day"
+    ]
+    assert "train: missing values: b: 1" in found.lines()
+    out = io.StringIO()
+    Console(file=out, width=140).print(found.table())
+    assert "rows are missing between" in out.getvalue()
+    assert report_files([path], TextData(columns=(2, 3)), kind="pairs").splits["train"].pairs == 27
+
+
+def test_the_command_reads_what_a_config_says(tmp_path: Path) -> None:
+    path = put(
+        tmp_path / "a.csv", "n;when;a", *(f"x;2020-01-0{day};{day},5" for day in range(1, 9))
+    )
+    config = tmp_path / "run.toml"
+    config.write_text(
+        "[task]\nkind = 'forecasting'\n[task.series]\npath = 'a.csv'\ndate = 'when'\n"
+        "values = ['a']\n[model]\nkind = 'linear_forecaster'\n"
+    )
+    ran = CliRunner().invoke(app, ["data", "report", str(path), "--config", str(config), "--json"])
+    assert json.loads(ran.output)["series"]["train"]["channels"] == ["a"]
+    text = CliRunner().invoke(app, ["data", "report", str(path), "--kind", "text", "--json"])
+    assert json.loads(text.output)["splits"]["train"]["kind"] == "text"

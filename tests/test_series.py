@@ -10,9 +10,19 @@ import pytest
 
 from foveate.data.catalogue import DataError
 from foveate.data.scaling import Scaling
-from foveate.data.series import SeriesData, calendar, divide, following, labels, read_table
+from foveate.data.series import (
+    SeriesData,
+    calendar,
+    divide,
+    following,
+    gaps_of,
+    labels,
+    read_table,
+    usual_step,
+)
 from foveate.data.windows import Windows, starts
 from laws.conftest import each
+from tolerances import ROW, close
 
 HEADER = "date,a,b"
 ROWS = ["2020-01-01,1,10", "2020-01-02,2,20", "2020-01-03,3,30", "2020-01-04,4,40"]
@@ -87,12 +97,126 @@ def test_missing_values(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"column 'b' has no value in row 1 .*4 are missing in all"):
         read_table(data)
     linear = read_table(data.model_copy(update={"missing": "interpolate"}))
-    np.testing.assert_allclose(linear.values, [[0, 5], [1, 5], [2, 6], [3, 6]])
+    close(linear.values, [[0, 5], [1, 5], [2, 6], [3, 6]])
     assert linear.filled == {"a": 2, "b": 2}
     with pytest.raises(DataError, match="column 'b' has nothing to fill row 1 with"):
         read_table(data.model_copy(update={"missing": "previous"}))
     only = data.model_copy(update={"missing": "previous", "values": ("a",)})
-    np.testing.assert_allclose(read_table(only).values, [[0], [0], [0], [3]])
+    close(read_table(only).values, [[0], [0], [0], [3]])
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        (["date;a;b", "2020-01-01;1,5;-2", "2020-01-02;2,25;3e2"], {}),
+        (["date\ta\tb", "2020-01-01\t1.5\t-2", "2020-01-02\t2.25\t3e2"], {}),
+        (["date,a,b", '2020-01-01,"1,5",-2', '2020-01-02,"2,25","3e2"'], {"decimal": ","}),
+        (["date;a,b", "2020-01-01;1,5"], {"delimiter": ";", "decimal": ","}),
+    ],
+)
+def test_delimiter_and_decimal_comma(
+    tmp_path: Path, lines: list[str], named: dict[str, str]
+) -> None:
+    table = read_table(written(tmp_path, *lines).model_copy(update=named))
+    whole = [[1.5, -2], [2.25, 300]]
+    np.testing.assert_array_equal(table.values, whole if len(lines) > 2 else [[1.5]])
+
+
+def test_a_decimal_mark_that_was_not_detected_is_named(tmp_path: Path) -> None:
+    many = [f"{2000 + year};{year}" for year in range(150)]
+    data = written(tmp_path, "year;a", *many, "2150;1,5")
+    with pytest.raises(DataError, match=r"series.csv:152: .*'1,5'.* task.series.decimal = \",\""):
+        read_table(data)
+    data = written(tmp_path, "year;a", "2000;1,5", "2001;1.234,5")
+    with pytest.raises(DataError, match=r"series.csv:3: .* task.series.decimal = \"\.\""):
+        read_table(data)
+
+
+# ------------------------------------------------------------------------------ gaps
+
+
+def every(first: str, last: str, step: str = "D") -> np.ndarray:
+    return np.arange(first, last, dtype=f"M8[{step}]").astype("M8[s]")
+
+
+def without(dates: np.ndarray, first: str, last: str) -> np.ndarray:
+    return dates[(dates < np.datetime64(first)) | (dates >= np.datetime64(last))]
+
+
+HOURS, DAYS = every("2020-01-01", "2020-03-01", "h"), every("1981-01-01", "1991-01-01")
+WORKING = DAYS[np.is_busday(DAYS.astype("M8[D]"))]
+OPEN = HOURS[(HOURS - HOURS.astype("M8[D]")).astype("m8[h]").astype(int) % 24 // 8 == 1]
+LEAP = [np.datetime64(f"{year}-{day}") for year in (1984, 1988) for day in ("02-29", "12-31")]
+REGULAR = {
+    "hours": HOURS,
+    "days": DAYS,
+    "months": every("1749-01", "1760-01", "M"),
+    "ends of months": every("1749-02", "1760-01", "M") - np.timedelta64(1, "D"),
+    "quarters": every("1990-01", "2000-01", "M")[::3],
+    "years": every("1900", "1950", "Y"),
+    "every ten minutes": every("2020-01-01", "2020-01-04", "m")[::10],
+    "working days": WORKING,
+    "working days without a holiday week": without(WORKING, "1985-10-01", "1985-10-08"),
+    "opening hours": OPEN,
+    "without 29 February": DAYS[~np.isin(DAYS, LEAP[::2])],
+    "years of 365 days": DAYS[~np.isin(DAYS, LEAP[1::2])],
+    "events": np.cumsum(np.random.default_rng(0).exponential(5000, 99)).astype("M8[s]"),
+    "clock that jitters": HOURS + np.random.default_rng(0).integers(0, 99, len(HOURS)),
+    "two rows": dates("2020-01-01", "2020-06-01"),
+}
+
+
+@pytest.mark.parametrize("name", REGULAR)
+def test_a_calendar_is_no_gap(name: str) -> None:
+    assert gaps_of(REGULAR[name]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "last"),
+    [
+        ("hours", "2020-02-03T05", "2020-02-05T17"),
+        ("hours", "2020-02-03T05", "2020-02-03T06"),
+        ("days", "1990-02-01", "1990-02-03"),
+        ("months", "1750-02", "1750-03"),
+        ("quarters", "1995-01", "1995-02"),
+        ("years", "1920", "1921"),
+        ("working days", "1985-10-01", "1985-11-01"),
+        ("opening hours", "2020-02-03T10", "2020-02-03T12"),
+        ("every ten minutes", "2020-01-02T10:00", "2020-01-02T10:10"),
+        ("clock that jitters", "2020-02-03T05", "2020-02-05T17"),
+    ],
+)
+def test_missing_rows_are_a_gap(name: str, first: str, last: str) -> None:
+    kept = without(REGULAR[name], first, last)
+    assert gaps_of(kept).tolist() == [int(np.searchsorted(kept, np.datetime64(last)))]
+
+
+def test_a_gap_is_refused_by_name_or_kept(tmp_path: Path) -> None:
+    days = [f"2020-01-{day:02},{day},0" for day in range(1, 32) if day not in (9, 10)]
+    data = written(tmp_path, HEADER, *days)
+    message = (
+        r"series.csv:10: rows are missing between 2020-01-08 and 2020-01-11; the usual step is "
+        r"1 day \(gaps in all: 1\); add .* task.series.gaps = \"split\""
+    )
+    with pytest.raises(DataError, match=message):
+        read_table(data)
+    assert read_table(data.model_copy(update={"gaps": "split"})).gaps.tolist() == [8]
+    assert read_table(data.model_copy(update={"gaps": "ignore"})).gaps.tolist() == []
+
+
+def test_no_window_spans_a_gap() -> None:
+    assert starts((0, 10), 2, 1, np.array([4])).tolist() == [0, 1, 4, 5, 6, 7]
+    assert starts((6, 10), 2, 1, np.array([4, 5])).tolist() == [5, 6, 7]
+    assert starts((0, 3), 2, 1, np.array([3])).tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "name", ["airline-passengers", "monthly-sunspots", "daily-min-temperatures", "ETTh1"]
+)
+def test_real_calendars_have_no_gaps(data_folder: Path, name: str) -> None:
+    steps = {"ETTh1": "1 hour", "daily-min-temperatures": "1 day"}
+    table = read_table(SeriesData(path=f"time-series/{name}.csv"))
+    assert (len(table.gaps), usual_step(table.dates)) == (0, steps.get(name, "1 month"))
 
 
 # ------------------------------------------------------------------------------ time
@@ -124,8 +248,8 @@ def test_calendar_features() -> None:
     at = dates("2016-07-01T00", "2016-12-31T23")  # a Friday and a Saturday
     names = ("hour", "weekday", "day", "month", "year")
     first, last = calendar(at, names).astype(np.float64)
-    np.testing.assert_allclose(first, [-0.5, 4 / 6 - 0.5, -0.5, 6 / 11 - 0.5, 1.6], atol=1e-6)
-    np.testing.assert_allclose(last, [0.5, 5 / 6 - 0.5, 0.5, 0.5, 1.6], atol=1e-6)
+    close(first, [-0.5, 4 / 6 - 0.5, -0.5, 6 / 11 - 0.5, 1.6], terms=ROW)
+    close(last, [0.5, 5 / 6 - 0.5, 0.5, 0.5, 1.6], terms=ROW)
     assert calendar(at, ()).shape == (2, 0)
 
 
@@ -138,7 +262,7 @@ def test_scaling_is_undone(config: Scaling.Config) -> None:
     values[:, 1] = 7  # a constant channel
     scaling = config.build()
     scaling.fit(values)
-    np.testing.assert_allclose(scaling.leave(scaling.enter(values)), values, rtol=1e-5)
+    close(scaling.leave(scaling.enter(values)), values)
 
 
 def test_a_window_reads_what_comes_before_what_it_is_asked_for(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from foveate.run import Run
 from foveate.serve.settings import Limits
 from serve_tools import asked, served
 from small_runs import made
+from tolerances import MODEL, near
 
 PAIRS = [("the dog runs", "le chien court"), ("", "un"), ("a cat sleeps", "")]
 
@@ -39,10 +40,10 @@ def post(app: FastAPI, path: str, **tree: Any) -> httpx.Response:
 def test_scores_are_those_of_the_run(app: FastAPI, run: Run) -> None:
     found = post(app, "/v1/score", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
     for one, own in zip(found, run.score(PAIRS), strict=True):
-        assert one["logProbability"] == pytest.approx(own.log_probability, abs=1e-4)
+        assert one["logProbability"] == near(own.log_probability, terms=MODEL)
         assert one["tokens"] == own.tokens
     single = post(app, "/v1/score", q=PAIRS[0][0], t=PAIRS[0][1]).json()
-    assert single[0]["logProbability"] == pytest.approx(found[0]["logProbability"], abs=1e-4)
+    assert single[0]["logProbability"] == near(found[0]["logProbability"], terms=MODEL)
 
 
 def test_links_are_those_of_the_run(app: FastAPI, run: Run) -> None:

@@ -16,6 +16,7 @@ from foveate.run import Run
 from foveate.tasks.shortlist import FILE, Shortlist, learn, partners, reach
 from foveate.training import train
 from small_runs import TRAIN, TRANSLATOR
+from tolerances import close
 
 WORDS = {"dog": "chien", "cat": "chat", "runs": "court", "sleeps": "dort", "the": "le"}
 PAIRS = [
@@ -104,7 +105,7 @@ def test_some_rows_give_the_logits_of_these(precision: str) -> None:
     linear = torch.nn.Linear(8, 50)
     output = Int8Linear(linear) if precision == "int8" else linear
     tokens, x = torch.tensor([0, 3, 7, 49]), torch.randn(5, 8)
-    torch.testing.assert_close(rows_of(output, tokens)(x), output(x)[:, tokens])
+    close(rows_of(output, tokens)(x), output(x)[:, tokens])
 
 
 @torch.inference_mode()
@@ -116,7 +117,7 @@ def test_steps_count_the_tokens_of_the_list(run: Run) -> None:
     for i in (2, 4, 5):
         wanted = every.step(tokens[torch.tensor([i])])[:, tokens]
         for steps in few:
-            torch.testing.assert_close(steps.step(torch.tensor([i])), wanted, atol=1e-5, rtol=1e-5)
+            close(steps.step(torch.tensor([i])), wanted)
 
 
 def empty(run: Run) -> torch.Tensor:

@@ -20,6 +20,7 @@ from foveate.run import Run, load
 from foveate.studio.app import application
 from foveate.studio.place import Studio
 from small_runs import CONFIGS, made
+from tolerances import MODEL, ROW, near
 
 API, HERE = "/api/v1", "http://127.0.0.1"
 SENTENCES = ["the dog runs", "a girl sings"]
@@ -138,11 +139,9 @@ def test_what_is_streamed_is_what_the_run_translates(
         best = events[-1]["hypotheses"][0]
         assert best["text"] == wanted.hypotheses[0]
         if search["kind"] == "beam":
-            assert best["score"] == pytest.approx(wanted.scores[0], abs=1e-5)
+            assert best["score"] == near(wanted.scores[0])
         assert "".join(token["text"] for token in best["tokens"]) == best["text"]
-        assert sum(token["logP"] for token in best["tokens"]) == pytest.approx(
-            best["logP"], abs=1e-4
-        )
+        assert sum(token["logP"] for token in best["tokens"]) == near(best["logP"], terms=MODEL)
         ids = [token["id"] for token in best["tokens"] if not token["special"]]
         assert ids == wanted.found[0].ids
         tokens = [event for event in events if event["event"] == "token"]
@@ -162,14 +161,12 @@ def test_probabilities_are_those_of_the_model(client: TestClient, runs: dict[str
     done = folded(client, "rnn", {"text": "the dog runs", "search": {"kind": "greedy"}})["done"]
     best = done["hypotheses"][0]
     [scored] = runs["rnn"].score([("the dog runs", best["text"])])
-    assert [token["logP"] for token in best["tokens"]] == pytest.approx(
-        scored.token_log_probabilities, abs=1e-5
-    )
+    assert [token["logP"] for token in best["tokens"]] == near(scored.token_log_probabilities)
     for token in best["tokens"]:
         p = [one["p"] for one in token["alternatives"]]
         assert p == sorted(p, reverse=True) and len(p) == 8
         assert token["alternatives"][0]["id"] == token["id"]
-        assert math.log(p[0]) == pytest.approx(token["logP"], abs=1e-5)
+        assert math.log(p[0]) == near(token["logP"])
         assert 0 <= token["entropy"] <= math.log(28) + 1e-5
 
 
@@ -186,7 +183,7 @@ def test_a_forced_alternative_stands_and_the_rest_follows(
         again = {one["id"]: one["p"] for one in after["alternatives"]}
         p = {one["id"]: one["p"] for one in before["alternatives"]}
         assert again == pytest.approx(p), "what else might stand there is still to be had"
-    assert forced["tokens"][1]["logP"] == pytest.approx(math.log(other["p"]), abs=1e-5)
+    assert forced["tokens"][1]["logP"] == near(math.log(other["p"]))
     begun = folded(client, "transformer", ask | {"beginning": "un chat"})["done"]["hypotheses"][0]
     [wanted] = runs["transformer"].translate(["the dog runs"], beam_size=1, prefix="un chat")
     assert begun["text"] == wanted.hypotheses[0] and begun["text"].startswith("un chat")
@@ -200,7 +197,7 @@ def test_a_silenced_head_changes_what_is_said(client: TestClient) -> None:
     plain = folded(client, "transformer", ask)["done"]["hypotheses"][0]
     silent = folded(client, "transformer", ask | {"silenced": heads})["done"]["hypotheses"][0]
     again = folded(client, "transformer", ask)["done"]["hypotheses"][0]
-    assert silent["tokens"][0]["logP"] != pytest.approx(plain["tokens"][0]["logP"], abs=1e-6)
+    assert silent["tokens"][0]["logP"] != near(plain["tokens"][0]["logP"], terms=ROW)
     assert again == plain, "the head speaks again"
     other = folded(
         client,
@@ -240,14 +237,14 @@ def test_labels_and_pictures_and_forecasts(client: TestClient, runs: dict[str, R
     assert found["labels"][0]["label"] == wanted.label
     uri = found["drawings"][0]["image"]
     again = folded(client, "vit", {"picture": uri})["done"]
-    assert again["labels"][0]["p"] == pytest.approx(found["labels"][0]["p"], abs=1e-3)
+    assert again["labels"][0]["p"] == near(found["labels"][0]["p"], terms=MODEL)
     ahead = folded(client, "forecaster", {"channel": "season"})["done"]["drawings"]
     said = runs["forecaster"].forecast()
     assert len(ahead) == 1
     series, forecast = ahead[0]["curves"]
-    assert forecast["y"][-4:] == pytest.approx(said.values[:, 0].tolist(), rel=1e-5)
+    assert forecast["y"][-4:] == near(said.values[:, 0].tolist())
     assert said.quantiles is not None
-    assert forecast["high"][-4:] == pytest.approx(said.quantiles[:, 0, -1].tolist(), rel=1e-5)
+    assert forecast["high"][-4:] == near(said.quantiles[:, 0, -1].tolist())
     assert series["y"][-4:] == [None] * 4, "nobody knows what will come"
     past = folded(client, "forecaster", {"channel": "season", "date": "2008-06-01"})
     series, forecast = past["done"]["drawings"][0]["curves"]
@@ -305,6 +302,16 @@ def test_every_view_that_fits_is_drawn(client: TestClient, name: str) -> None:
             assert drawn.json()["drawings"]
         else:
             assert view["reason"] in drawn.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("units", "columns"),
+    [("words", ["<N>", "dog", "</s>"]), ("tokens", ["<", "N", ">", "dog", "</s>"])],
+)
+def test_a_view_shows_tokens_or_words(client: TestClient, units: str, columns: list[str]) -> None:
+    ask = {"text": "<N> dog", "target": "le chien", "units": units}
+    [drawn] = client.post(f"{API}/runs/rnn/views/attention", json=ask).json()["drawings"]
+    assert drawn["blocks"][0]["columns"] == columns
 
 
 def test_a_view_of_two_runs_and_one_with_a_silenced_head(client: TestClient) -> None:
@@ -400,7 +407,7 @@ def test_examples_are_judged_as_the_run_is(
         )
     if name == "forecaster":
         scores = [row["score"] for row in judged["rows"]]
-        assert np.mean(scores) == pytest.approx(runs[name].evaluate().figures["mse"], rel=1e-4)
+        assert np.mean(scores) == near(runs[name].evaluate().figures["mse"], terms=MODEL)
     kept = client.get(f"{API}/runs/{name}/evaluation?split={judged['split']}&most=5000")
     assert kept.json()["rows"][0] == judged["rows"][0]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import re
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,15 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.data.synthetic import SPLITS, SyntheticPair, pairs, surface, write
-from foveate.data.synthetic.chooser import split_of, verb_name
-from foveate.data.synthetic.grammar import (
+from embedded_corpus import SHIPPED, files, pairs
+from foveate.data import synthetic
+from foveate.data.synthetic import EMBEDDED, SPLITS, SyntheticPair, write
+from foveate.data.words import words
+from grammar import lexicon as surface
+from grammar.clauses import split_of, verb_name
+from grammar.lexicon import Adjective, Lexicon, Noun, Verb, conjugate, feminine, lexicon, plural
+from grammar.phrases import (
     BARE,
     NEGATED,
     Clause,
     Nominal,
     Phrase,
+    cardinal,
     clitic_for,
+    day,
+    hour,
     join,
     noun_phrase,
     possessed,
@@ -27,10 +37,6 @@ from foveate.data.synthetic.grammar import (
     word,
     words_of,
 )
-from foveate.data.synthetic.inflection import conjugate, feminine, plural
-from foveate.data.synthetic.lexicon import Adjective, Lexicon, Noun, Verb, lexicon
-from foveate.data.synthetic.numerals import cardinal, day, hour
-from foveate.data.words import words
 
 LEXICON = lexicon()
 NOUNS = {noun.english[0]: noun for noun in LEXICON.nouns(" ".join(LEXICON.named))}
@@ -263,11 +269,11 @@ def test_every_word_is_in_training(train: list[SyntheticPair]) -> None:
 def test_write(tmp_path: Path) -> None:
     folder = tmp_path / "corpus"
     write(folder, {"train": 30, "test": 5})
-    write(folder, {"train": 20, "test": 5}, seed=3)
+    write(folder, {"train": 20, "test": 5})
     assert sorted(path.name for path in folder.iterdir()) == [
         *("test.align", "test.en", "test.fr", "train.align", "train.en", "train.fr")
     ]
-    made = pairs("train", 20, seed=3)
+    made = pairs("train", 20)
     lines = {
         side: (folder / f"train.{side}").read_text(encoding="utf-8").split("\n")
         for side in ("en", "fr", "align")
@@ -276,6 +282,70 @@ def test_write(tmp_path: Path) -> None:
     assert lines["fr"] == [*(pair.target for pair in made), ""]
     links = [tuple(tuple(map(int, p.split("-"))) for p in x.split()) for x in lines["align"]]
     assert links == [*(pair.alignment for pair in made), ()]
+
+
+def test_the_tool_reproduces_the_short_corpus_byte_for_byte() -> None:
+    for split, count in SHIPPED["short"].items():
+        for name, content in files("short", split, pairs(split, count)).items():
+            assert content == (EMBEDDED / name).read_bytes(), name
+
+
+LONG = {  # sha256 of the shipped files
+    "long/train.en.bz2": ("f6ad1b238376e993f678f5725cf87dcef472ed866f9ab21649bb000e990be86e"),
+    "long/train.fr.bz2": ("58da2f926cbea4e261bb2198b80bb50a5d63a35e7ec245103d52281c4b9f5342"),
+    "long/train.align.bz2": ("ef36edc583e5cd13d5a3025f5cfe80ea025e84a1b9435ff3be1ac4afa30499cf"),
+    "long/valid.en.bz2": ("b98d9712541da25a1b6bbcc070d60ebd27bcc73aa59934b4fbabbf0fcacd3ef5"),
+    "long/valid.fr.bz2": ("1b9341543a13cd149da2ed71a0c241aee46c1ddf24320b036500b39f7ee9af2a"),
+    "long/valid.align.bz2": ("554349f9f7d6b555da5bfbb2cb8b1d690344bd4afeb1c0c873a04cd6e1ad3b1e"),
+    "long/test.en.bz2": ("1d6e546318a2aac3d422d22b4ac2d0171e02607a1f640f3c10f82d19f337be85"),
+    "long/test.fr.bz2": ("36a9694b61ecdf3ce5239f9ce0530c01c12d77aec31f82d67d2e596291d89153"),
+    "long/test.align.bz2": ("2dc0e715d0277a83e4001dfab69afcb8680753b1345d923e8e817ae16a27dbb0"),
+}
+
+
+def test_the_tool_reproduces_the_long_corpus() -> None:
+    assert sum(path.stat().st_size for path in EMBEDDED.rglob("*.bz2")) < 1_500_000
+    sums = {
+        path.relative_to(EMBEDDED).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (EMBEDDED / "long").iterdir()
+    }
+    assert sums == LONG  # `make corpus` prints these; the whole of it takes a minute
+    for split in SPLITS:
+        made = pairs(split, 40, corpus="long")
+        assert synthetic.pairs(split, 40, "long") == made
+
+
+def test_long_sentences_have_every_length_as_often_and_share_the_rules() -> None:
+    for split, count in SHIPPED["long"].items():
+        shipped = synthetic.pairs(split, count, "long")
+        lengths = Counter(len(words(pair.source)) for pair in shipped)
+        assert set(range(5, 61)) <= set(lengths) <= set(range(3, 61))
+        assert max(lengths.values()) - min(lengths[n] for n in range(5, 61)) <= 2 + count // 500
+        assert all(len(words(pair.target)) <= 60 for pair in shipped)
+        assert len({pair.source for pair in shipped}) == count
+        for pair in shipped:
+            source, target = words(pair.source), words(pair.target)
+            assert {j for _, j in pair.alignment} == set(range(len(target))), pair
+            missing = set(range(len(source))) - {i for i, _ in pair.alignment}
+            assert {source[i] for i in missing} <= {"and"}, pair
+            splits = {split_of(*c) for c in combinations(pair)}
+            assert splits <= {"train", split}, pair
+            assert split == "train" or split in possible(pair), pair
+
+
+@pytest.mark.parametrize(
+    ("split", "count", "corpus", "message"),
+    [
+        ("dev", 1, "short", "short, long, with train, valid, test; there is no short dev"),
+        ("test", 1, "huge", "there is no huge test"),
+        ("test", 1001, "short", "has 1,000 short pairs in test, not 1,001"),
+    ],
+)
+def test_what_is_not_shipped_says_what_is(
+    split: str, count: int, corpus: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        synthetic.pairs(split, count, corpus)
 
 
 # Phrases

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,20 @@ def test_inflection_and_its_symbols(tmp_path: Path) -> None:
     assert tokenizer.decode(ids) == corpus.sources[0]
 
 
+@pytest.mark.parametrize("line", ["Hahn<N><GEN><SG>", "Hahn\tN;GEN;SG", "Hahn\tHahnes\tN;GEN;SG"])
+def test_a_raw_line_of_the_data_is_the_source_that_it_stands_for(tmp_path: Path, line: str) -> None:
+    (tmp_path / "forms.tsv").write_text("Hahn\tHahnes\tN;GEN;SG\n", encoding="utf-8")
+    config = Translation.Config(
+        source=str(tmp_path / "forms.tsv"), tokenizer=Character.Config(symbols="<[^<>]+>")
+    )
+    task = config.build(TextData(format=Inflection.Config()))
+    task.prepare(tmp_path, seed=1)
+    assert task.addressed([line, "", " "]) == ["Hahn<N><GEN><SG>", "", " "]
+    for wrong in ("Hahn", "Hahn N;GEN;SG", "Hahn\tHahnes", "\tN;SG", "a\tb\tc\tN;SG", "Hahn\t"):
+        with pytest.raises(ValueError, match="write Hahn<N><GEN><SG>, or a line of the data"):
+            task.addressed([wrong])
+
+
 def test_a_format_wants_one_file(dictionary: Path) -> None:
     with pytest.raises(DataError, match="holds both sides"):
         read_pairs(dictionary, dictionary, DICTIONARY)
@@ -107,3 +122,50 @@ def test_two_kinds_of_tokenizer_for_two_sides(dictionary: Path, tmp_path: Path) 
     assert read.references[1] == ("R EH1 D", "R IY1 D")
     with pytest.raises(ValueError, match="joint = false"):
         Translation.Config(source="x", target_tokenizer=Symbol.Config())
+
+
+# ------------------------------------------------------------------------------ CSV
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ('en,fr\n"a, b",c\nd,e\n', {}),
+        ("en;fr\na, b;c\nd;e\n", {}),
+        ("en\tfr\r\na, b\tc\r\nd\te\r\n", {}),
+        ('en,fr\n"a, b",c\n\nd,e', {}),
+        ("fr;id;en\nc;1;a, b\ne;2;d\n", {"columns": ("en", "fr")}),
+        ("fr;id;en\nc;1;a, b\ne;2;d\n", {"columns": (3, 1)}),
+        ("a, b|c\nd|e\n", {"header": False, "delimiter": "|"}),
+        ('en,fr\n"a,\nb",c\nd,e\n', {}),
+    ],
+)
+def test_a_csv_gives_pairs(tmp_path: Path, text: str, fields: dict[str, Any]) -> None:
+    (tmp_path / "pairs.csv").write_text(text, encoding="utf-8", newline="")
+    corpus = read_pairs(tmp_path / "pairs.csv", None, TextData(**fields))
+    assert (list(corpus.sources), list(corpus.targets)) == (["a, b", "d"], ["c", "e"])
+    assert corpus.lines[1] == text.rstrip().replace("\r", "").count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "message"),
+    [
+        ("en,fr\na,b,c\n", {}, "pairs.csv:2: cells: 3; in the first row: 2; mend it"),
+        ("A dog runs.,Un chien court.\n", {}, "pairs.csv:1: .*'A dog runs.' looks like data"),
+        (
+            "en,fr\na,b\n",
+            {"columns": ("en", "de")},
+            "pairs.csv:1: no column 'de'; there are: en, fr",
+        ),
+        ("en\na\n", {}, "pairs.csv:1: columns: 1; needed: 2; name them in data.columns"),
+        ('en,fr\n"a,b\nc,d\n', {}, "pairs.csv:2: a quote is opened and not closed"),
+        ('en,fr\n"a"x"",b\n', {}, "pairs.csv:2: no row of a CSV"),
+        ("a,b\n", {"columns": ("a", "b"), "header": False}, "data.header = false; number them"),
+    ],
+)
+def test_a_bad_csv_is_named(
+    tmp_path: Path, text: str, fields: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "pairs.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        read_pairs(tmp_path / "pairs.csv", None, TextData(**fields))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import torch
 from torch import nn
 
 from foveate.train.health import Health, module_of
 from foveate.train.journal import Journal, read
+from tolerances import MODEL, near
 
 
 def test_modules_are_layers_or_parts() -> None:
@@ -39,6 +39,6 @@ def test_a_step_of_plain_gradient_descent(tmp_path: Path) -> None:
     lines = read(tmp_path)
     assert [(line["event"], line["step"]) for line in lines] == [("health", 2), ("health", 4)]
     for line, (gradient, ratio) in zip(lines, wanted[1::2], strict=True):
-        assert line["gradient"]["0"] == pytest.approx(gradient, rel=1e-5)
-        assert line["ratio"]["0"] == pytest.approx(ratio, rel=1e-4)
+        assert line["gradient"]["0"] == near(gradient)
+        assert line["ratio"]["0"] == near(ratio, terms=MODEL)
         assert set(line["ratio"]) == {"0", "1"}

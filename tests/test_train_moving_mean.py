@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from foveate.train import checkpoint
 from foveate.train.moving_mean import MovingMean
 from foveate.train.trainer import Trainer
+from tolerances import close
 from train_toy import Toy, ToyModel, content, toy_config
 
 
@@ -34,7 +35,7 @@ def test_the_mean_is_its_equation(tmp_path: Path) -> None:
             mean[name] = decay * tensor + (1 - decay) * trained[name]
         mean["seen"] = trained["seen"]  # a buffer is no weight
         for name, tensor in tensors(tmp_path, step, checkpoint.WEIGHTS).items():
-            torch.testing.assert_close(tensor, mean[name], msg=name)
+            close(tensor, mean[name], why=name)
 
 
 def test_it_changes_nothing_of_the_training(tmp_path: Path) -> None:

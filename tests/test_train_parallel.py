@@ -23,6 +23,7 @@ from foveate.train import checkpoint
 from foveate.train.journal import read
 from foveate.train.parallel import layers
 from foveate.train.ranks import Ranks, ranks_of
+from tolerances import MODEL, close, near
 from train_toy import Toy, ToyModel, final, toy_config
 
 TESTS = Path(__file__).parent
@@ -58,16 +59,16 @@ def tensors(run: Path, step: int = STEPS) -> dict[str, torch.Tensor]:
     }
 
 
-def close(run: Path, other: Path, step: int = STEPS) -> None:
+def same_up_to_rounding(run: Path, other: Path, step: int = STEPS) -> None:
     """Equal losses and weights, up to the rounding of sums in another order."""
-    assert losses(run) == pytest.approx(losses(other), rel=1e-5)
+    assert losses(run) == near(losses(other))
     ours, theirs = tensors(run, step), tensors(other, step)
     assert ours.keys() == theirs.keys()
     # "seen" counts batches, of which rank 0 saw its own; a key's bias adds the same to all scores
     # of a query, so that its gradient is the rounding of 0, and Adam makes steps of whatever it is
     for name, tensor in theirs.items():
         if "seen" not in name and not name.endswith("key.bias"):
-            torch.testing.assert_close(ours[name], tensor, rtol=2e-4, atol=2e-5, msg=name)
+            close(ours[name], tensor, terms=MODEL, why=name)
 
 
 def same_bits(run: Path, other: Path) -> None:
@@ -136,10 +137,10 @@ def outcome(run: Path, rank: int = 0) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_two_ranks_are_one_process(played: Path, alone: Callable[..., Path], kind: str) -> None:
     """With dropout and noise: they are functions of the place in the step."""
-    close(played / kind, alone(accumulate=2))
-    close(played / f"{kind}-mean", alone(accumulate=2, **EMA))
+    same_up_to_rounding(played / kind, alone(accumulate=2))
+    same_up_to_rounding(played / f"{kind}-mean", alone(accumulate=2, **EMA))
     clipped = CLIPPED if kind == "fsdp" else {}
-    close(played / f"{kind}-twice", alone(accumulate=4, **clipped))
+    same_up_to_rounding(played / f"{kind}-twice", alone(accumulate=4, **clipped))
     lines = [line for line in read(played / kind) if line["event"] == "valid"]
     assert [line["step"] for line in lines] == [4, 8, 12]
     assert outcome(played / kind) == outcome(played / kind, rank=1)
@@ -162,7 +163,7 @@ def test_where_batches_do_not_suffice_a_rank_adds_nothing(
     counted = [line for line in read(own) if line["event"] == "train"]
     assert (state["epoch"], state["position"]) == (2, 0) and len(counted) == last
     for run in (played / "ragged", played / "ragged-fsdp"):
-        close(run, own, last)
+        same_up_to_rounding(run, own, last)
         found = json.loads((checkpoint.path_of(run, last) / "state.json").read_text())
         for name in ("epoch", "position", "targets", "batches"):
             assert found[name] == state[name], name
@@ -173,9 +174,9 @@ def test_a_run_goes_on_with_more_ranks_and_with_fewer(
 ) -> None:
     """1 process → 2 with shards → 1; and 2 with replicas → 1, whose config says nothing of 2."""
     Toy(played / "one-two", toy_config(**SHORT | {"accumulate": 2})).train()
-    close(played / "one-two", alone(accumulate=2))
+    same_up_to_rounding(played / "one-two", alone(accumulate=2))
     Toy(played / "two-one", toy_config(**SHORT)).train()
-    close(played / "two-one", alone(accumulate=2))
+    same_up_to_rounding(played / "two-one", alone(accumulate=2))
     starts = [line for line in read(played / "two-one") if line["event"] == "start"]
     assert [line.get("ranks") for line in starts] == [2, None]
 
@@ -231,8 +232,8 @@ def test_four_ranks_are_one_process(tmp_path: Path, alone: Callable[..., Path], 
     done = torchrun(tmp_path, scenes, ranks=4)
     assert done.returncode == 0, done.stderr[-4000:]
     assert "a step of this run has 2 batches for 4 ranks" in done.stderr
-    close(tmp_path / "four", alone(accumulate=4))
-    close(tmp_path / "more", alone(accumulate=2))
+    same_up_to_rounding(tmp_path / "four", alone(accumulate=4))
+    same_up_to_rounding(tmp_path / "more", alone(accumulate=2))
 
 
 TRANSFORMER = '{ kind = "transformer", hidden_size = 16, num_layers = 2, num_heads = 2 }'
@@ -281,7 +282,7 @@ def test_families_train_in_shards_and_as_replicas(tmp_path: Path) -> None:
         run = train(tmp_path / f"{name}.toml", ["train.accumulate=2"], tmp_path / name)
         assert run.translate(["one two"])[0].hypotheses
         for kind in ("ddp", "fsdp"):
-            close(tmp_path / f"{name}-{kind}", tmp_path / name, step=6)
+            same_up_to_rounding(tmp_path / f"{name}-{kind}", tmp_path / name, step=6)
 
 
 @pytest.mark.slow
@@ -347,4 +348,4 @@ def test_one_rank_on_a_gpu_is_one_process(tmp_path: Path, kind: str) -> None:
     done = torchrun(tmp_path, [{"folder": "run", "changes": SHORT | {"parallel": kind}}], ranks)
     assert done.returncode == 0, done.stderr[-4000:]
     Toy(tmp_path / "alone", toy_config(**SHORT | {"accumulate": ranks})).train()
-    close(tmp_path / "run", tmp_path / "alone")
+    same_up_to_rounding(tmp_path / "run", tmp_path / "alone")

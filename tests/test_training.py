@@ -9,9 +9,11 @@ import pytest
 from foveate.config import ConfigError, parse_tree
 from foveate.data.catalogue import DataError
 from foveate.kinds import load_kinds
-from foveate.run import RunConfig
+from foveate.run import RunConfig, load
+from foveate.train import checkpoint, journal
 from foveate.training import train
 from foveate.tree import Tree
+from foveate.verbs import description
 
 load_kinds()
 
@@ -52,3 +54,61 @@ def test_a_split_without_examples_is_refused_by_name(tmp_path: Path, empty: str)
         "train": {"max_steps": 9, "schedule": {"kind": "cosine", "warmup_steps": 1}},
     }
     refuses(tmp_path, tree, DataError, f"{empty} has no example: its files are empty")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Tree:
+    """Four steps of a tiny translator, with a cosine schedule."""
+    for split in ("train", "valid"):
+        lines = "a dog runs\tun chien court\n" * 4
+        (tmp_path / f"{split}.tsv").write_text(lines, encoding="utf-8")
+    return {
+        "task": {
+            "kind": "translation",
+            "source": str(tmp_path / "{split}.tsv"),
+            "tokenizer": {"kind": "word", "min_frequency": 1},
+        },
+        "model": {"kind": "transformer-tiny"},
+        "train": {
+            "max_steps": 4,
+            "precision": "fp32",
+            "schedule": {"kind": "cosine", "warmup_steps": 1},
+            "validation": {"every": "none"},
+        },
+    }
+
+
+def changed(small: Tree, **train: object) -> RunConfig:
+    return parse_tree(RunConfig, small | {"train": small["train"] | train})
+
+
+def test_each_continuation_is_recorded(
+    tmp_path: Path, small: Tree, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, first = tmp_path / "run", changed(small)
+    train(first, folder=run)
+    weights = checkpoint.path_of(run, 4) / checkpoint.WEIGHTS
+    before = weights.read_bytes(), (run / "config.toml").read_bytes()
+    train(first, folder=run)
+    assert before == (weights.read_bytes(), (run / "config.toml").read_bytes())
+    assert not (run / "config.1.toml").exists(), "nothing has changed"
+
+    capsys.readouterr()
+    second = changed(small, max_steps=6)
+    train(second, folder=run)
+    assert "train.max_steps 4 → 6 (moves the cosine schedule)" in capsys.readouterr().err
+    train(changed(small, max_steps=7, clip_norm=0.5), folder=run)
+    kept = [(run / f"config.{n}.toml").read_text(encoding="utf-8") for n in (1, 2)]
+    assert kept == [first.toml(), second.toml()]
+    assert load(run).config.train.max_steps == 7
+    assert [line for line in journal.read(run) if line["event"] == "config"] == [
+        {"event": "config", "step": 4, "before": "config.1.toml",
+         "changes": {"train.max_steps": {"old": 4, "new": 6}}},
+        {"event": "config", "step": 6, "before": "config.2.toml",
+         "changes": {"train.clip_norm": {"old": 1.0, "new": 0.5},
+                     "train.max_steps": {"old": 6, "new": 7}}},
+    ]  # fmt: skip
+    assert "step 6: train.clip_norm 1.0 → 0.5" in description(load(run))
+    with pytest.raises(ConfigError, match=r"train\.batch_tokens is 4096 there and 9 now"):
+        train(changed(small, max_steps=9, batch_tokens=9), folder=run)
+    assert load(run).config.train.max_steps == 7, "a refused config is not recorded"

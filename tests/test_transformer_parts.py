@@ -14,6 +14,7 @@ from foveate.nn.position import SinusoidalHalves
 from foveate.nn.stem import SegmentStem
 from foveate.spec import Tokens
 from foveate.tasks.objective import CrossEntropy
+from tolerances import MODEL, close
 
 SIZES = {"hidden_size": 16, "num_heads": 4, "num_layers": 1, "ffn_size": 20, "dropout": 0.0}
 
@@ -42,8 +43,8 @@ def test_the_embedding_norm_is_before_the_first_layer() -> None:
     seen = []
     built.layers[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     built(torch.tensor([[4, 5, 6]]))
-    torch.testing.assert_close(seen[0].mean(-1), torch.zeros(1, 3), atol=1e-5, rtol=0)
-    torch.testing.assert_close(seen[0].var(-1, correction=0), torch.ones(1, 3), atol=1e-3, rtol=0)
+    close(seen[0].mean(-1), torch.zeros(1, 3))
+    close(seen[0].var(-1, correction=0), torch.ones(1, 3), terms=MODEL)
 
 
 def test_a_model_without_it_has_no_more_parameters_than_before() -> None:
@@ -81,26 +82,26 @@ def test_the_output_bias_is_in_the_logits_and_in_the_loss() -> None:
     plain = torch.nn.functional.cross_entropy(
         built.logits(hidden), wanted, label_smoothing=0.1, reduction="sum"
     )
-    torch.testing.assert_close(loss, plain)
+    close(loss, plain)
     inputs = [hidden, built.output.weight, built.output.bias]
     pairs = zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(plain, inputs), strict=True)
     for ours, theirs in pairs:
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+        close(ours, theirs, terms=MODEL)
 
 
 def test_feed_forwards_are_their_equations() -> None:
     x = torch.linspace(-3, 3, 13)
     silu, tanh = SiLU.Config().build(4, 8), GELUTanh.Config().build(4, 8)
-    torch.testing.assert_close(silu.activate(x), x * torch.sigmoid(x))
+    close(silu.activate(x), x * torch.sigmoid(x))
     inner = (2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)
-    torch.testing.assert_close(tanh.activate(x), x / 2 * (1 + torch.tanh(inner)))
+    close(tanh.activate(x), x / 2 * (1 + torch.tanh(inner)))
     apart = (tanh.activate(x) - GELU.Config().build(4, 8).activate(x)).abs().max()
     assert 1e-5 < float(apart) < 1e-2
     gated, y = GEGLU.Config.parse({"bias": False}).build(4, 8), torch.randn(3, 4)
     wanted = (tanh.activate(y @ gated.inner.weight.T) * (y @ gated.gate.weight.T)) @ (
         gated.outer.weight.T
     )
-    torch.testing.assert_close(gated(y), wanted)
+    close(gated(y), wanted)
     assert not [name for name, _ in gated.named_parameters() if "bias" in name]
 
 
@@ -108,4 +109,4 @@ def test_halves_hold_the_same_waves_in_another_order() -> None:
     at = torch.arange(5)
     halves = SinusoidalHalves.Config().build(8, 1).encode(at, 8)
     turns = at[:, None] / 10_000 ** (torch.arange(4) / 4)
-    torch.testing.assert_close(halves, torch.cat((turns.sin(), turns.cos()), dim=1))
+    close(halves, torch.cat((turns.sin(), turns.cos()), dim=1))

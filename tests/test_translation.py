@@ -23,6 +23,7 @@ from foveate.tasks.base import Task
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.text_batch import collate
 from foveate.tasks.translation import Translation
+from tolerances import MODEL, ROW, close, near
 
 TRAIN = [
     ("The small dog runs.", "Le petit chien court."),
@@ -285,7 +286,7 @@ def test_the_score_of_an_output_is_that_of_forcing_it(
         assert len(forced) == len(target) + 1
         assert all(log_p <= 0 for log_p in forced)
         total = sum(forced) if ended else sum(forced[:-1])
-        assert math.isclose(total, score, abs_tol=1e-3)
+        assert total == near(score, terms=MODEL)
 
 
 @MODELS
@@ -297,7 +298,7 @@ def test_measures_agree_with_forcing(task: Translation, config: EncoderDecoder.C
         for s, t in VALID
     ]
     forced = [log_p for one in task.force(model, pairs) for log_p in one]
-    assert measures.figures["loss"] == pytest.approx(-sum(forced) / len(forced), rel=1e-4)
+    assert measures.figures["loss"] == near(-sum(forced) / len(forced), terms=MODEL)
     assert measures.figures["perplexity"] == pytest.approx(math.exp(measures.figures["loss"]))
     assert {"bleu", "chrf"} <= set(measures.figures)
     assert [(s.source, s.reference) for s in measures.samples] == [VALID[0]]
@@ -318,7 +319,7 @@ def test_an_explanation_speaks_in_words(
     task = make(write(tmp_path), tokenizer=tokenizer)
     task.prepare(tmp_path, seed=0)
     model, (source, target) = model_of(task, config), TRAIN[2]
-    record = task.explain(model, source, target)
+    record = task.explain(model, source, target, units="words")
     source_words = ["The", "man", "doesn't", "see", "the", "bird", ".", "</s>"]
     target_words = ["L'", "homme", "ne", "voit", "pas", "l'", "oiseau", "."]
     axes = {
@@ -333,7 +334,7 @@ def test_an_explanation_speaks_in_words(
         rows, columns = record.axes(name)
         assert (rows, columns) == axes[name]
         assert weights.shape[1:] == (len(rows), len(columns))
-        np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
+        close(weights.sum(axis=-1), 1)
         assert record.drawn(name).shape == weights.shape
     assert record.select("cross_attention").shape == (9, 8)
     assert source in record.title
@@ -358,8 +359,8 @@ def test_words_add_up_their_pieces(tmp_path: Path) -> None:
         [(x[0] + x[1] + y[0] + y[1]) / 2, (x[2] + x[3] + y[2] + y[3]) / 2, (x[4] + y[4]) / 2]
         for x, y in ((d, e), (end, end))
     ]
-    record = task.explain(model, "ab c", "de")
-    np.testing.assert_allclose(record.select(), wanted, atol=1e-6)
+    record = task.explain(model, "ab c", "de", units="words")
+    close(record.select(), wanted, terms=ROW)
     assert record.axes("decoder.cross_attention") == (["de", "</s>"], ["ab", "c", "</s>"])
 
 
@@ -384,7 +385,7 @@ def test_odd_texts_are_explained(
     for name, weights in record.maps.items():
         rows, columns = record.axes(name)
         assert weights.shape[1:] == (len(rows), len(columns))
-        np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-5)
+        close(weights.sum(axis=-1), 1)
 
 
 @MODELS
@@ -392,7 +393,7 @@ def test_an_unknown_word_is_one_word(task: Translation, config: EncoderDecoder.C
     record = task.explain(model_of(task, config), "Yes.", "Oui zèbre zébu .")
     rows, _ = record.axes(record.names("cross_attention")[-1])
     assert rows == ["Oui", "<unk>", "<unk>", ".", "</s>"]
-    np.testing.assert_allclose(record.select().sum(axis=-1), 1, atol=1e-5)
+    close(record.select().sum(axis=-1), 1)
 
 
 @MODELS
@@ -455,7 +456,7 @@ def test_answers_begin_with_the_text_that_is_given(
     )
     for log_p, one in zip(forced, answers[0].found, strict=True):
         wanted = sum(log_p) if one.ended else sum(log_p[:-1])
-        assert math.isclose(wanted, one.log_probability, abs_tol=1e-3)
+        assert wanted == near(one.log_probability, terms=MODEL)
     assert answers[2].found == task.answer(model, lines, search)[2].found
 
 

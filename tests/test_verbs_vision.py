@@ -16,6 +16,7 @@ from foveate.run import Run, load
 from foveate.training import train
 from foveate.verbs.vision import pictures_of
 from pictures import png, write_bars, write_squares
+from tolerances import near
 
 TRAIN = """
 [train]
@@ -131,7 +132,7 @@ def test_classify_pictures(labeller: Run, tmp_path: Path) -> None:
     name, *pairs = line.split("\t")
     assert name == str(image)
     assert sorted(pairs[::2]) == ["0", "1"]
-    assert sum(map(float, pairs[1::2])) == pytest.approx(1, abs=1e-5)
+    assert sum(map(float, pairs[1::2])) == near(1)
     first, second = (json.loads(line) for line in classify(labeller, 0, 1, "--json"))
     assert (first["picture"], second["picture"]) == ("0", "1")
     assert max(first["probabilities"], key=first["probabilities"].__getitem__) == first["label"]

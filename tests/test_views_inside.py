@@ -18,6 +18,7 @@ from foveate.views.question import Question
 from foveate.views.registry import find
 from foveate.views.report import Known
 from small_runs import made as small
+from tolerances import differ
 
 ASKED = Question(text="b a", target="B A")
 
@@ -48,7 +49,7 @@ def test_ablation_and_lens_are_of_the_example(run: Run) -> None:
     assert np.array_equal(values, np.stack(list(lost.values())))
     found = find("lens").draw([run], ASKED).arrays()
     assert np.array_equal(found["p"], lens(forced(run)).p)
-    assert found["produced"].tolist() == ["B", " A", "</s>"]
+    assert found["produced"].tolist() == ["B", "A", "</s>"]
 
 
 def test_a_report_answers_and_records_once(run: Run) -> None:
@@ -73,7 +74,7 @@ def test_silent_heads_are_silent_in_every_view_and_then_speak_again(run: Run) ->
     silent = ASKED.model_copy(update={"silence": ("layers.1.cross_attention",)})
     assert not find("attention").draw([run], silent).arrays()["weights"].any()
     changed = find("lens").draw([run], silent).arrays()["p"]
-    assert not np.allclose(changed, find("lens").draw([run], ASKED).arrays()["p"])
+    assert differ(changed, find("lens").draw([run], ASKED).arrays()["p"])
     assert np.array_equal(find("attention").draw([run], ASKED).arrays()["weights"], plain)
     wrong = ASKED.model_copy(update={"silence": ("layers.7",)})
     with pytest.raises(ConfigError, match=r"no attention is called 'layers.7'; there are: encoder"):

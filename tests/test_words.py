@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.data.words import split_words, words
+from foveate.data.words import is_unsegmented, split_words, words
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,9 @@ def test_white_space_separates(left: str, right: str) -> None:
     clitic = left.endswith(("'", "’"))  # an elided clitic needs the word that follows it
     if not clitic:
         assert words(f"{left} {right}") == words(left) + words(right)
+
+
+@pytest.mark.parametrize("text", ["汉字", "かな", "ｶﾅ", "ไทย", "ລາວ", "ខ្មែរ", "မြန်မာ", "a 字"])
+def test_scripts_without_blanks_are_known(text: str) -> None:
+    assert is_unsegmented(text)
+    assert not is_unsegmented("naïve Ελλάδα Москва हिन्दी العربية 한국어 3,5 🦓 。")

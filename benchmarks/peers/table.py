@@ -36,6 +36,11 @@ def tables(folder: Path) -> str:
 def table(title: str, result: Result) -> str:
     """One table with its machine below; peers that did not run stand below with their reasons."""
     ran = [row for row in result["rows"] if "error" not in row]
+    modes = [
+        f"{row['said']}, {case}: {count} thread(s), the faster."
+        for row in ran
+        for case, count in row.get("fastest", {}).items()
+    ]
     lines = {"train": trained, "decode": listed, "cells": listed}[result["what"]](ran)
     machine = result["machine"]
     ceilings = ", ".join(f"{k} {v:.0f}" for k, v in result["ceilings_gflops"].items())
@@ -49,6 +54,7 @@ def table(title: str, result: Result) -> str:
     below += [
         f"{row['said']} did not run: {row['error']}." for row in result["rows"] if "error" in row
     ]
+    below += modes
     disturbed = [row["said"] for row in ran if row.get("disturbed")]
     below += [f"Measured while something else ran: {', '.join(disturbed)}."] if disturbed else []
     return "\n".join([f"### {title}", "", *lines, "", *below])

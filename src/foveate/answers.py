@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from foveate.decode.steps import Hypothesis
 from foveate.look.heatmap import AttentionView, attention
 from foveate.look.record import AttentionRecord
+from foveate.look.words import Units
 
 if TYPE_CHECKING:
     from foveate.run import Run
@@ -31,14 +32,15 @@ class Translation:
     def __str__(self) -> str:
         return self.hypotheses[0]
 
-    def record(self, i: int = 0) -> AttentionRecord:
-        """What the model attended to as it produced hypothesis i, between words, by layer and head.
+    def record(self, i: int = 0, units: Units = "auto") -> AttentionRecord:
+        """What the model attended to as it produced hypothesis i, by layer and head.
 
-        One forced pass over (source, hypothesis); raises ``IndexError`` where there is none.
+        ``units`` are those of `Run.explain`. One forced pass over (source, hypothesis); raises
+        ``IndexError`` where there is none.
         """
         if not self.found or self.run is None:
             raise IndexError("an empty line has no hypothesis to explain")
-        return self.run.explain(self.source, self.found[i].ids)
+        return self.run.explain(self.source, self.found[i].ids, units)
 
     @property
     def attention(self) -> AttentionView:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
 import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ import pydantic
 from pydantic.fields import FieldInfo
 
 from foveate.tree import ConfigError as ConfigError
-from foveate.tree import Tree, Where, line_of, load_tree, merge, override, toml
+from foveate.tree import Tree, Where, assigned, line_of, load_tree, merge, toml
 
 C = TypeVar("C", bound="Config")
 
@@ -83,6 +84,15 @@ class Config(pydantic.BaseModel):
             place = (*where, *(str(part) for part in first["loc"] if isinstance(part, str)))
             given = "" if first["type"] == "missing" else f" (given: {first['input']!r})"
             raise ConfigError(first["msg"] + given, place) from None
+
+    @classmethod
+    def accepts(cls, key: str, value: Any) -> bool:
+        """Whether this kind has a field of that name which takes the value."""
+        try:
+            cls.parse({key: value})
+        except ConfigError as error:
+            return error.where[:1] != (key,)  # what else is missing does not matter
+        return True
 
     def tree(self) -> Tree:
         """Plain values from which `parse` makes an equal config.
@@ -187,22 +197,66 @@ def _parse_field(field: FieldInfo, value: Any, where: Where) -> Any:
 def read(config: type[C], path: str | Path, overrides: Iterable[str] = ()) -> C:
     """Class defaults, then ``base``, then the file, then overrides: the only loading order."""
     path = Path(path)
-    tree = load_tree(path)
+    return parse_tree(config, with_overrides(config, load_tree(path), overrides), path)
+
+
+def with_overrides(config: type[Config], tree: Tree, overrides: Iterable[str]) -> Tree:
+    """Lay ``a.b=c`` over the tree of a config, one after the other.
+
+    A table that gets another kind keeps the values for which that kind has a field; standard error
+    names those that are dropped.
+    """
     for assignment in overrides:
-        tree = override(tree, assignment)
-    return parse_tree(config, tree, path)
+        _import_kinds(tree)
+        dropped: list[str] = []
+        tree = merge(*_of_same_kinds(config, tree, assigned(assignment), (), dropped))
+        if dropped:
+            print(f"{assignment} drops {', '.join(dropped)}", file=sys.stderr)
+    return tree
+
+
+def _of_same_kinds(
+    config: type[Config], below: Tree, above: Tree, where: Where, dropped: list[str]
+) -> tuple[Tree, Tree]:
+    """Both trees, the tables below turned into the kinds named above, so that `merge` joins them.
+
+    ``dropped`` gets the values for which these kinds have no field.
+    """
+    below, above = dict(below), dict(above)
+    for key, value in above.items():
+        field = config.model_fields.get(key)
+        expected = None if field is None else _config_type(field.annotation)
+        if field is None or expected is None or typing.get_origin(field.annotation) is dict:
+            continue
+        known = _FAMILIES[expected.family] if expected.family is not None else {}
+        old, new = _as_table(below.get(key), known), _as_table(value, known)
+        if old is None or new is None:
+            continue
+        default = field.default.kind if isinstance(field.default, Config) else expected.kind
+        kind = old.get("kind", default)
+        chosen = known.get(str(new.get("kind", kind)), None if known else expected)
+        if chosen is None:
+            continue  # of an unknown kind, which `parse` reports
+        if "kind" in new:
+            fields = {k: v for k, v in old.items() if k != "kind"}
+            path, same = ".".join((*where, key)), new["kind"] == kind
+            for name in [k for k, v in fields.items() if not (same or chosen.accepts(k, v))]:
+                dropped.append(f"{path}.{name} = {fields.pop(name)!r} (not of {chosen.kind})")
+            old = {"kind": new["kind"], **fields}
+        below[key], above[key] = _of_same_kinds(chosen, old, new, (*where, key), dropped)
+    return below, above
+
+
+def _as_table(value: Any, known: Mapping[str, Any]) -> Tree | None:
+    """A table, or the name of a kind as one; nothing of any other value."""
+    if isinstance(value, str) and known and value != "none":
+        return {"kind": value}
+    return cast(Tree, value) if isinstance(value, dict) else None
 
 
 def parse_tree(config: type[C], tree: Tree, path: Path | None = None) -> C:
     """Parse after importing what ``imports`` names; errors say the file and its line."""
-    modules = tree.get("imports", ())
-    if not isinstance(modules, list | tuple) or not all(isinstance(m, str) for m in modules):
-        raise ConfigError(f"is a list of names of modules, not {modules!r}", ("imports",))
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except (ImportError, ValueError, TypeError) as error:
-            raise ConfigError(f"cannot import {module!r} ({error}); is it on PYTHONPATH?") from None
+    _import_kinds(tree)
     try:
         return config.parse(tree)
     except ConfigError as error:
@@ -211,6 +265,18 @@ def parse_tree(config: type[C], tree: Tree, path: Path | None = None) -> C:
         line = line_of(path.read_text(encoding="utf-8"), error.where)
         place = f"{path}:{line}" if line else f"{path} (or an override)"
         raise ConfigError(f"{place}: {error}") from None
+
+
+def _import_kinds(tree: Tree) -> None:
+    """Import the modules that ``imports`` names: they register kinds."""
+    modules = tree.get("imports", ())
+    if not isinstance(modules, list | tuple) or not all(isinstance(m, str) for m in modules):
+        raise ConfigError(f"is a list of names of modules, not {modules!r}", ("imports",))
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except (ImportError, ValueError, TypeError) as error:
+            raise ConfigError(f"cannot import {module!r} ({error}); is it on PYTHONPATH?") from None
 
 
 def _differences(config: Config, where: Where) -> Iterable[tuple[str, Any]]:

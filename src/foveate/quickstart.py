@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -63,8 +67,8 @@ def main(
     save_html(records, page)
 
     console.rule("5 · next")
-    said = NEXT.format(run=run.path, picture=picture, page=page)
-    console.print(said, highlight=False, soft_wrap=True)
+    next_steps = NEXT.format(run=run.path, picture=picture, page=page, command=_command())
+    console.print(next_steps + missing_for_studio(), highlight=False, soft_wrap=True)
     return {**evaluation.figures, "aer": agreement.aer}
 
 
@@ -83,16 +87,35 @@ def _explained(run: Run, data: Path, split: str) -> tuple[Iterator[Maps], list[G
     """The cross-attention maps of each pair of a split, between words, and its gold links."""
     lines = (data / f"{split}.align").read_text(encoding="utf-8").splitlines()
     gold = [Gold(links, links) for links in map(read_pharaoh, lines)]
-    records = (run.explain(*pair) for pair in zip(*run.pairs(split), strict=True))
+    records = (run.explain(*pair, units="words") for pair in zip(*run.pairs(split), strict=True))
     blocks = "cross_attention"
     return ({n: r.maps[n][:, :-1, :-1] for n in r.names(blocks)} for r in records), gold
+
+
+def _command() -> str:
+    """How the shell calls foveate: by its name, or by its path where PATH does not have it."""
+    path = Path(sys.executable).parent / "foveate"
+    if shutil.which("foveate") or not path.exists():
+        return "foveate"
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def missing_for_studio() -> str:
+    """A line for each part of the studio that is not installed, with the remedy."""
+    lines = ""
+    if not all(map(find_spec, ("fastapi", "uvicorn"))):
+        lines += "\n  the studio's packages are missing: pip install 'foveate[studio]'"
+    if not files("foveate").joinpath("studio/static/index.html").is_file():
+        lines += "\n  the studio's page is not built: install Node 20.19 or newer, then make page"
+    return lines
 
 
 NEXT = """\
 look at the picture      {picture}
 open in a browser        {page}
-translate a line         echo "She closes the old window." | foveate translate {run}
-draw your own sentence   foveate look attention {run} --text "She closes the old window."
-what can be changed      foveate kinds
-what this run is         foveate show {run}
-your own data            foveate data report train.en train.fr"""
+translate a line         echo "She closes the old window." | {command} translate {run}
+draw your own sentence   {command} look attention {run} --text "She closes the old window."
+what can be changed      {command} kinds
+what this run is         {command} show {run}
+your own data            {command} data report train.en train.fr
+see it in the studio     {command} studio {run} → http://127.0.0.1:8377"""

@@ -1,7 +1,8 @@
 """A run directory as an object: load it, translate, score, evaluate, explain.
 
 A run holds ``config.toml`` (resolved: every field), the tokenizers, ``log.jsonl``, checkpoints and
-``best.json``; nothing else is needed to use it or to go on training.
+``best.json``; nothing else is needed to use it or to go on training. ``config.1.toml``, … are the
+configs before the values changed (`foveate.train.continuing`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import pydantic
 import torch
 
 from foveate.align.extract import Links
@@ -28,6 +30,7 @@ from foveate.kinds import load_kinds
 from foveate.look.forced import ForcedPass
 from foveate.look.record import AttentionRecord
 from foveate.look.view import View
+from foveate.look.words import Units
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
 from foveate.tasks.base import Evaluation, Task
@@ -52,9 +55,17 @@ class RunConfig(Config):
     data: TextData = TextData()
     model: Model.Config
     start: Start | None = None  # weights of another run to begin with
-    objective: Objective.Config = CrossEntropy.Config()
+    objective: Objective.Config = CrossEntropy.Config()  # or what the task learns by
     train: TrainConfig = TrainConfig()
     decode: Search.Config = Beam.Config()
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _objective_of_the_task(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        task = fields.get("task")
+        if "objective" in fields or not isinstance(task, Task.Config):
+            return fields
+        return fields | {"objective": Objective.Config.parse(task.default_objective)}
 
 
 class Run:
@@ -249,17 +260,20 @@ class Run:
         maps = word_maps(self.model, pairs, rows=chosen.rows)
         return [chosen.links(found) if found else set() for found in maps]
 
-    def explain(self, source: Any, target: Any = None) -> AttentionRecord:
+    def explain(self, source: Any, target: Any = None, units: Units = "auto") -> AttentionRecord:
         """What each layer and head attended to while the target (or the answer) was produced.
 
-        What source and target are is up to the task: lines of text, a picture, a series.
+        What source and target are is up to the task: lines of text, a picture, a series. Rows and
+        columns of a text are its "tokens" or its "words"; with "auto" tokens for character, byte
+        and symbol tokenizers and for scripts without blanks between words, else words.
         """
-        return self.forced(source, target).record()
+        return self.forced(source, target, units).record()
 
-    def forced(self, source: Any, target: Any = None) -> ForcedPass:
+    def forced(self, source: Any, target: Any = None, units: Units = "auto") -> ForcedPass:
         """The same example made ready to be read as often as is wanted."""
         search = self.search(None, None)
-        return cast(ForcedPass, self.task.forced(self.model, source, target, search))
+        ready = cast(ForcedPass, self.task.forced(self.model, source, target, search))
+        return replace(ready, units=units)
 
 
 def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] = ()) -> Run:

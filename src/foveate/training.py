@@ -20,6 +20,7 @@ from foveate.run import Run, RunConfig, device, load, read_run
 from foveate.start import begin, check_size
 from foveate.train import checkpoint, files
 from foveate.train.average import average as average_weights
+from foveate.train.continuing import Change, changes
 from foveate.train.fit import Outcome, fit
 from foveate.train.job import Job
 from foveate.train.lock import alone
@@ -58,7 +59,7 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
                 f"rank {ranks.rank} on {socket.gethostname()} does not see the run {path}, which "
                 "rank 0 has made: the folder must lie on a disk that all hosts share"
             )
-        task = _prepared(config, path)
+        task, changed = _prepared(config, path)
     torch.manual_seed(config.seed)
     model = task.build(config.model).to(device())
     if config.start is not None and not checkpoint.steps(path):
@@ -66,11 +67,11 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
         said = begin(config.start, given, task, model)
         if ranks.leads:
             print(said, file=sys.stderr)
-    return fit(job_of(config, task, model), config.train, path, ranks)
+    return fit(job_of(config, task, model, changed), config.train, path, ranks)
 
 
-def job_of(config: RunConfig, task: Any, model: Any) -> Job:
-    """What the trainer is given of a config, whose task and model are ready."""
+def job_of(config: RunConfig, task: Any, model: Any, changed: Sequence[Change] = ()) -> Job:
+    """What the trainer needs of a config, whose task and model are ready."""
     return Job(
         task=task,
         model=model,
@@ -79,11 +80,13 @@ def job_of(config: RunConfig, task: Any, model: Any) -> Job:
         seed=config.seed,
         toml=config.toml(),
         plan=task.plan,
+        changes=tuple(changed),
     )
 
 
 def _heeded(config: RunConfig) -> None:
-    """Raise ``ConfigError`` where the task would pass over what the objective asks for."""
+    """Raise ``ConfigError`` where the task cannot learn by the objective, or passes over a part."""
+    config.task.check_objective(config.objective)
     forcing = getattr(config.objective, "teacher_forcing", None)
     if (
         forcing is not None
@@ -97,20 +100,13 @@ def _heeded(config: RunConfig) -> None:
         )
 
 
-def _prepared(config: RunConfig, path: Path) -> Any:
-    """The task with its tokenizers: of the run if it exists, else new ones in a new run."""
+def _prepared(config: RunConfig, path: Path) -> tuple[Any, list[Change]]:
+    """The task with its tokenizers, of the run if it exists, and what has changed in its config."""
     task = config.task.build(config.data)
     if (path / "config.toml").is_file():
-        old, new = read_run(path).differences(), config.differences()
-        changed = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k))
-        fixed = [key for key in changed if not key.startswith(("train.", "decode."))]
-        if fixed:
-            raise ConfigError(
-                f"{path} holds a run of another config ({', '.join(fixed[:5])} differ); "
-                "choose another folder with --run, or remove that one"
-            )
+        changed = changes(path, read_run(path), config)
         task.restore(path)
-        return task
+        return task, changed
     parts = path.with_name(f".{path.name}.new")
     shutil.rmtree(parts, ignore_errors=True)
     parts.mkdir(parents=True)
@@ -125,7 +121,7 @@ def _prepared(config: RunConfig, path: Path) -> Any:
     for file in sorted(parts.iterdir(), key=lambda file: file.name == "config.toml"):
         file.replace(path / file.name)  # the config comes last: with it the run exists
     parts.rmdir()
-    return task
+    return task, []
 
 
 def _refuse_nothing(task: Any, splits: list[str]) -> None:

@@ -87,17 +87,41 @@ def merge(below: Tree, above: Tree) -> Tree:
 
 
 def override(tree: Tree, assignment: str) -> Tree:
-    """Lay ``a.b=c`` over a tree; the value is TOML, or else a bare word."""
+    """Lay ``a.b=c`` over a tree (`assigned`)."""
+    return merge(tree, assigned(assignment))
+
+
+def assigned(assignment: str) -> Tree:
+    """The tree of ``a.b=c``: the value is TOML, or else a bare word.
+
+    In a table bare words need no quotes either: ``train.optimizer={kind=sgd}``. Raises
+    ``ConfigError`` for a table that cannot be read.
+    """
     key, equals, text = assignment.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"{assignment!r} is no override; write key.of.field=value")
+    table = re.fullmatch(r"\s*\{.*=.*\}\s*", text, re.DOTALL) is not None
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = tomllib.loads(f"value = {_quoted(text) if table else text}")["value"]
+    except tomllib.TOMLDecodeError as error:
+        if table:
+            example = "write key={a=1, b=word}"
+            raise ConfigError(f"{assignment!r} holds no TOML table ({error}); {example}") from None
         value = text
     for part in reversed(key.strip().split(".")):
         value = {part: value}
-    return merge(tree, cast(Tree, value))
+    return cast(Tree, value)
+
+
+def _quoted(table: str) -> str:
+    """An inline table with quotes around the bare words that are values."""
+    token = r"""("(?:[^"\\]|\\.)*"|'[^']*')|((?<=[=\[,\s])[A-Za-z_/~][\w./-]*)(?=\s*[,}\]])"""
+    constants = ("true", "false", "inf", "nan")
+    return re.sub(
+        token,
+        lambda found: found[0] if found[1] or found[0] in constants else f'"{found[0]}"',
+        table,
+    )
 
 
 def line_of(text: str, where: Where) -> int | None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from foveate.decode.steps import Hypothesis, Search
+from tolerances import MODEL, near
 
 START, A, B, C, END = 9, 0, 1, 2, 3
 Prefix = tuple[int, ...]
@@ -86,8 +87,8 @@ def alike(left: Sequence[Hypothesis], right: Sequence[Hypothesis]) -> None:
     assert [h.ids for h in left] == [h.ids for h in right]
     assert [h.ended for h in left] == [h.ended for h in right]
     for one, other in zip(left, right, strict=True):
-        assert math.isclose(one.log_probability, other.log_probability, abs_tol=1e-4)
-        assert math.isclose(one.score, other.score, abs_tol=1e-4)
+        assert one.log_probability == near(other.log_probability, terms=MODEL)
+        assert one.score == near(other.score, terms=MODEL)
 
 
 def limit(extra: int, ratio: float = 0.0) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from foveate.nn.position import Rotary
 from foveate.nn.score import Dot, Location, Score
 from foveate.nn.state import State
 from laws.conftest import KEYS, SIZE, each, each_mask, weights_of
+from tolerances import close, differ
 
 Road = Callable[[bool], list[int]]
 
@@ -26,10 +27,6 @@ def roads(attention: Attention, fused: Road) -> Iterator[bool]:
     if attention.score.scale is not None and attention.normalizer.fusable:
         fused(True)
         yield True
-
-
-def close(left: Tensor, right: Tensor, tolerance: float = 1e-5) -> None:
-    torch.testing.assert_close(left, right, atol=tolerance, rtol=tolerance)
 
 
 def values_of(attention: Attention, memory: Tensor) -> Tensor:
@@ -196,7 +193,7 @@ def test_the_future_leaves_the_past_bit_equal(attention: Attention, fused: Road)
     for _ in roads(attention, fused):
         before, after = (attention(one, mask=Mask(causal=True)) for one in (x, other))
         assert torch.equal(before[:, :4], after[:, :4])
-        assert not torch.allclose(before[:, 4:], after[:, 4:])
+        assert differ(before[:, 4:], after[:, 4:])
 
 
 def test_what_stands_in_padding_changes_no_bit(attention: Attention, fused: Road) -> None:
@@ -288,7 +285,7 @@ def test_dropped_weights_keep_their_mean() -> None:
     x = torch.randn(1, 5, SIZE).repeat(4000, 1, 1)
     dropped = attention(x)
     close(dropped.mean(dim=0), attention.eval()(x[:1])[0], 0.1)
-    assert not torch.allclose(dropped[0], dropped[1])
+    assert differ(dropped[0], dropped[1])
 
 
 def test_colder_softmax_looks_at_one_place() -> None:

@@ -38,6 +38,7 @@ from laws.conftest import (
     real,
     weights_of,
 )
+from tolerances import ROW, close
 
 HEADS = 4
 KINDS = {
@@ -64,10 +65,6 @@ def full_like(attention: BaseAttention) -> Attention:
     wanted = set(full.state_dict())
     full.load_state_dict({n: t for n, t in attention.state_dict().items() if n in wanted})
     return full  # type: ignore[no-any-return]
-
-
-def close(left: Tensor, right: Tensor, tolerance: float = 1e-5) -> None:
-    torch.testing.assert_close(left, right, atol=tolerance, rtol=tolerance)
 
 
 # ------------------------------------------------------------------------------ every kind
@@ -97,7 +94,7 @@ def test_a_query_that_sees_nothing_gets_zeros(config: BaseAttention.Config) -> N
     attention, keys = built(config), torch.tensor([[False] * 5, [True] * 5])
     x = torch.randn(2, 5, SIZE, requires_grad=True)
     output = attention(x, None, Mask(keys))
-    close(output[0], attention.output.bias.expand(5, -1), 1e-7)
+    close(output[0], attention.output.bias.expand(5, -1), terms=ROW)
     output.square().sum().backward()
     assert bool(x.grad.isfinite().all())  # type: ignore[union-attr]
 
@@ -299,7 +296,7 @@ def test_directions_are_orthogonal_in_groups() -> None:
     directions = built(RandomFeatureAttention.Config(features=40)).directions
     for group in directions.split(SIZE):
         products = F.normalize(group) @ F.normalize(group).T
-        close(products, torch.eye(len(group)), 1e-5)
+        close(products, torch.eye(len(group)))
 
 
 # ------------------------------------------------------------------------------ low rank

@@ -14,6 +14,7 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.train.compiling import compile_layers
 from foveate.train.files import TrainError
 from laws.conftest import DEVICES, build, ids, real
+from tolerances import MODEL, close
 
 SIZES = {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 24, "dropout": 0.0}
 
@@ -46,7 +47,7 @@ def test_compiled_layers_learn_the_same(order: str, device: str) -> None:
         expected, found = (learnt(each, length, device) for each in (model, other))
         assert found.keys() == expected.keys()
         for name, gradient in expected.items():
-            torch.testing.assert_close(found[name], gradient, atol=1e-5, rtol=1e-4)
+            close(found[name], gradient, terms=MODEL)
 
 
 def test_where_it_brings_nothing_that_is_said() -> None:

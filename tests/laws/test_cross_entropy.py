@@ -13,6 +13,7 @@ from foveate.nn.cross_entropy import linear_cross_entropy
 from foveate.tasks.base import Loss
 from foveate.tasks.objective import CrossEntropy
 from laws.conftest import MODELS, build, ids, real
+from tolerances import MODEL, close
 
 N, D, V = 13, 8, 11
 smoothings = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
@@ -42,14 +43,14 @@ def test_equals_cross_entropy_over_whole_logits(
 ) -> None:
     monkeypatch.setattr(cross_entropy, "CHUNK", chunk)
     for ours, theirs in zip(*both(smoothing, *inputs()), strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+        close(ours, theirs)
 
 
 @smoothings
 def test_large_logits_do_not_overflow(smoothing: float) -> None:
     for ours, theirs in zip(*both(smoothing, *inputs(scale=300.0)), strict=True):
         assert bool(ours.isfinite().all())
-        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+        close(ours, theirs, terms=MODEL)
 
 
 @smoothings
@@ -99,7 +100,7 @@ def test_the_objective_counts_its_terms() -> None:
     loss = CrossEntropy.Config(label_smoothing=0.1).build()(hidden, weight, target)
     assert loss.count == N
     nll = F.cross_entropy(hidden @ weight.T, target, reduction="sum")
-    torch.testing.assert_close(loss.logged["nll"].float(), nll.detach())
+    close(loss.logged["nll"].float(), nll.detach())
 
 
 @pytest.mark.parametrize("name", ["transformer", "recurrent"])
@@ -126,4 +127,4 @@ def test_four_small_batches_equal_one_large(name: str) -> None:
     whole, count = gradient([slice(0, 32)])
     parts, sum_of_counts = gradient([slice(i, i + 8) for i in range(0, 32, 8)])
     assert count == sum_of_counts == int(wanted.sum())
-    torch.testing.assert_close(parts, whole, atol=1e-3, rtol=1e-3)
+    close(parts, whole, terms=MODEL)

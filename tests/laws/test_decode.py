@@ -37,6 +37,7 @@ from laws.tables import (
     random_table,
     search,
 )
+from tolerances import MODEL, near
 
 # ------------------------------------------------------------------------------ the toy proof
 
@@ -58,14 +59,14 @@ def test_greedy_goes_astray() -> None:
     ((best,),) = search(Greedy.Config(), [toy])
     assert best.ids == [A, B, C]
     assert best.ended
-    assert math.isclose(math.exp(best.log_probability), 0.048, rel_tol=1e-5)
+    assert math.exp(best.log_probability) == near(0.048)
 
 
 @pytest.mark.parametrize("width", range(2, 9))
 def test_a_beam_finds_the_better_path(width: int) -> None:
     (found,) = search(Beam.Config(beam_size=width, length_penalty=0.0), [toy])
     assert found[0].ids == [A, C, B]
-    assert math.isclose(math.exp(found[0].log_probability), 0.054, rel_tol=1e-5)
+    assert math.exp(found[0].log_probability) == near(0.054)
     assert found[0].score == found[0].log_probability
 
 
@@ -165,9 +166,9 @@ def test_the_n_best_are_sorted_distinct_and_scored_right(
     assert len(set(outputs)) == len(outputs)
     for output, hypothesis in zip(outputs, found, strict=True):
         assert END not in hypothesis.ids
-        assert math.isclose(hypothesis.log_probability, log_p(table, output), abs_tol=1e-4)
+        assert hypothesis.log_probability == near(log_p(table, output), terms=MODEL)
         penalty = ((5 + len(output)) / 6) ** alpha
-        assert math.isclose(hypothesis.score * penalty, log_p(table, output), abs_tol=1e-4)
+        assert hypothesis.score * penalty == near(log_p(table, output), terms=MODEL)
 
 
 def plain_beam(table: Table, width: int, longest: int) -> list[tuple[float, Prefix, bool]]:
@@ -209,7 +210,7 @@ def test_a_beam_of_one_is_greedy(seed: int) -> None:
         greedy, search(Beam.Config(beam_size=1, **limit(8)), tables), strict=True
     ):
         assert [(h.ids, h.ended) for h in one] == [(h.ids, h.ended) for h in other]
-        assert math.isclose(one[0].log_probability, other[0].log_probability, abs_tol=1e-5)
+        assert one[0].log_probability == near(other[0].log_probability)
 
 
 @settings(max_examples=15)
@@ -236,7 +237,7 @@ def test_each_source_has_its_own_limit(config: Search.Config) -> None:
     assert [len(h[0].ids) for h in found] == [2, 0, 6, 3]
     assert [h[0].ended for h in found] == [False, True, False, False]
     assert all(set(h[0].ids) == {B} for h in found if h[0].ids)
-    assert found[1][0].log_probability == pytest.approx(0.0, abs=1e-5)
+    assert found[1][0].log_probability == near(0.0)
 
 
 @each("search")
@@ -282,7 +283,7 @@ def test_every_family_is_searched_rightly(model: EncoderDecoder) -> None:
         best = [hypothesis for found in outputs.values() for hypothesis in found[row]]
         wanted = forced(model, source, [h.ids + [END] * h.ended for h in best])
         for hypothesis, log_probability in zip(best, wanted, strict=True):
-            assert math.isclose(hypothesis.log_probability, log_probability, abs_tol=1e-3)
+            assert hypothesis.log_probability == near(log_probability, terms=MODEL)
 
 
 def test_real_searches_end_before_their_limit(model_pair: EncoderDecoder) -> None:

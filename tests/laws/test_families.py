@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 import foveate
 from foveate.look.capture import capture
@@ -36,14 +35,11 @@ from laws.conftest import (
     ids,
     real,
 )
+from tolerances import close, differ
 
 LENGTHS = (6, 4, 5)
 KEYS = real(*LENGTHS)
 SOURCE, TARGET = ids(3, 6), ids(3, 5, seed=2)
-
-
-def close(left: Tensor, right: Tensor, tolerance: float = 1e-5) -> None:
-    torch.testing.assert_close(left, right, atol=tolerance, rtol=tolerance)
 
 
 # ------------------------------------------------------------------------------ time
@@ -66,7 +62,7 @@ def test_the_future_leaves_the_past_bit_equal(model: EncoderDecoder) -> None:
     other[:, 3:] = 4 + (other[:, 3:] - 3) % (VOCABULARY - 4)  # another token at each place
     before, after = (model(SOURCE, target, KEYS) for target in (TARGET, other))
     assert torch.equal(before[:, :3], after[:, :3])
-    assert not torch.allclose(before[:, 3:], after[:, 3:])
+    assert differ(before[:, 3:], after[:, 3:])
 
 
 # ------------------------------------------------------------------------------ rows
@@ -153,7 +149,7 @@ def test_saved_and_loaded_weights_give_the_same_output(
     other = model.config.build(Tokens(VOCABULARY), Tokens(VOCABULARY)).eval()
     with torch.no_grad():
         wanted = model(SOURCE, TARGET, KEYS)
-        assert not torch.allclose(other(SOURCE, TARGET, KEYS), wanted)
+        assert differ(other(SOURCE, TARGET, KEYS), wanted)
         load_weights(other, tmp_path / "model.safetensors")
         assert torch.equal(other(SOURCE, TARGET, KEYS), wanted)
 
@@ -209,7 +205,7 @@ def test_a_silenced_head_is_missing_from_the_output(model: EncoderDecoder) -> No
     plain = model(SOURCE, TARGET, KEYS)
     looking[0].tap = lambda weights: weights * 0
     silenced = model(SOURCE, TARGET, KEYS)
-    assert not torch.allclose(silenced, plain)
+    assert differ(silenced, plain)
     looking[0].tap = None
     assert torch.equal(model(SOURCE, TARGET, KEYS), plain)
 
@@ -250,7 +246,7 @@ def test_every_encoder_goes_with_every_decoder() -> None:
             logits = model(SOURCE, TARGET, KEYS)
             assert logits.shape == (3, 5, VOCABULARY), (encoder, decoder)
             other = model(SOURCE.roll(1, 0), TARGET, KEYS.roll(1, 0))
-            assert not torch.allclose(logits, other), (encoder, decoder, "is deaf to the source")
+            assert differ(logits, other), (encoder, decoder, "is deaf to the source")
             state, memory = State(), model.encode(SOURCE, KEYS)
             steps = [model.decode(TARGET[:, t : t + 1], memory, state) for t in range(5)]
             close(model.logits(torch.cat(steps, dim=1)), logits)

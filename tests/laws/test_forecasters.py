@@ -17,6 +17,7 @@ from foveate.nn.window_norm import WindowNorm
 from foveate.spec import Series
 from foveate.train.checkpoint import load_weights, save_weights
 from laws.conftest import changed, defaults, shrink
+from tolerances import MODEL, close, differ
 
 LENGTH, STEPS, CHANNELS, FEATURES = 20, 6, 3, 2
 SERIES = Series(CHANNELS, LENGTH)
@@ -81,7 +82,7 @@ def test_rows_of_a_batch_do_not_see_each_other(config: Forecaster.Config) -> Non
     values, calendar, _ = rows()
     model, order = build(config), torch.tensor([2, 0, 3, 1])
     permuted = model(values[order], calendar[order])
-    torch.testing.assert_close(permuted, model(values, calendar)[order], atol=1e-5, rtol=1e-5)
+    close(permuted, model(values, calendar)[order])
 
 
 @torch.no_grad()
@@ -89,8 +90,8 @@ def test_free_running_is_teacher_forced_at_the_first_step(config: Forecaster.Con
     values, calendar, wanted = rows()
     model = build(config, levels=3)
     free, taught = model(values, calendar), model.teach(values, calendar, wanted)[0][:, -STEPS:]
-    torch.testing.assert_close(free[:, 0], taught[:, 0], atol=1e-5, rtol=1e-5)
-    same = torch.allclose(free[:, 1:], taught[:, 1:], atol=1e-4)
+    close(free[:, 0], taught[:, 0])
+    same = not differ(free[:, 1:], taught[:, 1:], terms=MODEL)
     assert same != model.feeds_back
 
 
@@ -101,7 +102,7 @@ def test_free_running_reads_its_own_predictions(config: Forecaster.Config) -> No
     model = build(config)
     free = model(values, calendar)
     taught = model.teach(values, calendar, free[..., 0])[0][:, -STEPS:]
-    torch.testing.assert_close(taught, free, atol=1e-5, rtol=1e-5)
+    close(taught, free)
 
 
 @torch.no_grad()
@@ -133,7 +134,7 @@ def test_a_normed_window_knows_no_level(name: str) -> None:
     for kind in ("patch_forecaster", "rnn_forecaster", "linear_forecaster"):
         model = build(FORECASTERS[f"{kind} {name}"])
         lifted = model(values + 7, calendar)
-        torch.testing.assert_close(lifted, model(values, calendar) + 7, atol=1e-3, rtol=1e-4)
+        close(lifted, model(values, calendar) + 7, terms=MODEL)
 
 
 @torch.no_grad()
@@ -142,7 +143,7 @@ def test_a_window_norm_is_undone(config: WindowNorm.Config) -> None:
     values, norm = rows()[0], config.build()
     of = norm.statistics(values)
     undone = norm.leave(norm.enter(values, of)[..., None], of)
-    torch.testing.assert_close(undone[..., 0], values)
+    close(undone[..., 0], values)
 
 
 @torch.no_grad()
@@ -168,8 +169,8 @@ def test_channels_of_a_patch_forecaster_are_independent() -> None:
     model, other = build(FORECASTERS["patch_forecaster"]), values.clone()
     other[..., 0] += torch.randn(4, LENGTH)
     before, after = model(values, calendar), model(other, calendar)
-    assert not torch.allclose(before[:, :, 0], after[:, :, 0])
-    torch.testing.assert_close(before[:, :, 1:], after[:, :, 1:])
+    assert differ(before[:, :, 0], after[:, :, 0])
+    close(before[:, :, 1:], after[:, :, 1:])
 
 
 @torch.no_grad()

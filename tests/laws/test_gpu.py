@@ -17,6 +17,7 @@ from foveate.nn.mask import Mask
 from foveate.train.optim import AdamWConfig
 from foveate.train.precision import resolve
 from laws.conftest import GPU, ids, real
+from tolerances import MODEL, close, rounding
 
 pytestmark = GPU
 
@@ -32,7 +33,7 @@ def there(*tensors: Tensor) -> list[Tensor]:
 @torch.no_grad()
 def test_every_family_gives_the_same_logits(model: EncoderDecoder) -> None:
     logits = copy.deepcopy(model).to("cuda")(*there(SOURCE, TARGET, KEYS))
-    torch.testing.assert_close(logits.cpu(), model(SOURCE, TARGET, KEYS), atol=1e-3, rtol=1e-3)
+    close(logits.cpu(), model(SOURCE, TARGET, KEYS), terms=MODEL)
 
 
 @pytest.mark.parametrize("config", [Greedy.Config(), Beam.Config(beam_size=3)])
@@ -43,7 +44,7 @@ def test_every_family_finds_the_same(model: EncoderDecoder, config: Search.Confi
     found = search(DecoderSteps(other, other.encode(source, keys)), LENGTHS, 2, 3)
     wanted = search(DecoderSteps(model, model.encode(SOURCE, KEYS)), LENGTHS, 2, 3)
     for ours, theirs in zip(found, wanted, strict=True):
-        assert abs(ours[0].score - theirs[0].score) < 1e-3
+        assert abs(ours[0].score - theirs[0].score) < rounding(MODEL)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -53,7 +54,7 @@ def test_long_attention_by_the_fused_kernel(causal: bool) -> None:
     other = copy.deepcopy(attention).to("cuda")
     mixed = other(*there(x), mask=Mask(causal=causal))
     wanted = attention(x, mask=Mask(causal=causal))
-    torch.testing.assert_close(mixed.cpu(), wanted, atol=1e-3, rtol=1e-3)
+    close(mixed.cpu(), wanted, terms=MODEL)
 
 
 def test_a_step_in_bf16_by_the_fused_optimizer_lowers_the_loss(model: EncoderDecoder) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -30,6 +29,7 @@ from foveate.nn.int8 import Int8Linear, quantized
 from foveate.nn.mask import Mask
 from foveate.nn.position import Position
 from laws.conftest import build, defaults
+from tolerances import MODEL, close, differ, near
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")
 
@@ -81,7 +81,7 @@ def same(left: Sequence[Sequence[Hypothesis]], right: Sequence[Sequence[Hypothes
     for ours, theirs in zip(left, right, strict=True):
         assert [(h.ids, h.ended) for h in ours] == [(h.ids, h.ended) for h in theirs]
         for one, other in zip(ours, theirs, strict=True):
-            assert math.isclose(one.log_probability, other.log_probability, abs_tol=1e-4)
+            assert one.log_probability == near(other.log_probability, terms=MODEL)
 
 
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
@@ -104,7 +104,7 @@ def test_every_step_gives_the_same_logits(shape: dict[str, Any]) -> None:
     ids = torch.full((5,), 2)
     for time in range(12):
         logits = native.step(ids)
-        torch.testing.assert_close(logits, plain.step(ids), atol=1e-4, rtol=1e-4)
+        close(logits, plain.step(ids), terms=MODEL)
         sources = torch.arange(5 if time < 6 else 3)
         before = len(ids) // (5 if time < 7 else 3)
         rows = torch.randint(before, (len(sources), 4)) + before * sources[:, None]
@@ -182,7 +182,7 @@ def same_memory(model: EncoderDecoder, source: Tensor, keys: Tensor | None) -> N
     if keys is not None:
         assert not native[~keys].any()
         native, plain = native[keys], plain[keys]
-    torch.testing.assert_close(native, plain, atol=1e-4, rtol=1e-4)
+    close(native, plain, terms=MODEL)
 
 
 ENCODERS = {name: shape for name, shape in SHAPES.items() if "kind" not in shape}
@@ -208,7 +208,7 @@ def test_sources_without_places_leave_nothing(empty: list[int]) -> None:
     same_memory(model, SOURCE, keys)
     ids, memory = torch.full((5,), 2), model.encode(SOURCE, keys)
     native, plain = (DecoderSteps(model, memory, road).step(ids) for road in (False, True))
-    torch.testing.assert_close(native, plain, atol=1e-4, rtol=1e-4)
+    close(native, plain, terms=MODEL)
 
 
 @torch.no_grad()
@@ -227,7 +227,7 @@ def test_whole_numbers_are_exact(bias: bool) -> None:
     eight = Int8Linear(linear)
     for shape in ((1, 256), (13, 256), (4, 7, 256)):
         x = torch.randn(shape) * 3
-        assert torch.allclose(eight(x), eight.plain(x), atol=1e-4)
+        close(eight(x), eight.plain(x), terms=MODEL)
         assert (eight(x) - linear(x)).abs().mean() < 0.02 * linear(x).abs().mean()
     assert torch.equal(eight(torch.zeros(2, 256)), eight.plain(torch.zeros(2, 256)))
 
@@ -238,7 +238,7 @@ def test_eight_bits_by_whatever_unit_multiplies_them(rows: int, outputs: int) ->
     linear, x = nn.Linear(128, outputs), torch.randn(rows, 128)
     eight = Int8Linear(linear)
     with torch.inference_mode():
-        torch.testing.assert_close(eight(x), eight.plain(x), atol=1e-5, rtol=1e-5)
+        close(eight(x), eight.plain(x))
 
 
 @torch.no_grad()
@@ -335,9 +335,9 @@ def test_changed_weights_are_packed_anew() -> None:
     for weight in model.parameters():
         weight.mul_(1.1)
     after = begun(model, False).step(ids)
-    assert not torch.allclose(before, after, atol=1e-3)
-    torch.testing.assert_close(after, begun(model, True).step(ids), atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(before, begun(other, False).step(ids))
+    assert differ(before, after, terms=MODEL)
+    close(after, begun(model, True).step(ids), terms=MODEL)
+    close(before, begun(other, False).step(ids))
 
 
 @torch.no_grad()
@@ -363,7 +363,7 @@ def test_weights_are_packed_anew_after_a_step_of_training(fused: bool) -> None:
     optimizer.step()
     with torch.no_grad():
         native, plain = begun(model, False).step(ids), begun(model, True).step(ids)
-    torch.testing.assert_close(native, plain, atol=1e-4, rtol=1e-4)
+    close(native, plain, terms=MODEL)
 
 
 # ------------------------------------------------------------------------------ rows of scores
@@ -379,11 +379,11 @@ def rows_of(shape: tuple[int, int]) -> Tensor:
 def test_rows_are_read_as_pytorch_reads_them(shape: tuple[int, int]) -> None:
     scores = rows_of(shape)
     scores[0] = -torch.inf
-    torch.testing.assert_close(log_sum_exp(scores), scores.logsumexp(dim=1, keepdim=True))
+    close(log_sum_exp(scores), scores.logsumexp(dim=1, keepdim=True))
     for count in {1, min(6, shape[1]), min(40, shape[1])}:
         values, columns = highest(scores, count)
-        torch.testing.assert_close(values, scores.topk(count, dim=1).values)
-        torch.testing.assert_close(values, scores.gather(1, columns))
+        close(values, scores.topk(count, dim=1).values)
+        close(values, scores.gather(1, columns))
         assert all(len(set(row)) == count for row in columns.tolist())
 
 

@@ -34,6 +34,7 @@ from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.objective_reinforce import Reinforce
 from laws.conftest import ids
 from pictures import write_bars, write_squares
+from tolerances import close, differ
 
 SOURCE, VOCABULARY = Pixels(3, 8, 8), 12
 CONVOLUTIONAL = ConvolutionalEncoder.Config(channels=(6, 8), hidden_size=12, dropout=0.0)
@@ -112,9 +113,9 @@ def gradients(model: torch.nn.Module) -> None:
 def test_labels_of_a_picture_do_not_depend_on_its_neighbours(config: Any) -> None:
     model, rows = classifier(config), torch.tensor([2, 0, 1])
     scores = model(pixels())
-    torch.testing.assert_close(model(pixels()[rows]), scores[rows], atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(model(pixels()[:1]), scores[:1], atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(scores[0], scores[1])
+    close(model(pixels()[rows]), scores[rows])
+    close(model(pixels()[:1]), scores[:1])
+    assert differ(scores[0], scores[1])
 
 
 @each_captioner
@@ -123,8 +124,8 @@ def test_captions_of_a_picture_do_not_depend_on_its_neighbours(config: Any) -> N
     model, rows = captioner(config), torch.tensor([2, 0, 1])
     whole = model(pixels(), words())
     permuted = model(pixels()[rows], words()[rows])
-    torch.testing.assert_close(permuted, whole[rows], atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(model(pixels()[rows], words()), whole), "deaf to the picture"
+    close(permuted, whole[rows])
+    assert differ(model(pixels()[rows], words()), whole), "deaf to the picture"
 
 
 @each_captioner
@@ -134,7 +135,7 @@ def test_whole_captions_equal_captions_step_by_step(config: Any) -> None:
     memory, state = model.encode(pixels()), State()
     steps = [model.decode(words()[:, t : t + 1], memory, state) for t in range(5)]
     whole = model.decode(words(), memory)
-    torch.testing.assert_close(torch.cat(steps, dim=1), whole, atol=1e-5, rtol=1e-5)
+    close(torch.cat(steps, dim=1), whole)
 
 
 @each_captioner
@@ -145,7 +146,7 @@ def test_weights_over_places_sum_to_one(config: Any) -> None:
         model(pixels(), words())
     for weights in maps.values():
         assert weights.shape == (3, weights.shape[1], 5, len(labels_of(model)))
-        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]))
+        close(weights.sum(-1), torch.ones(weights.shape[:3]))
 
 
 def labels_of(model: Any) -> list[str]:

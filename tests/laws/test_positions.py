@@ -22,6 +22,7 @@ from foveate.nn.score import Dot
 from foveate.nn.state import State
 from foveate.spec import Tokens
 from laws.conftest import SIZE, TRANSFORMER, changed, defaults, each, ids, weights_of
+from tolerances import MODEL, ROW, close, rounding
 
 HEADS = 4
 AT = torch.arange(9)
@@ -57,7 +58,7 @@ def test_a_place_is_the_same_wherever_reading_begins(config: Position.Config) ->
     for start in range(9):
         late = AT[start:]
         whole, part = position.embed(x, AT)[:, start:], position.embed(x[:, start:], late)
-        torch.testing.assert_close(whole, part, atol=1e-6, rtol=1e-6)
+        close(whole, part, terms=ROW)
         turned = position.rotate(heads, AT)[:, :, start:]
         assert torch.equal(turned, position.rotate(heads[:, :, start:], late))
         bias = position.bias(AT, AT)
@@ -79,10 +80,10 @@ def pooled(config: Position.Config, source: Tensor) -> Tensor:
 
 def test_without_position_an_encoder_sees_a_bag_of_words() -> None:
     found = pooled(NoPosition.Config(), SENTENCE)
-    torch.testing.assert_close(pooled(NoPosition.Config(), MIXED), found, atol=1e-5, rtol=1e-5)
+    close(pooled(NoPosition.Config(), MIXED), found)
     source, order = ids(2, 7), torch.randperm(7)
     one, other = (pooled(NoPosition.Config(), s) for s in (source, source[:, order]))
-    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+    close(one, other)
 
 
 @pytest.mark.parametrize("config", TELLING.values(), ids=TELLING)
@@ -100,7 +101,7 @@ MIRROR_BLIND = {"none", "alibi"}
 def test_who_tells_a_sentence_from_its_mirror_image(config: Position.Config) -> None:
     source = torch.arange(4, 11)[None]
     difference = float((pooled(config, source) - pooled(config, source.flip(1))).abs().max())
-    assert (difference < 1e-5) == (config.kind in MIRROR_BLIND)
+    assert (difference < rounding()) == (config.kind in MIRROR_BLIND)
 
 
 ENDING = {"learned"}  # by a table of places
@@ -118,7 +119,7 @@ def test_positions_run_past_the_trained_length(config: Position.Config) -> None:
         return
     out, short = decoder(read, None), decoder(read[:, :24], None)
     assert bool(out.isfinite().all())
-    torch.testing.assert_close(out[:, :24], short, atol=1e-5, rtol=1e-5)
+    close(out[:, :24], short)
 
 
 def test_alibi_adds_a_slope_of_distance() -> None:
@@ -134,7 +135,7 @@ def test_alibi_of_heads_that_are_no_power_of_two() -> None:
     """Those of 8 heads, and of 16 every second one, as in the authors' code."""
     slopes = built(ALiBi.Config(), 12, 12).slopes
     wanted = [2.0**-h for h in range(1, 9)] + [2.0**-h for h in (0.5, 1.5, 2.5, 3.5)]
-    torch.testing.assert_close(slopes, torch.tensor(wanted))
+    close(slopes, torch.tensor(wanted))
 
 
 def test_alibi_prefers_what_is_near() -> None:
@@ -154,7 +155,7 @@ def test_concatenated_is_a_map_of_both() -> None:
     position, x = built(Concatenated.Config(size=6)), torch.randn(2, 9, SIZE)
     encoding = Sinusoidal.Config().build(6, 1).encode(AT, 6).expand(2, -1, -1)
     wanted = position.join(torch.cat((x, encoding), dim=-1))
-    torch.testing.assert_close(position.embed(x, AT), wanted)
+    close(position.embed(x, AT), wanted)
 
 
 @each("position")
@@ -175,19 +176,19 @@ def test_rotary_scores_depend_on_the_distance_alone() -> None:
     position = built(Rotary.Config(), 32, 2)
     query, key = torch.randn(2, 1, 2, 9, 16).unbind(0)
     near, far = (scores(position, query, key, shift) for shift in (0, 100))
-    torch.testing.assert_close(near, far, atol=1e-4, rtol=1e-4)
+    close(near, far, terms=MODEL)
     same = torch.ones(1, 1, 9, 16)
     by_distance = scores(position, same, same, 0)[0, 0]
     for distance in range(-8, 9):
         diagonal = by_distance.diagonal(distance)
-        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-4, rtol=0)
+        close(diagonal, diagonal[:1].expand_as(diagonal), terms=MODEL)
     assert float(by_distance[0].std()) > 0.1, "distances are told apart"
 
 
 def test_rotary_turns_and_does_not_stretch() -> None:
     x = torch.randn(2, HEADS, 9, 4)
     turned = built(Rotary.Config()).rotate(x, AT)
-    torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1))
+    close(turned.norm(dim=-1), x.norm(dim=-1))
     assert torch.equal(turned[:, :, 0], x[:, :, 0])
 
 
@@ -231,4 +232,4 @@ def test_positions_count_from_the_state(config: Position.Config) -> None:
     first = attention(x[:, :4], None, Mask(causal=True), state, position)
     state.position += 4
     last = attention(x[:, 4:], None, Mask(causal=True), state, position)
-    torch.testing.assert_close(torch.cat((first, last), dim=1), whole, atol=1e-5, rtol=1e-5)
+    close(torch.cat((first, last), dim=1), whole)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import pytest
@@ -20,6 +19,7 @@ from foveate.decode.steps import Hypothesis, Search
 from foveate.models.encoder_decoder import DecoderSteps
 from laws.conftest import MODELS, build, defaults, each, ids
 from laws.tables import END, A, B, C, alike, everything, limit, log_p, random_table, search
+from tolerances import MODEL, near
 
 BEGINNINGS = st.lists(st.sampled_from([A, B, C]), max_size=6)
 SEARCHES = defaults("search") | {"two groups": DiverseBeam.Config(beam_size=4, groups=2)}
@@ -44,7 +44,7 @@ def test_outputs_begin_as_asked_and_score_as_a_whole(
         for one in found:
             assert one.ids[: len(prefix)] == prefix
             assert len(whole(one)) <= len(prefix) + 3, "there is room behind a beginning"
-            assert math.isclose(one.log_probability, log_p(table, whole(one)), abs_tol=1e-4)
+            assert one.log_probability == near(log_p(table, whole(one)), terms=MODEL)
 
 
 @each("search")
@@ -133,7 +133,7 @@ def test_models_score_what_begins_so_as_if_forced(config: Search.Config, name: s
         for one in outputs[:4]:
             assert one.ids[: len(prefixes[row])] == prefixes[row]
             wanted = forced(model, source[row : row + 1], whole(one))
-            assert math.isclose(one.log_probability, wanted, abs_tol=1e-4)
+            assert one.log_probability == near(wanted, terms=MODEL)
 
 
 def forced(model: torch.nn.Module, source: torch.Tensor, output: Sequence[int]) -> float:

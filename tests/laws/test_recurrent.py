@@ -7,6 +7,7 @@ import torch
 
 from foveate.nn.recurrent import Cell, LSTMCell, Recurrence, RecurrentStack
 from laws.conftest import each, real
+from tolerances import close, differ
 
 DIRECTIONS = pytest.mark.parametrize("directions", [1, 2], ids=["forwards", "both ways"])
 
@@ -25,8 +26,8 @@ def test_whole_equals_chunk_by_chunk(config: Cell.Config) -> None:
         for part in x.split(chunks, dim=1):
             outputs, hidden = recurrence(part, hidden=hidden)
             found.append(outputs)
-        torch.testing.assert_close(torch.cat(found, dim=1), whole)
-        torch.testing.assert_close(hidden, final)
+        close(torch.cat(found, dim=1), whole)
+        close(hidden, final)
 
 
 @each("cell")
@@ -34,8 +35,8 @@ def test_backwards_is_forwards_over_the_reverse(config: Cell.Config) -> None:
     recurrence, x = Recurrence(config.build(5, 8)), torch.randn(3, 7, 5)
     outputs, final = recurrence(x, backwards=True)
     mirrored, last = recurrence(x.flip(1))
-    torch.testing.assert_close(outputs, mirrored.flip(1))
-    torch.testing.assert_close(final, last)
+    close(outputs, mirrored.flip(1))
+    close(final, last)
 
 
 @DIRECTIONS
@@ -46,9 +47,9 @@ def test_padding_changes_nothing(config: Cell.Config, directions: int) -> None:
     outputs, final = layers(x, real(*lengths))
     for row, length in enumerate(lengths):
         alone, last = layers(x[row : row + 1, :length])
-        torch.testing.assert_close(outputs[row : row + 1, :length], alone)
+        close(outputs[row : row + 1, :length], alone)
         for hidden, own in zip(final, last, strict=True):
-            torch.testing.assert_close([part[row : row + 1] for part in hidden], list(own))
+            close([part[row : row + 1] for part in hidden], list(own))
 
 
 @DIRECTIONS
@@ -77,7 +78,7 @@ def test_the_future_leaves_the_past_bit_equal(config: Cell.Config) -> None:
     other[:, 4:] += 1
     before, after = layers(x)[0], layers(other)[0]
     assert torch.equal(before[:, :4], after[:, :4])
-    assert not torch.allclose(before[:, 4:], after[:, 4:])
+    assert differ(before[:, 4:], after[:, 4:])
 
 
 @DIRECTIONS
@@ -89,7 +90,7 @@ def test_rows_of_a_batch_do_not_see_each_other(config: Cell.Config, directions: 
         real(7, 2, 5),
         [2, 0, 1],
     )
-    torch.testing.assert_close(layers(x[rows], keys[rows])[0], layers(x, keys)[0][rows])
+    close(layers(x[rows], keys[rows])[0], layers(x, keys)[0][rows])
 
 
 @DIRECTIONS
@@ -123,7 +124,7 @@ def test_dropout_stands_between_layers(config: Cell.Config) -> None:
     x = torch.randn(2, 7, 5)
     one, two = (RecurrentStack(config, 5, 8, layers, dropout=0.5) for layers in (1, 2))
     assert torch.equal(one(x)[0], one(x)[0])
-    assert not torch.allclose(two(x)[0], two(x)[0])
+    assert differ(two(x)[0], two(x)[0])
     assert torch.equal(two.eval()(x)[0], two(x)[0])
 
 
@@ -136,8 +137,8 @@ def test_an_open_forget_gate_keeps_the_cell_for_a_hundred_steps() -> None:
         cell.bias_ih[8:16] = 30.0  # the forget gate open
     kept = torch.randn(3, 8)
     _, (_, after) = Recurrence(cell)(torch.randn(3, 100, 5), hidden=(torch.zeros(3, 8), kept))
-    torch.testing.assert_close(after, kept)
+    close(after, kept)
     with torch.no_grad():
         cell.bias_ih[8:16] = 0.0  # half open: the cell halves at every step
     _, (_, after) = Recurrence(cell)(torch.randn(3, 100, 5), hidden=(torch.zeros(3, 8), kept))
-    torch.testing.assert_close(after, kept * 0.5**100)
+    close(after, kept * 0.5**100)

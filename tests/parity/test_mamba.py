@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from foveate.nn.ssm import SelectiveStateSpace
+from tolerances import close
 
 pytest.importorskip("transformers", reason="parity needs the transformers library (extra: dev)")
 
@@ -41,4 +42,4 @@ def test_layer_equals_that_of_transformers() -> None:
         {NAMES[name]: value for name, value in weights.items()} | {"kernel": kernel}
     )
     x = torch.randn(2, 11, SIZE)
-    torch.testing.assert_close(ours(x), theirs(x), atol=1e-5, rtol=1e-5)
+    close(ours(x), theirs(x))

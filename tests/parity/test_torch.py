@@ -11,6 +11,7 @@ from foveate.look.capture import capture
 from foveate.nn.attention import Attention
 from foveate.nn.mask import Mask
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, RecurrentStack
+from tolerances import close
 
 CELLS = {
     "rnn": (ElmanCell.Config(), nn.RNN),
@@ -43,13 +44,13 @@ def test_recurrent_stacks(
     x = torch.randn(3, 7, INPUT, requires_grad=True)
     outputs, final = ours(x)
     wanted, last = theirs(x)
-    torch.testing.assert_close(outputs, wanted)
+    close(outputs, wanted)
     for ours_part, theirs_part in zip(zip(*final, strict=True), _states(last), strict=True):
         for layer, hidden in enumerate(ours_part):
             both = theirs_part[layer * directions : (layer + 1) * directions]
-            torch.testing.assert_close(hidden, torch.cat(list(both), dim=-1))
+            close(hidden, torch.cat(list(both), dim=-1))
     (gradient,) = torch.autograd.grad(outputs.square().sum(), x)
-    torch.testing.assert_close(gradient, torch.autograd.grad(wanted.square().sum(), x)[0])
+    close(gradient, torch.autograd.grad(wanted.square().sum(), x)[0])
 
 
 @pytest.mark.parametrize("directions", [1, 2])
@@ -63,9 +64,9 @@ def test_padded_sequences(config: Cell.Config, module: type[nn.RNNBase], directi
     packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(LENGTHS), batch_first=True)
     wanted, last = theirs(packed)
     unpacked, _ = nn.utils.rnn.pad_packed_sequence(wanted, batch_first=True)
-    torch.testing.assert_close(outputs[KEYS], unpacked[KEYS])
+    close(outputs[KEYS], unpacked[KEYS])
     top = torch.cat(list(_states(last)[0][-directions:]), dim=-1)
-    torch.testing.assert_close(final[-1][0], top)
+    close(final[-1][0], top)
 
 
 def _states(last: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
@@ -103,5 +104,5 @@ def test_multi_head_attention(heads: int, causal: bool, padded: bool) -> None:
     plain = attention(query, memory, mask)
     with capture(attention) as maps:
         attention(query, memory, mask)
-    torch.testing.assert_close(plain, wanted.transpose(0, 1), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(maps[""], weights, atol=1e-6, rtol=1e-5)
+    close(plain, wanted.transpose(0, 1))
+    close(maps[""], weights)

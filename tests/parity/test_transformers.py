@@ -15,6 +15,7 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.feed_forward import GELU, ReLU
 from foveate.nn.position import Sinusoidal
 from foveate.spec import Tokens
+from tolerances import MODEL, close
 
 pytest.importorskip("transformers", reason="parity needs the transformers library (extra: dev)")
 
@@ -122,11 +123,9 @@ def test_logits_are_marians(pair: tuple[EncoderDecoder, Any]) -> None:
     ids, keys = source(9, 5, 2)
     target = torch.randint(4, VOCABULARY, (3, 7))
     wanted = other(input_ids=ids, attention_mask=keys.long(), decoder_input_ids=target)
-    torch.testing.assert_close(model(ids, target, keys), wanted.logits, atol=1e-4, rtol=1e-4)
+    close(model(ids, target, keys), wanted.logits, terms=MODEL)
     encoded = wanted.encoder_last_hidden_state
-    torch.testing.assert_close(
-        model.encode(ids, keys).values[keys], encoded[keys], atol=1e-4, rtol=0
-    )
+    close(model.encode(ids, keys).values[keys], encoded[keys], terms=MODEL)
 
 
 @torch.no_grad()

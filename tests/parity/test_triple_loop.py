@@ -23,6 +23,7 @@ from foveate.nn.score import (
     ScaledDot,
     Score,
 )
+from tolerances import MODEL, close
 
 Array = NDArray[np.float64]
 Formula = Callable[[Array, Array, int, Array | None], float]  # s, h_i, i and W or v of the head
@@ -97,7 +98,7 @@ def test_attention_is_its_definition(
         query, key, value = (part[row][:, columns] for part in parts)
         mixed[row][:, columns] = loops(query, key, value, formula, own, seen)
     wanted = attention.output(torch.from_numpy(mixed))
-    torch.testing.assert_close(output, wanted)
+    close(output, wanted)
 
 
 def test_sinusoids_are_their_definition() -> None:
@@ -108,7 +109,7 @@ def test_sinusoids_are_their_definition() -> None:
             angle = t / 10_000 ** (2 * i / size)
             wanted[row, 2 * i], wanted[row, 2 * i + 1] = math.sin(angle), math.cos(angle)
     found = Sinusoidal.Config().build(size, 1).encode(torch.from_numpy(places), size)
-    np.testing.assert_allclose(found.numpy(), wanted, atol=1e-4)
+    close(found.numpy(), wanted, terms=MODEL)
     x = torch.randn(2, 5, size)
     position = Sinusoidal.Config().build(size, 1)
-    torch.testing.assert_close(position.embed(x, torch.from_numpy(places)), x + found)
+    close(position.embed(x, torch.from_numpy(places)), x + found)

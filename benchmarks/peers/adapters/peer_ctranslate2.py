@@ -1,7 +1,9 @@
 """CTranslate2: decoding alone, of a model of the shape with weights drawn by chance.
 
 Modes: ``fp32``, ``bf16``, ``int8``, and behind a blank-less ``x`` the number of workers, among
-which the threads are shared: ``int8x2``. Several workers need several batches at once.
+which the threads are shared: ``int8x2``. Several workers need several batches at once. Sentences
+one by one are measured with one thread and with all, since two can be several times slower; the
+faster is reported, and ``fastest`` names it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import numpy as np
 from common import Job
 from ctranslate2.specs import common_spec, transformer_spec
 
+ONE_BY_ONE = [case for case, (_, rows) in common.CASES.items() if rows == 1]
+TOGETHER_CASES = [case for case in common.CASES if case not in ONE_BY_ONE]
 TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}
 
 
@@ -75,9 +79,28 @@ def sinusoids(length: int, size: int) -> np.ndarray:
 def decode(job: Job) -> dict[str, Any]:
     kind, _, count = job.mode.partition("x")
     workers = int(count or 1)
+    threads = max(1, job.threads // workers)
+    model, together = write_model(job), common.TOGETHER if workers > 1 else 1
+    report = common.speeds(job, searcher(model, kind, workers, threads), together=together) | {
+        "versions": common.versions("ctranslate2"),
+        "batches": f"{workers} worker(s), {threads} thread(s) each",
+        "computes": TYPES[kind],
+    }
+    speeds = report["sentences_per_second"]
+    report["fastest"] = {case: threads for case in speeds if case in ONE_BY_ONE}
+    if threads > 1:
+        alone = common.speeds(job, searcher(model, kind, 1, 1), leave_out=TOGETHER_CASES)
+        for case, speed in alone["sentences_per_second"].items():
+            if speed > speeds[case]:
+                speeds[case], report["fastest"][case] = speed, 1
+    return report
+
+
+def searcher(model: str, kind: str, workers: int, threads: int) -> common.Search:
+    """Searches with so many workers of so many threads."""
     translator = ctranslate2.Translator(
-        write_model(job), device="cpu", compute_type=TYPES[kind], inter_threads=workers,
-        intra_threads=max(1, job.threads // workers),
+        model, device="cpu", compute_type=TYPES[kind], inter_threads=workers,
+        intra_threads=threads,
     )  # fmt: skip
 
     def search(sentences: list[common.Pieces], beam: int, rows: int | None) -> None:
@@ -86,12 +109,7 @@ def decode(job: Job) -> dict[str, Any]:
             min_decoding_length=common.OUTPUT, max_decoding_length=common.OUTPUT,
         )  # fmt: skip
 
-    together = common.TOGETHER if workers > 1 else 1
-    return common.speeds(job, search, together=together) | {
-        "versions": common.versions("ctranslate2"),
-        "batches": f"{workers} worker(s), {max(1, job.threads // workers)} thread(s) each",
-        "computes": translator.compute_type,
-    }
+    return search
 
 
 if __name__ == "__main__":

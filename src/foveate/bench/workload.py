@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from foveate.config import parse_tree
+from foveate.config import parse_tree, with_overrides
 from foveate.data import synthetic
 from foveate.data.catalogue import DataError
 from foveate.data.download import find
 from foveate.run import RunConfig, device
-from foveate.tree import Tree, load_tree, override
+from foveate.tree import Tree, load_tree
 
 SHAPES = {"small": "transformer-small", "base": "vaswani-base", "rnnsearch": "bahdanau-2015"}
 SYNTHETIC = {"train": 20_000, "valid": 500, "test": 1000}  # pairs
@@ -75,8 +75,7 @@ def workload(shape: str, overrides: Sequence[str] = ()) -> Iterator[Workload]:
             tree, data = load_tree(path), f"that of {path.name}"
         else:
             tree, data = _tree(SHAPES.get(shape, shape), folder)
-        for assignment in overrides:
-            tree = override(tree, assignment)
+        tree = with_overrides(RunConfig, tree, overrides)
         config = parse_tree(RunConfig, tree, path if path.suffix == ".toml" else None)
         task: Any = config.task.build(config.data)
         task.prepare(folder, config.seed)

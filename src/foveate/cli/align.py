@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -58,15 +58,16 @@ def align_files(
         str | None, typer.Option(help="both directions: intersection, union, grow-diag, …")
     ] = None,
     pretokenised: Annotated[
-        bool, typer.Option("--pretokenised", help="words are what stands between blanks")
-    ] = False,
+        bool | None, typer.Option(help="words stand between blanks; detected if not given")
+    ] = None,
     out: Out = None,
     checkpoint: Annotated[str, typer.Option(help="best, last, average or a step")] = "best",
 ) -> None:
     """Links 0-0 1-2 of each pair, by a run's attention or an aligner trained on the files."""
     from foveate.verbs import align as verbs
 
-    words = verbs.Files(source, target, "blanks" if pretokenised else "text")
+    choices: dict[bool | None, Literal["text", "blanks"]] = {True: "blanks", False: "text"}
+    words = verbs.Files(source, target, choices.get(pretokenised))
     if verbs.is_aligner(model):
         verbs.refuse(f"{model} is no run", layer=layer, head=head, gold=gold, agree_with=agree_with)
         found, said = verbs.by_aligner(model, words, train_on or [], symmetrize)
@@ -91,7 +92,10 @@ def evaluate_links(
     """Precision, recall and alignment error rate."""
     from foveate.verbs import align as verbs
 
-    typer.echo(verbs.evaluation(links, gold, reference_format, as_json))
+    figures, notes = verbs.evaluation(links, gold, reference_format, as_json)
+    typer.echo(figures)
+    for note in notes:
+        typer.echo(note, err=True)
 
 
 @align.command("symmetrize")

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from foveate.cli.options import Group
 
 if TYPE_CHECKING:
+    from foveate.data.series import SeriesData
     from foveate.data.text import TextData
+
+DataKind = Literal["pairs", "labelled", "text", "series"]
 
 data = typer.Typer(cls=Group, help="List, get and check data sets.", no_args_is_help=True)
 
@@ -52,13 +55,14 @@ def get_set(
 
 @data.command("report")
 def report_on(
-    files: Annotated[list[Path], typer.Argument(metavar="FILES…", help="a TSV, JSONL, or two")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILES…", help="a table, text, or two")],
     valid: Split = None,
     test: Split = None,
     config: ConfigPath = None,
+    kind: Annotated[DataKind | None, typer.Option(help="instead of what the files show")] = None,
     as_json: Json = False,
 ) -> None:
-    """Lengths, duplicates, oddities of a corpus."""
+    """What pairs, labelled or plain text or a series hold, and what is odd in them."""
     from rich.console import Console
 
     from foveate.data.report import report_files
@@ -66,21 +70,31 @@ def report_on(
     from foveate.verbs import as_text
 
     others = {name: paths for name, paths in (("valid", valid), ("test", test)) if paths}
-    report = report_files(files, _limits(config) if config else TextData(), others)
+    text, known, series = _described(config) if config else (TextData(), None, None)
+    report = report_files(files, text, others, kind or known, series)
     if as_json:
         typer.echo(as_text(report.to_dict()))
     else:
         Console().print(report.table())
 
 
-def _limits(path: Path) -> TextData:
-    """The part of a run's config that says which pairs are kept."""
+def _described(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:
+    """What a run's config says of its data: how text is read, the kind, how a series is read."""
     from foveate.config import read
     from foveate.kinds import load_kinds
     from foveate.run import RunConfig
+    from foveate.tasks.series_task import SeriesTask
 
     load_kinds()
-    return read(RunConfig, path).data
+    config = read(RunConfig, path)
+    if isinstance(config.task, SeriesTask.Config):
+        return config.data, "series", config.task.series
+    kinds: dict[str | None, DataKind] = {
+        "classification": "labelled",
+        "language": "text",
+        "masked_language": "text",
+    }
+    return config.data, kinds.get(config.task.kind), None
 
 
 def _progress(name: str, done: int, total: int | None) -> None:

@@ -22,6 +22,8 @@ Out = Annotated[
 ]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="folders of runs")]
+# Rows and columns of attention: --tokens, --words, or by the tokenizer and the script.
+UNITS = {True: "tokens", False: "words", None: None}
 OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 
 
@@ -102,6 +104,8 @@ def verb(entry: Entry) -> Any:
     def call(**given: Any) -> None:
         from foveate.verbs import looking
 
+        if "units" in given:
+            given["units"] = UNITS[given["units"]]
         runs, out, checkpoint = given.pop("runs"), given.pop("out"), given.pop("checkpoint")
         folders = runs if several else [runs]
         view = looking.drawn(entry.name, folders or [], given, checkpoint)
@@ -128,6 +132,9 @@ def _option(name: str, by_place: bool) -> inspect.Parameter:
     if by_place:
         told: Any = typer.Argument(metavar=name.upper(), help=field.description)
         return _parameter(name, Annotated[_plain(field.annotation), told], inspect.Parameter.empty)
+    if name == "units":
+        flag = typer.Option("--tokens/--words", help=field.description)
+        return _parameter(name, Annotated[bool | None, flag], None)
     told = typer.Option(help=field.description)
     return _parameter(name, Annotated[_plain(field.annotation) | None, told], default)
 

@@ -6,19 +6,30 @@ here: which rows are wanted (`text`), what a line of a layout means (`text_forma
 
 from __future__ import annotations
 
+import csv
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Protocol, cast
 
 from foveate.data.catalogue import DataError
 from foveate.data.download import find
-from foveate.data.text_format import PARSERS, Layout, Parser, TextFormat
+from foveate.data.text_format import (
+    PARSERS,
+    Layout,
+    Parser,
+    TextFormat,
+    delimiter_of,
+    looks_like_data,
+    places_of,
+)
 
 _BOM = b"\xef\xbb\xbf"
+SAMPLED = 50  # lines from which the delimiter of a CSV is detected
+QUOTED = 1000  # lines at most that a quoted cell of a CSV may span
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,7 @@ class BadLine:
         return f"{self.file}:{self.line}: {self.reason}"
 
 
-Row = tuple[str, str] | list[BadLine]
+Row = tuple[str, str] | list[BadLine]  # an empty list: a line that holds no row, such as a header
 
 
 class RowLayout(Layout, Protocol):
@@ -47,13 +58,26 @@ def rows(source: Path, target: str | Path | None, config: RowLayout) -> Iterator
     """Each row as its two sides, or as the lines that are bad; they count from 1."""
     if config.format is not None:
         return _formatted(source, target, config.format)
-    parser = PARSERS.get(Path(source.name.removesuffix(".gz")).suffix)
-    if target is not None and parser is None:
+    if target is not None and not is_table(source):
         return _aligned(source, find(target))
-    if target is None and parser is not None:
-        return _parsed(source, parser(config))
-    both = "is .tsv or .jsonl and holds both sides; leave out the target"
-    raise DataError(f"{source} {both if parser else 'is one side; name the target file as well'}")
+    if target is not None:
+        raise DataError(f"{source} is {TABLES} and holds both sides; leave out the target")
+    if not is_table(source):
+        raise DataError(f"{source} is one side; name the target file as well")
+    ending = _ending(source)
+    return _csv(source, config) if ending == CSV else _parsed(source, PARSERS[ending](config))
+
+
+CSV, TABLES = ".csv", ".tsv, .csv or .jsonl"
+
+
+def _ending(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).suffix
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file holds several things a line: TSV, CSV or JSONL, perhaps compressed."""
+    return _ending(path) in (CSV, *PARSERS)
 
 
 def _decode(stream: Iterable[bytes]) -> Iterator[tuple[str, str]]:
@@ -116,7 +140,73 @@ def _formatted(source: Path, target: str | Path | None, layout: TextFormat.Confi
 
 def _parsed(path: Path, parse: Parser) -> Iterator[Row]:
     for number, line in enumerate(_lines(path), start=1):
+        yield _row(path, number, line, parse)
+
+
+def _row(path: Path, number: int, line: str | BadLine, parse: Parser) -> Row:
+    try:
+        return [line] if isinstance(line, BadLine) else parse(line)
+    except ValueError as error:
+        return [BadLine(str(path), number, str(error))]
+
+
+def _csv(path: Path, config: Layout) -> Iterator[Row]:
+    """The rows of a CSV; line breaks inside quotes become blanks."""
+    records = _records(path)
+    first = list(islice(records, SAMPLED))
+    sample = [record for record, _ in first if isinstance(record, str)]
+    parse, number = _csv_parser(path, sample, config), 1
+    for record, lines in chain(first, records):
+        if (number == 1 and config.header) or record == "":
+            yield []
+        else:
+            yield _row(path, number, record, parse)
+        yield from ([] for _ in range(lines - 1))
+        number += lines
+
+
+def _csv_parser(path: Path, sample: list[str], config: Layout) -> Parser:
+    """What reads the rows of a CSV, after a look at the first ones. Raises `DataError`."""
+    delimiter = config.delimiter or delimiter_of(sample)
+    header = next(csv.reader(sample[:1], delimiter=delimiter), [])
+    named = any(isinstance(column, str) for column in config.columns)
+    if config.header and not named and looks_like_data(header):
+        raise DataError(
+            f"{path}:1: the first row of a CSV names the columns, and {header[0][:40]!r} looks "
+            "like data; add a row of names, or set data.header = false"
+        )
+    if named and not config.header:
+        raise DataError(f"{path}: data.columns are names, but data.header = false; number them")
+    try:
+        first, second = places_of(config.columns, header)
+    except ValueError as error:
+        raise DataError(f"{path}:1: {error}") from None
+
+    def parse(record: str) -> tuple[str, str]:
         try:
-            yield [line] if isinstance(line, BadLine) else parse(line)
-        except ValueError as error:
-            yield [BadLine(str(path), number, str(error))]
+            cells = next(csv.reader([record], delimiter=delimiter, strict=True))
+        except csv.Error as error:
+            raise ValueError(f"no row of a CSV: {error}") from None
+        if len(cells) != len(header):
+            raise ValueError(f"cells: {len(cells)}; in the first row: {len(header)}")
+        return cells[first], cells[second]
+
+    return parse
+
+
+def _records(path: Path) -> Iterator[tuple[str | BadLine, int]]:
+    """Each row of a CSV as one text, and how many lines of the file it takes."""
+    open_, start = list[str](), 1
+    for number, line in enumerate(_lines(path), start=1):
+        if isinstance(line, BadLine):
+            yield line, 1
+            continue
+        open_.append(line)
+        if sum(part.count('"') for part in open_) % 2 == 0:
+            yield " ".join(open_), len(open_)
+            open_ = []
+        elif len(open_) > QUOTED:
+            break
+        start = number + 1 if not open_ else start
+    if open_:
+        raise DataError(f"{path}:{start}: a quote is opened and not closed; close or double it")

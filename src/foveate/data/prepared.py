@@ -14,8 +14,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import sys
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -32,9 +34,11 @@ from foveate.data.progress import Meter
 from foveate.data.store import digest_of, origin, stored
 from foveate.data.text import Corpus, Reading
 from foveate.data.tokenizer import Tokenizer
+from foveate.data.vocabulary import valid
 from foveate.data.workers import ROWS, Arrays, Work, in_order, spans_of
 
 FACTS = "corpus.json"
+TOKENIZER, DIGEST = "tokenizer.json", "tokenizer.blake2b"  # of a tokenizer in the cache
 NUMBERS = "numbers"  # of the lines
 Item = TypeVar("Item")
 
@@ -133,6 +137,61 @@ def prepare_ids(
 
     kept = stored(key, make)
     return [TokenIds.open(kept, f"{side}.ids") for side in tokenizers]
+
+
+def learn_tokenizer(
+    config: Tokenizer.Config, lines: Callable[[], Iterable[str]], label: str = "tokenizer"
+) -> Tokenizer:
+    """The tokenizer of a config, trained on lines, or from the cache if it was trained on them.
+
+    ``lines`` gives them each time that it is called. The name in the cache is a hash of the lines,
+    the config, the code and the version of the library; a damaged entry is trained again.
+    """
+    empty: Tokenizer = config.build()
+    if empty.pieces:  # nothing to learn
+        return empty
+    text = hashlib.sha256()
+    count = 0
+    for line in valid(lines()):
+        text.update(line.encode() + b"\xff")  # a byte that UTF-8 never has
+        count += 1
+    key = {
+        "tokenizer": config.tree(),
+        "lines": text.hexdigest(),
+        "library": rust.__version__,
+        "code": origin(type(empty)),
+    }
+    seconds: list[float] = []
+
+    def make(new: Path) -> None:
+        began = time.monotonic()
+        with Meter(f"training the {config.kind} {label}", count, "lines") as meter:
+            empty.train(_counted(lines(), meter))
+        seconds.append(time.monotonic() - began)
+        empty.save(new / TOKENIZER)
+        (new / DIGEST).write_text(digest_of(new / TOKENIZER), encoding="utf-8")
+
+    folder = stored(key, make, _undamaged)
+    if not seconds:
+        print(f"{config.kind} {label} from the cache: {folder}", file=sys.stderr)
+    elif seconds[0] > 1:
+        print(f"{config.kind} {label} trained in {seconds[0]:,.0f} s", file=sys.stderr)
+    return Tokenizer.load(folder / TOKENIZER)
+
+
+def _undamaged(folder: Path) -> bool:
+    return (folder / DIGEST).read_text(encoding="utf-8") == digest_of(folder / TOKENIZER)
+
+
+def _counted(lines: Iterable[str], meter: Meter) -> Iterator[str]:
+    """The lines, counted by the meter; after the last one it shows that the work goes on."""
+    done = 0
+    for done, line in enumerate(lines, start=1):
+        yield line
+        if done % 1000 == 0:
+            meter.add(1000)
+    meter.add(done % 1000)
+    meter.busy()
 
 
 def _write_ids(

@@ -1,15 +1,16 @@
-"""What stands in parallel text, before anything is trained on it.
+"""What stands in data, before anything is trained on it: pairs, labelled and plain text, series.
 
-Lives here: counting and listing what is odd in pairs of sentences, and saying it in a line, a
-table or JSON. Does not live here: reading the files and deciding what training keeps (``text``).
+Lives here: counting and listing what is odd, and saying it in a line, a table or JSON. Does not
+live here: reading the files and deciding what training keeps (``text``, ``series``).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,22 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from foveate.data.text import Corpus, TextData, keep, read_pairs
+from foveate.data.download import find
+from foveate.data.languages import declared, language_of, reads_as
+from foveate.data.lines import is_table
+from foveate.data.plain import read_text
+from foveate.data.series import SeriesData, labels, looks_like_series, scan, usual_step
+from foveate.data.text import Corpus, DataError, TextData, keep, read_pairs
 from foveate.data.traits import BLOCK, CONTROL, SAME, Traits, traits_of
 
 Indices = NDArray[np.int64]
 Check = Callable[[Traits], Indices]  # the traits of a corpus → the pairs that are odd
 
+Kind = Literal["pairs", "labelled", "text", "series"]
+
 EXAMPLES = 3  # shown of each finding
+SAMPLED = 2000  # lines, spread evenly, that tell the language of a side
+LABELS = 50  # shown at most
 UNUSUAL = 6.0  # standard deviations of length from which a pair is an outlier
 MARGIN = 0.45  # in agreement (usually about 1) of sides that belong together: 7 standard errors
 BARS = "▁▂▃▄▅▆▇█"
@@ -54,10 +64,11 @@ class Lengths:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """One split: ``lengths`` of source and target, by words and, if counted, by tokens.
+    """One split of text: ``lengths`` of each side, by words and, if counted, by tokens.
 
-    ``dropped`` counts the pairs that the config leaves out of training by the reason,
-    ``skipped`` lists the lines that could not be read.
+    ``dropped`` counts the pairs that the config leaves out of training by the reason, ``skipped``
+    lists the lines that could not be read. ``languages`` are the codes of the sides, None where
+    they cannot be told; ``labels`` counts each label of labelled text, the most frequent first.
     """
 
     pairs: int
@@ -65,6 +76,30 @@ class SplitReport:
     findings: list[Finding]
     dropped: dict[str, int]
     skipped: list[str]
+    kind: Kind = "pairs"
+    languages: list[str | None] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SeriesReport:
+    """A series: its rows and ``channels``, the usual ``step`` of time, where rows are missing.
+
+    ``missing`` counts the cells without a value by channel; ``constant`` channels never change.
+    """
+
+    file: str
+    rows: int
+    channels: list[str]
+    first: str
+    last: str
+    step: str
+    gaps: list[str]
+    missing: dict[str, int]
+    constant: list[str]
+    delimiter: str
+    decimal: str
+    kind: Kind = "series"
 
 
 @dataclass(frozen=True)
@@ -72,6 +107,7 @@ class Report:
     """What `report` found, by split."""
 
     splits: dict[str, SplitReport]
+    series: dict[str, SeriesReport] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON."""
@@ -79,24 +115,40 @@ class Report:
 
     def lines(self) -> list[str]:
         """Say it in a few lines of text."""
-        return [f"{name}: {line}" for name, one in self.splits.items() for line in _short(one)]
+        said = [f"{name}: {line}" for name, one in self.splits.items() for line in _short(one)]
+        return said + [
+            f"{name}: {what}: {value}"
+            for name, one in self.series.items()
+            for what, value in _series_rows(one)
+        ]
 
     def table(self) -> Group:
         """Lay it out at length for a terminal, with examples."""
-        return Group(*(part for name, one in self.splits.items() for part in _long(name, one)))
+        parts = [part for name, one in self.splits.items() for part in _long(name, one)]
+        for name, one in self.series.items():
+            table = Table("", one.file, title=f"{name}: series")
+            for what, value in _series_rows(one):
+                table.add_row(what, Text(value))
+            parts.append(table)
+        return Group(*parts)
 
 
 def report(
     corpora: Mapping[str, Corpus],
     config: TextData,
     tokens: Mapping[str, NDArray[np.integer]] | None = None,
+    kind: Kind = "pairs",
+    named: tuple[str, str] | None = None,
 ) -> Report:
     """Look through corpora by split; ``tokens`` (N, 2) of each are the lengths of its pairs.
 
-    Without them, what the config drops for its length is judged by words between blanks.
+    Without them, what the config drops for its length is judged by words between blanks. The
+    targets of ``"labelled"`` text are labels, those of plain ``"text"`` are its lines once more.
+    ``named`` are the languages that the sides are named after.
     """
     splits: dict[str, SplitReport] = {}
     train: Traits | None = None
+    titles = _TITLES.get(kind, {title: title for title in (*_CHECKS, *_overlaps_titles)})
     for name, corpus in corpora.items():
         traits = traits_of(corpus, name)
         counted: dict[str, NDArray[np.integer]] = {"words": traits.words}
@@ -105,16 +157,32 @@ def report(
         checks = _CHECKS | ({} if train is None else _overlaps(train))
         train = traits if name == "train" else train
         last = [*counted.values()][-1]
+        sides = slice(0, 2 if kind == "pairs" else 1)
+        findings = [
+            _finding(titles[title], odd, corpus)
+            for title, check in checks.items()
+            if title in titles and len(odd := check(traits))
+        ]
+        texts = (corpus.sources, corpus.targets)[sides]
+        languages = [language_of(_spread(side)) for side in texts]
+        if kind == "pairs":
+            findings += _swapped_sides(corpus, languages, named, splits.get("train"))
+        if kind == "pairs" and tokens is None:  # training starts without this look at every pair
+            findings += _swapped_pairs(corpus, *languages)
+        counts = dict(Counter(corpus.targets).most_common()) if kind == "labelled" else {}
+        findings += _odd_labels(corpus, counts, splits.get("train")) if counts else []
+        measured = {unit: [_lengths(s) for s in both.T[sides]] for unit, both in counted.items()}
         splits[name] = SplitReport(
             pairs=len(corpus),
-            lengths={unit: [_lengths(side) for side in both.T] for unit, both in counted.items()},
-            findings=[
-                _finding(title, odd, corpus)
-                for title, check in checks.items()
-                if len(odd := check(traits))
-            ],
-            dropped=corpus.dropped | _dropped(traits, last, config) if name == "train" else {},
+            lengths=measured,
+            findings=findings,
+            dropped=corpus.dropped | _dropped(traits, last, config)
+            if name == "train" and kind == "pairs"
+            else {},
             skipped=[str(line) for line in corpus.skipped],
+            kind=kind,
+            languages=languages,
+            labels=counts,
         )
     return Report(splits)
 
@@ -123,15 +191,144 @@ def report_files(
     files: Sequence[str | Path],
     config: TextData,
     others: Mapping[str, Sequence[str | Path]] | None = None,
+    kind: Kind | None = None,
+    series: SeriesData | None = None,
 ) -> Report:
-    """Report on a TSV or JSONL or two line-aligned files; lines it cannot read are listed."""
-    lenient = config.model_copy(update={"on_bad_line": "skip"})
-    corpora = {}
-    for name, paths in {"train": files, **(others or {})}.items():
+    """Report on pairs, labelled or plain text or a series; lines it cannot read are listed.
+
+    Pairs and labelled text are a TSV, CSV or JSONL, or two line-aligned files. Without a ``kind``
+    the training files show it. ``series`` says how a series is read.
+    """
+    named = {"train": files, **(others or {})}
+    for name, paths in named.items():
         if len(paths) not in (1, 2):
-            raise ValueError(f"{name}: give one .tsv or .jsonl, or two files; not {len(paths)}")
-        corpora[name] = read_pairs(paths[0], paths[1] if len(paths) == 2 else None, lenient)
-    return report(corpora, config)
+            raise ValueError(f"{name}: give one file, or two files; not {len(paths)}")
+    first = find(files[0])
+    if kind is None and len(files) == 1 and config.format is None:
+        plain: Kind | None = None if is_table(first) else "text"
+        kind = "series" if looks_like_series(first, series) else plain
+    if kind == "series":
+        found = {name: _series(paths[0], series) for name, paths in named.items()}
+        return Report({}, found)
+    lenient = config.model_copy(update={"on_bad_line": "skip"})
+    corpora = {name: _read(paths, lenient, kind) for name, paths in named.items()}
+    if kind is None:
+        train = corpora["train"]
+        either = _are_labels(train.targets) or _are_labels(train.sources)
+        kind = "labelled" if either else "pairs"
+    return report(corpora, config, kind=kind, named=_named(files))
+
+
+def _read(paths: Sequence[str | Path], config: TextData, kind: Kind | None) -> Corpus:
+    """Pairs of one file or two; of plain text each line beside itself."""
+    if kind != "text":
+        return read_pairs(paths[0], paths[1] if len(paths) == 2 else None, config)
+    if len(paths) == 2:
+        raise DataError(f"plain text is one file, not {paths[0]} and {paths[1]}")
+    file = find(paths[0])
+    if is_table(file):
+        corpus = read_pairs(file, None, config)
+        return Corpus(corpus.sources, corpus.sources, corpus.lines, corpus.skipped)
+    lines = read_text(file, config).lines
+    return Corpus(lines, lines, range(1, len(lines) + 1))
+
+
+def _named(files: Sequence[str | Path]) -> tuple[str, str] | None:
+    """The languages that two files are named after, or both in the name of one."""
+    codes = [declared(str(file)) for file in files]
+    found = codes[0] if len(files) == 1 else [code for own in codes for code in own[-1:]]
+    return (found[0], found[1]) if len(found) == 2 and found[0] != found[1] else None
+
+
+def _spread(lines: Sequence[str]) -> list[str]:
+    """Some lines, spread evenly over all."""
+    return [lines[i] for i in range(0, len(lines), max(1, len(lines) // SAMPLED))]
+
+
+def _swapped_sides(
+    corpus: Corpus,
+    languages: list[str | None],
+    named: tuple[str, str] | None,
+    train: SplitReport | None,
+) -> list[Finding]:
+    """Sides in other languages than their names, or the other way round than in train."""
+    source, target = languages
+    every = np.arange(len(corpus))
+    found = []
+    if named is not None and (source, target) == named[::-1]:
+        title = f"sides seem swapped: named {named[0]} and {named[1]}, they read as"
+        found.append(_finding(f"{title} {source} and {target}", every, corpus))
+    elif named is not None:
+        for side, code, name in zip(("source", "target"), languages, named, strict=True):
+            if code is not None and code != name:
+                found.append(_finding(f"{side} reads as {code}, not as {name}", every, corpus))
+    if train is not None and source != target and languages == train.languages[::-1]:
+        found.append(_finding(f"sides seem swapped: in train {target} → {source}", every, corpus))
+    return found
+
+
+def _swapped_pairs(corpus: Corpus, source: str | None, target: str | None) -> list[Finding]:
+    """Pairs whose sides are each in the language of the other side."""
+    if source is None or target is None or source == target:
+        return []
+    pairs = enumerate(zip(corpus.sources, corpus.targets, strict=True))
+    odd = [i for i, (s, t) in pairs if reads_as(s, target, source) and reads_as(t, source, target)]
+    title = f"pair the other way round, {target} → {source}"
+    return [_finding(title, np.array(odd), corpus)] if odd else []
+
+
+def _are_labels(values: Sequence[str]) -> bool:
+    """Whether a column holds labels: few short values, each many times."""
+    distinct = set(values)
+    few = len(distinct) <= max(2, len(values) // 20) and len(values) >= 6
+    return few and all(len(value) <= 40 and len(value.split()) <= 3 for value in distinct)
+
+
+def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | None) -> list[Finding]:
+    """Columns that seem swapped, and labels that training never sees."""
+    found = []
+    if _are_labels(corpus.sources) and not _are_labels(corpus.targets):
+        title = (
+            f"columns seem swapped: {len(set(corpus.sources)):,} texts, {len(counts):,} labels; "
+            "exchange data.columns, data.keys or the files"
+        )
+        found.append(_finding(title, np.arange(len(corpus)), corpus))
+    elif train is not None:
+        new = [i for i, label in enumerate(corpus.targets) if label not in train.labels]
+        if new:
+            found.append(_finding("label that train does not have", np.array(new), corpus))
+    return found
+
+
+def _series(path: str | Path, series: SeriesData | None) -> SeriesReport:
+    table = scan(series or SeriesData(path=str(path)), path)
+    dates, missing = labels(table.dates), np.isnan(table.values)
+    same = np.array([np.unique(column[~np.isnan(column)]).size <= 1 for column in table.values.T])
+    counts = dict(zip(table.names, missing.sum(axis=0).tolist(), strict=True))
+    return SeriesReport(
+        table.file,
+        len(table),
+        list(table.names),
+        dates[0],
+        dates[-1],
+        usual_step(table.dates) if len(table) > 1 else "none, one row",
+        [table.gap(int(row)) for row in table.gaps],
+        {name: count for name, count in counts.items() if count},
+        [name for name, constant in zip(table.names, same, strict=True) if constant],
+        table.delimiter,
+        table.decimal,
+    )
+
+
+def _series_rows(one: SeriesReport) -> Iterable[tuple[str, str]]:
+    yield "rows", f"{one.rows:,} from {one.first} to {one.last}"
+    yield "channels", f"{len(one.channels):,}: {', '.join(one.channels)}"
+    yield "step", one.step
+    yield "gaps", f"{len(one.gaps):,}" + "".join(f"; {gap}" for gap in one.gaps[:EXAMPLES])
+    missing = ", ".join(f"{name}: {count:,}" for name, count in one.missing.items())
+    yield "missing values", missing or "none"
+    yield "constant", ", ".join(one.constant) or "none"
+    yield "notation", f"cells between {one.delimiter!r}, decimal mark {one.decimal!r}"
 
 
 def _lengths(lengths: NDArray[np.integer]) -> Lengths:
@@ -190,14 +387,16 @@ def _ambiguous(traits: Traits) -> Indices:
 def _outliers(traits: Traits) -> Indices:
     """Pairs of unusual lengths: |t − c·s| > 6·σ·√s in characters (Gale and Church, 1993).
 
-    c is the ratio of all target to all source characters, and σ comes from the median of
+    c is the ratio of all target to all source characters, a line counting at most ten times the
+    median so that a huge one does not decide it, and σ comes from the median of
     (t − c·s)²/s, so that the outliers do not widen it.
     """
     filled = np.flatnonzero((traits.characters > 0).all(axis=1))
     if len(filled) < 20:
         return filled[:0]
     source, target = traits.characters[filled].T.astype(np.int64)
-    squares = (target - source * (target.sum() / source.sum())) ** 2 / source
+    usual = [np.minimum(side, 10 * np.median(side)).sum() for side in (source, target)]
+    squares = (target - source * (usual[1] / usual[0])) ** 2 / source
     variance = max(float(np.median(squares)) / 0.4549, 1.0)  # the median of chi-square, 1 degree
     return filled[squares > UNUSUAL**2 * variance]
 
@@ -234,12 +433,44 @@ _CHECKS: dict[str, Check] = {
 }
 
 
+# The checks of the other kinds of text, and what they are called there.
+_CHARACTERS = (
+    "replacement character U+FFFD",
+    "wrong charset, such as Ã© for é",
+    "control or invisible character",
+    "not in Unicode form NFC",
+)
+_overlaps_titles = ("source also in train", "pair also in train")
+_TITLES: dict[Kind, dict[str, str]] = {
+    "labelled": {
+        "empty side": "empty text or label",
+        "duplicate of an earlier pair": "duplicate of an earlier text and label",
+        "source with several targets": "text with several labels",
+        "source also in train": "text also in train",
+    }
+    | {name: name for name in _CHARACTERS},
+    "text": {
+        "empty side": "empty line",
+        "duplicate of an earlier pair": "duplicate of an earlier line",
+        "source also in train": "line also in train",
+    }
+    | {name: name for name in _CHARACTERS},
+}
+_UNITS: dict[Kind, str] = {"pairs": "pairs", "labelled": "labelled texts", "text": "lines"}
+
+
 def _short(split: SplitReport) -> Iterable[str]:
-    parts = [f"{split.pairs:,} pairs"]
-    for unit, (source, target) in split.lengths.items():
-        parts.append(f"{unit} {source.total:,} → {target.total:,}")
-        parts.append(f"longest {source.max:,} → {target.max:,}")
+    parts = [f"{split.pairs:,} {_UNITS[split.kind]}"]
+    for unit, sides in split.lengths.items():
+        parts.append(f"{unit} {' → '.join(f'{side.total:,}' for side in sides)}")
+        parts.append(f"longest {' → '.join(f'{side.max:,}' for side in sides)}")
+    if any(split.languages):
+        parts.append(" → ".join(code or "?" for code in split.languages))
     yield ", ".join(parts)
+    if split.labels:
+        counts = [f"{label}: {n:,}" for label, n in [*split.labels.items()][:LABELS]]
+        most = max(split.labels.values()) / split.pairs
+        yield f"labels {len(split.labels):,}, the most frequent {most:.1%}; {', '.join(counts)}"
     if split.dropped:
         reasons = "; ".join(f"{reason}: {n:,}" for reason, n in split.dropped.items())
         yield f"dropped (lengths in {[*split.lengths][-1]}): {reasons}"
@@ -252,16 +483,25 @@ def _short(split: SplitReport) -> Iterable[str]:
 
 def _long(name: str, split: SplitReport) -> Iterable[Table]:
     lengths = Table("", "total", "min", "median", "mean", "95 %", "max", "histogram")
-    lengths.title = f"{name}: {split.pairs:,} pairs"
+    lengths.title = f"{name}: {split.pairs:,} {_UNITS[split.kind]}"
+    if any(split.languages):
+        lengths.title += f", {' → '.join(code or '?' for code in split.languages)}"
+    names = ("source", "target") if split.kind == "pairs" else ("text",)
     for unit, sides in split.lengths.items():
-        for side, one in zip(("source", "target"), sides, strict=True):
+        for side, one in zip(names, sides, strict=True):
             most = max(one.histogram, default=0)
             bars = "".join(BARS[(8 * n - 1) // most] if n else " " for n in one.histogram)
             figures = (f"{n:,.4g}" for n in (one.min, one.median, one.mean, one.p95, one.max))
             row = f"{unit} of {side}", f"{one.total:,}", *figures
             lengths.add_row(*row, f"|{bars}| 1 bar = {one.step}")
     yield lengths
-    odd = Table("odd, dropped or skipped", "pairs", "line", "examples")
+    if split.labels:
+        labelled = Table("label", "texts", "share", title=f"{len(split.labels):,} labels")
+        for label, count in [*split.labels.items()][:LABELS]:
+            shown = CONTROL.sub("·", label)[:60]
+            labelled.add_row(Text(shown), f"{count:,}", f"{count / split.pairs:.1%}")
+        yield labelled
+    odd = Table("odd, dropped or skipped", _UNITS[split.kind], "line", "examples")
     for f in split.findings:
         lines = "\n\n".join(str(line) for line, _, _ in f.examples)
         pairs = "\n".join(CONTROL.sub("·", text) for _, *pair in f.examples for text in pair)

@@ -1,15 +1,20 @@
 """Series of numbers over time: reading a CSV, dividing it in the order of time, calendar features.
 
-Whatever is filled in is counted; a cell that is no number is named by file, line and column. Does
-not live here: scaling (`foveate.data.scaling`), windows (`foveate.data.windows`).
+Whatever is filled in is counted; a cell that is no number is named by file, line and column, a gap
+between rows by file, line and dates. Does not live here: scaling (`foveate.data.scaling`), windows
+(`foveate.data.windows`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import dataclasses
 import gzip
 import io
+import itertools
 import math
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,12 +29,17 @@ from pydantic import Field, NonNegativeInt
 from foveate.config import Config
 from foveate.data.catalogue import DataError
 from foveate.data.download import find
+from foveate.data.text_format import Delimiter, delimiter_of
 
 Dates = NDArray[np.datetime64]
 Numbers = NDArray[np.float64]
 
 MISSING = ("", "na", "nan", "null", "none", "?")  # cells, in small letters, that hold no value
 SPLITS = ("train", "valid", "test")
+SAMPLED = 100  # lines from which delimiter and decimal mark are detected
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
+REGULAR = 0.9  # share of equal steps from which a longer one is a gap
+HOLIDAYS = 7  # working days in a row that a calendar of working days may leave out
 
 
 class SeriesData(Config):
@@ -43,6 +53,9 @@ class SeriesData(Config):
     date: str | None = None  # the column of the dates; the first where absent
     values: tuple[str, ...] | None = None  # the columns of the values; all others where absent
     missing: Literal["error", "previous", "interpolate"] = "error"  # the last sees past the gap
+    gaps: Literal["refuse", "split", "ignore"] = "refuse"  # split: no window spans missing rows
+    delimiter: Delimiter | None = None  # between cells; detected where absent
+    decimal: Literal[".", ","] | None = None  # of numbers; detected where absent
     rows: tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt] | None = None
     shares: tuple[float, float, float] = Field((0.7, 0.1, 0.2))
 
@@ -58,37 +71,69 @@ class SeriesData(Config):
 class Table:
     """Rows in the order of time: ``dates`` (N,) and ``values`` (N, C) of the named channels.
 
-    ``filled`` counts the missing cells of each channel that were filled in.
+    ``filled`` counts the missing cells of each channel that were filled in; ``gaps`` (G,) are the
+    rows before which rows are missing, none where gaps are ignored; ``lines`` (N,) are the lines of
+    the rows in the file. ``delimiter`` and ``decimal`` are those of the file.
     """
 
     file: str
     dates: Dates
     names: tuple[str, ...]
     values: Numbers
+    lines: NDArray[np.int64]
     filled: dict[str, int] = field(default_factory=dict)
+    gaps: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    delimiter: str = ","
+    decimal: str = "."
 
     def __len__(self) -> int:
         return len(self.dates)
+
+    def gap(self, row: int) -> str:
+        """The gap before a row: file, line, the dates around it and the usual step."""
+        before, after = labels(self.dates[row - 1 : row + 1], self.dates)
+        return (
+            f"{self.file}:{self.lines[row]}: rows are missing between {before} and {after}; "
+            f"the usual step is {usual_step(self.dates)}"
+        )
 
 
 # ------------------------------------------------------------------------------ reading
 
 
 def read_table(data: SeriesData, path: str | Path | None = None) -> Table:
-    """Read the file, or another with the same columns.
+    """Read the file, or another with the same columns, and fill in what is missing.
+
+    Raises `DataError` as `scan` does, at a missing value under ``missing = "error"``, and at
+    missing rows under ``gaps = "refuse"``.
+    """
+    table = scan(data, path)
+    if data.gaps == "refuse" and len(table.gaps):
+        raise DataError(
+            f"{table.gap(int(table.gaps[0]))} (gaps in all: {len(table.gaps)}); add the missing "
+            'rows, or set task.series.gaps = "split" (no window spans a gap) or "ignore"'
+        )
+    filled = _fill(Path(table.file), table.names, table.values, data.missing)
+    gaps = table.gaps[:0] if data.gaps == "ignore" else table.gaps
+    return dataclasses.replace(table, filled=filled, gaps=gaps)
+
+
+def scan(data: SeriesData, path: str | Path | None = None) -> Table:
+    """Read the file as it is: missing values are NaN, gaps are listed, whatever the config says.
 
     Raises `DataError` naming file, line and column at a cell that is no number, a date that is none
-    or not after the one before, a row of another width, or a missing value under ``"error"``.
+    or not after the one before, or a row of another width.
     """
     file = find(data.path if path is None else path)
-    lines = _rows(file)
+    delimiter, decimal = _notation(file, data)
+    lines = _rows(file, delimiter)
     header = next(lines, (1, []))[1]
     date = _place(file, header, data.date) if data.date else 0
     names = data.values or tuple(name for i, name in enumerate(header) if i != date)
     places = [_place(file, header, name) for name in names]
     if not places:
         raise DataError(f"{file}:1: the header names no column of values beside the dates")
-    dates, values = list[np.datetime64](), list[list[float]]()
+    dates, values, numbers = list[np.datetime64](), list[list[float]](), list[int]()
     for line, cells in lines:
         where = f"{file}:{line}"
         if len(cells) != len(header):
@@ -96,29 +141,78 @@ def read_table(data: SeriesData, path: str | Path | None = None) -> Table:
         dates.append(_date(where, cells[date]))
         if len(dates) > 1 and dates[-1] <= dates[-2]:
             raise DataError(f"{where}: {cells[date]} is not after the row before it; sort the rows")
-        values.append([_number(where, n, cells[i]) for n, i in zip(names, places, strict=True)])
+        numbers.append(line)
+        values.append(
+            [_number(where, n, cells[i], decimal) for n, i in zip(names, places, strict=True)]
+        )
     if not values:
         raise DataError(f"{file} has a header but no rows")
-    numbers = np.array(values)
-    filled = _fill(file, names, numbers, data.missing)
-    return Table(str(file), np.array(dates), names, numbers, filled)
+    when = np.array(dates)
+    return Table(
+        str(file),
+        when,
+        names,
+        np.array(values),
+        np.array(numbers, dtype=np.int64),
+        gaps=gaps_of(when),
+        delimiter=delimiter,
+        decimal=decimal,
+    )
 
 
-def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
+def _rows(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Each row with its line in the file, from 1; empty lines are passed over."""
     number = 0
     try:
-        with (
-            gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream,
-            io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text,
-        ):
-            reader = csv.reader(text, strict=True)
+        with _text(file) as text:
+            reader = csv.reader(text, delimiter=delimiter, strict=True)
             for cells in reader:
                 number = reader.line_num
                 if cells:
                     yield number, [cell.strip() for cell in cells]
     except (EOFError, OSError, zlib.error, csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{file}: cannot be read after line {number}: {error}") from None
+
+
+@contextlib.contextmanager
+def _text(file: Path) -> Iterator[io.TextIOWrapper]:
+    with (
+        gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream,
+        io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text,
+    ):
+        yield text
+
+
+def _notation(file: Path, data: SeriesData) -> tuple[str, str]:
+    """Delimiter and decimal mark of a file: those of the config, else those of its first lines.
+
+    A comma is the decimal mark where cells such as ``1,5`` stand between other delimiters.
+    """
+    try:
+        with _text(file) as text:
+            first = list(itertools.islice(text, SAMPLED))
+    except (EOFError, OSError, zlib.error, UnicodeDecodeError):
+        first = []  # `_rows` says what is wrong
+    delimiter = data.delimiter or delimiter_of(first)
+    cells = (cell.strip(' "\r\n') for line in first for cell in line.split(delimiter))
+    comma = delimiter != "," and any(DECIMAL_COMMA.fullmatch(cell) for cell in cells)
+    return delimiter, data.decimal or (",."[not comma])
+
+
+def looks_like_series(file: Path, data: SeriesData | None = None) -> bool:
+    """Whether a file is a CSV of dates and numbers, by its first rows."""
+    if file.name.removesuffix(".gz").rpartition(".")[2] not in ("csv", "tsv"):
+        return False
+    try:
+        delimiter, decimal = _notation(file, data or SeriesData(path=str(file)))
+        rows = [cells for _, cells in itertools.islice(_rows(file, delimiter), 1, 6)]
+        for date, *cells in rows:
+            parse_date(date)
+            for cell in cells:
+                _number(str(file), "", cell, decimal)
+    except DataError:
+        return False
+    return any(len(cells) > 1 for cells in rows)
 
 
 def _place(file: Path, header: list[str], name: str) -> int:
@@ -145,15 +239,20 @@ def _date(where: str, cell: str) -> np.datetime64:
         raise DataError(f"{where}: {error}") from None
 
 
-def _number(where: str, name: str, cell: str) -> float:
+def _number(where: str, name: str, cell: str, decimal: str) -> float:
     if cell.lower() in MISSING:
         return math.nan
     try:
-        number = float(cell)
+        number = float(cell if decimal == "." else cell.replace(".", "_.").replace(",", "."))
     except ValueError:
         number = math.inf
     if math.isinf(number):
-        raise DataError(f"{where}: column {name!r}: {cell!r} is no number")
+        remedy = "name the columns of numbers in task.series.values"
+        if DECIMAL_COMMA.fullmatch(cell):
+            remedy = 'for a decimal comma set task.series.decimal = ","'
+        elif decimal == ",":
+            remedy = 'for a decimal point set task.series.decimal = "."'
+        raise DataError(f"{where}: column {name!r}: {cell!r} is no number; {remedy}")
     return number
 
 
@@ -196,6 +295,83 @@ def divide(length: int, data: SeriesData) -> dict[str, tuple[int, int]]:
         raise DataError(f"{data.path}: no row is left for training")
     ends = np.cumsum((0, *sizes)).tolist()
     return {name: (ends[i], ends[i + 1]) for i, name in enumerate(SPLITS)}
+
+
+def gaps_of(dates: Dates) -> NDArray[np.int64]:
+    """The rows before which rows are missing; none where the dates tell no regular steps.
+
+    Steps are counted on the calendar that the dates themselves show (`_slots`), so that nights,
+    weekends and left-out leap days are no gaps; else in seconds, give or take a half, so that
+    months and years are equal steps.
+    """
+    if len(dates) < 3:
+        return np.zeros(0, dtype=np.int64)
+    slots, per_day, working = _slots(dates)
+    steps = np.diff(slots)
+    usual = _most_common(steps)
+    if usual > 0 and (steps == usual).mean() >= REGULAR:
+        missing = steps - usual
+        closed = (missing % per_day == 0) & (missing <= HOLIDAYS * per_day) & working
+        return np.flatnonzero((missing > 0) & ~closed) + 1
+    seconds = np.diff(dates).astype(np.int64)
+    ratio = seconds / np.median(seconds)
+    if ((ratio > 0.5) & (ratio < 1.5)).mean() < REGULAR:
+        return np.zeros(0, dtype=np.int64)
+    return np.flatnonzero(ratio >= 1.5) + 1
+
+
+def _slots(dates: Dates) -> tuple[NDArray[np.int64], int, bool]:
+    """The place of each date on its calendar, the places of a day, whether it is of working days.
+
+    The calendar has the times of day and the weekdays that occur. One that does not, though the
+    dates pass it at least twice, is closed; so is a day of leap years that all of them lack.
+    """
+    days = dates.astype("M8[D]")
+    seconds = (dates - days).astype(np.int64)
+    times = np.unique(seconds)
+    step = _most_common(np.diff(dates).astype(np.int64))
+    span = (days[-1] - days[0]).astype(int)
+    if span < 3 and 86_400 % step == 0:  # too short to tell that a time of day is closed
+        times = np.unique(np.concatenate((times, np.arange(seconds[0] % step, 86_400, step))))
+    weekdays = (days.astype(np.int64) + 3) % 7  # 0 is Monday
+    open_days = np.isin(np.arange(7), weekdays)
+    passed = np.bincount((weekdays[0] + np.arange(span + 1)) % 7, minlength=7)
+    open_days |= passed < 2
+    leap = _leap_days(days[0], days[-1])
+    lacking = [same for same in leap if len(same) and not np.isin(same, days).any()]
+    closed = lacking[0] if len(lacking) == 1 else days[:0]
+    count = np.busday_count(days[0], days, weekmask=open_days.tolist(), holidays=closed)
+    slots = count.astype(np.int64) * len(times) + np.searchsorted(times, seconds)
+    return slots, len(times), 4 <= open_days.sum() <= 6
+
+
+def _leap_days(first: np.datetime64, last: np.datetime64) -> tuple[Dates, Dates]:
+    """29 February and 31 December of the leap years: either is left out of years of 365 days."""
+    years = np.arange(first.astype("M8[Y]"), last.astype("M8[Y]") + 1)
+    days = years.astype("M8[D]") + 59  # 1 March where the year is no leap year
+    leap = days.astype("M8[M]") == years.astype("M8[M]") + 1
+    both = days[leap], (years[leap] + 1).astype("M8[D]") - 1
+    february, december = (same[(first < same) & (same < last)] for same in both)
+    return february, december
+
+
+def _most_common(numbers: NDArray[np.int64]) -> int:
+    values, counts = np.unique(numbers, return_counts=True)
+    return int(values[counts.argmax()])
+
+
+def usual_step(dates: Dates) -> str:
+    """The step of time that is most common, as text: ``1 hour``, ``1 month``, ``90 s``."""
+    months = _most_common(np.diff(dates.astype("M8[M]")).astype(np.int64))
+    if months > 0 and np.median(np.diff(dates).astype(np.int64)) > 27 * 86_400:
+        number, unit = (months, "month") if months % 12 else (months // 12, "year")
+    else:
+        number, unit = _most_common(np.diff(dates).astype(np.int64)), "second"
+        for size, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+            if number % size == 0:
+                number, unit = number // size, name
+                break
+    return f"{number} {unit}{'s' * (number != 1)}"
 
 
 def following(dates: Dates, count: int) -> Dates:

@@ -33,18 +33,23 @@ MANIFEST = "manifest.json"
 DAYS = 30  # a folder that nobody has used for so long is removed
 
 
-def stored(key: Mapping[str, Any], make: Callable[[Path], None]) -> Path:
+def stored(
+    key: Mapping[str, Any],
+    make: Callable[[Path], None],
+    sound: Callable[[Path], bool] = lambda folder: True,
+) -> Path:
     """The folder that ``make`` fills for a key; it is made where it is not there yet.
 
+    A folder whose files have not their sizes, or that is not ``sound``, is made anew.
     Killed at any moment, it leaves nothing that another call would take for whole. Of several
     processes that want the same folder one makes it, and the others wait.
     """
     plain = json.dumps({"code": _code(), **key}, sort_keys=True)
     target = _root() / hashlib.sha256(plain.encode()).hexdigest()[:32]
-    if _whole(target):
+    if _whole(target) and sound(target):
         return target
     with _alone(target.with_suffix(".lock")):
-        if not _whole(target):
+        if not (_whole(target) and sound(target)):
             _make(target, make)
             _forget(target.parent)
     return target

@@ -99,6 +99,9 @@ class Subword(Tokenizer):
             surface[first] = surface[first].removeprefix(b" ")
         return surface
 
+    def _label(self, text: str) -> str:
+        return text.replace(" ", "▁")  # as SentencePiece writes the blank before a word
+
     def _vocabulary(self) -> Any:
         return json.loads(self._rust.to_str())  # as Hugging Face's tokenizer.json
 

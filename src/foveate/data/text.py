@@ -27,7 +27,7 @@ from foveate.data.download import find
 from foveate.data.lines import BadLine as BadLine
 from foveate.data.lines import read_lines as read_lines
 from foveate.data.lines import rows
-from foveate.data.text_format import TextFormat
+from foveate.data.text_format import Delimiter, TextFormat
 
 RATIO_FROM = 8  # a side of at most so many tokens is never dropped for its length ratio
 
@@ -39,7 +39,9 @@ class TextData(Config):
     on_bad_line: Literal["error", "skip"] = "error"  # stop there, or skip and count
     splits: dict[str, str] = Field(default_factory=dict)  # their names: { valid = "val" }
     keys: tuple[str, str] = ("source", "target")  # of JSONL
-    columns: tuple[PositiveInt, PositiveInt] = (1, 2)  # of TSV, source and target
+    columns: tuple[PositiveInt | str, PositiveInt | str] = (1, 2)  # of TSV, CSV (there by name too)
+    header: bool = True  # whether the first row of a CSV names its columns
+    delimiter: Delimiter | None = None  # between the cells of a CSV; detected where absent
     holdout: float = Field(default=0.0, ge=0, lt=0.5)  # share of sources for valid, and for test
     holdout_seed: int = 0
     max_length: int = Field(default=256, gt=0)  # tokens of either side; a longer pair is dropped
@@ -111,12 +113,13 @@ def at(pattern: str | Path, split: str, splits: dict[str, str] | None = None) ->
 
 
 def read_pairs(source: str | Path, target: str | Path | None, config: TextData) -> Corpus:
-    r"""Read two line-aligned files, or one TSV or JSONL file, chosen by its ending.
+    r"""Read two line-aligned files, or one TSV, CSV or JSONL file, chosen by its ending.
 
     UTF-8, plain or ``.gz``; a byte order mark at the start is passed over; lines end in ``\n``
-    or ``\r\n`` and nothing else. A TSV has as many columns in every line as in its first. With
-    two files, a line that is bad in one takes its partner with it. Raise `DataError` at the
-    first bad line, or list it in ``skipped`` where ``on_bad_line = "skip"``.
+    or ``\r\n`` and nothing else. A TSV or CSV has as many columns in every row as in its first; a
+    CSV has a header (unless ``header = false``) and cells between the ``delimiter``. With two
+    files, a line that is bad in one takes its partner with it. Raise `DataError` at the first bad
+    line, or list it in ``skipped`` where ``on_bad_line = "skip"``.
     """
     files = [find(source)] if target is None else [find(source), find(target)]
     skipped: list[BadLine] = []
@@ -129,6 +132,8 @@ def _numbered(files: Sequence[Path], config: TextData, skipped: list[BadLine]) -
     for number, row in enumerate(rows(source, target, config), start=1):
         if isinstance(row, tuple):
             yield (number, *row)
+        elif not row:
+            continue
         elif config.on_bad_line == "error":
             raise DataError(f'{row[0]}; mend it, or pass over it: data.on_bad_line = "skip"')
         else:
@@ -192,7 +197,7 @@ class Reading:
 
 
 _READS = (  # the fields of a config that decide what is read
-    *("format", "on_bad_line", "keys", "columns"),
+    *("format", "on_bad_line", "keys", "columns", "header", "delimiter"),
     *("holdout", "holdout_seed", "drop_duplicates", "drop_identical"),
 )
 

@@ -6,15 +6,19 @@ splits (`text`), and how texts become tokens (`tokenizer`).
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Literal, Protocol
 
 from foveate.config import BaseConfig, Configurable
 
 Parser = Callable[[str], tuple[str, str]]
+FEATURES = re.compile(r"[^\sa-z<>]+")  # of UniMorph, such as V;SBJV;PRS;2;SG or V.PTCP;PST
+Delimiter = Literal[",", ";", "\t", "|"]
+DELIMITERS: tuple[Delimiter, ...] = (",", ";", "\t", "|")
 
 
 class TextFormat(Configurable, ABC):
@@ -35,6 +39,13 @@ class TextFormat(Configurable, ABC):
     @abstractmethod
     def parse(self, line: str) -> tuple[str, str]:
         """Source and target of a line; raise ``ValueError`` that says what is wrong with it."""
+
+    def source(self, line: str) -> str:
+        """The source that a line of the user's stands for; raise ``ValueError`` where it is none.
+
+        A line that is a source already stays as it is.
+        """
+        return line
 
 
 class CMUdict(TextFormat):
@@ -73,6 +84,18 @@ class Inflection(TextFormat):
         lemma, form, features = cells
         return lemma + "".join(f"<{feature}>" for feature in features.split(";")), form
 
+    def source(self, line: str) -> str:
+        """Also of a raw line of the data, with or without its form: ``Hahn TAB N;GEN;SG``."""
+        cells = line.split("\t")
+        if len(cells) == 1 and (not line.strip() or line.rstrip().endswith(">")):
+            return line
+        if len(cells) in (2, 3) and cells[0] and FEATURES.fullmatch(cells[-1]):
+            return self.parse(f"{cells[0]}\t\t{cells[-1]}")[0]
+        raise ValueError(
+            f"{line!r} is no lemma with features: write Hahn<N><GEN><SG>, or a line of the data: "
+            "lemma TAB features (N;GEN;SG), or lemma TAB form TAB features"
+        )
+
 
 # ------------------------------------------------------------------------------ by ending
 
@@ -83,12 +106,55 @@ class Layout(Protocol):
     @property
     def keys(self) -> tuple[str, str]: ...
     @property
-    def columns(self) -> tuple[int, int]: ...
+    def columns(self) -> tuple[int | str, int | str]: ...
+    @property
+    def delimiter(self) -> Delimiter | None: ...
+    @property
+    def header(self) -> bool: ...
+
+
+def delimiter_of(lines: Sequence[str]) -> Delimiter:
+    """What stands between the cells of a CSV: what gives lines the same number of them, at least 2.
+
+    Of several the one that most lines agree on, then the one that gives most cells.
+    """
+
+    def fit(delimiter: Delimiter) -> tuple[float, int]:
+        rows = [cells for cells in csv.reader(lines, delimiter=delimiter) if cells]
+        width = len(rows[0]) if rows else 1
+        if width < 2:
+            return 0.0, 0
+        return sum(len(cells) == width for cells in rows) / len(rows), width
+
+    return max(DELIMITERS, key=fit)
+
+
+def places_of(columns: Iterable[int | str], header: Sequence[str]) -> list[int]:
+    """The places from 0 of columns given by number or name. Raises ``ValueError`` for no such."""
+    places = []
+    for column in columns:
+        if isinstance(column, str) and column not in header:
+            raise ValueError(f"no column {column!r}; there are: {', '.join(header)}")
+        places.append(header.index(column) if isinstance(column, str) else column - 1)
+        if places[-1] >= len(header):
+            raise ValueError(f"columns: {len(header)}; needed: {column}; name them in data.columns")
+    return places
+
+
+def looks_like_data(header: Sequence[str]) -> bool:
+    """Whether the first row of a CSV holds sentences or numbers rather than names of columns."""
+    return any(
+        len(cell.split()) > 5 or re.search(r"[.?!…。！？]$|^[\d.,]*\d$", cell.strip())
+        for cell in header
+    )
 
 
 def _tsv(config: Layout) -> Parser:
-    first, second = (column - 1 for column in config.columns)
-    needed, width = max(config.columns), 0
+    numbers = [column for column in config.columns if isinstance(column, int)]
+    if len(numbers) < 2:
+        raise ValueError("a .tsv has no header: number its columns in data.columns, such as [1, 2]")
+    first, second = (column - 1 for column in numbers)
+    needed, width = max(numbers), 0
 
     def parse(line: str) -> tuple[str, str]:
         nonlocal width

@@ -52,6 +52,8 @@ class Byte(Tokenizer):
     class Config(Tokenizer.Config, kind="byte"):
         """Nothing to choose."""
 
+    units = "tokens"
+
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self.pieces = [*SPECIALS, *(f"<{value:02x}>" for value in range(256))]
@@ -134,6 +136,7 @@ class Character(Listed):
         symbols: str | None = None
 
     config: Config
+    units = "tokens"
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
@@ -195,6 +198,7 @@ class Symbol(Listed):
         min_frequency: int = Field(default=1, ge=1)
 
     config: Config
+    units = "tokens"
 
     def _units(self, text: str) -> list[Span]:
         return [found.span() for found in re.finditer(r"\S+", text)]

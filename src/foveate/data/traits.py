@@ -31,6 +31,10 @@ _AFTER = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™�
 _MOJIBAKE = re.compile(f"[ÂÃ][{_AFTER}]|â[{_AFTER}]{{2}}|ï»¿|ðŸ|(?:[ÐÑ][{_AFTER}]){{2}}")
 CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u200b\u2028-\u202e\u2060\ufeff]")
 
+UNSPACED = re.compile(  # Thai to Khmer, Chinese and Japanese
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+)
+
 # What may be true of a pair, by its name in reports; its place here is its bit in `Traits.odd`.
 SAME = "both sides the same, or both empty"
 _TESTS: dict[str, Callable[[str, str], object]] = {
@@ -88,7 +92,7 @@ def _looked(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
     tests = list(enumerate(_TESTS.values()))
     odd = (sum(1 << bit for bit, test in tests if test(*pair)) for pair in pairs)
     return {
-        "words": _sides(lambda text: len(text.split()), sources, targets),
+        "words": _sides(count_words, sources, targets),
         "characters": _sides(len, sources, targets),
         "keys": np.array(
             [(_key(s), _key(f"{len(s)} {s}{t}")) for s, t in pairs], np.uint64
@@ -96,6 +100,13 @@ def _looked(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
         "odd": np.fromiter(odd, np.uint8, size),
         "agreement": _agreements(_features(sources), _features(targets)),
     }
+
+
+def count_words(text: str) -> int:
+    """The words between blanks; of scripts without blanks each character is one."""
+    if text.isascii() or not UNSPACED.search(text):
+        return len(text.split())
+    return len(UNSPACED.findall(text)) + len(UNSPACED.sub(" ", text).split())
 
 
 def _sides(
@@ -126,7 +137,11 @@ def _features(sentences: Sequence[str]) -> NDArray[np.float64]:
         (len(t) ** 0.5, sum(map(t.count, "0123456789")), t.count("?") + t.count("!"), t.count(","))
         for t in sentences
     ]
-    return np.array(counts, np.float64).reshape(-1, 4)
+    features = np.array(counts, np.float64).reshape(-1, 4)
+    if not len(features):
+        return features
+    # One huge line would decide every correlation: it counts like a line of many times the usual.
+    return np.minimum(features, 3 * np.maximum(np.percentile(features, 95, axis=0), 1))
 
 
 def _agreement(source: NDArray[np.float64], target: NDArray[np.float64], shift: int) -> float:

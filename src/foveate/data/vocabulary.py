@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from foveate.atomic import replace_file
 from foveate.config import BaseConfig, Configurable
@@ -44,6 +44,8 @@ class Tokenizer(Configurable, ABC):
         """How text is split."""
 
     config: Config
+    # What attention views show of such a text unless asked otherwise (`foveate.look.words.Units`).
+    units: ClassVar[Literal["tokens", "words"]] = "words"
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -133,6 +135,30 @@ class Tokenizer(Configurable, ABC):
             begun = len(surface) > 0 and len(decoder.getstate()[0]) > 0
             spans.append((start, done + begun))
         return spans
+
+    def labels(self, ids: Sequence[int], text: str, spans: Sequence[Span]) -> list[str]:
+        """A label for each token of a text: its characters, or its name where it has none.
+
+        A token that completes a character which the token before it began has its bytes as label.
+        """
+        labels, end = [], 0
+        for i, (start, stop) in zip(ids, spans, strict=True):
+            own = "" if i in SILENT else text[max(start, end) : stop]
+            labels.append(self._label(own) if own else self.name(i))
+            end = max(end, stop)
+        return labels
+
+    def name(self, i: int) -> str:
+        """A token by itself: its text, ``</s>`` of a special one, ``<e6>`` of a lone byte."""
+        if i < len(SPECIALS):
+            return SPECIALS[i]
+        try:
+            return self._label(self._bytes[i].decode())
+        except UnicodeDecodeError:
+            return "".join(f"<{byte:02x}>" for byte in self._bytes[i])
+
+    def _label(self, text: str) -> str:
+        return text.strip(" ") or "␣" * len(text)
 
     def text(self) -> str:
         """Everything that `load` needs, as JSON."""

@@ -48,7 +48,20 @@ class Windows:
         return dates
 
 
-def starts(rows: tuple[int, int], look_back: int, horizon: int) -> NDArray[np.int64]:
-    """Windows whose horizon lies in the rows [first, end); the look-back may lie before them."""
+def starts(
+    rows: tuple[int, int],
+    look_back: int,
+    horizon: int,
+    gaps: NDArray[np.int64] | None = None,
+) -> NDArray[np.int64]:
+    """Windows whose horizon lies in the rows [first, end); the look-back may lie before them.
+
+    No window spans a gap: the rows before which ``gaps`` lie are in none but as its first.
+    """
     first, end = rows
-    return np.arange(max(0, first - look_back), end - look_back - horizon + 1, dtype=np.int64)
+    found = np.arange(max(0, first - look_back), end - look_back - horizon + 1, dtype=np.int64)
+    if gaps is None or not len(gaps):
+        return found
+    before = np.searchsorted(gaps, found, side="right")  # gaps up to the first row of each window
+    within = np.searchsorted(gaps, found + look_back + horizon - 1, side="right")
+    return found[before == within]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 _MARK = "\u0301"  # stands for every combining mark and joiner in the shape of a text
 _CLITIC = r"(?:[cdjlmnst]|(?:jus|lors|puis|quoi)?qu)['’](?=\w)"
@@ -16,6 +17,7 @@ _WORD = re.compile(
     rf"{_CLITIC}|\w(?:[\w{{m}}]|{_INSIDE})*|\S{{m}}*".replace("{m}", _MARK), re.IGNORECASE
 )
 
+MARKS = (".", ",", "。", "،", "।", "、")
 _UNBROKEN = re.compile(r"\S+")
 
 
@@ -33,6 +35,34 @@ def split_words(text: str) -> list[tuple[int, int]]:
 def split_blanks(text: str) -> list[tuple[int, int]]:
     """The spans of what stands between blanks: the words of a text that others have cut."""
     return [found.span() for found in _UNBROKEN.finditer(text)]
+
+
+def marks_apart(texts: Iterable[str]) -> tuple[int, int]:
+    """How many full stops and commas of texts are tokens of their own, and how many there are.
+
+    Counted are those that end a token with a comma or a text. In tokenised text nearly all stand
+    alone, in plain text nearly none; other marks say less, since French has blanks before them.
+    """
+    apart = count = 0
+    for text in texts:
+        tokens = text.split()
+        for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+            if token in MARKS or token[-1] == "," or (following is None and token[-1] in MARKS):
+                count += 1
+                apart += token in MARKS
+    return apart, count
+
+
+# Scripts that put no blanks between words: Han, kana, Thai, Lao, Khmer, Burmese.
+_UNSEGMENTED = re.compile(
+    "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U000323af\u0e00-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff]"
+)
+
+
+def is_unsegmented(text: str) -> bool:
+    """Whether a text has letters of a script that puts no blanks between words."""
+    return _UNSEGMENTED.search(text) is not None
 
 
 CUTS = {"text": split_words, "blanks": split_blanks}  # what counts as a word, by its name

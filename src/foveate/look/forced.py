@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from foveate.look.capture import capture
 from foveate.look.record import AttentionRecord
 from foveate.look.seams import Where
+from foveate.look.words import Units
 
 Maps = Mapping[str, NDArray[np.float32]]  # by name (H, T, S), between the pieces that are read
 
@@ -32,7 +33,7 @@ class ForcedPass:
 
     ``run`` reads it and gives (N,) scores of what is said of it: log p of each token of the target,
     of the label, or (``told``) the numbers of a forecast; with a graph where gradients are on.
-    ``label`` makes a record of maps between pieces, with words on its axes.
+    ``label`` makes a record of maps between tokens, with the ``units`` asked for on its axes.
     ``read`` are the pieces that "encoder" and "decoder" read, ``produced`` what the scores are of.
     ``row`` is the row of the batch that holds the example; ``answer_at`` the place of the encoder's
     output that a label is read from, None where it is all of them. ``first`` is the place of the
@@ -41,7 +42,7 @@ class ForcedPass:
 
     model: nn.Module
     run: Callable[[], Tensor]
-    label: Callable[[Maps], AttentionRecord]
+    label: Callable[[Maps, Units], AttentionRecord]
     produced: Sequence[str]
     read: Mapping[str, Sequence[str]] = field(default_factory=dict)
     row: int = 0
@@ -49,6 +50,7 @@ class ForcedPass:
     answer_at: int | None = None
     token: Callable[[int], str] | None = None
     told: str = "log p"
+    units: Units = "auto"
 
     @torch.inference_mode()
     def scores(self) -> NDArray[np.float64]:
@@ -70,10 +72,10 @@ class ForcedPass:
         return {name: weights[self.row].cpu().numpy() for name, weights in found.items()}
 
     def record(self) -> AttentionRecord:
-        """What every attention saw, with words on its axes."""
-        return self.label(self.maps())
+        """The weights of every attention, with labels on both axes."""
+        return self.label(self.maps(), self.units)
 
     def labelled(self, maps: Maps, note: str) -> AttentionRecord:
-        """Maps that were made of others, with words on their axes, and how they were made."""
-        made = self.label(maps)
+        """Maps that were made of others, with labels on their axes, and how they were made."""
+        made = self.label(maps, self.units)
         return replace(made, notes=[*made.notes, note])

@@ -114,7 +114,8 @@ class AttentionView(View):
         cell = min(0.36, 14 / max(height, width, 1))
         size = (max(cell * width + room[0] + 1.1, 3.4), max(cell * height + room[1] + 0.7, 2.6))
         figure = Figure(figsize=size, layout="constrained")
-        self.plot(figure.add_subplot())
+        self.plot(figure.add_subplot()).set_xlabel("")
+        figure.supxlabel(self.caption, size=FONT_SIZE, color="#555555", parse_math=False)
         return figure
 
     def plot(self, ax: Axes | None = None) -> Axes:

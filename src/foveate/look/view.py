@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from foveate.atomic import replace_file
 from foveate.look.drawing import Drawing
+from foveate.look.layout import fit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,9 +106,10 @@ def picture_bytes(view: View, form: str) -> bytes:
     # Text stays text, and the names inside an SVG are the same at every drawing.
     forms: Any = {"svg.fonttype": "none", "svg.hashsalt": "foveate", "pdf.fonttype": 42}
     with matplotlib.rc_context(forms), warnings.catch_warnings():
-        # A glyph that no font has is drawn as a box: it is seen, and need not be said as well.
+        # `fit` has named the scripts of which no font has glyphs.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure = view.figure()
+        fit(figure, warn=form != "svg")  # text of an SVG stays text: who shows it has the fonts
         figure.savefig(file, format=form, dpi=200, metadata=stamp, bbox_inches=_whole(figure))
     return file.getvalue()
 

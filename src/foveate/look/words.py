@@ -11,11 +11,14 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Span = tuple[int, int]  # first character and the one after the last
+# What the rows and columns of attention are; "auto" is decided by the tokenizer and the script.
+Units = Literal["auto", "tokens", "words"]
 
 
 @dataclass(frozen=True)
@@ -109,10 +112,10 @@ def visible(label: str) -> str:
     """A label in which nothing is hidden: controls, joiners and bidi marks as signs.
 
     A newline becomes ``⟨U+000A⟩``, a zero-width space ``⟨U+200B⟩``, a label of nothing but spaces
-    ``␣``, an empty one ``∅``. Letters of every script stay as they are.
+    ``␣``, an empty one ``(empty)``. Letters of every script stay as they are.
     """
     if not label:
-        return "∅"
+        return "(empty)"
     if label.isspace() and label.isprintable():
         return "␣" * len(label)
     kept = {match.start() for match in _JOINER.finditer(label)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -20,6 +20,7 @@ from foveate.config import BaseConfig, Configurable
 from foveate.data.plan import Plan
 from foveate.look.forced import ForcedPass
 from foveate.look.record import AttentionRecord
+from foveate.look.words import Units
 
 Batch = TypeVar("Batch")
 CUT = "longer than the model allows, cut"  # what is noted of such an input
@@ -95,6 +96,14 @@ class Task(Configurable, ABC, Generic[Batch]):
 
     class Config(BaseConfig, family="task"):
         """Which problem, and where its data lies."""
+
+        @property
+        def default_objective(self) -> str:
+            """The kind of the objective where a run's config has no ``[objective]``."""
+            return "cross_entropy"
+
+        def check_objective(self, objective: BaseConfig) -> None:
+            """Raise ``ConfigError`` with the remedy where the task cannot learn by an objective."""
 
     config: Config
     own_tokens: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
@@ -188,10 +197,15 @@ class Task(Configurable, ABC, Generic[Batch]):
         raise ValueError(f"the task {self.config.kind} has nothing to explain")
 
     def explain(
-        self, model: Any, source: Any, target: Any = None, search: Any = None
+        self,
+        model: Any,
+        source: Any,
+        target: Any = None,
+        search: Any = None,
+        units: Units = "auto",
     ) -> AttentionRecord:
-        """What every attention saw in a forced pass, with words on its axes."""
-        return self.forced(model, source, target, search).record()
+        """The weights of every attention in a forced pass, with labels on both axes."""
+        return replace(self.forced(model, source, target, search), units=units).record()
 
     def better(self, name: str) -> int:
         """+1 where a larger figure is better, -1 where a smaller one is."""

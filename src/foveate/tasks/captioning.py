@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from foveate.data.pad import pad
 from foveate.data.plan import sorted_batches
+from foveate.data.prepared import learn_tokenizer
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, Word
 from foveate.decode.forced import token_log_probabilities
@@ -37,7 +38,7 @@ from foveate.tasks.caption_loss import (
     steps_drawn,
     watched,
 )
-from foveate.tasks.labels import END, START, caption_record, namer, pieces_in
+from foveate.tasks.labels import END, START, TokenizedText, caption_record, namer
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.objective_reinforce import add_choices
 from foveate.tasks.pictures import PictureTask, Source, place_labels
@@ -95,7 +96,8 @@ class Captioning(PictureTask[CaptionBatch]):
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels()
         self.save_pixels(folder)
-        self.tokenizer.train([text for texts in self.album("train").texts for text in texts])
+        captions = [text for texts in self.album("train").texts for text in texts]
+        self.tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
         self.tokenizer.save(folder / TOKENIZER)
 
     def restore(self, folder: Path) -> None:
@@ -243,7 +245,7 @@ class Captioning(PictureTask[CaptionBatch]):
         pixels, name = self.shown(source)
         batch = caption_batch(self.tensor([pixels]), [ids]).to(model.output.weight.device)
         caption, places = (
-            (self.tokenizer.decode(ids), self.tokenizer.spans(ids)),
+            TokenizedText.written(self.tokenizer, ids),
             place_labels(model.encoder),
         )
 
@@ -254,8 +256,8 @@ class Captioning(PictureTask[CaptionBatch]):
             model,
             run,
             partial(caption_record, name=name, places=places, caption=caption),
-            [*pieces_in(*caption), END],
-            {"encoder": places, "decoder": [START, *pieces_in(*caption)]},
+            [*caption.labels, END],
+            {"encoder": places, "decoder": [START, *caption.labels]},
             token=namer(self.tokenizer),
         )
 

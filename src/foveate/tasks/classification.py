@@ -41,7 +41,7 @@ from foveate.tasks.label_figures import (
     probabilities_of,
     save_labels,
 )
-from foveate.tasks.labels import END, START, encoder_record, pieces_in
+from foveate.tasks.labels import END, START, TokenizedText, encoder_record
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.single import EXTRA, SingleText, to, wrapped
 from foveate.tasks.text_batch import Ids, sizes_of
@@ -226,13 +226,13 @@ class TextClassification(SingleText[LabelledBatch]):
             best = self.names[int(model(ids, keys).argmax())]
         label = best if target is None else target
         [number] = numbers_of([label], self.names, lambda i: f"target {label!r}")
-        text = (source, encoded.offsets)
+        text = TokenizedText.of(self.tokenizer, source, encoded)
         return ForcedPass(
             model,
             lambda: model(ids, keys).log_softmax(dim=-1)[0, number][None],
             partial(encoder_record, source=text, produced=label),
             [label],
-            {"encoder": [START, *pieces_in(*text), END]},
+            {"encoder": [START, *text.labels, END]},
             token=self.names.__getitem__,
             answer_at=0 if isinstance(model.pooling, First) else None,
         )

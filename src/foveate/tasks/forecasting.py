@@ -14,12 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.config import ConfigError
+from foveate.config import BaseConfig, ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.series import Dates, Table, calendar, divide, following, labels, parse_date
 from foveate.data.windows import Windows
 from foveate.look.forced import ForcedPass, Maps
 from foveate.look.record import AttentionRecord
+from foveate.look.words import Units
 from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series
 from foveate.tasks.base import Loss, Measures, Sample
@@ -40,11 +41,25 @@ TOGETHER = 256  # windows forecast at once
 SHOWN = 6  # values of a sample
 
 
+def not_about_numbers(kind: str | None) -> ConfigError:
+    """The error for an objective of another family."""
+    return ConfigError(
+        f"{kind!r} is not about numbers: set objective.kind to "
+        '"squared_error", "absolute_error" or "quantile", or leave out [objective]',
+        ("objective", "kind"),
+    )
+
+
 class Forecasting(SeriesTask):
     """The next rows of a series from the last ones."""
 
     class Config(SeriesTask.Config, kind="forecasting"):
         """``look_back`` L rows are read, ``horizon`` H rows are asked for."""
+
+        def check_objective(self, objective: BaseConfig) -> None:
+            if not issubclass(objective.owner or object, ForecastObjective):
+                raise not_about_numbers(objective.kind)
+            objective.build().check_levels(self.quantiles)
 
     config: Config
 
@@ -58,10 +73,7 @@ class Forecasting(SeriesTask):
 
     def loss(self, model: Forecaster, batch: SeriesBatch, objective: ForecastObjective) -> Loss:
         if not isinstance(objective, ForecastObjective):
-            raise ConfigError(
-                f"objective {objective.config.kind!r} is not about numbers: set objective.kind to "
-                '"squared_error", "absolute_error" or "quantile"'
-            )
+            raise not_about_numbers(objective.config.kind)
         batch = batch.to(next(model.parameters()).device)
         predicted, wanted = model.teach(batch.values, batch.calendar, batch.wanted)
         return objective(predicted, wanted, self.config.quantiles)
@@ -134,6 +146,12 @@ class Forecasting(SeriesTask):
         table, config = self.table() if source is None else self.read_file(source), self.config
         if len(table) < config.look_back:
             raise DataError(f"{table.file}: {len(table)} rows; the model reads {config.look_back}")
+        within = table.gaps[table.gaps > len(table) - config.look_back]
+        if len(within):
+            raise DataError(
+                f"{table.gap(int(within[-1]))}; the model reads {config.look_back} rows without a "
+                'gap: add the missing rows, or set task.series.gaps = "ignore"'
+            )
         ahead = following(table.dates, config.horizon)
         return self._said(model, table, slice(len(table) - config.look_back, None), ahead)
 
@@ -183,7 +201,7 @@ class Forecasting(SeriesTask):
             ahead: Tensor = model(*read)[0, :, channel]
             return ahead[:, ahead.shape[1] // 2]
 
-        def dated(maps: Maps) -> AttentionRecord:
+        def dated(maps: Maps, units: Units) -> AttentionRecord:
             if not maps:
                 raise ValueError(f"{model.config.kind} has no attention to look at")
             rows = [first + start for start in model.starts()]
@@ -210,4 +228,8 @@ class Forecasting(SeriesTask):
         if not length <= row <= last:
             span = labels(table.dates[[length, last]], table.dates)
             raise ConfigError(f"{date}: a forecast can begin from {span[0]} to {span[1]}")
-        return self.cut(table, (row, row + self.config.horizon))
+        window = self.cut(table, (row, row + self.config.horizon))
+        if not len(window):
+            inside = table.gaps[(table.gaps > row - length) & (table.gaps < row + length)]
+            raise ConfigError(f"{table.gap(int(inside[0]))}: no forecast spans it; choose a date")
+        return window

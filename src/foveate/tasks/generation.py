@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foveate.data.tokenizer import BOS, EOS, PAD, Byte, Character, Tokenizer
-from foveate.data.words import split_words
+from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from foveate.decode.forced import token_log_probabilities
 from foveate.decode.sample import Sample as Sampling
 from foveate.decode.steps import Search
 from foveate.look.forced import ForcedPass, Maps
 from foveate.look.record import AttentionRecord
-from foveate.look.words import Grouping, group_pieces, to_words
+from foveate.look.words import Units, to_words
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.tasks.base import Sample, Task
+from foveate.tasks.labels import Axis, TokenizedText, namer
 
 NEVER = PAD  # stands for an end that no text has
 SHOWN = 60  # tokens of a sample
@@ -152,8 +152,8 @@ class Generating(Task[Tensor]):
     ) -> ForcedPass:
         """A text, and the target after it, being predicted, and the end of its last line.
 
-        Rows are what is produced, columns what was read before it: words, or characters where the
-        model reads characters. The row of a word is the mean of its pieces' rows. Without
+        Rows are what is produced, columns what was read before it. The row of a word is the mean
+        of its tokens' rows. Without
         attention (recurrent networks, windows of words) there is no map.
         """
         ids = self.ids_of(source + (target or ""))
@@ -167,8 +167,8 @@ class Generating(Task[Tensor]):
         def run() -> Tensor:
             return token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0]
 
-        def named(maps: Maps) -> AttentionRecord:
-            rows, columns = self._axis([*ids, EOS]), self._axis([EOS, *ids])
+        def named(maps: Maps, units: Units) -> AttentionRecord:
+            rows, columns = self._axis([*ids, EOS], units), self._axis([EOS, *ids], units)
             words = {
                 name: np.stack([to_words(w, rows[0], columns[0]) for w in weights])
                 for name, weights in maps.items()
@@ -177,34 +177,23 @@ class Generating(Task[Tensor]):
             return AttentionRecord(words, {"": rows[1]}, {"": columns[1]}, title, notes)
 
         token = self.name_of
-        pieces = [token(i) for i in (EOS, *ids, EOS)]
+        pieces = self._axis([EOS, *ids, EOS], "tokens")[1]
         return ForcedPass(model, run, named, pieces[1:], {"decoder": pieces[:-1]}, token=token)
 
     def name_of(self, i: int) -> str:
         """The text of an id; an end of line has a sign."""
-        return END_OF_LINE if i == EOS else self.tokenizer.decode([i], skip_special=False)
+        return END_OF_LINE if i == EOS else namer(self.tokenizer)(i)
 
-    def _axis(self, ids: Sequence[int]) -> tuple[list[list[int]], list[str]]:
-        """The pieces of each word or character, ends of lines by themselves, and their labels."""
+    def _axis(self, ids: Sequence[int], units: Units) -> Axis:
+        """The tokens of each row or column, ends of lines by themselves, and the labels."""
         groups: list[list[int]] = []
         labels: list[str] = []
         for start, line in _lines(ids):
-            grouping, words = self._grouped(line)
-            groups += [[start + piece for piece in group] for group in grouping.pieces]
-            labels += words
+            written = TokenizedText.written(self.tokenizer, line)
+            pieces, names = ([[0]], [END_OF_LINE]) if line == [EOS] else written.axis(units)
+            groups += [[start + piece for piece in group] for group in pieces]
+            labels += names
         return groups, labels
-
-    def _grouped(self, line: list[int]) -> tuple[Grouping, list[str]]:
-        if line == [EOS]:
-            return Grouping([[0]], [None]), [END_OF_LINE]
-        text, spans = self.tokenizer.decode(line), self.tokenizer.spans(line)
-        if isinstance(self.tokenizer, Character | Byte):
-            labels = [text[a:b] if text[a:b] != " " else "␣" for a, b in spans]
-            return Grouping([[n] for n in range(len(line))], list(range(len(line)))), labels
-        words = split_words(text)
-        grouping = group_pieces([span if span != (0, 0) else None for span in spans], words)
-        tokens = [text[a:b] for a, b in spans]
-        return grouping, grouping.labels([text[a:b] for a, b in words], tokens)
 
 
 def _lines(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:

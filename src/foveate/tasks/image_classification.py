@@ -21,6 +21,7 @@ from foveate.look.forced import ForcedPass, Maps
 from foveate.look.path import PathView
 from foveate.look.record import AttentionRecord
 from foveate.look.view import View
+from foveate.look.words import Units
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.models.glimpse import Glimpse
@@ -175,7 +176,7 @@ class ImageClassification(PictureTask[PictureBatch]):
         label = best if target is None else str(target)
         [number] = numbers_of([label], self.labels.names, lambda i: f"target {label!r}")
 
-        def named(maps: Maps) -> AttentionRecord:
+        def named(maps: Maps, units: Units) -> AttentionRecord:
             if not maps:
                 raise ValueError(
                     f"the model {model.config.kind!r} has no attention over patches; a path of "

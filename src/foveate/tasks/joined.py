@@ -29,7 +29,7 @@ from foveate.models.language_model import LanguageSteps
 from foveate.spec import Tokens
 from foveate.tasks.base import Loss
 from foveate.tasks.ensemble import steps_of
-from foveate.tasks.labels import END, START, joined_record, namer, pieces_in
+from foveate.tasks.labels import END, START, TokenizedText, joined_record, namer
 from foveate.tasks.text_batch import Ids
 from foveate.tasks.translation import Translation
 
@@ -144,21 +144,20 @@ class JoinedTranslation(Translation):
         pieces = self.target_tokenizer
         read = pieces.encode(source)
         output = pieces.encode_ids([target])[0] if isinstance(target, str) else target
-        text = pieces.decode(output)
         batch = join([read.ids], [output]).to(model.output.weight.device)
 
         def run() -> Tensor:
             found = token_log_probabilities(model(batch.read), batch.wanted)[0]
             return found[batch.real]
 
-        first = (source, read.offsets)
-        second = (text, pieces.spans(output))
-        written = [*pieces_in(*first), END, *pieces_in(*second)]
+        first = TokenizedText.of(pieces, source, read)
+        second = TokenizedText.written(pieces, output)
+        written = [*first.labels, END, *second.labels]
         return ForcedPass(
             model,
             run,
             partial(joined_record, source=first, target=second),
-            [*pieces_in(*second), END],
+            [*second.labels, END],
             {"decoder": [START, *written]},
             first=len(read.ids) + 1,
             token=namer(pieces),

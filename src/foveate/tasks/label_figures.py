@@ -20,6 +20,7 @@ from torch import Tensor
 from foveate.atomic import replace_file
 from foveate.data.catalogue import DataError
 from foveate.look.record import AttentionRecord
+from foveate.look.words import Units
 from foveate.models.classifier import Classifier
 from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Table
 from foveate.tasks.objective import CrossEntropy
@@ -48,14 +49,15 @@ class Classification:
     def __str__(self) -> str:
         return self.label
 
-    def record(self) -> AttentionRecord:
+    def record(self, units: Units = "auto") -> AttentionRecord:
         """What the model attended to as it read the source, by layer and head.
 
-        Raises ``IndexError`` where there is no label to explain.
+        ``units`` are those of `Run.explain`. Raises ``IndexError`` where there is
+        no label to explain.
         """
         if not self.probabilities or self.run is None:
             raise IndexError("an empty line has no label to explain")
-        record: AttentionRecord = self.run.explain(self.source, self.label)
+        record: AttentionRecord = self.run.explain(self.source, self.label, units)
         return record
 
 

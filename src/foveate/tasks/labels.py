@@ -1,125 +1,174 @@
-"""Words for the axes of attention maps: from the pieces that a model reads to words of the text."""
+"""Labels for the axes of attention maps: tokens, or the words that they are merged into."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.data.tokenizer import Tokenizer
-from foveate.data.words import split_words
+from foveate.data.vocabulary import SILENT, Encoded, Span, Tokenizer
+from foveate.data.words import is_unsegmented, split_words
 from foveate.look.record import AttentionRecord
-from foveate.look.words import Grouping, group_pieces, to_words
+from foveate.look.words import Units, group_pieces, to_words
 
-Span = tuple[int, int]
-Text = tuple[str, Sequence[Span]]  # a text and the characters of each of its pieces
-END, START, UNKNOWN = "</s>", "<s>", "<unk>"
+Axis = tuple[list[list[int]], list[str]]  # the tokens of each row or column, and its label
+END, START = "</s>", "<s>"
+# An angle-bracket placeholder or special token, such as <N> and <unk>, is one word.
+_PLACEHOLDER = re.compile(r"<[^<>\s]+>")
+
+
+@dataclass(frozen=True)
+class TokenizedText:
+    """A text, the characters of each of its tokens (None: a special one) and a label for each.
+
+    ``units`` says what its axis shows by default: its tokens, or its words, of which those in a
+    script without blanks are shown as their tokens.
+    """
+
+    text: str
+    spans: Sequence[Span | None]
+    labels: Sequence[str]
+    units: Units = "words"
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, text: str, encoded: Encoded) -> TokenizedText:
+        """A text and its tokens; a first token that is the blank before it joins its first word."""
+        ids, spans = encoded.ids, encoded.offsets
+        placed = [
+            None if i in SILENT else (start, end) if end else (0, 1)
+            for i, (start, end) in zip(ids, spans, strict=True)
+        ]
+        return cls(text, placed, tokenizer.labels(ids, text, spans), tokenizer.units)
+
+    @classmethod
+    def read(cls, tokenizer: Tokenizer, text: str) -> TokenizedText:
+        """A text that a model reads."""
+        return cls.of(tokenizer, text, tokenizer.encode(text))
+
+    @classmethod
+    def written(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> TokenizedText:
+        """A text that a model produces, by its ids."""
+        return cls.of(tokenizer, tokenizer.decode(ids), Encoded(list(ids), tokenizer.spans(ids)))
+
+    def axis(self, units: Units, before: Sequence[str] = (), after: Sequence[str] = ()) -> Axis:
+        """The tokens of each row (or column), with special tokens around the text, and its label.
+
+        With ``units = "auto"`` the words of scripts without blanks are shown as their tokens.
+        """
+        tokens = [*before, *self.labels, *after]
+        if units == "tokens" or (units == "auto" and self.units == "tokens"):
+            return [[n] for n in range(len(tokens))], tokens
+        places = words_of(self.text)
+        offsets = [*(None for _ in before), *self.spans, *(None for _ in after)]
+        grouping = group_pieces(offsets, places)
+        names = grouping.labels([self.text[a:b] for a, b in places], tokens)
+        if units == "words":
+            return grouping.pieces, names
+        rows: list[tuple[list[int], str]] = []
+        for pieces, name, word in zip(grouping.pieces, names, grouping.words, strict=True):
+            apart = word is not None and is_unsegmented(name)
+            rows += [([n], tokens[n]) for n in pieces] if apart else [(pieces, name)]
+        return [pieces for pieces, _ in rows], [name for _, name in rows]
+
+
+def words_of(text: str) -> list[Span]:
+    """The words of a text as axes show them: `split_words`, but a placeholder is one word."""
+    whole = [found.span() for found in _PLACEHOLDER.finditer(text)]
+    words = [w for w in split_words(text) if not any(a <= w[0] and w[1] <= b for a, b in whole)]
+    return sorted([*words, *whole])
 
 
 def caption_record(
-    maps: Mapping[str, NDArray[np.float32]], name: str, places: Sequence[str], caption: Text
+    maps: Mapping[str, NDArray[np.float32]],
+    units: Units,
+    name: str,
+    places: Sequence[str],
+    caption: TokenizedText,
 ) -> AttentionRecord:
     """Maps (H, T, S) of a picture's captioner: the encoder's between ``places`` of the picture,
-    the decoder's from the words produced to places, or to the words read.
+    the decoder's from what is produced to places, or to what was read.
     """
-    written, before = _axis(caption, after=[END]), _axis(caption, before=[START])
-    seen = Grouping([[i] for i in range(len(places))], [None] * len(places)), list(places)
-    words: dict[str, NDArray[np.float32]] = {}
-    rows: dict[str, list[str]] = {}
-    columns: dict[str, list[str]] = {}
-    for block, weights in maps.items():
+    written, before = caption.axis(units, after=[END]), caption.axis(units, before=[START])
+    seen: Axis = [[i] for i in range(len(places))], list(places)
+    axes = {}
+    for block in maps:
         row = seen if block.startswith("encoder") else written
-        column = before if row is written and block.endswith("self_attention") else seen
-        words[block] = np.stack([to_words(w, row[0].pieces, column[0].pieces) for w in weights])
-        rows[block], columns[block] = row[1], column[1]
-    return AttentionRecord(words, rows, columns, title=f"{name} → {caption[0]}")
+        axes[block] = row, before if row is written and block.endswith("self_attention") else seen
+    return _merged(maps, axes, f"{name} → {caption.text}")
 
 
 def attention_record(
-    maps: Mapping[str, NDArray[np.float32]], source: Text, target: Text
+    maps: Mapping[str, NDArray[np.float32]],
+    units: Units,
+    source: TokenizedText,
+    target: TokenizedText,
 ) -> AttentionRecord:
-    """Maps (H, T, S) over pieces as maps over words, with their labels.
+    """Maps (H, T, S) between tokens in the units asked for, with their labels.
 
-    The encoder's rows and columns are the source's words and its end; the decoder's rows are the
-    words produced and the end, and the columns of its self-attention the start and the words read.
+    The encoder's rows and columns are the source and its end; the decoder's rows are what is
+    produced and the end, and the columns of its self-attention the start and what was read.
     """
-    read = _axis(source, after=[END])
-    written, before = _axis(target, after=[END]), _axis(target, before=[START])
-    words: dict[str, NDArray[np.float32]] = {}
-    rows: dict[str, list[str]] = {}
-    columns: dict[str, list[str]] = {}
-    for name, weights in maps.items():
+    read = source.axis(units, after=[END])
+    written, before = target.axis(units, after=[END]), target.axis(units, before=[START])
+    axes = {}
+    for name in maps:
         own = name.endswith("self_attention")
         row = read if name.startswith("encoder") else written
-        column = read if row is read or not own else before
-        words[name] = np.stack([to_words(w, row[0].pieces, column[0].pieces) for w in weights])
-        rows[name], columns[name] = row[1], column[1]
-    return AttentionRecord(words, rows, columns, title=f"{source[0]} → {target[0]}")
+        axes[name] = row, read if row is read or not own else before
+    return _merged(maps, axes, f"{source.text} → {target.text}")
 
 
 def encoder_record(
-    maps: Mapping[str, NDArray[np.float32]], source: Text, produced: str
+    maps: Mapping[str, NDArray[np.float32]], units: Units, source: TokenizedText, produced: str
 ) -> AttentionRecord:
-    """Maps (H, T, S) of what reads ``<s> text </s>``, as maps over words, with their labels.
+    """Maps (H, T, S) of what reads ``<s> text </s>``, in the units asked for, with their labels.
 
-    The rows of an encoder's maps are words of the text; another map (a pooling) has the one row of
-    what it produced.
+    The rows of an encoder's maps are the text's; another map (a pooling) has the one row of what
+    it produced.
     """
-    grouping, labels = _axis(source, before=[START], after=[END])
-    words: dict[str, NDArray[np.float32]] = {}
-    rows: dict[str, list[str]] = {}
-    for name, weights in maps.items():
-        own = name.startswith("encoder")
-        row = grouping.pieces if own else [[0]]
-        words[name] = np.stack([to_words(w, row, grouping.pieces) for w in weights])
-        rows[name] = labels if own else [produced]
-    columns = dict.fromkeys(maps, labels)
-    return AttentionRecord(words, rows, columns, title=f"{source[0]} → {produced}")
+    read, answer = source.axis(units, [START], [END]), ([[0]], [produced])
+    axes = {name: (read if name.startswith("encoder") else answer, read) for name in maps}
+    return _merged(maps, axes, f"{source.text} → {produced}")
 
 
-def pieces_in(text: str, spans: Sequence[Span]) -> list[str]:
-    """The characters of each piece of a text."""
-    return [text[start:end] for start, end in spans]
+def joined_record(
+    maps: Mapping[str, NDArray[np.float32]],
+    units: Units,
+    source: TokenizedText,
+    target: TokenizedText,
+) -> AttentionRecord:
+    """Maps (H, T, T) of what reads ``<s> source </s> target`` in one sequence.
+
+    Rows are what comes next, to the target's end; columns what was read before it.
+    """
+    first, second = source.axis(units, after=[END]), target.axis(units)
+    begun = len(source.spans) + 1  # the tokens of the source and its end
+    pieces = [*first[0], *([begun + piece for piece in group] for group in second[0])]
+    labels = [*first[1], *second[1]]
+    rows: Axis = [*pieces, [begun + len(target.spans)]], [*labels, END]
+    columns: Axis = [[0], *([1 + piece for piece in group] for group in pieces)], [START, *labels]
+    title = f"{source.text} → {target.text}"
+    return _merged(maps, dict.fromkeys(maps, (rows, columns)), title)
+
+
+def _merged(
+    maps: Mapping[str, NDArray[np.float32]], axes: Mapping[str, tuple[Axis, Axis]], title: str
+) -> AttentionRecord:
+    """The record of maps between tokens whose rows and columns are merged as ``axes`` say."""
+    return AttentionRecord(
+        {
+            name: np.stack([to_words(w, axes[name][0][0], axes[name][1][0]) for w in heads])
+            for name, heads in maps.items()
+        },
+        {name: rows[1] for name, (rows, _) in axes.items()},
+        {name: columns[1] for name, (_, columns) in axes.items()},
+        title=title,
+    )
 
 
 def namer(tokenizer: Tokenizer) -> Callable[[int], str]:
     """What says the text of an id, special ones by their names."""
-    return lambda i: tokenizer.decode([i], skip_special=False)
-
-
-def _axis(
-    text: Text, before: Sequence[str] = (), after: Sequence[str] = ()
-) -> tuple[Grouping, list[str]]:
-    """The pieces of each word of a text, with special tokens around it, and the words' labels."""
-    line, spans = text
-    offsets: list[Span | None] = [*(None for _ in before), *spans, *(None for _ in after)]
-    places = _words(line, spans)
-    tokens = [*before, *(line[a:b] for a, b in spans), *after]
-    grouping = group_pieces(offsets, places)
-    return grouping, grouping.labels([line[a:b] for a, b in places], tokens)
-
-
-def _words(line: str, spans: Sequence[Span]) -> list[Span]:
-    """The words of a line; a piece that decodes to ``<unk>`` is one, whatever its signs."""
-    unknown = {(b - len(UNKNOWN), b) for a, b in spans if line[a:b].lstrip() == UNKNOWN}
-    whole = [w for w in split_words(line) if not any(a <= w[0] and w[1] <= b for a, b in unknown)]
-    return sorted([*whole, *unknown])
-
-
-def joined_record(
-    maps: Mapping[str, NDArray[np.float32]], source: Text, target: Text
-) -> AttentionRecord:
-    """Maps (H, T, T) of what reads ``<s> source </s> target`` in one sequence, as maps over words.
-
-    Rows are what comes next, to the target's end; columns what was read before it.
-    """
-    first, second = _axis(source, after=[END]), _axis(target)
-    begun = len(source[1]) + 1  # the pieces of the source and its end
-    pieces = [*first[0].pieces, *([begun + piece for piece in g] for g in second[0].pieces)]
-    labels = [*first[1], *second[1]]
-    rows = [*pieces, [begun + len(target[1])]]
-    columns = [[0], *([1 + piece for piece in group] for group in pieces)]
-    words = {n: np.stack([to_words(w, rows, columns) for w in m]) for n, m in maps.items()}
-    title = f"{source[0]} → {target[0]}"
-    return AttentionRecord(words, {"": [*labels, END]}, {"": [START, *labels]}, title)
+    return lambda i: tokenizer.decode([i], skip_special=False) or tokenizer.name(i)

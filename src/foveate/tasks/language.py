@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from foveate.data.columns import taken
 from foveate.data.plain import LINES, SPLITS, PreparedText, Shares, Text, read_text, read_text_split
-from foveate.data.prepared import prepare_ids, sample
+from foveate.data.prepared import learn_tokenizer, prepare_ids, sample
 from foveate.data.text import DataError, TextData
 from foveate.data.tokenizer import BPE, EOS, UNK, Tokenizer
 from foveate.decode.forced import token_log_probabilities
@@ -82,9 +82,9 @@ class Language(Generating):
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
-        tokenizer: Tokenizer = self.config.tokenizer.build()
         lines = self._text("train").lines
-        tokenizer.train(taken(lines, sample(len(lines), self.data.tokenizer_sample, seed)))
+        some = taken(lines, sample(len(lines), self.data.tokenizer_sample, seed))
+        tokenizer = learn_tokenizer(self.config.tokenizer, lambda: some)
         tokenizer.save(folder / "text.tokenizer.json")
         self._tokenizer = tokenizer
 

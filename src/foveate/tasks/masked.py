@@ -29,7 +29,7 @@ from foveate.models.encoder_decoder import Model
 from foveate.models.masked_language_model import MaskedLanguageModel
 from foveate.spec import Tokens
 from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
-from foveate.tasks.labels import END, START, encoder_record, namer, pieces_in
+from foveate.tasks.labels import END, START, TokenizedText, encoder_record, namer
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.single import EXTRA, SingleText, read_texts, to, wrapped
 from foveate.tasks.text_batch import Ids, sizes_of
@@ -219,13 +219,13 @@ class MaskedLanguage(SingleText[MaskedBatch]):
         """A text being read, nothing of it hidden, and log p of each of its own tokens."""
         encoded = self.tokenizer.encode(source)
         ids, keys = to(model.output.weight.device, *wrapped([encoded.ids]))
-        text = (source, encoded.offsets)
+        text = TokenizedText.of(self.tokenizer, source, encoded)
         return ForcedPass(
             model,
             lambda: token_log_probabilities(model(ids, keys), ids)[0, 1:-1],
             partial(encoder_record, source=text, produced=target or source),
-            pieces_in(*text),
-            {"encoder": [START, *pieces_in(*text), END]},
+            text.labels,
+            {"encoder": [START, *text.labels, END]},
             first=1,
             token=namer(self.tokenizer),
         )

@@ -23,11 +23,15 @@ class ForecastObjective(Objective):
         wanted: Float[Tensor, "*B"],
         levels: tuple[float, ...],
     ) -> Loss:
+        self.check_levels(levels)
+        return Loss(self.total(predicted, wanted, levels), wanted.numel())
+
+    def check_levels(self, levels: tuple[float, ...]) -> None:
+        """Raise ``ValueError`` where the levels do not fit the objective."""
         if self.many_levels != bool(levels):
             have = "task.quantiles are given" if levels else "task.quantiles is empty"
             remedy = 'set objective.kind = "quantile"' if levels else "name them: [0.1, 0.5, 0.9]"
             raise ValueError(f"objective {self.config.kind!r}, but {have}; {remedy}")
-        return Loss(self.total(predicted, wanted, levels), wanted.numel())
 
     def total(self, predicted: Tensor, wanted: Tensor, levels: tuple[float, ...]) -> Tensor:
         """The sum over all values."""

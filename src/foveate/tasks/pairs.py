@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +13,13 @@ import pydantic
 from numpy.typing import NDArray
 
 from foveate.data.mixture import Mixture
-from foveate.data.prepared import PreparedCorpus, prepare_ids, prepare_texts, sample
+from foveate.data.prepared import (
+    PreparedCorpus,
+    learn_tokenizer,
+    prepare_ids,
+    prepare_texts,
+    sample,
+)
 from foveate.data.report import report
 from foveate.data.text import (
     Corpus,
@@ -96,21 +102,22 @@ class PairTask(Task[TextBatch]):
 
     def _train(self, seed: int) -> tuple[Tokenizer, Tokenizer]:
         tags = self.config.tags()
-        sides = self._learnt_from(tags, seed)
-        source = self.config.tokenizer.build()
-        source.train(chain(*sides) if self.config.joint else sides[0])
-        target = source
-        if not self.config.joint:
-            target = (self.config.target_tokenizer or self.config.tokenizer).build()
-            target.train(sides[1])
+        sources, targets = self._learnt_from(tags, seed)
+        if self.config.joint:
+            source = learn_tokenizer(self.config.tokenizer, lambda: chain(sources, targets))
+            target = source
+        else:
+            config = self.config.target_tokenizer or self.config.tokenizer
+            source = learn_tokenizer(self.config.tokenizer, lambda: sources, "source tokenizer")
+            target = learn_tokenizer(config, lambda: targets, "target tokenizer")
         source.add_tags(tags)
         return source, target
 
-    def _learnt_from(self, tags: Sequence[str], seed: int) -> tuple[Iterable[str], Iterable[str]]:
+    def _learnt_from(self, tags: Sequence[str], seed: int) -> tuple[Sequence[str], Sequence[str]]:
         """The sources without tags and the targets that tokenizers see."""
         corpus = self.corpus("train")
         some = corpus.take(sample(len(corpus), self.data.tokenizer_sample, seed))
-        return (bare(text, tags) for text in some.sources), some.targets
+        return [bare(text, tags) for text in some.sources] if tags else some.sources, some.targets
 
     def inherit(self, run: Path) -> None:
         self.restore(run)
@@ -213,8 +220,11 @@ class PairTask(Task[TextBatch]):
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
         """Lines behind the tag that asks for a language, such as "fr" for ``<2fr>``.
 
-        Raises ``ValueError`` where the run has no such tag, or needs one and a line has none.
+        Raw lines of the run's ``data.format`` become sources. Raises ``ValueError`` where a line is
+        neither, where the run has no such tag, or needs one and a line has none.
         """
+        if self.data.format is not None:
+            lines = list(map(self.data.format.build().source, lines))
         tags = self.source_tokenizer.tags
         known = ", ".join(tag[2:-1] for tag in tags) or "none, this run has one pair of languages"
         if to is not None:

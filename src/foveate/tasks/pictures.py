@@ -19,6 +19,7 @@ from foveate.data.image import Album, Pictures
 from foveate.data.text import TextData
 from foveate.look.picture import over_picture
 from foveate.look.view import View
+from foveate.look.words import Units
 from foveate.spec import Pixels
 from foveate.tasks.base import Task
 from foveate.tree import from_json
@@ -120,10 +121,16 @@ class PictureTask(Task[Batch]):
         return self.augmentation.settle(self.pictures.open(source), random), Path(source).name
 
     def view(
-        self, model: Any, source: Source, target: Any = None, search: Any = None, **part: Any
+        self,
+        model: Any,
+        source: Source,
+        target: Any = None,
+        search: Any = None,
+        units: Units = "auto",
+        **part: Any,
     ) -> View:
         """What `explain` finds, drawn over the picture; ``part`` names block, layer, head."""
-        record = self.explain(model, source, target, search)
+        record = self.explain(model, source, target, search, units)
         return over_picture(record, self.shown(source)[0], **part)
 
     def describe_pixels(self) -> list[str]:

@@ -80,6 +80,10 @@ class SeriesTask(Task[SeriesBatch]):
                 raise ValueError("quantiles rise between 0 and 1 with 0.5 in the middle")
             return levels
 
+        @property
+        def default_objective(self) -> str:
+            return "quantile" if self.quantiles else "squared_error"
+
     config: Config
 
     def __init__(self, config: Config, data: Any) -> None:
@@ -109,7 +113,10 @@ class SeriesTask(Task[SeriesBatch]):
         replace_file(folder / FITTED, json.dumps(fitted, indent=1) + "\n")
         if not len(self.windows("train")):
             need = self.config.look_back + self.config.horizon
-            raise ConfigError(f"{len(rows)} training rows hold no window of {need}; shorten it")
+            without = " without a gap" if len(table.gaps) else ""
+            raise ConfigError(
+                f"{len(rows)} training rows hold no window of {need}{without}; shorten it"
+            )
 
     def restore(self, folder: Path) -> None:
         from_json(folder / FITTED, self._fitted)
@@ -142,9 +149,17 @@ class SeriesTask(Task[SeriesBatch]):
             table,
             self.scaling.enter(table.values),
             calendar(table.dates, config.calendar),
-            starts(rows, config.look_back, config.horizon),
+            starts(rows, config.look_back, config.horizon, table.gaps),
             config.look_back,
             config.horizon,
+        )
+
+    def spanning(self) -> int:
+        """How many windows of all splits are left out because they would span a gap."""
+        size = self.config.look_back, self.config.horizon
+        parts = divide(len(self.table()), self.config.series).values()
+        return sum(
+            len(starts(rows, *size)) - len(starts(rows, *size, self.table().gaps)) for rows in parts
         )
 
     def lengths(self, split: str) -> NDArray[np.int32]:
@@ -165,6 +180,14 @@ class SeriesTask(Task[SeriesBatch]):
             f"channels {', '.join(table.names)}"
         ]
         found += [f"{count:,} missing values of {n} filled in" for n, count in table.filled.items()]
+        if len(table.gaps):
+            lost = self.spanning()
+            found.append(
+                f"gaps: {len(table.gaps):,}, the first: {table.gap(int(table.gaps[0]))}; "
+                f"{lost:,} windows that would span one are left out"
+            )
+        if (table.delimiter, table.decimal) != (",", "."):
+            found.append(f"cells between {table.delimiter!r}, decimal mark {table.decimal!r}")
         for name, (first, end) in parts.items():
             period = f"{dates[first]} to {dates[end - 1]}" if end > first else "no rows"
             found.append(f"{name}: {period}, {len(self.windows(name)):,} windows")
@@ -189,9 +212,11 @@ class SeriesTask(Task[SeriesBatch]):
         windows = self.cut(table, (0, len(table)))
         if not len(windows):
             need = self.config.look_back + self.config.horizon
-            raise DataError(f"{source} has {len(table)} rows; a window takes {need}")
+            without = f" without a gap ({table.gap(int(table.gaps[0]))})" if len(table.gaps) else ""
+            raise DataError(f"{source} has {len(table)} rows; a window takes {need}{without}")
         return windows
 
     def read_file(self, source: str | Path) -> Table:
-        """A file with the channels of the run."""
-        return read_table(self.config.series.model_copy(update={"values": self.names}), source)
+        """A file with the channels of the run, in a notation of its own."""
+        own = {"values": self.names, "delimiter": None, "decimal": None}
+        return read_table(self.config.series.model_copy(update=own), source)

@@ -16,8 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from foveate.data.columns import taken
+from foveate.data.lines import is_table
 from foveate.data.pad import pad
-from foveate.data.prepared import PreparedCorpus, prepare_ids, prepare_texts, sample
+from foveate.data.prepared import (
+    PreparedCorpus,
+    learn_tokenizer,
+    prepare_ids,
+    prepare_texts,
+    sample,
+)
 from foveate.data.text import (
     Corpus,
     DataError,
@@ -45,7 +52,7 @@ class SingleText(Task[Batch]):
         """Where the texts lie and how they become tokens.
 
         ``source`` names a file with ``{split}`` for train, valid and test: one text a line, or a
-        TSV or JSONL file, of which `foveate.data.text.TextData` names columns and keys.
+        TSV, CSV or JSONL file, of which `foveate.data.text.TextData` names columns and keys.
         """
 
         source: str
@@ -63,10 +70,10 @@ class SingleText(Task[Batch]):
 
     def prepare(self, folder: Path, seed: int) -> None:
         if self._tokenizer is None:
-            self._tokenizer = self.config.tokenizer.build()
             corpus = self.corpus("train")
             rows = sample(len(corpus), self.data.tokenizer_sample, seed)
-            self._tokenizer.train(corpus.take(rows).sources)
+            texts = corpus.take(rows).sources
+            self._tokenizer = learn_tokenizer(self.config.tokenizer, lambda: texts)
         self._tokenizer.save(folder / TOKENIZER)
 
     def restore(self, folder: Path) -> None:
@@ -156,11 +163,6 @@ class SingleText(Task[Batch]):
         ids, limit = self.tokenizer.encode_ids(corpus.sources), self.data.max_length
         longer = [line for line, one in zip(corpus.lines, ids, strict=True) if len(one) > limit]
         return [one[:limit] for one in ids], longer
-
-
-def is_table(path: Path) -> bool:
-    """Whether a file holds several things a line: TSV or JSONL, perhaps compressed."""
-    return Path(path.name.removesuffix(".gz")).suffix in (".tsv", ".jsonl")
 
 
 def read_texts(source: Path) -> Corpus:

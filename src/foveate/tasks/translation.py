@@ -28,7 +28,7 @@ from foveate.models.native_encoder import native_memory
 from foveate.spec import Tokens
 from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
 from foveate.tasks.ensemble import steps_of
-from foveate.tasks.labels import END, START, attention_record, namer, pieces_in
+from foveate.tasks.labels import END, START, TokenizedText, attention_record, namer
 from foveate.tasks.metrics import SLOW, figures_of
 from foveate.tasks.objective import CrossEntropy
 from foveate.tasks.pairs import PairTask
@@ -222,10 +222,8 @@ class Translation(PairTask):
             self.target_tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
         )
         batch = collate([tokens], [output]).to(model.output.weight.device)
-        read, written = (
-            (source, self.source_tokenizer.encode(source).offsets),
-            (self.target_tokenizer.decode(output), self.target_tokenizer.spans(output)),
-        )
+        read = TokenizedText.read(self.source_tokenizer, source)
+        written = TokenizedText.written(self.target_tokenizer, output)
 
         def run() -> Tensor:
             memory = model.encode(batch.source, batch.keys)
@@ -236,8 +234,8 @@ class Translation(PairTask):
             model,
             run,
             partial(attention_record, source=read, target=written),
-            [*pieces_in(*written), END],
-            {"encoder": [*pieces_in(*read), END], "decoder": [START, *pieces_in(*written)]},
+            [*written.labels, END],
+            {"encoder": [*read.labels, END], "decoder": [START, *written.labels]},
             token=namer(self.target_tokenizer),
         )
 

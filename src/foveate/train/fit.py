@@ -20,6 +20,7 @@ from foveate.train.allocator import keep_freed_memory
 from foveate.train.checkpoint import WEIGHTS
 from foveate.train.compiling import compile_layers
 from foveate.train.config import TrainConfig
+from foveate.train.continuing import record
 from foveate.train.diagnose import is_out_of_memory
 from foveate.train.feed import Plan, Turn, fingerprint, mix
 from foveate.train.files import TrainError
@@ -85,7 +86,7 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             precision=_precision(config, state, device, ranks),
             plan=plan,
             journal=Journal(folder, state.step, config.tensorboard) if ranks.leads else NoJournal(),
-            display=Display(total, limit, state.step, state.seconds, silent=not ranks.leads),
+            display=Display(total, limit, config.validation.every, silent=not ranks.leads),
             interrupt=Interrupt(),
             mean=moving_mean(config.ema, job.model, checkpoint.path_of(folder, state.step)),
         )
@@ -94,8 +95,10 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         stack.enter_context(tools.interrupt)
         stack.enter_context(tools.display)
         trainer = Trainer(job, config, folder, state, tools)
-        for line in (*said, *how, tools.precision.why):
+        for line in (*said, *map(str, job.changes), *how, tools.precision.why):
             tools.display.say(line)
+        if job.changes and ranks.leads:
+            record(folder, job.toml, job.changes, tools.journal, state.step)
         _start(trainer)
         reason = trainer.run()
         if (last := config.average) is not None and reason != "interrupted":

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from foveate.tasks.base import Task
+from foveate.train.continuing import Change
 from foveate.train.feed import Plan, PlanFactory
 from foveate.train.health import Health
 from foveate.train.journal import Journal
@@ -31,7 +32,8 @@ class Job:
     """What is trained: a task with its data, a model, what is minimised, how outputs are found.
 
     ``toml`` is the resolved config, kept in each checkpoint; ``plan`` makes the plan of batches
-    from lengths, ``batch_tokens`` and the seed.
+    from lengths, ``batch_tokens`` and the seed. ``changes`` are those of the config since
+    the run was last trained.
     """
 
     task: Task[Any]
@@ -41,6 +43,7 @@ class Job:
     seed: int
     toml: str
     plan: PlanFactory
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass

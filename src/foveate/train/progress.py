@@ -6,6 +6,8 @@ Lives here: drawing, and the time left. Does not live here: the log (`foveate.tr
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Mapping
 from typing import Any, Self
 
 from rich.console import Console
@@ -13,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from foveate.tasks.base import Measures
 
+RECENT = 100  # steps whose mean duration gives the time left
 SMOOTHING = 0.95  # of the loss and speed shown; those in the log are exact
 
 
@@ -24,10 +27,13 @@ def clock(seconds: float) -> str:
 
 
 def time_left(
-    steps_left: int | None, seconds_a_step: float, budget_left: float | None
+    steps_left: int | None, seconds_a_step: float, budget_left: float | None, besides: float = 0.0
 ) -> float | None:
-    """Seconds until the last step or the end of the time allowed, whichever comes first."""
-    ends = [] if steps_left is None else [steps_left * seconds_a_step]
+    """Seconds until the last step or the end of the time allowed, whichever comes first.
+
+    The steps take ``besides`` seconds for validations.
+    """
+    ends = [] if steps_left is None else [steps_left * seconds_a_step + besides]
     ends += [] if budget_left is None else [budget_left]
     return max(0.0, min(ends)) if ends else None
 
@@ -35,27 +41,30 @@ def time_left(
 class Display:
     """What a run says while it trains, on standard error.
 
-    ``total`` steps and ``budget`` seconds end the training, where they are set; ``step`` and
-    ``seconds`` say how much of them earlier sessions have used. Where there is no terminal a
-    line appears every ``quiet`` seconds. A ``silent`` one, of a rank that does not lead, says none.
+    ``total`` steps and ``budget`` seconds end the training, where they are set. The time left is
+    that of the last steps for those to come, and that of the last validation for those that are
+    due ``every`` so many steps. The loss is the plain NLL where the objective logs it, as that of
+    a validation is; the ``objective``, which is minimised, stands beside it. Where there is no
+    terminal a line appears every ``quiet`` seconds. A ``silent`` one, of a rank that does not
+    lead, says none.
     """
 
     def __init__(
         self,
         total: int | None,
         budget: float | None,
-        step: int = 0,
-        seconds: float = 0.0,
+        every: int | None = None,
         quiet: float = 15.0,
         console: Console | None = None,
         silent: bool = False,
     ) -> None:
-        self.total, self.budget, self.quiet = total, budget, quiet
+        self.total, self.budget, self.every, self.quiet = total, budget, every, quiet
         self.console = console or Console(
             stderr=True, highlight=False, soft_wrap=True, quiet=silent
         )
-        self._start = (step, seconds)
-        self._loss: float | None = None
+        self._spent: deque[float] = deque(maxlen=RECENT)  # seconds of each of the last steps
+        self._validation = 0.0  # seconds of the last one
+        self._losses: dict[str, float] = {}
         self._rate: float | None = None
         self._figures = ""
         self._said = time.monotonic()
@@ -74,10 +83,17 @@ class Display:
         if self._bar is not None:
             self._bar.stop()
 
-    def update(self, step: int, loss: float, rate: float, seconds: float) -> None:
-        """A step is done, with its loss, its target tokens a second, the time since the start."""
-        self._loss = _smooth(self._loss, loss)
+    def update(
+        self, step: int, losses: Mapping[str, float], rate: float, seconds: float, spent: float
+    ) -> None:
+        """A step is done: its ``loss`` and, where the objective logs it, its plain ``nll``.
+
+        ``rate`` is its target tokens a second; it has taken ``spent`` of all ``seconds``.
+        """
+        named = {"loss": losses.get("nll", losses["loss"]), "objective": losses["loss"]}
+        self._losses = {k: _smooth(self._losses.get(k), v) for k, v in named.items()}
         self._rate = _smooth(self._rate, rate)
+        self._spent.append(spent)
         if self._bar is not None:
             done = self._done(step, seconds)
             self._bar.update(self._task, completed=done, description=self.line(step, seconds))
@@ -86,17 +102,25 @@ class Display:
 
     def line(self, step: int, seconds: float) -> str:
         """Where training stands, in one line."""
-        steps, spent = step - self._start[0], seconds - self._start[1]
         left = time_left(
             None if self.total is None else self.total - step,
-            spent / max(1, steps),
+            sum(self._spent) / max(1, len(self._spent)),
             None if self.budget is None else self.budget - seconds,
+            self._validation * self._validations_left(step),
         )
+        losses = {name: f"{name} {value:.3f}" for name, value in self._losses.items()}
+        if self._losses.get("objective") == self._losses.get("loss"):
+            losses.pop("objective", None)
         parts = [f"step {step:,}" + (f"/{self.total:,}" if self.total else "")]
-        parts += [] if self._loss is None else [f"loss {self._loss:.3f}"]
+        parts += losses.values()
         parts += [] if self._rate is None else [f"{self._rate:,.0f} target tokens/s"]
         parts += [] if left is None else [f"{clock(left)} left"]
         return " · ".join(parts + ([self._figures] if self._figures else []))
+
+    def _validations_left(self, step: int) -> int:
+        if self.total is None or self.every is None:
+            return 0
+        return max(0, -(-self.total // self.every) - step // self.every)  # the last step has one
 
     def _done(self, step: int, seconds: float) -> float:
         parts = [step / self.total] if self.total else []
@@ -108,8 +132,9 @@ class Display:
         self._said = time.monotonic()
         self.console.print(text, markup=False)
 
-    def validated(self, step: int, measures: Measures, best: bool) -> None:
-        """The figures of a validation, and its samples."""
+    def validated(self, step: int, measures: Measures, best: bool, spent: float = 0.0) -> None:
+        """The figures of a validation, and its samples; it has taken ``spent`` seconds."""
+        self._validation = spent
         self._figures = " · ".join(f"{k} {v:.4g}" for k, v in measures.figures.items())
         self.say(f"step {step:,} · valid: {self._figures}" + (" · best so far" if best else ""))
         for sample in measures.samples:

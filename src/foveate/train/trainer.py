@@ -183,8 +183,9 @@ class Trainer:
         state = self.state
         for name, value in sums.items():
             state.window[name] = state.window.get(name, 0.0) + value
-        mean, rate = sums["loss"] / sums["count"], sums["count"] / sums["time"]
-        self.tools.display.update(state.step, mean, rate, state.seconds)
+        losses = {k: v / sums["count"] for k, v in sums.items() if k in ("loss", "nll")}
+        rate, spent = sums["count"] / sums["time"], sums["time"]
+        self.tools.display.update(state.step, losses, rate, state.seconds, spent)
         if state.step % self.config.log_every:
             return
         window, state.window = state.window, {}
@@ -208,6 +209,7 @@ class Trainer:
 
     def validate(self) -> bool:
         """Measure on the validation data; true where the deciding figure is the best so far."""
+        began = self.seconds()
         with self.parallel.measured(self.tools.mean) as model:
             figures = self.ranks.lead("validation", lambda: self._figures(model))
         self.agree()
@@ -231,7 +233,8 @@ class Trainer:
             "valid", state.step, epoch=state.epoch, **figures, best=improved,
             seconds=round(state.seconds, 3), samples=samples,
         )  # fmt: skip
-        self.tools.display.validated(state.step, self._measured, improved)
+        spent = state.seconds - began
+        self.tools.display.validated(state.step, self._measured, improved, spent)
         return improved
 
     def _figures(self, model: nn.Module) -> Figures | None:

@@ -279,8 +279,16 @@ def description(run: Run) -> str:
     differences = run.config.differences()
     width = max(map(len, differences), default=0)
     lines += [f"  {key:<{width}}  {as_text(value, None)}" for key, value in differences.items()]
+    log = read(run.path)
+    changed = [line for line in log if line["event"] == "config"]
+    lines += ["", "changed when it went on"] if changed else []
+    for line in changed:
+        lines += [
+            f"  step {line['step']:,}: {key} {values['old']} → {values['new']}"
+            for key, values in line["changes"].items()
+        ]
     for event, title in (("start", "at the start"), ("valid", "at the last validation")):
-        logged = [line for line in read(run.path) if line["event"] == event]
+        logged = [line for line in log if line["event"] == event]
         lines += ["", title] if logged else []
         for key, value in (logged[-1] if logged else {}).items():
             if isinstance(value, int | float | str) and key != "event":

@@ -6,7 +6,8 @@ Does not live here: the command line (`foveate.cli.align`), aligners and measure
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import gt
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -20,7 +21,7 @@ from foveate.atomic import replace_file
 from foveate.config import ConfigError, kinds
 from foveate.data.download import find
 from foveate.data.text import TextData, read_pairs
-from foveate.data.words import CUTS
+from foveate.data.words import CUTS, marks_apart, split_blanks, split_words
 from foveate.kinds import load_kinds
 from foveate.verbs import as_text
 
@@ -29,20 +30,41 @@ Found = tuple[list[Links], list[str]]  # the links of each pair, and what there 
 
 @dataclass(frozen=True)
 class Files:
-    """Two line-aligned files and what counts as a word in them."""
+    """Two line-aligned files and what counts as a word in them; None: see `resolved`."""
 
     source: Path
     target: Path
-    words: Literal["text", "blanks"] = "text"
+    words: Literal["text", "blanks"] | None = None
 
     def texts(self) -> list[tuple[str, str]]:
         """The pairs of lines. Raises ``DataError`` where a line has no partner."""
         return _texts(self.source, self.target)
 
+    def resolved(self, texts: Sequence[tuple[str, str]]) -> tuple[Files, list[str]]:
+        """The same with ``words`` chosen: "blanks" where the texts look tokenised.
+
+        The second value says what was chosen, and why, where the choice makes a difference.
+        """
+        sides = [side for pair in texts for side in pair]
+        if self.words is not None or all(split_words(s) == split_blanks(s) for s in sides):
+            return replace(self, words=self.words or "text"), []
+        apart, count = marks_apart(sides)
+        marks = f"{apart:,} of {count:,} full stops and commas stand alone"
+        if apart > 0.9 * count:
+            chosen = f"tokens between blanks, since the texts are tokenised ({marks}); "
+            return replace(self, words="blanks"), [f"words: {chosen}{OVERRIDES['blanks']}"]
+        return replace(self, words="text"), [f"words: plain text ({marks}); {OVERRIDES['text']}"]
+
     def cut(self, texts: Sequence[tuple[str, str]]) -> list[Pair]:
         """The words of both sides of each pair."""
-        spans = CUTS[self.words]
+        spans = CUTS[self.words or "text"]
         return [([s[a:b] for a, b in spans(s)], [t[a:b] for a, b in spans(t)]) for s, t in texts]
+
+
+OVERRIDES = {
+    "text": "if they are tokenised: --pretokenised",
+    "blanks": "to split them as plain text: --no-pretokenised",
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +87,24 @@ class By:
         if self.agree_with is not None:
             return [Gold(links, links) for links in read_links(self.agree_with)]
         return None
+
+    def check(self, reference: Sequence[Gold], files: Files, pairs: Sequence[Pair]) -> None:
+        """Raise ``ConfigError`` where the reference has other pairs, or words, than the files."""
+        path, first = (self.agree_with, 0) if self.gold is None else (self.gold, 1)
+        if len(reference) != len(pairs):
+            raise ConfigError(
+                f"{path} has {len(reference):,} lines of links, {files.source} {len(pairs):,}: "
+                "line n of each must be the same pair"
+            )
+        for number, (gold, words) in enumerate(zip(reference, pairs, strict=True), 1):
+            for link in sorted(gold.possible):
+                for i, side, file in zip(link, words, (files.source, files.target), strict=True):
+                    if i >= len(side):
+                        raise ConfigError(
+                            f"{path}:{number}: a link to word {i + first}, counted from {first}, "
+                            f"but {file}:{number} has {len(side)} words; "
+                            + OVERRIDES[files.words or "text"]
+                        )
 
 
 def is_aligner(name: str) -> bool:
@@ -89,11 +129,14 @@ def by_aligner(
         known(method)
         tree = {"kind": "symmetrised", "aligner": tree, "method": method}
     aligner = Aligner.Config.parse(tree).build()
-    pairs = files.cut(files.texts())
+    texts = files.texts()
+    files, notes = files.resolved(texts)
+    pairs = files.cut(texts)
     more = files.cut(_texts(*train_on)) if train_on else []
     history = aligner.train(pairs + more)
     said = f"{name}: {len(pairs) + len(more):,} pairs, {len(history)} iterations"
-    return aligner.align(pairs), [said + (f", log p {history[-1]:,.0f}" if history else "")]
+    said += f", log p {history[-1]:,.0f}" if history else ""
+    return aligner.align(pairs), [*notes, said]
 
 
 def by_run(folder: Path, checkpoint: str, files: Files, by: By, save: bool = False) -> Found:
@@ -105,27 +148,30 @@ def by_run(folder: Path, checkpoint: str, files: Files, by: By, save: bool = Fal
         raise ConfigError(f"{folder} is neither the folder of a run nor one of: {names}")
     run, texts = load(folder, checkpoint), files.texts()
     word_maps = run.can("word_maps", "align")
-    reference, said = by.reference(), list[str]()
+    files, said = files.resolved(texts)
+    reference = by.reference()
     layer = -1 if by.layer is None else by.layer
     own = Head.load(folder, run.task.head)
     head = own if by == By() else Head(layer, by.head, by.rows)
 
     def maps() -> Any:
-        return word_maps(run.model, texts, rows=head.rows, cut=CUTS[files.words])
+        return word_maps(run.model, texts, rows=head.rows, cut=CUTS[files.words or "text"])
 
     if reference is not None:
-        if len(reference) != len(texts):
-            raise ConfigError(f"{len(reference)} lines of links for {len(texts)} pairs")
+        by.check(reference, files, files.cut(texts))
         best = choose(maps(), reference, head.rows)[0]
-        head, said = best.head, [_described(best)]
+        head = best.head
+        said.append(_described(best))
     if save:
-        head.save(folder, said[0] if said else "named")
+        head.save(folder, "named" if reference is None else said[-1])
         said.append(f"saved: {folder} aligns with layer {head.layer}, head {head.head}")
     return [head.links(m) for m in maps()], said
 
 
-def evaluation(links: Path, gold: Path, reference_format: str, as_json: bool) -> str:
-    """Precision, recall and error rate of a file of links against a file of gold ones."""
+def evaluation(
+    links: Path, gold: Path, reference_format: str, as_json: bool
+) -> tuple[str, list[str]]:
+    """Precision, recall and error rate of links against gold ones, and what makes them doubtful."""
     if reference_format not in ("gold", "pharaoh"):
         raise ConfigError(f"--reference-format {reference_format}: write gold or pharaoh")
     found = read_links(links)
@@ -134,12 +180,42 @@ def evaluation(links: Path, gold: Path, reference_format: str, as_json: bool) ->
         if reference_format == "gold"
         else [Gold(each, each) for each in read_links(gold)]
     )
-    counts = judge(found, true)
+    if len(found) != len(true):
+        raise ConfigError(
+            f"{links} has {len(found):,} lines, {gold} {len(true):,}: line n of each must be the "
+            "same pair"
+        )
+    counts, notes = judge(found, true), other_words(links, found, true)
     figures = {"precision": counts.precision, "recall": counts.recall, "aer": counts.aer}
     if as_json:
-        return as_text({"pairs": len(found), "links": counts.found, "figures": figures})
+        tree = {"pairs": len(found), "links": counts.found, "figures": figures}
+        return as_text(tree), notes
     rows = [f"{name:<10} {100 * value:6.2f} %" for name, value in figures.items()]
-    return "\n".join([f"{len(found):,} pairs, {counts.found:,} links", *rows])
+    return "\n".join([f"{len(found):,} pairs, {counts.found:,} links", *rows]), notes
+
+
+def other_words(path: Path, found: Sequence[Links], gold: Sequence[Gold]) -> list[str]:
+    """A warning where many links are beyond the last gold one, as if words were split otherwise.
+
+    Annotators link nearly all last words (the full stops), so that few lines are such by chance.
+    """
+    beyond = [
+        number
+        for number, (links, true) in enumerate(zip(found, gold, strict=True), 1)
+        if links and true.possible and any(map(gt, _last(links), _last(true.possible)))
+    ]
+    if len(beyond) <= 0.05 * len(gold):
+        return []
+    return [
+        f"warning: {len(beyond):,} of {len(gold):,} lines of {path} have links beyond the last "
+        f"gold link, the first in line {beyond[0]}: were the words counted as the gold's? "
+        "Tokenised texts are aligned with: foveate align … --pretokenised"
+    ]
+
+
+def _last(links: Links) -> tuple[int, int]:
+    """The last source word and the last target word that are linked."""
+    return max(s for s, _ in links), max(t for _, t in links)
 
 
 def joined(forward: Path, backward: Path, method: str) -> list[Links]:

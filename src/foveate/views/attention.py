@@ -51,7 +51,7 @@ def picture(runs: Sequence[Run], question: Question) -> View:
     """Where a model looked in a picture: weights over its cells, or the path of glimpses."""
     part = {
         name: value
-        for name in ("block", "layer", "head", "scale")
+        for name in ("block", "layer", "head", "scale", "units")
         if (value := getattr(question, name)) != Question.model_fields[name].default
     }
     return runs[0].view(examples.image(question), question.target, **part)
@@ -59,7 +59,7 @@ def picture(runs: Sequence[Run], question: Question) -> View:
 
 def explained(run: Run, question: Question) -> AttentionRecord:
     """What every attention of a run saw of what the question names."""
-    return run.explain(examples.source(run, question), question.target)
+    return run.explain(examples.source(run, question), question.target, question.units)
 
 
 def part(record: AttentionRecord, question: Question) -> AttentionView:

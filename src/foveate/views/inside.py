@@ -36,7 +36,7 @@ from foveate.views.question import Question
 
 def ready(run: Run, question: Question) -> ForcedPass:
     """The example that the question names, or the run's own, made ready to be looked at."""
-    return run.forced(examples.source(run, question), question.target)
+    return run.forced(examples.source(run, question), question.target, question.units)
 
 
 def rollout(runs: Sequence[Run], question: Question) -> View:

@@ -18,8 +18,8 @@ Floats = NDArray[np.float64]
 PLACES = 1000  # of the common axis at most
 SMOOTH = 0.7  # the share of what was before in the moving mean
 LOGGED = {  # of the training lines: name in the log → what it is, and whether its axis is log
-    "loss": ("loss", ""),
-    "nll": ("negative log-likelihood, nats", ""),
+    "loss": ("objective (with label smoothing, if any)", ""),
+    "nll": ("loss: negative log-likelihood, nats", ""),
     "lr": ("learning rate", ""),
     "grad_norm": ("gradient norm", "y"),
     "tokens_per_second": ("target tokens a second", ""),

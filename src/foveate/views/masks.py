@@ -33,7 +33,8 @@ def masks(runs: Sequence[Run], question: Question) -> SheetsView:
     """
     [run] = runs
     pairs = hasattr(run.model, "encoder") and hasattr(run.task, "source_tokenizer")
-    record = padded(run, question) if pairs else explained(run, question)
+    tokens = question.model_copy(update={"units": "tokens"})  # what a mask is over
+    record = padded(run, question) if pairs else explained(run, tokens)
     sheets = []
     for block in (question.block and [question.block]) or record.blocks():
         names = record.layers(block)

@@ -26,6 +26,9 @@ class Question(Config):
     layer: int = Field(-1, description="from 0, or -1 for the last")
     head: int | None = Field(None, ge=0, description="mean of all if absent")
     scale: Literal["row", "absolute"] = Field("row", description="colours by row, or absolute")
+    units: Literal["auto", "tokens", "words"] = Field(
+        "auto", description="rows and columns; auto: by the tokenizer and the script"
+    )
     top: int = Field(5, ge=1, description="how many alternatives of each token")
     num: int = Field(5, ge=1, description="how many outputs")
     beam_size: int | None = Field(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from foveate.run import Run
     from foveate.views.question import Question
 
-PART = ("block", "layer", "head", "scale")  # the fields that name a map
+PART = ("block", "layer", "head", "scale", "units")  # the fields that name a map and its axes
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ ENTRIES = (
     ),
     Entry(
         "coverage", "How much of all looks fell on each source word.", "attention:coverage",
-        ("text", "target", *PART[:3]), (fits.crosses, fits.translates),
+        ("text", "target", "block", "layer", "head", "units"), (fits.crosses, fits.translates),
     ),
     Entry(
         "heads", "All layers and heads of a block side by side.", "attention:heads",
-        ("text", "target", "image", "block", "scale", "silence"),
+        ("text", "target", "image", "block", "scale", "units", "silence"),
         (fits.attends, fits.explains),
     ),
     Entry(
@@ -130,11 +130,12 @@ ENTRIES = (
     ),
     Entry(
         "rollout", "What each place has of each input, through all layers.", "inside:rollout",
-        ("text", "target", "image", *PART[:2], "silence"), (fits.attends, fits.explains),
+        ("text", "target", "image", "block", "layer", "units", "silence"),
+        (fits.attends, fits.explains),
     ),
     Entry(
         "relevance", "What mattered for each word or label, by gradients.", "inside:relevance",
-        ("text", "target", "image", "block", "silence"), (fits.attends, fits.says),
+        ("text", "target", "image", "block", "units", "silence"), (fits.attends, fits.says),
     ),
     Entry(
         "ablation", "What the model loses without each head.", "inside:ablation",

@@ -14,6 +14,7 @@ from foveate.look.forced import ForcedPass, Maps, everywhere
 from foveate.look.page import drawn
 from foveate.look.seams import Where
 from foveate.look.view import View
+from foveate.look.words import Units
 from foveate.run import Run
 from foveate.views.question import Question
 from foveate.views.registry import VIEWS, Entry
@@ -61,12 +62,12 @@ class Known(Run):
 
     def __init__(self, run: Run) -> None:
         super().__init__(run.path, run.config, run.task, run.model, run.checkpoint)
-        self._passes: dict[tuple[Any, Any], Recorded] = {}
+        self._passes: dict[tuple[Any, Any, Units], Recorded] = {}
 
-    def forced(self, source: Any, target: Any = None) -> Recorded:
-        asked = source, target
+    def forced(self, source: Any, target: Any = None, units: Units = "auto") -> Recorded:
+        asked = source, target, units
         if asked not in self._passes:
-            self._passes[asked] = Recorded(**vars(super().forced(source, target)))
+            self._passes[asked] = Recorded(**vars(super().forced(*asked)))
         return self._passes[asked]
 
 

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of a0db6508eb7f831e.
+// Written by `npm run types` from src/foveate/studio; do not edit. Of 6ac7623aaede1650.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -382,6 +382,10 @@ export interface Question {
    * colours by row, or absolute
    */
   scale?: "row" | "absolute";
+  /**
+   * rows and columns; auto: by the tokenizer and the script
+   */
+  units?: "auto" | "tokens" | "words";
   /**
    * how many alternatives of each token
    */

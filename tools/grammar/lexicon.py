@@ -1,22 +1,177 @@
-"""The words of the embedded corpus with all their forms, read from lexicon.toml.
+"""The words of the embedded corpus with all their forms, and how they are spelled out.
 
-Lives here: nouns, adjectives, verbs, determiners and fixed expressions of both languages, and the
-regular inflection of each. Does not live here: how words stand in phrases (grammar.py).
-Features are numbers that index the tables of forms: gender 0 masculine, 1 feminine; plural 0, 1;
-person 0 to 4 for je, il, nous, vous, ils.
+Tokens carry links: two words are aligned where they share one. A token that elision or contraction
+rewrites keeps the links of what it was made from, so the gold alignment survives. Features are
+numbers that index the tables of forms: gender 0 masculine, 1 feminine; plural 0, 1; person 0 to 4
+for je, il, nous, vous, ils. The words and all that is irregular stand in lexicon.toml.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from foveate.data.synthetic.inflection import conjugate, english_past, english_s, feminine, plural
-from foveate.data.synthetic.surface import Link, Phrase, aspirate, new_link
+# --------------------------------------------------------------------- tokens, elision, spelling
+
+Link = tuple[int, ...]  # concepts; two words are aligned where they share one
+Token = tuple[str, Link]
+
+_concepts = itertools.count()
+
+
+class Phrase(NamedTuple):
+    """A piece of a sentence in both languages: the same concepts in two orders."""
+
+    english: list[Token]
+    french: list[Token]
+
+
+def new_link() -> Link:
+    """A link to a concept that no other token has yet."""
+    return (next(_concepts),)
+
+
+_VOWELS = frozenset("aeiouâàéèêëîïôœùû")
+_ASPIRATED = {"huit", "onze"}  # before these nothing elides, nor before an aspirated h
+
+
+def aspirate(*forms: str) -> None:
+    """Note words whose h is aspirated: le héros, la haine."""
+    _ASPIRATED.update(form.lower() for form in forms)
+
+
+def begins_with_vowel(word: str) -> bool:
+    """Whether a French word begins with a vowel sound, so that the word before it elides."""
+    lower = word.lower()
+    if lower in _ASPIRATED:
+        return False
+    return lower[:1] in _VOWELS or lower[:1] == "h" or lower == "y"
+
+
+_BEFORE_VOWEL = {
+    **{"le": "l'", "la": "l'", "de": "d'", "ne": "n'", "je": "j'", "que": "qu'"},
+    **{"me": "m'", "se": "s'", "ce": "cet", "ma": "mon", "sa": "son"},
+}
+_CONTRACTED = {
+    **{("de", "le"): "du", ("de", "les"): "des"},
+    **{("à", "le"): "au", ("à", "les"): "aux"},
+}
+
+
+def french(tokens: Iterable[Token]) -> list[Token]:
+    """Elide and contract, from the end: de + le + homme → de l' homme; de + le + chat → du chat."""
+    done: list[Token] = [("", ())]
+    for text, link in reversed(list(tokens)):
+        following, its_link = done[-1]
+        contracted = _CONTRACTED.get((text, following))
+        if contracted:
+            done[-1] = (contracted, link + its_link)
+        elif text in _BEFORE_VOWEL and begins_with_vowel(following):
+            done.append((_BEFORE_VOWEL[text], link))
+        elif text == "si" and following in ("il", "ils"):
+            done.append(("s'", link))
+        else:
+            done.append((text, link))
+    return done[:0:-1]
+
+
+_SOUNDS_LIKE_YOU = ("eu", "uni", "use", "one")
+
+
+def english(tokens: Iterable[Token]) -> list[Token]:
+    """Write "a" as "an" before a vowel sound: an old house, a European house."""
+    done = list(tokens)
+    for at, (text, link) in enumerate(done):
+        if text != "a":
+            continue
+        following = done[at + 1][0].lower()
+        vowel = following[0] in "aeiou" and not following.startswith(_SOUNDS_LIKE_YOU)
+        if vowel or following.startswith(("honest", "hour")):
+            done[at] = ("an", link)
+    return done
+
+
+def spell(tokens: Iterable[Token], attached: str) -> str:
+    """The tokens as one string with a capital; ``attached`` are the marks with no space before."""
+    text = " ".join(word for word, _ in tokens).replace("' ", "'")
+    for mark in attached:
+        text = text.replace(f" {mark}", mark)
+    return text[0].upper() + text[1:]
+
+
+def align(source: Iterable[Token], target: Iterable[Token]) -> tuple[tuple[int, int], ...]:
+    """The pairs (i, j) of words that share a concept, in order."""
+    places: dict[int, list[int]] = {}
+    for j, (_, link) in enumerate(target):
+        for concept in link:
+            places.setdefault(concept, []).append(j)
+    pairs: set[tuple[int, int]] = set()
+    for i, (_, link) in enumerate(source):
+        for concept in link:
+            pairs.update((i, j) for j in places.get(concept, ()))
+    return tuple(sorted(pairs))
+
+
+# ---------------------------------------------------------------------------- regular inflection
+
+_FEMININE = {"eux": "euse", "er": "ère", "if": "ive", "ïf": "ïve", "en": "enne", "el": "elle"}
+_PLAIN_VOWELS = "aeiou"
+
+
+def plural(word: str) -> str:
+    """The regular French plural of a noun, an adjective or a participle."""
+    if word.endswith(("s", "x", "z")):
+        return word
+    if word.endswith("al"):
+        return word[:-1] + "ux"
+    return word + ("x" if word.endswith("eau") else "s")
+
+
+def feminine(word: str) -> str:
+    """The regular French feminine of an adjective: heureux → heureuse, premier → première."""
+    if word.endswith("e"):
+        return word
+    for ending, changed in _FEMININE.items():
+        if word.endswith(ending):
+            return word.removesuffix(ending) + changed
+    return word + "e"
+
+
+def english_s(word: str) -> str:
+    """The regular English plural of a noun, or third person of a verb."""
+    if word.endswith("y") and word[-2] not in _PLAIN_VOWELS:
+        return word[:-1] + "ies"
+    return word + ("es" if word.endswith(("s", "x", "ch", "sh", "o")) else "s")
+
+
+def english_past(word: str) -> str:
+    """The regular English past of a verb."""
+    if word.endswith("y") and word[-2] not in _PLAIN_VOWELS:
+        return word[:-1] + "ied"
+    return word + ("d" if word.endswith("e") else "ed")
+
+
+def conjugate(infinitive: str, irregular: Mapping[str, str]) -> tuple[list[str], str, str]:
+    """Present, stem of the future and past participle of a French verb."""
+    if infinitive in irregular:
+        present, future, participle = irregular[infinitive].split(" | ")
+        return present.split(), future, participle
+    stem, ending = infinitive[:-2], infinitive[-2:]
+    endings = {"er": "e e ons ez ent", "ir": "is it issons issez issent", "re": "s - ons ez ent"}
+    present_forms = [stem + e.strip("-") for e in endings[ending].split()]
+    if infinitive.endswith("ger"):
+        present_forms[2] = stem + "eons"
+    if infinitive.endswith("cer"):
+        present_forms[2] = stem[:-1] + "çons"
+    return present_forms, infinitive.rstrip("e"), stem + {"er": "é", "ir": "i", "re": "u"}[ending]
+
+
+# ----------------------------------------------------------------------------------------- words
 
 Forms = tuple[str, str]  # singular, plural
 PEOPLE = ("kin", "profession")  # the groups of nouns that mean people
@@ -270,6 +425,6 @@ def star_article(place: str) -> tuple[str, str]:
 
 @functools.cache
 def lexicon() -> Lexicon:
-    """The lexicon that is shipped with the package."""
-    file = resources.files(__package__).joinpath("lexicon.toml")
-    return Lexicon(tomllib.loads(file.read_text(encoding="utf-8")))
+    """The lexicon of lexicon.toml."""
+    text = Path(__file__).with_name("lexicon.toml").read_text(encoding="utf-8")
+    return Lexicon(tomllib.loads(text))

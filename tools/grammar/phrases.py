@@ -1,25 +1,141 @@
-"""The synchronous grammar: phrases and clauses built in English and French at once.
+"""The synchronous grammar: numbers, phrases and clauses built in English and French at once.
 
-Lives here: how given words stand together in each language; agreement, the place of adjectives,
-negation, object pronouns, relative clauses, questions. A word is linked to what it translates:
+Agreement, the place of adjectives, negation, object pronouns, relative clauses, questions. A word
+is linked to what it translates:
 
 - a determiner to the determiner, or the noun where English has none ("books", "des livres");
 - not, never, no longer to both ne and pas, jamais, plus;
 - a verb to all words of the French verb; do, does, did, will to the finite French verb, and in a
   question also to est-ce que;
 - of and the both to the contraction du; 's to de and to the article of what is owned.
-
-Does not live here: which words are chosen (sentences.py), elision and contraction (surface.py).
 """
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from foveate.data.synthetic.lexicon import PEOPLE, Adjective, Determiner, Expression, Noun, Verb
-from foveate.data.synthetic.surface import Link, Phrase, Token, begins_with_vowel, new_link
+from grammar.lexicon import (
+    PEOPLE,
+    Adjective,
+    Determiner,
+    Expression,
+    Link,
+    Noun,
+    Phrase,
+    Token,
+    Verb,
+    begins_with_vowel,
+    new_link,
+)
+
+# ---------------------------------------------------------------------- numbers, dates and hours
+
+_ENGLISH = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+    "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
+    "nineteen",
+]  # fmt: skip
+_ENGLISH_TENS = [
+    "-",
+    "-",
+    "twenty",
+    "thirty",
+    "forty",
+    "fifty",
+    "sixty",
+    "seventy",
+    "eighty",
+    "ninety",
+]
+_FRENCH = [
+    "zéro", "un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix", "onze",
+    "douze", "treize", "quatorze", "quinze", "seize", "dix-sept", "dix-huit", "dix-neuf",
+]  # fmt: skip
+_FRENCH_TENS = [
+    "-",
+    "-",
+    "vingt",
+    "trente",
+    "quarante",
+    "cinquante",
+    "soixante",
+    "-",
+    "quatre-vingt",
+    "-",
+]
+
+
+def english_number(number: int) -> str:
+    """A number below 100 in English, as one word: 21 → twenty-one."""
+    if number < 20:
+        return _ENGLISH[number]
+    tens, units = divmod(number, 10)
+    return _ENGLISH_TENS[tens] + (f"-{_ENGLISH[units]}" if units else "")
+
+
+def french_number(number: int, gender: int) -> str:
+    """A number below 100 in French: 21 → vingt et un, vingt et une; 80 → quatre-vingts."""
+    tens, units = divmod(number, 10)
+    if tens in (1, 7, 9):  # 10 to 19, 70 to 79 and 90 to 99 count on from ten
+        tens, units = tens - 1, units + 10
+    words = _FRENCH[units] + ("e" if units == 1 and gender else "")
+    if not tens:
+        return words
+    stem = _FRENCH_TENS[tens]
+    if not units:
+        return stem + ("s" if tens == 8 else "")
+    if units in (1, 11) and tens != 8:
+        return f"{stem} et {words}"
+    return f"{stem}-{words}"
+
+
+def cardinal(number: int, gender: int) -> Phrase:
+    """A number from 1 to 999: 201 → two hundred and one, deux cent un."""
+    hundreds, rest = divmod(number, 100)
+    phrase = Phrase([], [])
+    if hundreds:
+        count, hundred = new_link(), new_link()
+        phrase.english.extend([(_ENGLISH[hundreds], count), ("hundred", hundred)])
+        if hundreds == 1:
+            phrase.french.append(("cent", count + hundred))
+        else:
+            cent = "cent" if rest else "cents"
+            phrase.french.extend([(_FRENCH[hundreds], count), (cent, hundred)])
+    if rest:
+        link = new_link()
+        phrase.english.extend([("and", ())] if hundreds else [])
+        phrase.english.append((english_number(rest), link))
+        phrase.french.extend((word, link) for word in french_number(rest, gender).split())
+    return phrase
+
+
+def day(date: datetime.date, names: tuple[str, str], weekday: tuple[str, str] | None) -> Phrase:
+    """A date: on 3 May 2019, le 3 mai 2019; the first day is 1er in French."""
+    on: Link = new_link()
+    ordinal = "1er" if date.day == 1 else str(date.day)
+    pairs = [weekday] if weekday else []
+    pairs += [(str(date.day), ordinal), names, (str(date.year), str(date.year))]
+    links = [new_link() for _ in pairs]
+    return Phrase(
+        [("on", on), *((pair[0], link) for pair, link in zip(pairs, links, strict=True))],
+        [("le", on), *((pair[1], link) for pair, link in zip(pairs, links, strict=True))],
+    )
+
+
+def hour(number: int) -> Phrase:
+    """A full hour: at three o'clock, à trois heures; at one o'clock, à une heure."""
+    at, count, clock = new_link(), new_link(), new_link()
+    heures = "heure" if number == 1 else "heures"
+    return Phrase(
+        [("at", at), (_ENGLISH[number], count), ("o'clock", clock)],
+        [("à", at), (french_number(number, 1), count), (heures, clock)],
+    )
+
+
+# --------------------------------------------------------------------------- phrases and clauses
 
 Determine = Callable[[int, int, Link], Phrase]  # gender, number, link of the noun → determiner
 

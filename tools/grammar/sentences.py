@@ -1,17 +1,16 @@
-"""The sentences of the embedded corpus: patterns of one or two clauses.
+"""Whole sentences of the embedded corpus: patterns of one or two clauses, and chains of them.
 
-Lives here: what a sentence is made of, and how often. Each English sentence has one translation,
-so a pronoun of the third person refers either to nobody named (they: ils) or to the one noun
-phrase before it that fits (the keys … they: elles).
-Does not live here: clauses (clauses.py), noun phrases (nominals.py), splits (synthetic.py).
+Each English sentence has one translation, so a pronoun of the third person refers either to nobody
+named (they: ils) or to the one noun phrase before it that fits (the keys … they: elles).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from foveate.data.synthetic.clauses import Clauses
-from foveate.data.synthetic.grammar import (
+from grammar.clauses import Clauses
+from grammar.lexicon import Lexicon, Phrase, new_link
+from grammar.phrases import (
     Clause,
     Nominal,
     clitic_for,
@@ -21,15 +20,14 @@ from foveate.data.synthetic.grammar import (
     word,
     words_of,
 )
-from foveate.data.synthetic.lexicon import Lexicon
-from foveate.data.synthetic.surface import Phrase, new_link
 
 DESCRIBED = (
     "animal food staple drink clothing thing vehicle furniture room site building text idea "
     "institution event"
 )
 SMALL, LARGE = "food text clothing thing", "animal vehicle"
-COMMA = (",", ",")
+COMMA, BECAUSE = (",", ","), ("because", "parce que")
+LONGEST_PART, TRIES = 14, 40  # English words of most patterns; tries until a part fits
 
 
 class Sentences(Clauses):
@@ -232,6 +230,68 @@ class Sentences(Clauses):
         if draw < 0.4:
             return pronoun_for(first)
         return self.pronoun(third=False) if draw < 0.65 else self.person("definite")
+
+
+class LongSentences(Sentences):
+    """Sentences of a wanted length: sentences joined by and, but, because, with deep embedding."""
+
+    nested = 0.5
+
+    def __init__(
+        self, lexicon: Lexicon, random: Callable[[], float], admitted: tuple[str, ...]
+    ) -> None:
+        super().__init__(lexicon, random, admitted)
+        questions = (self.yes_no, self.wh, self.what, self.who, self.how_many, self.where_is)
+        self._statements = [p for p in self._patterns if p not in questions]
+        self._first_part = True
+
+    def pronoun(self, third: bool = True) -> Nominal:
+        """After the first part of a sentence, "they" might mean somebody named before."""
+        return super().pronoun(third and self._first_part)
+
+    def sentence_of(self, length: int) -> Phrase | None:
+        """A sentence of ``length`` English words, marks counted, or None where no parts fit."""
+        self._first_part = True
+        if length <= LONGEST_PART and self.chance(0.5):
+            return self._fitting(self.sentence, length, exactly=True)
+        phrase = self._fitting(lambda: self._piece(length - 1), length - 1)
+        self._first_part = False
+        while phrase and len(phrase.english) < length - 1:
+            ahead = self._joint()
+            room = length - 1 - len(phrase.english) - len(ahead.english)
+            part = self._fitting(lambda room=room: self._piece(room), room, room <= LONGEST_PART)
+            phrase = join(phrase, ahead, part) if part else None
+        return _stop(phrase) if phrase else None
+
+    def _joint(self) -> Phrase:
+        """What joins two parts of a sentence: and, but, because."""
+        english, french = self.pick((("and", "et"), ("and", "et"), ("but", "mais"), BECAUSE))
+        joint = word(english, french)
+        return joint if (english, french) == BECAUSE else join(word(*COMMA), joint)
+
+    def _piece(self, room: int) -> Phrase:
+        """A statement without its full stop; now and then what somebody says or thinks."""
+        if room > LONGEST_PART and self.chance(0.25):
+            clause = Clause(self.subject("plain"), self.verb("saying"), "present")
+            self._first_part = False
+            return join(clause.phrase(), word("that", "que"), self._piece(room - 6))
+        english, french = self.pick(self._statements)()
+        return Phrase(english[:-1], french[:-1])
+
+    def _fitting(
+        self, make: Callable[[], Phrase], most: int, exactly: bool = False
+    ) -> Phrase | None:
+        """The first of some tries that has at most, or exactly, so many English words.
+
+        ``shown`` keeps the splits of the pairs of words of what is returned, not of other tries.
+        """
+        before, first_part = set(self.shown), self._first_part
+        for _ in range(TRIES):
+            self.shown, self._first_part = set(before), first_part
+            phrase = make()
+            if len(phrase.english) == most or (not exactly and len(phrase.english) < most):
+                return phrase
+        return None
 
 
 def _stop(phrase: Phrase, mark: str = ".") -> Phrase:

@@ -1,0 +1,82 @@
+"""The embedded corpus: English sentences, their French translations and gold word alignments.
+
+A random grammar made it (tools/embedded_corpus.py, in the repository): ``short`` sentences of 3 to
+25 words, and ``long`` ones of 3 to 60 words, each length about as often. The valid and test splits
+hold pairs of words, an adjective or a verb with its noun, that training never shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from foveate.atomic import replace_file
+
+CORPORA, SPLITS = ("short", "long"), ("train", "valid", "test")
+ENDINGS = ("en", "fr", "align")
+EMBEDDED = Path(__file__).parent / "embedded"  # {corpus}/{split}.{ending}.bz2
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticPair:
+    """A sentence, its translation, and which words translate which.
+
+    ``alignment`` holds pairs (i, j): source word i, target word j, counted from 0, words as
+    `data.words.split_words` cuts them. A word may have several partners or none.
+    """
+
+    source: str
+    target: str
+    alignment: tuple[tuple[int, int], ...]
+
+
+def pairs(split: str, count: int, corpus: str = "short") -> list[SyntheticPair]:
+    """The first ``count`` pairs of a split, all distinct. Raises as ``read_lines`` does."""
+    columns = (read_lines(split, ending, count, corpus) for ending in ENDINGS)
+    return [
+        SyntheticPair(source, target, tuple(_link(link) for link in links.split()))
+        for source, target, links in zip(*columns, strict=True)
+    ]
+
+
+def write(folder: Path, sizes: Mapping[str, int], corpus: str = "short") -> None:
+    """Write ``{split}.en``, ``{split}.fr`` and ``{split}.align``, a line for each pair.
+
+    Alignments are in Pharaoh format: ``0-0 1-2``. Each file is replaced atomically. Raises as
+    ``read_lines`` does.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, count in sizes.items():
+        for ending in ENDINGS:
+            lines = read_lines(split, ending, count, corpus)
+            replace_file(folder / f"{split}.{ending}", "".join(f"{line}\n" for line in lines))
+
+
+def read_lines(split: str, ending: str, count: int, corpus: str = "short") -> list[str]:
+    """The first ``count`` lines of a split: ``en``, ``fr`` or ``align``.
+
+    Raises ValueError for a corpus or a split that does not exist, and for more pairs than it has.
+    """
+    path = EMBEDDED / corpus / f"{split}.{ending}.bz2"
+    if corpus not in CORPORA or split not in SPLITS:
+        raise ValueError(
+            f"the embedded corpora are {', '.join(CORPORA)}, with {', '.join(SPLITS)}; "
+            f"there is no {corpus} {split}"
+        )
+    import bz2  # some builds of Python lack it; nothing else needs it
+
+    with bz2.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        lines = [line.removesuffix("\n") for line in islice(file, count)]
+    if len(lines) < count:
+        raise ValueError(
+            f"the embedded corpus has {len(lines):,} {corpus} pairs in {split}, not {count:,}; "
+            "tools/embedded_corpus.py in the repository writes more"
+        )
+    return lines
+
+
+def _link(text: str) -> tuple[int, int]:
+    source, target = text.split("-")
+    return int(source), int(target)

@@ -1,0 +1,137 @@
+"""Figures choose fonts that have their glyphs, and nothing that is written overlaps."""
+
+from __future__ import annotations
+
+import io
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
+from matplotlib.text import Text
+
+from foveate.look import layout
+from foveate.look.bars import BarsView
+from foveate.look.curves import CurvesView
+from foveate.look.heads import heads
+from foveate.look.heatmap import attention
+from foveate.look.links import links
+from foveate.look.record import AttentionRecord
+from foveate.look.sheets import Sheet, SheetsView
+from foveate.look.view import View
+
+SENTENCE = ["▁", "日本", "の犬", "が", "走る", "。", "</s>"]
+LONG = "a caption that is far longer than the figure is wide " * 4
+
+
+@pytest.fixture
+def few_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the fonts that come with matplotlib."""
+    kept = [font for font in fontManager.ttflist if font.name.startswith(("DejaVu", "STIX"))]
+    monkeypatch.setattr(fontManager, "ttflist", kept)
+    monkeypatch.setattr(layout, "_warned", set())
+
+
+def font(path: Path, characters: str) -> Path:
+    """A font with a square for each of some characters."""
+    pen = TTGlyphPen(None)
+    pen.moveTo((0, 0))
+    for corner in ((0, 900), (900, 900), (900, 0)):
+        pen.lineTo(corner)
+    pen.closePath()
+    square = pen.glyph()
+    names = [".notdef", *(f"uni{ord(c):04X}" for c in characters)]
+    made = FontBuilder(1000, isTTF=True)
+    made.setupGlyphOrder(names)
+    made.setupCharacterMap({ord(c): f"uni{ord(c):04X}" for c in characters})
+    made.setupGlyf(dict.fromkeys(names, square))
+    made.setupHorizontalMetrics(dict.fromkeys(names, (1000, 0)))
+    made.setupHorizontalHeader(ascent=900, descent=-100)
+    made.setupNameTable({"familyName": "Squares", "styleName": "Regular"})
+    made.setupOS2()
+    made.setupPost()
+    made.save(path)
+    return path
+
+
+def record(rows: list[str], columns: list[str], place: str = "") -> AttentionRecord:
+    weights = np.random.default_rng(0).dirichlet(np.ones(len(columns)), (2, 2, len(rows)))
+    maps = {
+        f"decoder{place}.layers.{n}.cross_attention": w.astype(np.float32)
+        for n, w in enumerate(weights)
+    }
+    return AttentionRecord(maps, {"": rows}, {"": columns})
+
+
+def test_an_installed_font_stands_in_for_missing_glyphs(few_fonts: None, tmp_path: Path) -> None:
+    fontManager.addfont(str(font(tmp_path / "squares.ttf", "日本の犬が走る。")))
+    figure = attention(record(["The", "dog"], SENTENCE)).figure()
+    layout.fit(figure)
+    families = {t.get_text(): t.get_fontfamily() for t in figure.findobj(Text)}  # type: ignore[attr-defined]
+    assert families["日本"][-1] == "Squares" and "Squares" not in families["dog"]
+    figure.savefig(io.BytesIO())  # a glyph that is missing would be a warning, which is an error
+
+
+def test_scripts_without_a_font_are_named_once(
+    few_fonts: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = attention(record(["The", "dog"], SENTENCE))
+    svg = view.save(tmp_path / "map.svg").read_text("utf-8")
+    assert "日本" in svg and not capsys.readouterr().err
+    for _ in range(2):
+        view.save(tmp_path / "map.png")
+    assert capsys.readouterr().err == (
+        "warning: no installed font has the glyphs of Han, kana (such as 。 が): PNG and PDF show "
+        "boxes; write SVG or HTML, or install a font, such as fonts-noto-cjk\n"
+    )
+    attention(record(["ไทย"], ["a"])).save(tmp_path / "map.png")
+    assert "glyphs of Thai (such as ท)" in (err := capsys.readouterr().err)
+    assert "fonts-noto-core" in err
+
+
+VIEWS: dict[str, View] = {
+    "small": attention(record(["a"], ["x"])),
+    "square": attention(record(["a", "b", "c"], ["x", "y", "z"], ".a_long_name")),
+    "tall": attention(record([*"abcdefghijkl"], ["x", "y"], ".a_long_name" * 3)),
+    "wide": attention(record(["one"], ["a long word", *map(str, range(30))]), scale="absolute"),
+    "unsegmented": attention(record(SENTENCE, SENTENCE * 2)),
+    "links": links(attention(record(["a"], SENTENCE, ".a_long_name" * 2))),
+    "heads": heads(record(SENTENCE, SENTENCE)),
+    "bars": BarsView(SENTENCE, {"p": np.ones(7)}, "probability", LONG, LONG),
+    "curves": CurvesView(np.arange(3.0), {"a": np.ones(3)}, "step", "loss", caption=LONG),
+    "sheets": SheetsView(
+        [Sheet("日本" * 30, np.eye(3), SENTENCE[:3], across=LONG)] * 2, LONG, LONG
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.filterwarnings("ignore:Glyph .* missing from font")
+def test_nothing_that_is_written_overlaps(name: str) -> None:
+    figure = VIEWS[name].figure()
+    layout.fit(figure, warn=False)
+    assert overlaps(figure) == []
+
+
+def overlaps(figure: Figure) -> list[tuple[str, str]]:
+    """Pairs of texts that overlap, or of a text and a colour bar."""
+    figure.draw_without_rendering()
+    axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
+    ticks = {t.label1 for axis in axes for t in axis.get_major_ticks()}
+    drawn = {t.label1 for axis in axes for t in axis._update_ticks()}  # those within the limits
+    texts = [t for t in set(figure.findobj(Text)) - (ticks - drawn) if t.get_visible()]
+    texts = [t for t in texts if t.get_text().strip()]
+    boxes = [(t.get_text(), t.get_window_extent(), t.get_rotation()) for t in texts]  # type: ignore[attr-defined]
+    bars = [ax for ax in figure.axes if ax.get_label() == "<colorbar>"]
+    boxes += [("colour bar", ax.get_window_extent(), 0.0) for ax in bars]
+    found = []
+    for (one, first, turned), (other, second, also) in combinations(boxes, 2):
+        slanted = turned == also == 50  # labels side by side, whose upright boxes overlap
+        apart = first.padded(-0.5).overlaps(second.padded(-0.5))
+        if apart and not slanted:
+            found.append((one, other))
+    return found

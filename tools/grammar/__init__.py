@@ -1,0 +1,1 @@
+"""A synchronous grammar of English and French, which writes the embedded corpus."""

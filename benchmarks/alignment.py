@@ -25,14 +25,17 @@ from typing import Any
 
 import hansards
 import machine
-from foveate.align.aer import Gold, judge, read_gold
-from foveate.align.aligner import Aligner
-from foveate.align.both import Agreement, Symmetrized
-from foveate.align.extract import Links, read_pharaoh, write_pharaoh
-from foveate.align.heads import choose
-from foveate.align.hmm import HMM
-from foveate.align.ibm import Diagonal, Model1, Model2
-from foveate.align.symmetrize import METHODS
+from foveate.align.aer import (
+    METHODS,
+    Gold,
+    Links,
+    choose,
+    judge,
+    read_gold,
+    read_pharaoh,
+    write_pharaoh,
+)
+from foveate.align.ibm import HMM, Agreement, Aligner, Diagonal, Model1, Model2, Symmetrized
 from foveate.data.words import split_blanks
 
 RARE = {"concentration": 1e-3, "cognates": 0.5}  # the priors of t that help, see bitext.Lexicon

@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import foveate
-from foveate.export.base import export
-from foveate.export.compare import Sample
+from foveate.export.base import Sample, export
 from machine import RESULTS, describe, write
 
 EXPORTS = {  # name, target and weights

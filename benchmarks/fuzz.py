@@ -50,18 +50,17 @@ def targets(place: Path) -> Targets:
     import foveate.align.aer as aer
     from foveate.config import read
     from foveate.data.image import read_idx
-    from foveate.data.lines import rows
+    from foveate.data.readers import rows
     from foveate.data.series import SeriesData, read_table
     from foveate.data.text import TextData
     from foveate.data.tokenizer import Tokenizer
-    from foveate.export.reading import import_from, read_tokenizer
-    from foveate.passages.glossary import Glossary
-    from foveate.passages.memory import Memory
+    from foveate.documents.memory import Glossary, Memory
+    from foveate.export.huggingface import import_from, read_tokenizer
     from foveate.run import RunConfig
     from foveate.serve.keys import KeyFile
     from foveate.tasks.shortlist import FILE, Shortlist
-    from foveate.train import checkpoint, files, journal
-    from foveate.train.tensors import opened, size_of
+    from foveate.train import checkpoint, journal
+    from foveate.train.checkpoint import opened, size_of
     from foveate.verbs.align import read_links
 
     def on_file(name: str, act: Callable[[Path], object]) -> Read:
@@ -95,7 +94,10 @@ def targets(place: Path) -> Targets:
         "tokenizer.json": (on_file("tokenizer.json", read_tokenizer), _tokenizers()),
         "vocabulary": (on_file("v.txt", imported), [b"a\t3\n<unk>\t1\n"]),
         "tensors": (on_file("model.safetensors", tensors), [_weights()]),
-        "manifest": (on_file(files.MANIFEST, lambda p: files.verify(p.parent)), [b'{"files": {}}']),
+        "manifest": (
+            on_file(checkpoint.MANIFEST, lambda p: checkpoint.verify(p.parent)),
+            [b'{"files": {}}'],
+        ),
         "best.json": (
             on_file("best.json", lambda p: checkpoint.chosen(p.parent)),
             [b'{"folder": "averaged", "value": 1.0}'],
@@ -127,7 +129,7 @@ def targets(place: Path) -> Targets:
 
 
 def _document(kind: str) -> Read:
-    from foveate.passages.documents import Choices, read_document
+    from foveate.documents.documents import Choices, read_document
 
     def act(data: bytes) -> object:
         document = read_document(kind, data, Choices(to="fr"), "it")

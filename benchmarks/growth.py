@@ -26,12 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from foveate.data.plan import Plan
-from foveate.data.prepared import prepare_ids, prepare_texts
+from foveate.data.batches import Plan
+from foveate.data.corpus import cores, prepare_ids, prepare_texts
+from foveate.data.report import traits_of
 from foveate.data.text import Reading, TextData
 from foveate.data.tokenizer import BPE
-from foveate.data.traits import traits_of
-from foveate.data.workers import cores
 from foveate.tasks.translation import Translation
 from machine import describe, write
 

@@ -144,7 +144,7 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--out", type=Path)
     given = options.parse_args()
-    from foveate.train.precision import resolve
+    from foveate.train.config import resolve
 
     short = SHORT if given.config == CONFIG else []
     # decided once: two runs that each measure the machine might decide differently

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.attention import Attention
-from foveate.nn.attention_sparse import LocalAttention
+from foveate.nn.efficient_attention import LocalAttention
 from foveate.spec import Tokens
 from laws.conftest import changed, defaults
 from laws.test_learning import LENGTH, VOCABULARY, learn, share_right, transformer, weights, written

@@ -22,16 +22,13 @@ import html5lib
 import sacrebleu
 import torch
 
-from foveate.align.aer import Gold
-from foveate.align.aligner import Aligner as WordAligner
-from foveate.align.heads import Head, choose
+from foveate.align.aer import Gold, Head, choose
+from foveate.align.ibm import Aligner as WordAligner
 from foveate.data.words import words
-from foveate.passages.aids import Aided, Aids
-from foveate.passages.aligning import aligner
-from foveate.passages.glossary import Glossary, holds
-from foveate.passages.html import html_passage
-from foveate.passages.passage import Passage, joined_all, text_passage
-from foveate.passages.rules import HIDDEN, SHOWN, Rules
+from foveate.documents.html import html_passage
+from foveate.documents.memory import Aided, Aids, Glossary, aligner, holds
+from foveate.documents.spans import HIDDEN, SHOWN, Rules
+from foveate.documents.translate import Passage, joined_all, text_passage
 from foveate.run import Run, load
 from machine import RESULTS, describe, write
 

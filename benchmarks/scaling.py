@@ -170,7 +170,7 @@ def plan_bytes(pairs: int = 200_000) -> float:
     """Measured: bytes a pair that planning an epoch takes at its peak, on each rank."""
     import numpy as np
 
-    from foveate.data.plan import Plan
+    from foveate.data.batches import Plan
 
     lengths = np.random.default_rng(1).integers(3, 60, (pairs, 2)).astype(np.int32)
     tracemalloc.start()

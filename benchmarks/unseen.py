@@ -19,8 +19,8 @@ from unittest.mock import patch
 
 import torch
 
-from foveate.bench.workload import workload
-from foveate.data.plan import Plan
+from foveate.bench.training import workload
+from foveate.data.batches import Plan
 from foveate.look.capture import capture
 from foveate.nn import attention
 from foveate.nn.attention import Attention

@@ -9,10 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from foveate.data.tokenizer import BOS, EOS
-from foveate.decode.forced import token_log_probabilities
-from foveate.look.forced import ForcedPass, Maps
-from foveate.look.record import AttentionRecord
-from foveate.look.words import Units
+from foveate.decode.search import token_log_probabilities
+from foveate.look.capture import AttentionRecord, ForcedPass, Maps
+from foveate.look.drawing import Units
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.spec import Tokens

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from foveate.train.ranks import ranks_of
+from foveate.train.distributed import ranks_of
 from foveate.training import train
 from train_toy import Toy, toy_config
 

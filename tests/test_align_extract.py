@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.align.extract import links, read_pharaoh, write_pharaoh
+from foveate.align.aer import links, read_pharaoh, write_pharaoh
 
 MAP = np.array([[0.8, 0.1, 0.1], [0.2, 0.1, 0.7], [0.1, 0.1, 0.8], [0.34, 0.33, 0.33]])
 

@@ -9,11 +9,20 @@ import numpy as np
 import pytest
 
 from foveate.align.aer import Gold, aer
-from foveate.align.aligner import Aligner, Training
-from foveate.align.bitext import NULL, Pair, digamma
-from foveate.align.both import Agreement, Symmetrized, agreed
-from foveate.align.hmm import HMM
-from foveate.align.ibm import Diagonal, Model1, Model2
+from foveate.align.ibm import (
+    HMM,
+    NULL,
+    Agreement,
+    Aligner,
+    Diagonal,
+    Model1,
+    Model2,
+    Pair,
+    Symmetrized,
+    Training,
+    agreed,
+    digamma,
+)
 from foveate.config import kinds
 from foveate.data.synthetic import pairs
 from foveate.data.words import words

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foveate.align.extract import Links, read_pharaoh, write_pharaoh
-from foveate.align.symmetrize import METHODS, symmetrize
+from foveate.align.aer import METHODS, Links, read_pharaoh, symmetrize, write_pharaoh
 
 FORWARD = {(0, 0), (1, 1), (2, 2), (5, 4)}
 BACKWARD = {(0, 0), (1, 1), (2, 1), (4, 5)}

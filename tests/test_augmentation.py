@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foveate.config import kinds
-from foveate.data.augmentation import Canvas, Crop, Shift
+from foveate.data.image import Canvas, Crop, Shift
 
 PICTURE = np.arange(1, 3 * 8 * 8 + 1, dtype=np.uint8).reshape(3, 8, 8)
 ALL = [config() for config in kinds("augmentation")["augmentation"].values()]

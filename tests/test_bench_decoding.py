@@ -9,7 +9,7 @@ import pytest
 import bench_tiny
 from foveate.bench import decoding
 from foveate.bench.decoding import Case, batches_of, forced
-from foveate.bench.workload import workload
+from foveate.bench.training import workload
 from foveate.config import ConfigError
 
 

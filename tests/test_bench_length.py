@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from foveate.bench import length
-from foveate.bench.length import Growth, Way, exponent, one, ways, worth
+from foveate.bench import growth
+from foveate.bench.growth import Growth, Way, exponent, one, ways, worth
 from foveate.kinds import load_kinds
 from foveate.verbs import bench as verbs
 
@@ -43,8 +43,8 @@ def test_what_would_take_too_long_or_too_much_is_left_out() -> None:
     lengths = (1024, 2048, 4096)
     assert worth(Growth(), lengths)
     assert worth(Growth([100.0], [10.0]), lengths)
-    assert not worth(Growth([1000 * length.PATIENCE / 2], [10.0]), lengths)
-    assert not worth(Growth([100.0], [length.ROOM / 2]), lengths)
+    assert not worth(Growth([1000 * growth.PATIENCE / 2], [10.0]), lengths)
+    assert not worth(Growth([100.0], [growth.ROOM / 2]), lengths)
     assert not worth(Growth([None], [None]), lengths)
 
 

@@ -9,9 +9,9 @@ import torch
 
 import bench_tiny
 from foveate.bench import training
-from foveate.bench.products import counting, group_of, shares
-from foveate.bench.workload import workload
-from foveate.train.precision import resolve
+from foveate.bench.machine import counting, group_of, shares
+from foveate.bench.training import workload
+from foveate.train.config import resolve
 from tolerances import MODEL, near
 
 

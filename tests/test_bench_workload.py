@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import bench_tiny
-from foveate.bench import workload as workloads
-from foveate.bench.workload import SHAPES, workload
+from foveate.bench import training as workloads
+from foveate.bench.training import SHAPES, workload
 from foveate.config import ConfigError, kinds
 from foveate.kinds import load_kinds
 

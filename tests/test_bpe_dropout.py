@@ -43,7 +43,7 @@ def test_how_much_is_remembered_changes_nothing(monkeypatch: pytest.MonkeyPatch)
     tokenizer.train(LINES)
     seeds = [(i,) for i in range(len(LINES))]
     plenty = tokenizer.encode_noisy(LINES, seeds)
-    monkeypatch.setattr("foveate.data.subword.REMEMBERED", 2)
+    monkeypatch.setattr("foveate.data.tokenizer.REMEMBERED", 2)
     tokenizer._restore(tokenizer._vocabulary())
     assert tokenizer.encode_noisy(LINES, seeds) == plenty
     assert len(tokenizer._chunks) <= 2  # type: ignore[attr-defined]

@@ -14,18 +14,21 @@ from foveate.data.image import Album, Files
 from foveate.data.text import TextData
 from foveate.data.tokenizer import UNK, Word
 from foveate.decode.beam import Beam
+from foveate.decode.constraints import MinLength
 from foveate.decode.greedy import Greedy
-from foveate.decode.rules import MinLength
-from foveate.models.convolutional import ConvolutionalEncoder
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
-from foveate.nn.choice import Choice, choices
-from foveate.nn.sampled import Sampled
-from foveate.tasks.caption_figures import bleu, nearest_captions
-from foveate.tasks.caption_loss import advantage, doubly_stochastic, steps_drawn, watched
-from foveate.tasks.captioning import Captioning
-from foveate.tasks.objective import CrossEntropy
-from foveate.tasks.objective_reinforce import Reinforce
+from foveate.models.vision import ConvolutionalEncoder
+from foveate.nn.scores import Choice, Sampled, choices
+from foveate.tasks.captioning import Captioning, bleu, nearest_captions
+from foveate.tasks.objectives import (
+    CrossEntropy,
+    Reinforce,
+    advantage,
+    doubly_stochastic,
+    steps_drawn,
+    watched,
+)
 from pictures import png, write_squares
 from tolerances import MODEL, close, near
 

@@ -8,12 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from foveate.models.glimpse import GaussianPlace, Glimpse, Retina
-from foveate.nn.choice import Choice, choices
-from foveate.nn.sampled import Sampled
+from foveate.models.vision import GaussianPlace, Glimpse, Retina
+from foveate.nn.scores import Choice, Sampled, choices
 from foveate.spec import Labels, Pixels, Tokens
 from foveate.tasks.base import Loss
-from foveate.tasks.objective_reinforce import Reinforce, add_choices
+from foveate.tasks.objectives import Reinforce, add_choices
 from tolerances import close
 
 

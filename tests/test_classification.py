@@ -15,9 +15,9 @@ from foveate.config import ConfigError
 from foveate.data.text import DataError, TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, Word
 from foveate.decode.greedy import Greedy
-from foveate.models.bag import BagEncoder
+from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, Max
-from foveate.models.masked_language_model import MaskedLanguageModel
+from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
 from foveate.run import Run, RunConfig
@@ -25,11 +25,10 @@ from foveate.start import Start
 from foveate.tasks.base import CUT
 from foveate.tasks.classification import TextClassification
 from foveate.tasks.masked import MaskedLanguage
-from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.config import SaveConfig, TrainConfig, ValidationConfig
-from foveate.train.optim import AdamWConfig
-from foveate.train.schedule import Constant
+from foveate.train.optim import AdamWConfig, Constant
 from foveate.training import train
 from foveate.verbs.labels import classify, form
 from tolerances import MODEL, close, near

@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 
 from foveate import cli
-from foveate.align.aer import Gold
-from foveate.align.extract import read_pharaoh
-from foveate.align.heads import Head, choose
+from foveate.align.aer import Gold, Head, choose, read_pharaoh
 from foveate.run import load
 from tolerances import close, differ, near
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from foveate import cli, verbs
-from foveate.data.workers import WorkerError
+from foveate.data.corpus import WorkerError
 from foveate.errors import is_for_the_user
 from foveate.run import load
 from foveate.verbs.crew import Crew, Loading

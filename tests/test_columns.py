@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.data.columns import Texts, TokenIds, Writer, lines_of, smallest, taken
-from foveate.data.prepared import portions, text_writer
+from foveate.data.corpus import portions, text_writer
+from foveate.data.readers import Texts, TokenIds, Writer, lines_of, smallest, taken
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), max_size=12)
 

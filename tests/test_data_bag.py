@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foveate.data.bag import document_terms
+from foveate.data.words import document_terms
 
 BANANAS = ["yes , we have no bananas", "say yes for bananas", "no bananas , we say"]
 TABLE = """\

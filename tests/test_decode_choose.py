@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from foveate.config import ConfigError
-from foveate.decode.beam import Beam
+from foveate.decode.beam import Beam, DiverseBeam
 from foveate.decode.choose import another, with_beam
-from foveate.decode.diverse_beam import DiverseBeam
+from foveate.decode.constraints import NoRepeat
 from foveate.decode.greedy import Greedy
-from foveate.decode.rules import NoRepeat
 from foveate.decode.sample import Sample
 
 RULES = (NoRepeat.Config(size=2),)

@@ -8,8 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.decode.ensemble import EnsembleSteps, log_mean_p
-from foveate.decode.steps import Search
+from foveate.decode.search import EnsembleSteps, Search, log_mean_p
 from laws.conftest import each
 from laws.tables import END, START, Prefix, Table, Tables, alike, limit, random_table
 from tolerances import ROW, close, near

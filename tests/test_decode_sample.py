@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from foveate.decode.filters import MinP, RepetitionPenalty, Temperature, TopK, TopP
-from foveate.decode.sample import Sample, chain
+from foveate.decode.sample import MinP, RepetitionPenalty, Sample, Temperature, TopK, TopP, chain
 from tolerances import close, near, rounding
 
 ODDS = torch.tensor([[0.5, 0.25, 0.15, 0.1]])

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.decode.beam import Beam
-from foveate.decode.diverse_beam import DiverseBeam
+from foveate.decode.beam import Beam, DiverseBeam
 from foveate.decode.greedy import Greedy
 from foveate.decode.sample import Sample
-from foveate.decode.steps import Search
-from foveate.decode.watch import Beginning, Step, Watch
+from foveate.decode.search import Beginning, Search, Step, Watch
 from laws.tables import END, START, A, B, Tables, limit, log_p, random_table
 from tolerances import MODEL, ROW, near
 

@@ -20,10 +20,9 @@ from typer.testing import CliRunner
 from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.data.words import split_words
-from foveate.passages.documents import BY_LINES, Choices, format_of, read_document
-from foveate.passages.glossary import Glossary, holds
-from foveate.passages.memory import Memory
-from foveate.passages.passage import Pair, joined_all
+from foveate.documents.documents import BY_LINES, Choices, format_of, read_document
+from foveate.documents.memory import Glossary, Memory, holds
+from foveate.documents.translate import Pair, joined_all
 from small_runs import made
 
 

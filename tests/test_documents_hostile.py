@@ -16,13 +16,11 @@ import polib
 import pytest
 
 from foveate.config import ConfigError
-from foveate.passages import archive, html_bounds
-from foveate.passages.catalogues import DEEPEST
-from foveate.passages.documents import Choices, read_document
-from foveate.passages.html import html_passage
-from foveate.passages.html_bounds import check, without_repeats
-from foveate.passages.passage import Pair, Passage, joined_all, text_passage
-from foveate.passages.stretch import LONGEST
+from foveate.documents import formats
+from foveate.documents.documents import Choices, read_document
+from foveate.documents.formats import DEEPEST
+from foveate.documents.html import check, html_passage, without_repeats
+from foveate.documents.translate import LONGEST, Pair, Passage, joined_all, text_passage
 
 SIZE = 10_000  # characters; where time is quadratic they take minutes
 SOON = 5.0  # seconds of processor time
@@ -147,7 +145,7 @@ def test_elements_that_cannot_be_opened_again_read_the_same_where_they_are_close
     assert mark == "\ue000\ue000" and mark in marked
     found = back(html_passage(html))
     html5lib.HTMLParser(strict=True).parseFragment(found)
-    monkeypatch.setattr(html_bounds, "REPEATED", 10**9)
+    monkeypatch.setattr(html, "REPEATED", 10**9)
     assert back(html_passage(html)) == found and without_repeats(html) == (html, "")
 
 
@@ -202,7 +200,7 @@ def test_what_an_archive_says_of_its_sizes_is_not_believed(document: bytes) -> N
         assert file.getinfo("word/media/x.png").file_size == 1
 
     def work() -> None:
-        found = members(archive.bounded(bomb, "a.docx"))
+        found = members(formats.bounded(bomb, "a.docx"))
         assert found["word/media/x.png"] == b"\0" and len(found) == len(members(document)) + 1
 
     soon(work)
@@ -221,8 +219,8 @@ def test_archives_that_swell_are_refused(
     document: bytes, more: dict[str, bytes], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, most in {"UNPACKED": 2 * 2**20, "XML": 2**20, "MARKS": 90_000}.items():
-        monkeypatch.setattr(archive, name, most)
-    assert archive.bounded(document, "a.docx")
+        monkeypatch.setattr(formats, name, most)
+    assert formats.bounded(document, "a.docx")
     bomb = packed(members(document) | more)
     with pytest.raises(ConfigError, match=said):
         shouted("docx", bomb)

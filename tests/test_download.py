@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from foveate.data import download
-from foveate.data.catalogue import DataError, DataSet, File
-from foveate.data.download import find, get
+from foveate.data import catalogue
+from foveate.data.catalogue import DataError, DataSet, File, find, get
 
 TEXT = "A dog runs.\nTwo dogs run – fast.\n".encode() * 9000  # several chunks
 
@@ -54,7 +53,7 @@ def origin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Origin]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     here.address = f"http://127.0.0.1:{server.server_address[1]}/"
-    monkeypatch.setattr(download, "PAUSE", 0.0)
+    monkeypatch.setattr(catalogue, "PAUSE", 0.0)
     yield here
     server.shutdown()
     thread.join()

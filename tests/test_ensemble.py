@@ -11,11 +11,11 @@ import torch
 
 from foveate.data.tokenizer import Word
 from foveate.decode.beam import Beam
-from foveate.models.decoder import Decoder
+from foveate.models.base import Decoder
 from foveate.models.language_model import LanguageModel
 from foveate.spec import Tokens
-from foveate.tasks.ensemble import Ensemble, check_pieces, steps_of, together
-from foveate.tasks.joined import JoinedTranslation
+from foveate.tasks.text_to_text import Ensemble, check_pieces, steps_of, together
+from foveate.tasks.translation import JoinedTranslation
 from test_translation import RECURRENT, TRANSFORMER, VALID, make, model_of, write
 from tolerances import MODEL, near
 

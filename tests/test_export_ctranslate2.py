@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 import foveate
 from foveate.config import kinds
 from foveate.data.catalogue import DataError
-from foveate.export.base import POINTER, export, targets
-from foveate.export.compare import Different, sample_of
-from foveate.export.ctranslate2 import first_misfit
-from foveate.export.engine import Engine, through_ctranslate2
+from foveate.export.base import POINTER, Different, export, sample_of, targets
+from foveate.export.ctranslate2 import Engine, first_misfit, through_ctranslate2
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run
 from foveate.verbs.crew import Loading

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import transformers
 
-from foveate.export.base import export
-from foveate.export.compare import Sample, sample_of
+from foveate.export.base import Sample, export, sample_of
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder

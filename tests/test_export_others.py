@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 import foveate
 from foveate.cli import app
 from foveate.export.argos import MODEL, answers, unpacked
-from foveate.export.base import POINTER, export, targets
-from foveate.export.compare import Different, sample_of
+from foveate.export.base import POINTER, Different, export, sample_of, targets
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run
 from small_runs import CONFIGS, made

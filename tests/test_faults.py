@@ -19,14 +19,13 @@ from types import SimpleNamespace
 import pytest
 from safetensors import SafetensorError
 
-from foveate.atomic import part_of, replace_file
 from foveate.errors import message_of
 from foveate.export.base import appearing
+from foveate.files import part_of, replace_file
 from foveate.serve.keys import KeyFile
 from foveate.serve.rates import Buckets
 from foveate.train import checkpoint
-from foveate.train.files import DamagedError, TrainError
-from foveate.train.lock import FILE, BusyError, alone
+from foveate.train.checkpoint import FILE, BusyError, DamagedError, TrainError, alone
 from foveate.training import average, train
 from small_runs import made
 
@@ -72,7 +71,7 @@ def test_the_second_training_of_a_run_refuses_and_names_the_first(trained: Path,
 
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     held = (
-        "import sys, time; from pathlib import Path; from foveate.train.lock import alone\n"
+        "import sys, time; from pathlib import Path; from foveate.train.checkpoint import alone\n"
         "with alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(

@@ -6,8 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.tasks.forecast_figures import coverage, crps, mae, mase, mse, naive_error, pinball
-from foveate.tasks.objective_forecast import AbsoluteError, QuantileError, SquaredError
+from foveate.tasks.forecasting import (
+    AbsoluteError,
+    QuantileError,
+    SquaredError,
+    coverage,
+    crps,
+    mae,
+    mase,
+    mse,
+    naive_error,
+    pinball,
+)
 from tolerances import MODEL, close, near
 
 WANTED = np.array([1.0, 2.0, 4.0]).reshape(1, 3, 1)

@@ -16,11 +16,10 @@ from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.models.forecaster import Forecaster, Linear, Patch, Recurrent
 from foveate.models.transformer import TransformerEncoder
-from foveate.nn.series_stem import SeriesPatches
+from foveate.nn.embedding import SeriesPatches
 from foveate.run import Run, RunConfig, load
-from foveate.tasks.forecasting import Forecasting
-from foveate.tasks.objective import CrossEntropy
-from foveate.tasks.objective_forecast import QuantileError, SquaredError
+from foveate.tasks.forecasting import Forecasting, QuantileError, SquaredError
+from foveate.tasks.objectives import CrossEntropy
 from foveate.training import train
 from foveate.views.question import Question
 from foveate.views.registry import find

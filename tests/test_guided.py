@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.align.aer import Gold, aer
-from foveate.align.aligner import Aligner
-from foveate.align.heads import Head
-from foveate.align.ibm import Model1
+from foveate.align.aer import Gold, Head, aer
+from foveate.align.ibm import Aligner, Model1
 from foveate.config import ConfigError
 from foveate.data.synthetic import pairs, write
 from foveate.data.text import DataError, TextData
@@ -20,9 +18,8 @@ from foveate.data.words import split_words
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.tasks.guided import GuidedBatch, GuidedTranslation, piece_links
-from foveate.tasks.objective import CrossEntropy
-from foveate.tasks.translation import Translation
+from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.translation import GuidedBatch, GuidedTranslation, Translation, piece_links
 from tolerances import near
 
 SIZE: dict[str, Any] = {"hidden_size": 32, "num_heads": 2, "num_layers": 1, "ffn_size": 32}

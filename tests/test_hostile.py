@@ -23,15 +23,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from foveate.config import read
+from foveate.documents.documents import Choices, read_document
 from foveate.errors import is_for_the_user, message_of
 from foveate.export.huggingface import from_huggingface
 from foveate.export.huggingface_rules import ExchangeError
-from foveate.passages.documents import Choices, read_document
 from foveate.run import RunConfig, load
 from foveate.tasks.shortlist import Shortlist
 from foveate.train import checkpoint
-from foveate.train.files import DamagedError
-from foveate.train.tensors import opened
+from foveate.train.checkpoint import DamagedError, opened
 from small_runs import made
 
 ROOT = Path(__file__).parent.parent
@@ -241,8 +240,7 @@ def test_an_index_of_weights_names_files_beside_it(name: str, tmp_path: Path) ->
 
 
 def test_an_export_takes_nothing_along_from_outside_of_the_run(run: Path, tmp_path: Path) -> None:
-    from foveate.export.base import export
-    from foveate.export.compare import Sample
+    from foveate.export.base import Sample, export
 
     (tmp_path / "secret").write_text("private", "utf-8")
     (run / "notes.txt").symlink_to(tmp_path / "secret")
@@ -338,8 +336,8 @@ import resource, sys
 from pathlib import Path
 from foveate.data.tokenizer import Tokenizer
 from foveate.errors import is_for_the_user
-from foveate.export.reading import import_from
-from foveate.passages.documents import Choices, read_document
+from foveate.export.huggingface import import_from
+from foveate.documents.documents import Choices, read_document
 from foveate.run import load
 from foveate.tasks.shortlist import Shortlist
 

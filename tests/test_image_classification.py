@@ -10,15 +10,13 @@ import pytest
 import torch
 from PIL import Image
 
-from foveate.data.augmentation import Canvas
 from foveate.data.catalogue import DataError
-from foveate.data.image import IDX, Files
+from foveate.data.image import IDX, Canvas, Files
 from foveate.data.text import TextData
-from foveate.look.path import PathView
-from foveate.look.picture import PictureView
+from foveate.look.picture import PathView, PictureView
 from foveate.models.classifier import Classifier, First
-from foveate.models.glimpse import Glimpse
-from foveate.models.presets_vision import vit
+from foveate.models.presets import vit
+from foveate.models.vision import Glimpse
 from foveate.tasks.image_classification import ImageClassification
 from pictures import idx, write_bars, write_squares
 from tolerances import close, near

@@ -9,10 +9,9 @@ import pytest
 
 import foveate
 from foveate.data.tokenizer import Tokenizer
-from foveate.export.base import export
-from foveate.export.compare import Sample, sample_of
+from foveate.export.base import Sample, export, sample_of
+from foveate.export.huggingface import import_from
 from foveate.export.huggingface_rules import ExchangeError
-from foveate.export.reading import import_from
 from foveate.verbs.export import import_
 from variants import transformer, translator
 

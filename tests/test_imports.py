@@ -83,7 +83,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 
 def part_of(path: Path) -> str:
-    """``nn`` for nn/score.py, ``config`` for config.py."""
+    """``nn`` for nn/scores.py, ``config`` for config.py."""
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -143,11 +143,11 @@ def test_other_packages_stay_in_their_places(path: Path) -> None:
 
 
 def test_the_direction_test_can_fail() -> None:
-    assert wrong_direction("nn", "foveate.models.encoder")
-    assert wrong_direction("data", "foveate.nn.mask")
+    assert wrong_direction("nn", "foveate.models.base")
+    assert wrong_direction("data", "foveate.nn.masks")
     assert wrong_direction("train", "foveate.tasks.translation")
-    assert wrong_direction("look", "foveate.models.encoder")
-    assert wrong_direction("models", "foveate.nn.mask") is None
+    assert wrong_direction("look", "foveate.models.base")
+    assert wrong_direction("models", "foveate.nn.masks") is None
     assert wrong_direction("train", "foveate.tasks.base") is None
 
 

@@ -19,8 +19,8 @@ from foveate.decode.sample import Sample
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.tasks.base import Task
-from foveate.tasks.joined import JoinedTranslation, join
-from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.translation import JoinedTranslation, join
 from tolerances import close
 
 PAIRS = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from foveate.data.catalogue import DataError
-from foveate.tasks.label_figures import (
+from foveate.tasks.classification import (
     confusion,
     evaluation_of_labels,
     figures_of_labels,

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from foveate.data.tokenizer import BPE, Byte, Character, Symbol, Tokenizer
-from foveate.tasks.labels import TokenizedText, attention_record
+from foveate.tasks.text import TokenizedText, attention_record
 from tolerances import close
 
 SOURCE = "The dog doesn't bark."

@@ -13,17 +13,17 @@ import pytest
 import torch
 
 from foveate.config import ConfigError
-from foveate.data.plain import Text, read_text, read_text_split
+from foveate.data.corpus import Text, read_text, read_text_split
 from foveate.data.text import DataError, TextData
 from foveate.data.tokenizer import EOS, Character, Symbol, Tokenizer
+from foveate.models.classic import WindowDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentDecoder
 from foveate.models.transformer import TransformerDecoder
-from foveate.models.window import WindowDecoder
 from foveate.nn.recurrent import LSTMCell
 from foveate.run import Run, RunConfig, load
 from foveate.tasks.language import Language
-from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy
 from foveate.train.config import TrainConfig
 from foveate.training import train
 from tolerances import MODEL, close, near

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.decode.beam import Beam
-from foveate.decode.lexical_beam import LexicalBeam
-from foveate.decode.phrases import START, Demand, Phrase, Pieces, Spelling
-from foveate.decode.steps import Hypothesis
-from foveate.decode.wording import Wording
-from foveate.passages.glossary import holds
+from foveate.decode.beam import Beam, LexicalBeam
+from foveate.decode.choose import Wording
+from foveate.decode.constraints import START, Demand, Phrase, Pieces, Spelling
+from foveate.decode.search import Hypothesis
+from foveate.documents.memory import holds
 from foveate.run import Run
 from small_runs import made
 from tolerances import MODEL, near

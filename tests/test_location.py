@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from foveate.look.capture import capture
-from foveate.models.encoder import Memory
-from foveate.models.location import LocationDecoder
+from foveate.models.base import Memory
+from foveate.models.recurrent import LocationDecoder
 from foveate.spec import Tokens
 from tolerances import close
 

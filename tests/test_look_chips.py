@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
-from foveate.look.bars import BarsView
-from foveate.look.chips import WIDTH, WordsView
+from foveate.look.charts import BarsView
 from foveate.look.drawing import BarsDrawing, Choice, TableDrawing, Word, WordsDrawing
-from foveate.look.table import TableView
+from foveate.look.sheets import LINE_WIDTH, TableView, WordsView
 from foveate.look.view import View
 
 ENDINGS = ("png", "svg", "pdf", "html", "json", "npz", "txt")
@@ -52,7 +51,7 @@ def test_words_have_their_values_and_what_else_might_stand_there() -> None:
 def test_a_long_text_goes_on_in_the_next_line() -> None:
     view = WordsView([Word(text="word", value=0.5)] * 60, "p")
     heights = {t.get_position()[1] for t in view.figure().axes[0].texts if t.get_text() == "word"}
-    assert len(heights) == -(-60 // ((WIDTH + 1) // 5))
+    assert len(heights) == -(-60 // ((LINE_WIDTH + 1) // 5))
 
 
 def test_signs_diverge_from_white_and_ink_is_legible() -> None:

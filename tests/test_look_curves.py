@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.look.curves import CurvesView
-from foveate.look.positions import positions
-from foveate.look.schedule import schedule
+from foveate.look.charts import CurvesView
+from foveate.look.models import positions, schedule
 from foveate.look.sheets import Sheet, SheetsView
-from foveate.nn.position import ALiBi, NoPosition, Rotary, Sinusoidal
-from foveate.train.schedule import Noam
+from foveate.nn.positions import ALiBi, NoPosition, Rotary, Sinusoidal
+from foveate.train.optim import Noam
 from tolerances import ROW, close, rounding
 
 ENDINGS = ("png", "svg", "pdf", "html", "json", "npz", "txt")

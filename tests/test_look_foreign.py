@@ -14,10 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look.capture import capture
+from foveate.look.capture import AttentionRecord, capture, chosen, seams
 from foveate.look.heatmap import attention
-from foveate.look.record import AttentionRecord
-from foveate.look.seams import chosen, seams
 from tolerances import ROW, close
 
 transformers = pytest.importorskip("transformers")

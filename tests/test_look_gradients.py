@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from foveate.look.gates import capture_gates, gates
-from foveate.look.gradients import by_distance, gradients, influence
-from foveate.models.decoder import Decoder
+from foveate.look.inside import by_distance, capture_gates, gates, gradients, influence
+from foveate.models.base import Decoder
+from foveate.models.classic import WindowDecoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder
-from foveate.models.window import WindowDecoder
 from foveate.nn.recurrent import GRUCell, LSTMCell, RecurrentStack
 from foveate.nn.state import State
 from foveate.spec import Tokens

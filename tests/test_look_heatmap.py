@@ -17,10 +17,10 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from foveate.look import colors
-from foveate.look.heads import heads
+from foveate.look.capture import AttentionRecord
 from foveate.look.heatmap import attention
 from foveate.look.measure import KINDS
-from foveate.look.record import AttentionRecord
+from foveate.look.models import heads
 from tolerances import ROW, close
 
 SOURCE, TARGET = ["the", "red", "car", "</s>"], ["la", "voiture", "rouge", "</s>"]

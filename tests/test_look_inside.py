@@ -12,19 +12,31 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look.gates import capture_gates
-from foveate.look.importance import importance, importances
-from foveate.look.lens import lens
+from foveate.look.inside import (
+    backwards,
+    capture_gates,
+    capture_states,
+    importance,
+    importances,
+    lens,
+    principal,
+    states,
+)
 from foveate.look.measure import breadth, kind_of, kinds_of, on_diagonal, on_sink, spread
-from foveate.look.permutation import permutation, shuffled, without_positions
-from foveate.look.states import backwards, capture_states, principal, states
-from foveate.look.surface import direction, surface, surfaces
+from foveate.look.models import (
+    direction,
+    permutation,
+    shuffled,
+    surface,
+    surfaces,
+    without_positions,
+)
 from foveate.look.view import View
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn.position import NoPosition, Position, Rotary
+from foveate.nn.positions import NoPosition, Position, Rotary
 from foveate.nn.recurrent import LSTMCell
 from foveate.spec import Tokens
 from inside_toys import language, language_model, translating

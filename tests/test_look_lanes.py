@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from foveate.look.charts import lanes
 from foveate.look.drawing import LanesDrawing, Node
-from foveate.look.lanes import lanes
 from tolerances import close
 
 

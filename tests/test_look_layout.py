@@ -15,12 +15,10 @@ from matplotlib.font_manager import fontManager
 from matplotlib.text import Text
 
 from foveate.look import layout
-from foveate.look.bars import BarsView
-from foveate.look.curves import CurvesView
-from foveate.look.heads import heads
-from foveate.look.heatmap import attention
-from foveate.look.links import links
-from foveate.look.record import AttentionRecord
+from foveate.look.capture import AttentionRecord
+from foveate.look.charts import BarsView, CurvesView
+from foveate.look.heatmap import attention, links
+from foveate.look.models import heads
 from foveate.look.sheets import Sheet, SheetsView
 from foveate.look.view import View
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foveate.look.overlay import EVEN, OVERLAYS, enlarged, tinted
+from foveate.look.capture import AttentionRecord
+from foveate.look.heatmap import EVEN, OVERLAYS, enlarged, tinted
 from foveate.look.picture import over_picture
-from foveate.look.record import AttentionRecord
 from tolerances import ROW, close
 
 

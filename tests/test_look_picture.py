@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foveate.look.path import PathView
-from foveate.look.picture import over_picture
-from foveate.look.record import AttentionRecord
+from foveate.look.capture import AttentionRecord
+from foveate.look.picture import PathView, over_picture
 from foveate.look.view import View
 from tolerances import ROW, close
 

@@ -12,7 +12,8 @@ import pytest
 from matplotlib.image import imread
 from numpy.typing import NDArray
 
-from foveate.look.curves import CurvesView, PanelsView
+from foveate.look.capture import AttentionRecord
+from foveate.look.charts import CurvesView, PanelsView
 from foveate.look.drawing import (
     AnyDrawing,
     AttentionDrawing,
@@ -21,11 +22,9 @@ from foveate.look.drawing import (
     PictureDrawing,
     SheetDrawing,
 )
-from foveate.look.heads import heads
 from foveate.look.heatmap import attention
-from foveate.look.path import PathView
-from foveate.look.picture import over_picture
-from foveate.look.record import AttentionRecord
+from foveate.look.models import heads
+from foveate.look.picture import PathView, over_picture
 from foveate.look.sheets import Sheet, SheetsView
 from foveate.look.view import View, picture_bytes
 from tolerances import close

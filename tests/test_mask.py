@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from foveate.nn.attention import Attention
-from foveate.nn.mask import Mask
-from foveate.nn.unseen import SHORT
+from foveate.nn.attention import SHORT, Attention
+from foveate.nn.masks import Mask
 from tolerances import close
 
 

@@ -12,12 +12,12 @@ import torch
 from foveate.data.text import DataError, TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Word
 from foveate.decode.greedy import Greedy
-from foveate.models.bag import BagEncoder
-from foveate.models.masked_language_model import MaskedLanguageModel
+from foveate.models.classic import BagEncoder
+from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.models.transformer import TransformerEncoder
 from foveate.tasks.masked import MaskedLanguage
-from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy
 from tolerances import MODEL, close, near
 
 TEXTS = [

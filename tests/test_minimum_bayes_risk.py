@@ -12,10 +12,10 @@ from sacrebleu import sentence_chrf
 
 from foveate.config import ConfigError
 from foveate.decode.beam import Beam
-from foveate.decode.rules import MinLength
+from foveate.decode.constraints import MinLength
 from foveate.decode.sample import Sample
-from foveate.decode.steps import Hypothesis, Search
-from foveate.tasks.minimum_bayes_risk import MinimumBayesRisk
+from foveate.decode.search import Hypothesis, Search
+from foveate.tasks.metrics import MinimumBayesRisk
 from laws.tables import limit, random_table, search
 
 TEXTS = ["the dog runs", "a dog runs", "the dog ran", "cats", ""]

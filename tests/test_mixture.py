@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from foveate.data.mixture import Mixture
+from foveate.data.batches import Mixture
 
 LENGTHS = np.random.default_rng(0).integers(1, 20, (60, 2))
 CORPORA = np.repeat([0, 1], [50, 10])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.nn.normalizer import Entmax15, Hardmax, Normalizer, Softmax, Sparsemax
+from foveate.nn.scores import Entmax15, Hardmax, Normalizer, Softmax, Sparsemax
 from laws.conftest import each
 from tolerances import MODEL, ROW, close, rounding
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.data.pad import pad
+from foveate.data.batches import pad
 from foveate.data.tokenizer import PAD
 
 ids = st.lists(st.integers(4, 9), max_size=7)

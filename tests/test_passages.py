@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from foveate.config import ConfigError
 from foveate.data.words import split_words
-from foveate.passages.cut import blanks
-from foveate.passages.html import html_passage
-from foveate.passages.passage import Aligner, joined_all, text_passage
-from foveate.passages.rules import Rules
+from foveate.documents.html import html_passage
+from foveate.documents.spans import Rules
+from foveate.documents.translate import Aligner, blanks, joined_all, text_passage
 
 Links = list[list[tuple[int, int]]]
 SPANS = [

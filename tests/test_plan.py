@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from foveate.data.plan import Indices, Plan, sorted_batches
+from foveate.data.batches import Indices, Plan, sorted_batches
 
 Lengths = NDArray[np.int32]
 lengths_of_pairs = hnp.arrays(

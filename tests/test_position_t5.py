@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from foveate.nn.position_t5 import T5Bias, T5CausalBias
+from foveate.nn.positions import T5Bias, T5CausalBias
 
 
 def buckets(config: T5Bias.Config, *ahead: int) -> list[int]:

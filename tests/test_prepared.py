@@ -17,13 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from foveate.data import prepared, store, workers
-from foveate.data.prepared import learn_tokenizer, prepare_ids, prepare_texts, sample
-from foveate.data.progress import Meter
+from foveate.data import corpus
+from foveate.data.corpus import Meter, learn_tokenizer, prepare_ids, prepare_texts, sample
+from foveate.data.report import traits_of
 from foveate.data.synthetic import write
 from foveate.data.text import DataError, Reading, TextData, read_split
 from foveate.data.tokenizer import BPE, Byte, Tokenizer, Unigram
-from foveate.data.traits import traits_of
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
 WHOLE = (TextData(), TextData(drop_duplicates=True, drop_identical=True), TextData(holdout=0.3))
@@ -80,7 +79,7 @@ def test_any_number_of_processes_and_any_span_give_the_same(
 ) -> None:
     tokenizer = learnt(files)
     corpus = prepare_texts([reading(files)])
-    monkeypatch.setattr(prepared, "spans_of", lambda count: workers.spans_of(count, rows))
+    monkeypatch.setattr(corpus, "spans_of", lambda count: corpus.spans_of(count, rows))
     sides = {"source": tokenizer, "target": tokenizer}
     found = prepare_ids(corpus.folder, sides, processes=processes)
     for texts, ids in zip((corpus.sources, corpus.targets), found, strict=True):
@@ -94,9 +93,9 @@ def test_the_report_sees_the_same_through_processes(
 ) -> None:
     corpus = prepare_texts([reading(files)])
     alone = traits_of(corpus.take(range(len(corpus))))
-    monkeypatch.setattr(workers, "ENOUGH", 1)
+    monkeypatch.setattr(corpus, "ENOUGH", 1)
     monkeypatch.setenv("FOVEATE_PROCESSES", "2")
-    monkeypatch.setattr("foveate.data.traits.spans_of", lambda n: [(0, 30), (30, n)])
+    monkeypatch.setattr("foveate.data.report.spans_of", lambda n: [(0, 30), (30, n)])
     for name, values in vars(traits_of(corpus)).items():
         assert (values == vars(alone)[name]).all(), name
 
@@ -108,8 +107,8 @@ def test_what_is_there_is_not_made_again_and_a_changed_file_is(
     tokenizer = learnt(files)
     prepare_ids(first.folder, {"source": tokenizer})
     with monkeypatch.context() as patch:
-        patch.setattr(prepared, "_write_texts", None)
-        patch.setattr(prepared, "_write_ids", None)
+        patch.setattr(corpus, "_write_texts", None)
+        patch.setattr(corpus, "_write_ids", None)
         assert prepare_texts([reading(files)]).folder == first.folder
         prepare_ids(first.folder, {"source": tokenizer})
         # limits of length choose among what is there
@@ -145,7 +144,7 @@ def test_a_full_disk_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> No
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(DataError, match="no room for prepared data: make some, or name another"):
-        store.stored({"a": 1}, full)
+        corpus.stored({"a": 1}, full)
     assert not list(cache.glob("*.new"))
 
 
@@ -183,7 +182,7 @@ def test_killed_it_leaves_nothing_half(cache: Path, files: Path) -> None:
 def test_a_worker_leaves_when_nobody_speaks_to_it(cache: Path, files: Path) -> None:
     folder = str(prepare_texts([reading(files)]).folder)
     values = {"texts": folder, "tokenizers": {}, "modules": [], "end": []}
-    with workers.Worker(prepared.encoder, values) as worker:
+    with corpus.Worker(corpus.encoder, values) as worker:
         assert worker((0, 1)) == {}
         process = worker._process
         assert process.stdin is not None
@@ -195,13 +194,13 @@ def test_a_worker_leaves_when_nobody_speaks_to_it(cache: Path, files: Path) -> N
 def test_an_error_in_another_process_is_raised_here(cache: Path) -> None:
     values = {"texts": "nowhere", "tokenizers": {"source": "none.json"}, "modules": [], "end": []}
     with pytest.raises(RuntimeError, match=r"another process: FileNotFoundError: .*none\.json"):
-        list(workers.in_order(prepared.encoder, values, [(0, 1), (1, 2)], processes=2))
+        list(corpus.in_order(corpus.encoder, values, [(0, 1), (1, 2)], processes=2))
 
 
 def test_what_nobody_used_for_long_goes(cache: Path, files: Path) -> None:
     old = prepare_texts([reading(files)]).folder
-    then = time.time() - (store.DAYS + 1) * 86_400
-    os.utime(old / store.MANIFEST, (then, then))
+    then = time.time() - (corpus.DAYS + 1) * 86_400
+    os.utime(old / corpus.MANIFEST, (then, then))
     begun = cache / "other.new"
     begun.mkdir()
     os.utime(begun, (then, then))
@@ -272,6 +271,6 @@ def test_a_damaged_tokenizer_is_trained_again(
 def test_training_a_tokenizer_shows_a_bar(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.StringIO()
     console = Console(file=text, force_terminal=True, width=100)
-    monkeypatch.setattr(prepared, "Meter", lambda *given: Meter(*given, console))
+    monkeypatch.setattr(corpus, "Meter", lambda *given: Meter(*given, console))
     learn_tokenizer(Unigram.Config(vocab_size=300), lambda: [f"word {n}" for n in range(1500)])
     assert "training the unigram tokenizer" in text.getvalue()

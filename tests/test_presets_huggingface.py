@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.export.huggingface_encoders import BERT, BERT_MASKED, ROBERTA
-from foveate.export.huggingface_pairs import BART, T5
-from foveate.export.huggingface_pictures import VIT_LABELS
-from foveate.models.masked_language_model import MaskedLanguageModel
-from foveate.models.presets_huggingface import BERT_NORM, BartBase, BertBase, RobertaBase, T5Small
-from foveate.models.presets_vision import ViTBase
+from foveate.export.huggingface_families import BART, BERT, BERT_MASKED, ROBERTA, T5, VIT_LABELS
+from foveate.models.language_model import MaskedLanguageModel
+from foveate.models.presets import BERT_NORM, BartBase, BertBase, RobertaBase, T5Small, ViTBase
 
 # preset, its family, where it differs from what config.json says where it says nothing
 BART_SIZES = {"d_model": 768}

@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 
 from foveate.data.catalogue import DataError
-from foveate.data.scaling import Scaling
 from foveate.data.series import (
+    Scaling,
     SeriesData,
+    Windows,
     calendar,
     divide,
     following,
     gaps_of,
     labels,
     read_table,
+    starts,
     usual_step,
 )
-from foveate.data.windows import Windows, starts
 from laws.conftest import each
 from tolerances import ROW, close
 

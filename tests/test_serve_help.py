@@ -12,9 +12,8 @@ from fastapi import FastAPI
 
 import own_loop
 from foveate.config import ConfigError
-from foveate.passages.aids import Aided, Aids
-from foveate.passages.glossary import Glossary, holds
-from foveate.passages.rules import Rules
+from foveate.documents.memory import Aided, Aids, Glossary, holds
+from foveate.documents.spans import Rules
 from foveate.run import Run
 from foveate.serve.fleet import Fleet
 from foveate.serve.helping import Help, equip

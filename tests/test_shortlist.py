@@ -11,7 +11,7 @@ import torch
 import foveate
 from foveate.config import ConfigError
 from foveate.models.encoder_decoder import DecoderSteps, rows_of
-from foveate.nn.int8 import Int8Linear
+from foveate.nn.linear import Int8Linear
 from foveate.run import Run
 from foveate.tasks.shortlist import FILE, Shortlist, learn, partners, reach
 from foveate.training import train

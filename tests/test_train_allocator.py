@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from foveate.train.allocator import keep_freed_memory
+from foveate.train.fit import keep_freed_memory
 
 
 def test_the_settings_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from foveate.train.average import average
-from foveate.train.checkpoint import WEIGHTS, write_tensors
-from foveate.train.files import TrainError
+from foveate.train.checkpoint import WEIGHTS, TrainError, write_tensors
+from foveate.train.optim import average
 
 
 def test_the_mean_in_fp64_and_counters_from_the_last(tmp_path: Path) -> None:

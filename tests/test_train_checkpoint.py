@@ -10,7 +10,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from foveate.train import checkpoint
-from foveate.train.files import TrainError
+from foveate.train.checkpoint import TrainError
 from foveate.train.optim import OptimizerConfig
 from train_toy import ToyModel
 

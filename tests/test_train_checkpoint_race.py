@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.train.checkpoint import WEIGHTS, path_of, read_chosen
-from foveate.train.files import MANIFEST
+from foveate.train.checkpoint import MANIFEST, WEIGHTS, path_of, read_chosen
 
 
 def put(run: Path, step: int) -> Path:

@@ -8,8 +8,7 @@ import pytest
 
 from foveate.config import ConfigError
 from foveate.train.config import TrainConfig
-from foveate.train.optim import AdamConfig
-from foveate.train.schedule import Noam
+from foveate.train.optim import AdamConfig, Noam
 
 
 def test_it_comes_back_from_toml() -> None:

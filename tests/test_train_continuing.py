@@ -10,8 +10,15 @@ import pytest
 from foveate.config import ConfigError, parse_tree
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig
-from foveate.train.config import SaveConfig, TrainConfig, ValidationConfig
-from foveate.train.continuing import CHANGEABLE, FIXED, changes, effect_of
+from foveate.train.config import (
+    CHANGEABLE,
+    FIXED,
+    SaveConfig,
+    TrainConfig,
+    ValidationConfig,
+    changes,
+    effect_of,
+)
 
 load_kinds()
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.data.plan import Plan
-from foveate.train.feed import Feed, Indices, fingerprint, mix, portions
-from foveate.train.files import TrainError
+from foveate.data.batches import Plan
+from foveate.train.checkpoint import TrainError
+from foveate.train.trainer import Feed, Indices, fingerprint, mix, portions
 from train_toy import ToyCopy
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.train.files import (
+from foveate.train.checkpoint import (
     DamagedError,
     TrainError,
     clean,

@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import nn
 
-from foveate.train import checkpoint, files
-from foveate.train.average import average
-from foveate.train.files import TrainError
+from foveate.train import checkpoint
+from foveate.train.checkpoint import TrainError
 from foveate.train.journal import read
+from foveate.train.optim import average
 from train_toy import Toy, ToyModel, final, toy_config
 
 
@@ -161,7 +161,7 @@ def test_a_disk_that_fills_up_stops_training_with_the_last_checkpoint_whole(
     assert str(checkpoint.path_of(run, 6)) in message and "No space left" in message
     assert "step 3 is kept; the same command goes on from there" in message
     assert not list(run.glob("**/.new-*"))
-    files.verify(checkpoint.path_of(run, 3))
+    checkpoint.verify(checkpoint.path_of(run, 3))
     (small_disk / "ballast").unlink()
     assert toy.train().state.step == 12
     whole = replace(toy, folder=small_disk.parent / "whole")

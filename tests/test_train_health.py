@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from foveate.train.health import Health, module_of
-from foveate.train.journal import Journal, read
+from foveate.train.journal import Health, Journal, module_of, read
 from tolerances import MODEL, near
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.train.files import TrainError
+from foveate.train.checkpoint import TrainError
 from foveate.train.journal import Journal, read
 
 

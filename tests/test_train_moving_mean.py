@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from foveate.train import checkpoint
-from foveate.train.moving_mean import MovingMean
+from foveate.train.optim import MovingMean
 from foveate.train.trainer import Trainer
 from tolerances import close
 from train_toy import Toy, ToyModel, content, toy_config

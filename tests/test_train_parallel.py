@@ -20,9 +20,8 @@ from safetensors.torch import load_file
 
 from foveate.config import ConfigError
 from foveate.train import checkpoint
+from foveate.train.distributed import Ranks, layers, ranks_of
 from foveate.train.journal import read
-from foveate.train.parallel import layers
-from foveate.train.ranks import Ranks, ranks_of
 from tolerances import MODEL, close, near
 from train_toy import Toy, ToyModel, final, toy_config
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from foveate.train.precision import resolve
+from foveate.train.config import resolve
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])

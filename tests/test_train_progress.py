@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from foveate.tasks.base import Measures, Sample
-from foveate.train.progress import Display, clock, time_left
+from foveate.train.journal import Display, clock, time_left
 
 
 def test_the_clock() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.config import ConfigError, kinds
-from foveate.train.schedule import (
+from foveate.train.optim import (
     Constant,
     Cosine,
     InverseSqrt,

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from foveate.train.signals import Interrupt
+from foveate.train.trainer import Interrupt
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -15,11 +15,10 @@ from torch import nn
 from foveate.config import ConfigError
 from foveate.tasks.base import Loss
 from foveate.train import checkpoint
+from foveate.train.checkpoint import TrainError
 from foveate.train.config import TrainConfig
-from foveate.train.feed import Indices
-from foveate.train.files import TrainError
 from foveate.train.journal import read
-from foveate.train.state import State
+from foveate.train.trainer import Indices, State
 from tolerances import MODEL, close, near
 from train_toy import Toy, ToyBatch, ToyCopy, ToyModel, content, final, toy_config
 
@@ -178,7 +177,7 @@ def test_batches_without_targets_are_named(tmp_path: Path) -> None:
         def loss(self, model: nn.Module, batch: ToyBatch, objective: Any) -> Loss:
             return Loss(model(batch.tokens).sum(), 0)
 
-    from foveate.data.plan import Plan
+    from foveate.data.batches import Plan
     from foveate.train.fit import fit
     from foveate.train.trainer import Job
 
@@ -208,7 +207,7 @@ def test_the_log_counts_real_targets(tmp_path: Path) -> None:
 def test_a_state_comes_back_from_its_record() -> None:
     from dataclasses import asdict
 
-    from foveate.train.state import Best
+    from foveate.train.trainer import Best
 
     for best in (None, Best("bleu", 31.5, 7)):
         state = State(1, "x", step=9, best=best, figures={"bleu": 3.0}, window={"loss": 0.1})

@@ -8,12 +8,12 @@ import torch
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
+from foveate.nn.embedding import SegmentStem
 from foveate.nn.feed_forward import GEGLU, GELU, GELUTanh, SiLU
 from foveate.nn.norm import LayerNorm
-from foveate.nn.position import SinusoidalHalves
-from foveate.nn.stem import SegmentStem
+from foveate.nn.positions import SinusoidalHalves
 from foveate.spec import Tokens
-from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy
 from tolerances import MODEL, close
 
 SIZES = {"hidden_size": 16, "num_heads": 4, "num_layers": 1, "ffn_size": 20, "dropout": 0.0}

@@ -20,8 +20,8 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.tasks.base import Task
-from foveate.tasks.objective import CrossEntropy
-from foveate.tasks.text_batch import collate
+from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.text import collate
 from foveate.tasks.translation import Translation
 from tolerances import MODEL, ROW, close, near
 

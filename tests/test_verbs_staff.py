@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.data.workers import WorkerError
+from foveate.data.corpus import WorkerError
 from foveate.run import Run
 from foveate.verbs.staff import Staffed, staffed
 from small_runs import made

@@ -10,9 +10,8 @@ import pytest
 
 from copier import copier
 from foveate.config import ConfigError
-from foveate.look.flow import relevance, rollout
-from foveate.look.importance import importance
-from foveate.look.lens import lens
+from foveate.look.inside import importance, lens
+from foveate.look.models import relevance, rollout
 from foveate.run import Run
 from foveate.views.question import Question
 from foveate.views.registry import find

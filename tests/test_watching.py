@@ -8,7 +8,7 @@ import pytest
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
-from foveate.look.lanes import LanesView
+from foveate.look.charts import LanesView
 from foveate.run import Run
 from foveate.views.question import Question
 from foveate.views.registry import find

@@ -19,14 +19,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.data.plan import Plan
+from foveate.data.batches import Plan
 from foveate.tasks.base import Loss, Measures, Sample, Task
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
-from foveate.train.feed import PlanFactory
+from foveate.train.distributed import Ranks
 from foveate.train.fit import Outcome, fit
-from foveate.train.job import Job
-from foveate.train.ranks import Ranks
+from foveate.train.trainer import Job, PlanFactory
 
 VOCABULARY, PAD = 12, 0
 BEFORE = Callable[[str, int], None]  # called with "batch", "loss" or "measure", and its number

@@ -12,16 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from foveate.align.aligner import WordAligner
-from foveate.align.hmm import HMM
-from foveate.align.ibm import Model1
-from foveate.data.bag import document_terms
+from foveate.align.ibm import HMM, Model1, WordAligner
 from foveate.data.synthetic import SyntheticPair, pairs
-from foveate.data.words import split_words
+from foveate.data.words import document_terms, split_words
 from foveate.look import colors
 from foveate.look.heatmap import FONT_SIZE, paint, write_words
-from foveate.models.bag import BagEncoder
-from foveate.models.encoder import Encoder
+from foveate.models.base import Encoder
+from foveate.models.classic import BagEncoder
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.spec import Tokens
 from history.drawing import Draw, Drawing, figure, note, plain

@@ -11,18 +11,28 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from foveate.look import colors
-from foveate.look.curves import CurvesView
+from foveate.look.charts import CurvesView
 from foveate.look.heatmap import FONT_SIZE
-from foveate.look.positions import sheets
-from foveate.look.schedule import schedule
+from foveate.look.models import schedule, sheets
 from foveate.look.sheets import Sheet, SheetsView
-from foveate.nn.normalizer import Entmax15, Hardmax, Normalizer, Softmax, Sparsemax
-from foveate.nn.position import ALiBi, Rotary, Sinusoidal
-from foveate.nn.position_t5 import T5Bias
-from foveate.nn.score import Additive, Cosine, Dot, General, Location, ScaledDot, Score
-from foveate.tasks.teacher_forcing import ExponentialDecay, InverseSigmoidDecay, LinearDecay
-from foveate.train.schedule import Cosine as CosineRate
-from foveate.train.schedule import Noam, Schedule, WarmupStableDecay
+from foveate.nn.positions import ALiBi, Rotary, Sinusoidal, T5Bias
+from foveate.nn.scores import (
+    Additive,
+    Cosine,
+    Dot,
+    Entmax15,
+    General,
+    Hardmax,
+    Location,
+    Normalizer,
+    ScaledDot,
+    Score,
+    Softmax,
+    Sparsemax,
+)
+from foveate.tasks.objectives import ExponentialDecay, InverseSigmoidDecay, LinearDecay
+from foveate.train.optim import Cosine as CosineRate
+from foveate.train.optim import Noam, Schedule, WarmupStableDecay
 from history.drawing import Draw, Drawing, figure, note, plain
 
 SCORES: dict[str, type[Score]] = {

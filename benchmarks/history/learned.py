@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 
 from foveate.data.tokenizer import EOS
 from foveate.look import colors
-from foveate.look.gates import capture_gates
-from foveate.look.gates import gates as draw_gates
-from foveate.look.heads import heads
 from foveate.look.heatmap import FONT_SIZE, attention, paint, write_words
+from foveate.look.inside import capture_gates
+from foveate.look.inside import gates as draw_gates
+from foveate.look.models import heads
 from foveate.look.sheets import SheetsView
 from foveate.look.view import View
 from foveate.run import Run

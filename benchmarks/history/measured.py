@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from foveate.look import colors
-from foveate.look.curves import DASHES, CurvesView
+from foveate.look.charts import DASHES, CurvesView
 from foveate.look.heatmap import FONT_SIZE, paint
 from history.drawing import Draw, Drawing, figure, plain
 from machine import RESULTS

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import foveate
-from foveate.atomic import replace_file
 from foveate.data import synthetic
+from foveate.files import replace_file
 from foveate.run import Run
 
 HERE = Path(__file__).parent

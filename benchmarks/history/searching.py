@@ -12,7 +12,7 @@ from torch import Tensor
 
 from foveate.decode.beam import Beam
 from foveate.decode.greedy import Greedy
-from foveate.decode.steps import Search
+from foveate.decode.search import Search
 from foveate.look import colors
 from foveate.look.heatmap import FONT_SIZE
 from history.drawing import Draw, Drawing, figure, plain

@@ -13,21 +13,23 @@ from torch import Tensor, nn
 
 from foveate.look import colors
 from foveate.look.capture import capture
-from foveate.look.curves import CurvesView
-from foveate.look.gradients import gradients, influence
+from foveate.look.charts import CurvesView
 from foveate.look.heatmap import FONT_SIZE
+from foveate.look.inside import gradients, influence
 from foveate.look.sheets import Sheet, SheetsView
-from foveate.models.bag import BagEncoder
-from foveate.models.decoder import Decoder
-from foveate.models.encoder import Encoder
+from foveate.models.base import Decoder, Encoder
+from foveate.models.classic import BagEncoder, WindowDecoder
 from foveate.models.mamba import MambaDecoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.models.window import WindowDecoder
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.attention_kernel import LinearAttention, RandomFeatureAttention
-from foveate.nn.attention_low_rank import LowRankAttention
-from foveate.nn.attention_sparse import BlockSparseAttention, LocalAttention
+from foveate.nn.efficient_attention import (
+    BlockSparseAttention,
+    LinearAttention,
+    LocalAttention,
+    LowRankAttention,
+    RandomFeatureAttention,
+)
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.ssm import scan_sequential
 from foveate.nn.state import State

@@ -30,7 +30,7 @@ from sacrebleu.metrics.bleu import BLEU
 from starting import command, environment
 
 from foveate.bench.machine import describe
-from foveate.bench.workload import workload
+from foveate.bench.training import workload
 
 MODES = {"foveate": "auto", "joeynmt": "fp32"}  # it trains in no other on a processor
 PEERS = tuple(MODES)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from foveate.decode.steps import Hypothesis
+from foveate.decode.search import Hypothesis
+from foveate.look.capture import AttentionRecord
+from foveate.look.drawing import Units
 from foveate.look.heatmap import AttentionView, attention
-from foveate.look.record import AttentionRecord
-from foveate.look.words import Units
 
 if TYPE_CHECKING:
     from foveate.run import Run

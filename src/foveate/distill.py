@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from foveate.atomic import replace_file
 from foveate.config import ConfigError
 from foveate.data.text import DataError
+from foveate.files import replace_file
 from foveate.run import Run
 
 CHUNK = 500  # sources that are searched together; a run that was stopped goes on at a whole chunk

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from foveate.align.aer import Agreement, Gold, rank_heads
-from foveate.align.extract import read_pharaoh
+from foveate.align.aer import Agreement, Gold, rank_heads, read_pharaoh
 from foveate.data.synthetic import write
 from foveate.look.heatmap import attention
 from foveate.look.page import save_html

@@ -2,7 +2,7 @@
 
 A run holds ``config.toml`` (resolved: every field), the tokenizers, ``log.jsonl``, checkpoints and
 ``best.json``; nothing else is needed to use it or to go on training. ``config.1.toml``, … are the
-configs before the values changed (`foveate.train.continuing`).
+configs before the values changed (`foveate.train.config`).
 """
 
 from __future__ import annotations
@@ -16,32 +16,29 @@ from typing import Any, cast
 import pydantic
 import torch
 
-from foveate.align.extract import Links
-from foveate.align.heads import Head
+from foveate.align.aer import Head, Links
 from foveate.answers import PairScore, Translation
 from foveate.config import Config, ConfigError, read
 from foveate.data.text import TextData
 from foveate.decode.beam import Beam
-from foveate.decode.choose import another, with_beam
+from foveate.decode.choose import Wording, another, with_beam
 from foveate.decode.sample import Sample
-from foveate.decode.steps import Search
-from foveate.decode.wording import Wording
+from foveate.decode.search import Search
 from foveate.kinds import load_kinds
-from foveate.look.forced import ForcedPass
-from foveate.look.record import AttentionRecord
+from foveate.look.capture import AttentionRecord, ForcedPass
+from foveate.look.drawing import Units
 from foveate.look.view import View
-from foveate.look.words import Units
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
 from foveate.tasks.base import Evaluation, Task
-from foveate.tasks.ensemble import together
-from foveate.tasks.forecast_output import Forecast
-from foveate.tasks.generation import Generation
-from foveate.tasks.label_figures import Classification
-from foveate.tasks.objective import CrossEntropy, Objective
+from foveate.tasks.classification import Classification
+from foveate.tasks.forecasting import Forecast
+from foveate.tasks.language import Generation
+from foveate.tasks.objectives import CrossEntropy, Objective
+from foveate.tasks.text_to_text import together
 from foveate.train import checkpoint
+from foveate.train.checkpoint import rebuilt
 from foveate.train.config import TrainConfig
-from foveate.train.rebuild import rebuilt
 
 load_kinds()
 

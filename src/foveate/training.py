@@ -12,19 +12,19 @@ from typing import Any
 
 import torch
 
-from foveate.atomic import replace_file
 from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
 from foveate.decode.greedy import Greedy
+from foveate.files import replace_file
 from foveate.run import Run, RunConfig, device, load, read_run
 from foveate.start import begin, check_size
-from foveate.train import checkpoint, files
-from foveate.train.average import average as average_weights
-from foveate.train.continuing import Change, changes
+from foveate.train import checkpoint
+from foveate.train.checkpoint import alone
+from foveate.train.config import Change, changes
+from foveate.train.distributed import Ranks, ranks_of
 from foveate.train.fit import Outcome, fit
-from foveate.train.job import Job
-from foveate.train.lock import alone
-from foveate.train.ranks import Ranks, ranks_of
+from foveate.train.optim import average as average_weights
+from foveate.train.trainer import Job
 
 
 def train(
@@ -157,8 +157,8 @@ def average(path: str | Path, last: int | None = None) -> str:
     with alone(path):
         folders = [checkpoint.path_of(path, step) for step in steps]
         for one in folders:
-            files.verify(one, checkpoint.WEIGHTS)
+            checkpoint.verify(one, checkpoint.WEIGHTS)
         tensors = average_weights(folders)
-        with files.sealed_folder(path / "averaged") as folder:
+        with checkpoint.sealed_folder(path / "averaged") as folder:
             checkpoint.write_tensors(tensors, folder / checkpoint.WEIGHTS)
     return f"averaged {len(steps)} checkpoints ({steps[0]} to {steps[-1]}) into {path / 'averaged'}"

@@ -1,7 +1,7 @@
 """Watching a run write: its search step by step, as text. A translation, a caption, a text goes on.
 
 Lives here: what differs between the tasks that write, and from ids to what people read. Does not
-live here: the searches, and what they tell (`foveate.decode.watch`).
+live here: the searches, and what they tell (`foveate.decode.search`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.decode.choose import another
 from foveate.decode.sample import Sample
-from foveate.decode.steps import Hypothesis, Search
-from foveate.decode.watch import Alternatives, Beginning, Watch
+from foveate.decode.search import Alternatives, Beginning, Hypothesis, Search, Watch
+from foveate.look.charts import LanesView
+from foveate.look.charts import lanes as draw_lanes
 from foveate.look.drawing import Node
-from foveate.look.lanes import LanesView
-from foveate.look.lanes import lanes as draw_lanes
 
 if TYPE_CHECKING:
     from foveate.run import Run

@@ -19,12 +19,11 @@ from foveate.look.capture import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
-from foveate.models.ssru import SSRUDecoder
-from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn import unseen
+from foveate.models.transformer import SSRUDecoder, TransformerDecoder, TransformerEncoder
+from foveate.nn import attention as attention_module
 from foveate.nn.attention import Attention
-from foveate.nn.attention_sparse import SparseAttention
-from foveate.nn.mask import Mask
+from foveate.nn.efficient_attention import SparseAttention
+from foveate.nn.masks import Mask
 from foveate.nn.norm import LayerNorm
 from foveate.nn.recurrent import LSTMCell
 from foveate.spec import Tokens
@@ -252,8 +251,8 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[int]]:
             return result
 
         limit = -1 if wanted else 10**9
-        monkeypatch.setattr(unseen, "SHORT", limit)
-        monkeypatch.setattr(unseen.F, "scaled_dot_product_attention", counted)
+        monkeypatch.setattr(attention_module, "SHORT", limit)
+        monkeypatch.setattr(attention_module.F, "scaled_dot_product_attention", counted)
         return calls
 
     return choose

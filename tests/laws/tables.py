@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foveate.decode.steps import Hypothesis, Search
+from foveate.decode.search import Hypothesis, Search
 from tolerances import MODEL, near
 
 START, A, B, C, END = 9, 0, 1, 2, 3

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from foveate.nn.attention import Attention
-from foveate.nn.mask import Mask
-from foveate.nn.normalizer import Hardmax, Softmax
-from foveate.nn.position import Rotary
-from foveate.nn.score import Dot, Location, Score
+from foveate.nn.masks import Mask
+from foveate.nn.positions import Rotary
+from foveate.nn.scores import Dot, Hardmax, Location, Score, Softmax
 from foveate.nn.state import State
 from laws.conftest import KEYS, SIZE, each, each_mask, weights_of
 from tolerances import close, differ

@@ -16,13 +16,18 @@ from torch import Tensor
 from foveate.look.capture import capture
 from foveate.models.classifier import Classifier
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn import attention_kernel
+from foveate.nn import efficient_attention
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.attention_kernel import LinearAttention, RandomFeatureAttention
-from foveate.nn.attention_low_rank import LowRankAttention
-from foveate.nn.attention_sparse import BlockSparseAttention, LocalAttention, SparseAttention
-from foveate.nn.mask import Mask
-from foveate.nn.position import ALiBi, Rotary
+from foveate.nn.efficient_attention import (
+    BlockSparseAttention,
+    LinearAttention,
+    LocalAttention,
+    LowRankAttention,
+    RandomFeatureAttention,
+    SparseAttention,
+)
+from foveate.nn.masks import Mask
+from foveate.nn.positions import ALiBi, Rotary
 from foveate.nn.state import State
 from foveate.run import RunConfig
 from foveate.spec import Labels, Tokens
@@ -48,7 +53,9 @@ KINDS = {
 }
 each_kind = pytest.mark.parametrize("config", KINDS.values(), ids=KINDS)
 SPARSE = {n: c for n, c in KINDS.items() if issubclass(c.owner, SparseAttention)}
-KERNELS = {n: c for n, c in KINDS.items() if issubclass(c.owner, attention_kernel.KernelAttention)}
+KERNELS = {
+    n: c for n, c in KINDS.items() if issubclass(c.owner, efficient_attention.KernelAttention)
+}
 each_sparse = pytest.mark.parametrize("config", SPARSE.values(), ids=SPARSE)
 each_kernel = pytest.mark.parametrize("config", KERNELS.values(), ids=KERNELS)
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.data.bag import document_terms
+from foveate.data.words import document_terms
 from foveate.look.capture import capture
-from foveate.models.bag import BagEncoder
+from foveate.models.base import Encoder, Memory
+from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, First, Mean
-from foveate.models.encoder import Encoder, Memory
-from foveate.models.masked_language_model import MaskedLanguageModel
-from foveate.nn.stem import TokenStem
+from foveate.models.language_model import MaskedLanguageModel
+from foveate.nn.embedding import TokenStem
 from foveate.spec import Labels, Tokens
 from foveate.train.checkpoint import load_weights, save_weights
 from laws.conftest import RECURRENT, TRANSFORMER, VOCABULARY, changed, defaults, ids, real

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from foveate.nn import cross_entropy
-from foveate.nn.cross_entropy import linear_cross_entropy
+from foveate.nn import loss
+from foveate.nn.loss import linear_cross_entropy
 from foveate.tasks.base import Loss
-from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy
 from laws.conftest import MODELS, build, ids, real
 from tolerances import MODEL, close
 
@@ -41,7 +41,7 @@ def both(smoothing: float, hidden: Tensor, weight: Tensor, target: Tensor) -> li
 def test_equals_cross_entropy_over_whole_logits(
     smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cross_entropy, "CHUNK", chunk)
+    monkeypatch.setattr(loss, "CHUNK", chunk)
     for ours, theirs in zip(*both(smoothing, *inputs()), strict=True):
         close(ours, theirs)
 

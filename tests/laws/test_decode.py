@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from foveate.decode.beam import Beam
-from foveate.decode.diverse_beam import DiverseBeam
-from foveate.decode.forced import token_log_probabilities
+from foveate.decode.beam import Beam, DiverseBeam
 from foveate.decode.greedy import Greedy
 from foveate.decode.sample import Sample
-from foveate.decode.steps import Hypothesis, Search
+from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from laws.conftest import KEYS as TWO
 from laws.conftest import MODELS, build, defaults, each, ids

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.config import ConfigError
-from foveate.decode.beam import Beam
-from foveate.decode.diverse_beam import DiverseBeam
-from foveate.decode.steps import Hypothesis, Search
+from foveate.decode.beam import Beam, DiverseBeam
+from foveate.decode.search import Hypothesis, Search
 from laws.tables import END, Prefix, Table, alike, limit, random_table, search
 
 

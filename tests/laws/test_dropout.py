@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from foveate.nn.dropout import Dropout
+from foveate.nn.linear import Dropout
 from tolerances import close
 
 RATES = pytest.mark.parametrize("p", [0.01, 0.1, 0.25, 0.3, 0.5, 0.9])

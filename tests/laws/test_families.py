@@ -14,12 +14,12 @@ import torch
 
 import foveate
 from foveate.look.capture import capture
-from foveate.models.encoder import Memory
+from foveate.models.base import Memory
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.nn.attention import BaseAttention
-from foveate.nn.attention_low_rank import LowRankAttention
-from foveate.nn.dropout import Dropout
+from foveate.nn.efficient_attention import LowRankAttention
+from foveate.nn.linear import Dropout
 from foveate.nn.state import State
 from foveate.spec import Tokens
 from foveate.train.checkpoint import load_weights, save_weights
@@ -326,9 +326,9 @@ SHAPES = f"""
 from jaxtyping import install_import_hook
 with install_import_hook({[f"foveate.{name}" for name in CHECKED]}, "beartype.beartype"):
     from laws.conftest import MODELS, build, ids, real
-from foveate.decode.forced import token_log_probabilities
+from foveate.decode.search import token_log_probabilities
 from foveate.look.capture import capture
-from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy
 source, target, keys, objective = ids(2, 5), ids(2, 3), real(5, 3), CrossEntropy.Config().build()
 for config in MODELS.values():
     model = build(config).train()

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from foveate.decode.beam import Beam
 from foveate.decode.greedy import Greedy
-from foveate.decode.steps import Search
+from foveate.decode.search import Search
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.nn.attention import Attention
-from foveate.nn.mask import Mask
+from foveate.nn.masks import Mask
+from foveate.train.config import resolve
 from foveate.train.optim import AdamWConfig
-from foveate.train.precision import resolve
 from laws.conftest import GPU, ids, real
 from tolerances import MODEL, close, rounding
 

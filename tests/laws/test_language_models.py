@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from foveate.models.classic import WindowDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentDecoder
-from foveate.models.window import WindowDecoder
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.state import State
 from foveate.spec import Tokens

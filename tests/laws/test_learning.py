@@ -13,12 +13,12 @@ from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, Word
 from foveate.decode.beam import Beam
 from foveate.decode.greedy import Greedy
-from foveate.decode.steps import Search
+from foveate.decode.search import Search
 from foveate.look.capture import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.spec import Tokens
 from foveate.tasks.base import Loss
-from foveate.tasks.objective import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.translation import Translation
 from laws.conftest import RECURRENT, TRANSFORMER, changed
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from foveate.nn.attention import Attention
-from foveate.nn.position import NoPosition, Position
-from foveate.nn.score import Dot, Score
+from foveate.nn.positions import NoPosition, Position
+from foveate.nn.scores import Dot, Score
 from laws.conftest import changed, defaults, weights_of
 
 WORDS, LENGTH, HEAD_SIZE = 12, 5, 16

@@ -12,22 +12,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from foveate.decode.diverse_beam import DiverseBeam
-from foveate.decode.ensemble import EnsembleSteps
+from foveate.decode.beam import DiverseBeam
+from foveate.decode.constraints import MinLength, NoRepeat
 from foveate.decode.greedy import Greedy
-from foveate.decode.rules import MinLength, NoRepeat
-from foveate.decode.steps import Hypothesis, Search, Steps
-from foveate.models.decoder import Decoder
-from foveate.models.encoder import Encoder
+from foveate.decode.search import EnsembleSteps, Hypothesis, Search, Steps
+from foveate.models.base import Decoder, Encoder
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
-from foveate.models.native_encoder import LONGEST, native_memory
+from foveate.models.native import LONGEST, native_memory
 from foveate.models.presets import TransformerSmall
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
-from foveate.native.kernels import library
-from foveate.native.rows import highest, log_sum_exp
-from foveate.nn.int8 import Int8Linear, quantized
-from foveate.nn.mask import Mask
-from foveate.nn.position import Position
+from foveate.native.kernels import highest, library, log_sum_exp
+from foveate.nn.linear import Int8Linear, quantized
+from foveate.nn.masks import Mask
+from foveate.nn.positions import Position
 from laws.conftest import build, defaults
 from tolerances import MODEL, close, differ, near
 
@@ -87,7 +84,7 @@ def same(left: Sequence[Sequence[Hypothesis]], right: Sequence[Sequence[Hypothes
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
 def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """However few the rows are, they are shared among so many."""
-    monkeypatch.setattr("foveate.native.shares.LEAST", 1)
+    monkeypatch.setattr("foveate.native.kernels.LEAST", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield
@@ -159,7 +156,7 @@ def test_sources_that_enter_later_find_the_same(
     together = found()
     assert len({(h.ended, len(h.ids)) for [h] in together}) > 6
     monkeypatch.setattr("foveate.decode.greedy.ROOM", room)
-    monkeypatch.setattr("foveate.decode.single.SingleSearch.find", None)  # not asked any more
+    monkeypatch.setattr("foveate.decode.search.SingleSearch.find", None)  # not asked any more
     assert found() == together
 
 

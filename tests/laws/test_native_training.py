@@ -11,17 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from foveate.models.decoder import Decoder
-from foveate.models.encoder import Encoder
+from foveate.models.base import Decoder, Encoder
 from foveate.models.presets import TransformerSmall
-from foveate.native.bias import add_bias_
-from foveate.native.dropout import dropped, random_bytes
-from foveate.native.kernels import library, without_kernels
-from foveate.native.outer import outer
-from foveate.native.rows import cross_entropy_
+from foveate.native.kernels import cross_entropy_, library, without_kernels
+from foveate.native.layers import EVEN, add_bias_, dropped, outer, random_bytes
 from foveate.nn.attention import Attention
-from foveate.nn.linear import EVEN, Linear
-from foveate.nn.mask import Mask
+from foveate.nn.linear import Linear
+from foveate.nn.masks import Mask
 from laws.conftest import build, ids, real
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")

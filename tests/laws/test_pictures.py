@@ -16,22 +16,19 @@ from foveate.data.tokenizer import Word
 from foveate.decode.greedy import Greedy
 from foveate.look.capture import capture
 from foveate.models.classifier import Classifier, First, Mean
-from foveate.models.convolutional import ConvolutionalEncoder
 from foveate.models.encoder_decoder import EncoderDecoder, Model
-from foveate.models.glimpse import Glimpse
-from foveate.models.presets_vision import vit
+from foveate.models.presets import vit
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder
-from foveate.nn.choice import choices
+from foveate.models.vision import ConvolutionalEncoder, Glimpse
+from foveate.nn.embedding import PatchStem
 from foveate.nn.recurrent import GRUCell
-from foveate.nn.sampled import Sampled
+from foveate.nn.scores import Sampled, choices
 from foveate.nn.state import State
-from foveate.nn.stem_pixels import PatchStem
 from foveate.spec import Labels, Pixels, Tokens
 from foveate.tasks.captioning import Captioning
 from foveate.tasks.image_classification import ImageClassification
-from foveate.tasks.objective import CrossEntropy
-from foveate.tasks.objective_reinforce import Reinforce
+from foveate.tasks.objectives import CrossEntropy, Reinforce
 from laws.conftest import ids
 from pictures import write_bars, write_squares
 from tolerances import close, differ

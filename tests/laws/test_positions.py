@@ -8,8 +8,8 @@ from torch import Tensor
 
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention
-from foveate.nn.mask import Mask
-from foveate.nn.position import (
+from foveate.nn.masks import Mask
+from foveate.nn.positions import (
     ALiBi,
     Concatenated,
     Learned,
@@ -18,7 +18,7 @@ from foveate.nn.position import (
     Rotary,
     Sinusoidal,
 )
-from foveate.nn.score import Dot
+from foveate.nn.scores import Dot
 from foveate.nn.state import State
 from foveate.spec import Tokens
 from laws.conftest import SIZE, TRANSFORMER, changed, defaults, each, ids, weights_of

@@ -9,13 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.decode.beam import Beam
-from foveate.decode.diverse_beam import DiverseBeam
-from foveate.decode.forced import token_log_probabilities
+from foveate.decode.beam import Beam, DiverseBeam
+from foveate.decode.constraints import MinLength, NoRepeat
 from foveate.decode.greedy import Greedy
-from foveate.decode.rules import MinLength, NoRepeat
 from foveate.decode.sample import Sample
-from foveate.decode.steps import Hypothesis, Search
+from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps
 from laws.conftest import MODELS, build, defaults, each, ids
 from laws.tables import END, A, B, C, alike, everything, limit, log_p, random_table, search

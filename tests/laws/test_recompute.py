@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from foveate.models.encoder_decoder import EncoderDecoder
-from foveate.nn.dropout import Dropout
-from foveate.train.files import TrainError
-from foveate.train.recompute import Recomputed, recompute
+from foveate.nn.linear import Dropout
+from foveate.train.checkpoint import TrainError
+from foveate.train.fit import Recomputed, recompute
 from laws.conftest import ids, real
 
 KEYS = real(6, 4, 5)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.decode.steps import Hypothesis, Search
+from foveate.decode.search import Hypothesis, Search
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.recorded import Play, RecordedReading, Recording, recorder, records
 from laws.conftest import DEVICES

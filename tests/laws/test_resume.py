@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from foveate.train import checkpoint
+from foveate.train.checkpoint import TrainError
 from foveate.train.config import TrainConfig
-from foveate.train.files import TrainError
 from foveate.train.journal import read
 from train_toy import Toy, final, toy_config
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from conftest import MODELS, build, defaults, ids
-from foveate.decode.rules import MinLength, NoRepeat, Rule
-from foveate.decode.steps import Hypothesis, Search
+from foveate.decode.constraints import MinLength, NoRepeat, Rule
+from foveate.decode.search import Hypothesis, Search
 from foveate.models.encoder_decoder import DecoderSteps
 
 END = 3

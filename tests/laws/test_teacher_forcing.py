@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from conftest import defaults, each, ids, real
-from foveate.data.plan import Plan
+from foveate.data.batches import Plan
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
-from foveate.tasks.objective import CrossEntropy, Objective
-from foveate.tasks.teacher_forcing import (
+from foveate.tasks.objectives import (
+    CrossEntropy,
     LinearDecay,
+    Objective,
     Own,
     SamplingSchedule,
     Scheduled,

@@ -18,11 +18,10 @@ from foveate.decode.greedy import Greedy
 from foveate.export.huggingface import FAMILIES, from_huggingface, to_huggingface
 from foveate.export.huggingface_rules import ExchangeError, Family
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
-from foveate.models.language_model import LanguageModel
-from foveate.models.masked_language_model import MaskedLanguageModel
-from foveate.models.presets_huggingface import RobertaBase
+from foveate.models.language_model import LanguageModel, MaskedLanguageModel
+from foveate.models.presets import RobertaBase
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn.position import Rotary
+from foveate.nn.positions import Rotary
 from foveate.spec import Tokens
 from tolerances import MODEL, rounding
 

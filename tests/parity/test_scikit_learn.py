@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foveate.tasks.label_figures import confusion, figures_of_labels
+from foveate.tasks.classification import confusion, figures_of_labels
 from tolerances import near
 
 metrics = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn")

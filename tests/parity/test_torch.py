@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from foveate.look.capture import capture
 from foveate.nn.attention import Attention
-from foveate.nn.mask import Mask
+from foveate.nn.masks import Mask
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, RecurrentStack
 from tolerances import close
 

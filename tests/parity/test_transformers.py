@@ -13,7 +13,7 @@ from foveate.decode.greedy import Greedy
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.feed_forward import GELU, ReLU
-from foveate.nn.position import Sinusoidal
+from foveate.nn.positions import Sinusoidal
 from foveate.spec import Tokens
 from tolerances import MODEL, close
 

@@ -12,17 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from foveate.nn.attention import Attention
-from foveate.nn.mask import Mask
-from foveate.nn.position import Sinusoidal
-from foveate.nn.score import (
-    Additive,
-    Cosine,
-    Dot,
-    General,
-    Location,
-    ScaledDot,
-    Score,
-)
+from foveate.nn.masks import Mask
+from foveate.nn.positions import Sinusoidal
+from foveate.nn.scores import Additive, Cosine, Dot, General, Location, ScaledDot, Score
 from tolerances import MODEL, close
 
 Array = NDArray[np.float64]

@@ -17,7 +17,7 @@ from torch import Tensor
 from foveate.export.huggingface import from_huggingface, to_huggingface
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.models.classifier import Classifier, First, Mean
-from foveate.models.presets_vision import ViTTiny, vit
+from foveate.models.presets import ViTTiny, vit
 from foveate.spec import Labels, Pixels
 from tolerances import MODEL, rounding
 

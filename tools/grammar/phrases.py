@@ -17,19 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from grammar.lexicon import (
-    PEOPLE,
-    Adjective,
-    Determiner,
-    Expression,
-    Link,
-    Noun,
-    Phrase,
-    Token,
-    Verb,
-    begins_with_vowel,
-    new_link,
-)
+from grammar.lexicon import Adjective, begins_with_vowel, Determiner, Expression, Link, new_link, Noun, PEOPLE, Phrase, Token, Verb
 
 # ---------------------------------------------------------------------- numbers, dates and hours
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pydantic
 
-from foveate.look import colors, overlay
-from foveate.look.drawing import STEPS, AnyDrawing
+from foveate.look import colors, heatmap
+from foveate.look.drawing import AnyDrawing, STEPS
 
 
 def schema() -> dict[str, Any]:
@@ -32,9 +32,9 @@ def palette() -> dict[str, Any]:
             name: {"caption": s.caption, "marks": sorted(s.marks.items())}
             for name, s in colors.SCALES.items()
         },
-        "overlays": {name: o.caption for name, o in overlay.OVERLAYS.items()},
-        "tint": {"dark": overlay.DARK.tolist(), "light": overlay.LIGHT.tolist()},
-        "even": overlay.EVEN,
+        "overlays": {name: o.caption for name, o in heatmap.OVERLAYS.items()},
+        "tint": {"dark": heatmap.DARK.tolist(), "light": heatmap.LIGHT.tolist()},
+        "even": heatmap.EVEN,
     }
 
 

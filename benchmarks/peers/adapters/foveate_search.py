@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from foveate.bench.decoding import WHOLE, forced
-from foveate.bench.workload import workload
-from foveate.data.workers import Arrays, Work, Workers
-from foveate.nn.int8 import quantized
-from foveate.train.precision import resolve
+from foveate.bench.training import workload
+from foveate.data.corpus import Arrays, Work, Workers
+from foveate.nn.linear import quantized
+from foveate.train.config import resolve
 
 ALONE = 10**9  # source tokens: a batch is not cut up
 CHUNK = 128  # sentences of the whole corpus that a process is given at once

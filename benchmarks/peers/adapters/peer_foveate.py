@@ -17,7 +17,7 @@ from common import Job
 from foveate_search import searching
 
 from foveate.bench import training
-from foveate.bench.workload import workload
+from foveate.bench.training import workload
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell
 from foveate.nn.ssm import SelectiveStateSpace
 from foveate.train.fit import fit

@@ -12,12 +12,7 @@ import common
 import torch
 from common import BOS, EOS, PAD, Job, Window
 from torch import nn
-from transformers import (
-    MarianConfig,
-    MarianMTModel,
-    Seq2SeqTrainer,
-    Seq2SeqTrainingArguments,
-)
+from transformers import MarianConfig, MarianMTModel, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 IGNORED = -100  # the trainer's label of what is no target
 

@@ -1,19 +1,313 @@
-"""IBM Models 1 and 2, and Model 2 with a diagonal of one parameter: p(a_j | …) knows no history.
-
-p(a_j = i | f, e) = q(i | j, S, T) t(f_j | e_i) / Σ_i' q(i' | j, S, T) t(f_j | e_i')
-"""
+"""Statistical word alignment: IBM models 1 and 2, fast_align's diagonal, HMM, both directions."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
-from foveate.align.aligner import Expectation, Lengths, WordAligner
-from foveate.align.bitext import Floats
+from foveate.align.aer import Links, Method, symmetrize
+from foveate.config import BaseConfig, Configurable
+
+Words = Sequence[str]
+Pair = tuple[Words, Words]  # source words, target words
+Floats = NDArray[np.floating]
+NULL = 0  # the number of the empty source word e_0
+STEM = 4  # words with so many first letters in common may be cognates; shorter ones are equal
+FLOOR = 1e-12  # t(f | e) of words that training never showed together
+
+
+@dataclass(frozen=True)
+class Group:
+    """B pairs of S source and T target words: their indices (B,), the numbers of their words.
+
+    ``source`` is (B, S + 1), NULL first; ``target`` is (B, T).
+    """
+
+    pairs: NDArray[np.int64]
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """T and S, which the other direction's group has exchanged."""
+        return self.target.shape[1], self.source.shape[1] - 1
+
+    def keys(self, width: int) -> NDArray[np.int64]:
+        """One number for each pair of words (f_j, e_i): (B, T, S + 1)."""
+        keys: NDArray[np.int64] = self.source[:, None, :] * width + self.target[:, :, None]
+        return keys
+
+
+class Numbers:
+    """The numbers of words: of the source from 1 (0 is NULL), of the target from 0.
+
+    Words that training did not show share the last number.
+    """
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self.source: dict[str, int] = {}
+        self.target: dict[str, int] = {}
+        for source, target in pairs:
+            for word in source:
+                self.source.setdefault(word, len(self.source) + 1)
+            for word in target:
+                self.target.setdefault(word, len(self.target))
+        self.width = len(self.target) + 1
+
+    def stems(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The number of each source and target word's first `STEM` letters, NULL's own."""
+        known: dict[str, int] = {"": 0}
+        sides = ["", *self.source], [*self.target]
+        source, target = (
+            np.array([known.setdefault(word[:STEM].lower(), len(known)) for word in side])
+            for side in sides
+        )
+        return source, target
+
+    def groups(self, pairs: Sequence[Pair]) -> list[Group]:
+        """Pairs in groups of equal lengths, so that arrays need no padding; empty ones left out."""
+        of_lengths: dict[tuple[int, int], list[int]] = {}
+        for index, (source, target) in enumerate(pairs):
+            if source and target:
+                of_lengths.setdefault((len(source), len(target)), []).append(index)
+        return [self._group(pairs, chosen) for _, chosen in sorted(of_lengths.items())]
+
+    def _group(self, pairs: Sequence[Pair], chosen: list[int]) -> Group:
+        source = _rows((pairs[i][0] for i in chosen), self.source, len(self.source) + 1)
+        target = _rows((pairs[i][1] for i in chosen), self.target, len(self.target))
+        return Group(np.array(chosen), np.pad(source, ((0, 0), (1, 0))), target)
+
+
+def _rows(lines: Iterator[Words], known: Mapping[str, int], unknown: int) -> NDArray[np.int64]:
+    return np.array([[known.get(word, unknown) for word in line] for line in lines], dtype=np.int64)
+
+
+class Lexicon:
+    """t(f | e) for all words that stand in one pair somewhere: N entries, sorted by their keys."""
+
+    def __init__(self, keys: NDArray[np.int64], width: int) -> None:
+        self.keys, self.width = keys, width
+        self.source = keys // width
+        partners = np.bincount(self.source)
+        self.probability: Floats = np.append(1 / partners[self.source], FLOOR)
+
+    @classmethod
+    def of(cls, groups: Sequence[Group], width: int) -> tuple[Lexicon, NDArray[np.int64]]:
+        """The uniform lexicon of a corpus, and where the words of its groups stand, end to end."""
+        every = np.concatenate([group.keys(width).ravel() for group in groups])
+        keys, places = np.unique(every, return_inverse=True)
+        return cls(keys, width), places
+
+    def places(self, group: Group) -> NDArray[np.int64]:
+        """Where the words of a group stand in the table; N for what it does not hold."""
+        keys = group.keys(self.width)
+        places = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
+        found: NDArray[np.int64] = np.where(self.keys[places] == keys, places, len(self.keys))
+        return found
+
+    def alike(self, numbers: Numbers) -> NDArray[np.bool_]:
+        """Whether the words of each entry begin alike: names, figures, cognates (N,)."""
+        source, target = numbers.stems()
+        same: NDArray[np.bool_] = source[self.source] == target[self.keys % self.width]
+        return same
+
+    def learn(self, counts: Floats, concentration: float, extra: Floats | None = None) -> None:
+        """t(f | e) = c(f, e) / Σ_f' c(f', e); with a Dirichlet prior its variational mean.
+
+        exp ψ(c(f, e) + α) / exp ψ(Σ_f' c(f', e) + α V), which takes from rare words what they
+        would otherwise collect (Riley & Gildea, 2012); α = 0 is maximum likelihood. ``extra`` is
+        added to α of each entry (N,).
+        """
+        counts = counts + (0.0 if extra is None else extra)
+        totals = np.bincount(self.source, counts)
+        if concentration:
+            upper = np.exp(digamma(counts + concentration))
+            lower = np.exp(digamma(totals + concentration * (self.width - 1)))
+        else:
+            upper, lower = counts, np.maximum(totals, np.finfo(float).tiny)
+        self.probability = np.append(np.maximum(upper / lower[self.source], FLOOR), FLOOR)
+
+
+def digamma(x: Floats) -> Floats:
+    """ψ(x) = d log Γ(x) / dx for x > 0: ψ(x) = ψ(x + 6) − Σ_k 1/(x + k), then the series."""
+    shift = sum(1 / (x + k) for k in range(6))
+    y = x + 6
+    z = 1 / (y * y)
+    series = z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z / 132))))
+    result: Floats = np.log(y) - 0.5 / y - series - shift
+    return result
+
+
+# ----------------------------------------------------------------------------------------- aligner
+# What every statistical aligner does: expectation–maximisation over a corpus of pairs of words.
+#
+#     p(f, a | e) = Π_j p(a_j | …) · t(f_j | e_{a_j}),   a_j = 0 for NULL (Brown et al., 1993)
+#
+# A kind says only where target word j comes from, p(a_j | …). Does not live here: the kinds
+# (`ibm`,
+# `hmm`), joining both directions (`symmetrize`), attention (`attention`).
+
+Lengths = tuple[int, int]  # S source words, T target words
+
+
+class Aligner(Configurable):
+    """Learns which words translate which, and links the words of pairs."""
+
+    class Config(BaseConfig, family="aligner"):
+        """``lowercase``: words are compared without their case."""
+
+        lowercase: bool = True
+
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @abstractmethod
+    def train(self, pairs: Sequence[Pair]) -> list[float]:
+        """Learn from pairs of lists of words; log p(f | e) before each iteration, which rises.
+
+        Raises ``ValueError`` where no pair has words on both sides.
+        """
+
+    @abstractmethod
+    def align(self, pairs: Sequence[Pair]) -> list[Links]:
+        """The links of each pair, trained on or not; none where a side is empty."""
+
+    def ready(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """The words as they are compared."""
+        if not self.config.lowercase:
+            return list(pairs)
+        return [([w.lower() for w in s], [w.lower() for w in t]) for s, t in pairs]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What the E step finds for a group of B pairs of equal lengths.
+
+    ``posterior`` (B, T, S + 1) is p(a_j = i | f, e), ``log_likelihood`` Σ log p(f | e), ``moves``
+    the sums from which the kind re-estimates p(a_j | …).
+    """
+
+    posterior: Floats
+    log_likelihood: float
+    moves: Floats
+
+
+class WordAligner(Aligner):
+    """An aligner that gives each target word one source word or NULL, trained by EM."""
+
+    class Config(Aligner.Config):
+        """``concentration`` is α of the Dirichlet prior of t; 0 is maximum likelihood.
+
+        ``cognates`` is added to α for words that begin alike (Al-Onaizan et al., 1999).
+        """
+
+        iterations: int = Field(5, ge=0)
+        concentration: float = Field(0.0, ge=0)
+        cognates: float = Field(0.0, ge=0)
+
+    config: Config
+    first: WordAligner | None = None  # the simpler model whose t this one starts from
+
+    def train(self, pairs: Sequence[Pair]) -> list[float]:
+        corpus = Training(self.ready(pairs))
+        return corpus.fit(self)
+
+    def start(self, corpus: Training) -> None:
+        """Take the corpus' words, and t from the simpler model if there is one."""
+        if self.first is not None:
+            corpus.fit(self.first)
+        self.numbers, self.lexicon = corpus.numbers, corpus.lexicon
+
+    def align(self, pairs: Sequence[Pair]) -> list[Links]:
+        found: list[Links] = [set() for _ in pairs]
+        for group in self.numbers.groups(self.ready(pairs)):
+            for index, row in zip(group.pairs, self.best(self.emissions(group)), strict=True):
+                found[index] = {(int(i) - 1, j) for j, i in enumerate(row) if i}
+        return found
+
+    def posterior(self, group: Group) -> Floats:
+        """p(a_j = i | f, e) for a group: (B, T, S + 1)."""
+        return self.expect(self.emissions(group)).posterior
+
+    def emissions(self, group: Group) -> Floats:
+        """t(f_j | e_i): (B, T, S + 1)."""
+        found: Floats = self.lexicon.probability[self.lexicon.places(group)]
+        return found
+
+    @abstractmethod
+    def expect(self, emissions: Floats) -> Expectation:
+        """The E step for B pairs of equal lengths, from t(f_j | e_i) (B, T, S + 1)."""
+
+    @abstractmethod
+    def learn(self, moves: Mapping[Lengths, Floats]) -> None:
+        """The M step of p(a_j | …), from the ``moves`` of every group by its lengths."""
+
+    @abstractmethod
+    def best(self, emissions: Floats) -> Any:
+        """The best alignment a (B, T), 0 for NULL."""
+
+
+class Training:
+    """A corpus being trained on: its groups, and where their words stand in the lexicon."""
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self.numbers = Numbers(pairs)
+        self.groups = self.numbers.groups(pairs)
+        if not self.groups:
+            raise ValueError("no pair has words on both sides: there is nothing to align")
+        self.lexicon, self.flat = Lexicon.of(self.groups, self.numbers.width)
+        self.alike = self.lexicon.alike(self.numbers)
+        shapes = [(len(g.pairs), g.shape[0], g.shape[1] + 1) for g in self.groups]
+        parts = np.split(self.flat, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+        self.places = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    def fit(self, model: WordAligner) -> list[float]:
+        """EM: the log-likelihood before each iteration."""
+        model.start(self)
+        return [self.step(model) for _ in range(model.config.iterations)]
+
+    def step(self, model: WordAligner) -> float:
+        """One iteration of EM; gives log p(f | e) under the parameters before it."""
+        found = self.expect(model)
+        self.learn(model, found, [e.posterior for e in found])
+        return sum(e.log_likelihood for e in found)
+
+    def expect(self, model: WordAligner) -> list[Expectation]:
+        """The E step of every group."""
+        return [model.expect(self.lexicon.probability[places]) for places in self.places]
+
+    def learn(
+        self, model: WordAligner, found: Sequence[Expectation], posteriors: Sequence[Floats]
+    ) -> None:
+        """The M step, c(f, e) being the sums of ``posteriors``."""
+        counts = np.bincount(
+            self.flat,
+            np.concatenate([posterior.ravel() for posterior in posteriors]),
+            minlength=len(self.lexicon.keys),
+        ).astype(np.float64, copy=False)
+        extra = model.config.cognates * self.alike if model.config.cognates else None
+        self.lexicon.learn(counts, model.config.concentration, extra)
+        model.learn({lengths(e.posterior): e.moves for e in found})
+
+
+def lengths(posterior: Floats) -> Lengths:
+    """S and T of arrays (B, T, S + 1)."""
+    return posterior.shape[2] - 1, posterior.shape[1]
+
+
+# --------------------------------------------------------------------------------------------- ibm
+# IBM Models 1 and 2, and Model 2 with a diagonal of one parameter: p(a_j | …) knows no history.
+#
+# p(a_j = i | f, e) = q(i | j, S, T) t(f_j | e_i) / Σ_i' q(i' | j, S, T) t(f_j | e_i')
 
 
 class Independent(WordAligner):
@@ -142,3 +436,228 @@ def model1(config: WordAligner.Config, iterations: int) -> Model1:
     """Model 1 with what a later model shares with it."""
     shared = {name: getattr(config, name) for name in ("lowercase", "concentration", "cognates")}
     return Model1(Model1.Config(iterations=iterations, **shared))
+
+
+# --------------------------------------------------------------------------------------------- hmm
+# The hidden Markov alignment model: the next word's partner stands near the last one's.
+#
+# p(a_j = i | a_{j−1} = i') = (1 − p₀) c(i − i') / Σ_k c(k − i')   (Vogel, Ney & Tillmann, 1996)
+# p(a_j = NULL)            = p₀, and the place i' is remembered   (Och & Ney, 2003)
+
+
+class HMM(WordAligner):
+    """Alignments are a Markov chain over places; jumps of equal width are equally likely."""
+
+    class Config(WordAligner.Config, kind="hmm"):
+        """``null_probability`` is p₀; jumps longer than ``longest_jump`` count as the longest."""
+
+        model1_iterations: int = Field(5, ge=0)
+        null_probability: float = Field(0.2, gt=0, lt=1)
+        longest_jump: int = Field(30, gt=0)
+
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.first = model1(config, config.model1_iterations)
+        self.jumps: Floats = np.ones(2 * config.longest_jump + 1)  # c(d) at d + longest_jump
+
+    def _widths(self, source: int) -> Any:
+        """The index in c of the jump from place i' (0: the start) to word i of S: (S + 1, S)."""
+        longest = self.config.longest_jump
+        width = np.arange(1, source + 1)[None] - np.arange(source + 1)[:, None]
+        return width.clip(-longest, longest) + longest
+
+    def transitions(self, source: int) -> Floats:
+        """(1 − p₀) c(i − i') / Σ_k c(k − i'): (S + 1, S + 1), from i' to i, 0 being the start."""
+        odds = self.jumps[self._widths(source)]
+        odds = (1 - self.config.null_probability) * odds / odds.sum(axis=1, keepdims=True)
+        return np.pad(odds, ((0, 0), (1, 0)))
+
+    def expect(self, emissions: Floats) -> Expectation:
+        """Forward and backward: α_j(i) is of the place i last linked, whether or not by word j."""
+        batch, steps, width = emissions.shape
+        move, null = self.transitions(width - 1), self.config.null_probability
+        nothing, words = emissions[:, :, :1] * null, emissions.copy()
+        words[:, :, 0] = 0
+        alpha = np.zeros((steps + 1, batch, width))
+        alpha[0, :, 0] = 1
+        linked = np.empty((steps, batch, width))
+        scale = np.empty((steps, batch, 1))
+        for j in range(steps):
+            linked[j] = (alpha[j] @ move) * words[:, j]
+            total = linked[j] + alpha[j] * nothing[:, j]
+            scale[j] = total.sum(axis=1, keepdims=True)
+            linked[j] /= scale[j]
+            alpha[j + 1] = total / scale[j]
+        beta = np.ones((batch, width))
+        posterior = np.empty_like(emissions)
+        moves = np.zeros((width, width))
+        for j in reversed(range(steps)):
+            posterior[:, j] = linked[j] * beta
+            posterior[:, j, 0] = (alpha[j] * beta).sum(axis=1) * nothing[:, j, 0] / scale[j, :, 0]
+            ahead = words[:, j] * beta / scale[j]
+            moves += move * (alpha[j].T @ ahead)
+            beta = beta * nothing[:, j] / scale[j] + ahead @ move.T
+        return Expectation(posterior, float(np.log(scale).sum()), moves)
+
+    def learn(self, moves: Mapping[Lengths, Floats]) -> None:
+        """c(d) ← n(d) / Σ_i' n(i') / Σ_k c(k − i'), over the places i' from which d is possible.
+
+        The sum in p's denominator depends on S and i', so c has no closed form; this step raises
+        the likelihood (Hunter, 2004, for choices from sets) and is taken some times.
+        """
+        of_source: dict[int, Floats] = {}
+        for (source, _), counts in moves.items():
+            of_source[source] = of_source.get(source, 0) + counts[:, 1:]
+        found = np.zeros_like(self.jumps)
+        for source, counts in of_source.items():
+            found += np.bincount(self._widths(source).ravel(), counts.ravel(), len(found))
+        for _ in range(5):
+            expected = np.zeros_like(self.jumps)
+            for source, counts in of_source.items():
+                widths = self._widths(source)
+                rate = counts.sum(axis=1) / self.jumps[widths].sum(axis=1)
+                rates = np.broadcast_to(rate[:, None], widths.shape)
+                expected += np.bincount(widths.ravel(), rates.ravel(), len(expected))
+            possible = expected > 0
+            self.jumps[possible] = np.maximum(found[possible] / expected[possible], 1e-9)
+            self.jumps /= self.jumps[possible].mean()
+
+    def best(self, emissions: Floats) -> Any:
+        """Viterbi: the chain of the highest probability (B, T)."""
+        batch, steps, width = emissions.shape
+        with np.errstate(divide="ignore"):
+            move = np.log(self.transitions(width - 1))
+            words = np.log(emissions)
+        nothing = words[:, :, 0] + np.log(self.config.null_probability)
+        score = np.full((batch, width), -np.inf)
+        score[:, 0] = 0
+        came, skipped = [], []
+        for j in range(steps):
+            each = score[:, :, None] + move
+            came.append(each.argmax(axis=1))
+            linked = each.max(axis=1) + words[:, j]
+            stay = score + nothing[:, j, None]
+            skipped.append(stay > linked)
+            score = np.maximum(linked, stay)
+        place, rows = score.argmax(axis=1), np.arange(batch)
+        path = np.zeros((batch, steps), dtype=np.int64)
+        for j in reversed(range(steps)):
+            skip = skipped[j][rows, place]
+            path[:, j] = np.where(skip, 0, place)
+            place = np.where(skip, place, came[j][rows, place])
+        return path
+
+
+# -------------------------------------------------------------------------------------------- both
+# Aligners of both directions: trained apart and joined, or trained to agree.
+
+
+class Both(Aligner):
+    """Two aligners, from the source's words to the target's and back."""
+
+    class Config(Aligner.Config):
+        """``aligner`` is what is trained in each direction."""
+
+        aligner: Aligner.Config = HMM.Config()
+
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.forward, self.backward = config.aligner.build(), config.aligner.build()
+
+
+class Symmetrized(Both):
+    """Both directions trained apart, their links joined (Och & Ney, 2003)."""
+
+    class Config(Both.Config, kind="symmetrised"):
+        """``method`` joins the links of the two directions."""
+
+        method: Method = "grow-diag-final-and"
+
+    config: Config
+
+    def train(self, pairs: Sequence[Pair]) -> list[float]:
+        forward, backward = self.forward.train(pairs), self.backward.train(reverse(pairs))
+        return [f + b for f, b in zip(forward, backward, strict=True)]
+
+    def align(self, pairs: Sequence[Pair]) -> list[Links]:
+        back = self.backward.align(reverse(pairs))
+        return [
+            symmetrize(forward, {(s, t) for t, s in backward}, self.config.method)
+            for forward, backward in zip(self.forward.align(pairs), back, strict=True)
+        ]
+
+
+class Agreement(Both):
+    """Both directions trained to agree: q(i, j) = p(a_j = i | f, e) p(b_i = j | f, e) is what
+    both count, and a link is where √q is above a threshold (Liang, Taskar & Klein, 2006).
+    """
+
+    class Config(Both.Config, kind="agreement"):
+        """``threshold`` of √q: higher for precision, lower for recall."""
+
+        aligner: WordAligner.Config = HMM.Config()
+        threshold: float = Field(0.3, gt=0, lt=1)
+
+    config: Config
+
+    def train(self, pairs: Sequence[Pair]) -> list[float]:
+        """The sum of both log-likelihoods, which agreement need not raise at every step."""
+        ready = self.ready(pairs)
+        models = self.forward, self.backward
+        corpora = Training(ready), Training(reverse(ready))
+        first = [m.first for m in models if m.first is not None]
+        found: list[float] = []
+        for stage in (first, models):
+            for model, corpus in zip(stage, corpora, strict=False):
+                model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
+            steps = stage[0].config.iterations if stage else 0
+            found = [_step(stage, corpora) for _ in range(steps)]
+        return found
+
+    def align(self, pairs: Sequence[Pair]) -> list[Links]:
+        ready = self.ready(pairs)
+        links: list[Links] = [set() for _ in pairs]
+        numbers = self.forward.numbers, self.backward.numbers
+        backward = {g.shape: g for g in numbers[1].groups(reverse(ready))}
+        for group in numbers[0].groups(ready):
+            there = self.forward.posterior(group)
+            back = self.backward.posterior(backward[group.shape[::-1]])
+            sure = agreed(there, back)[:, :, 1:] > self.config.threshold**2
+            for pair, target, source in np.argwhere(sure):
+                links[group.pairs[pair]].add((int(source), int(target)))
+        return links
+
+
+def reverse(pairs: Sequence[Pair]) -> list[Pair]:
+    """The pairs read the other way."""
+    return [(target, source) for source, target in pairs]
+
+
+def agreed(there: Floats, back: Floats) -> Floats:
+    """The q (B, T, S + 1) from posteriors (B, T, S + 1) and (B, S, T + 1); NULL keeps its own."""
+    both = there.copy()
+    both[:, :, 1:] *= back[:, :, 1:].transpose(0, 2, 1)
+    return both
+
+
+def _step(models: Sequence[WordAligner], corpora: tuple[Training, Training]) -> float:
+    """One iteration in which both directions count what they agree on."""
+    there, back = (c.expect(m) for c, m in zip(corpora, models, strict=True))
+    for corpus, model, own, other in (
+        (corpora[0], models[0], there, back),
+        (corpora[1], models[1], back, there),
+    ):
+        corpus.learn(model, own, list(_joint(own, other)))
+    return sum(e.log_likelihood for e in there + back)
+
+
+def _joint(own: list[Expectation], other: list[Expectation]) -> Iterator[Floats]:
+    """The agreed posteriors of each group, whose other direction has its lengths exchanged."""
+    by_shape = {e.posterior.shape[1:]: e.posterior for e in other}
+    for expectation in own:
+        _, steps, width = expectation.posterior.shape
+        yield agreed(expectation.posterior, by_shape[width - 1, steps + 1])

@@ -19,15 +19,15 @@ from typing import Any, cast, get_args
 import torch
 
 from foveate.bench.machine import ceilings, describe, peak
-from foveate.bench.workload import Workload
+from foveate.bench.training import Workload
 from foveate.config import ConfigError
 from foveate.decode.beam import Beam
 from foveate.decode.greedy import Greedy
-from foveate.decode.steps import Search
+from foveate.decode.search import Search
 from foveate.native.kernels import library, without_kernels
-from foveate.nn.int8 import quantized
+from foveate.nn.linear import quantized
 from foveate.run import device
-from foveate.train.precision import Name, Precision, resolve
+from foveate.train.config import Name, Precision, resolve
 
 LENGTH = 20  # tokens of each output
 WHOLE = 4096  # source tokens of a batch where the whole corpus is decoded

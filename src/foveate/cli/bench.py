@@ -31,7 +31,7 @@ def bench_train(
     """Real target tokens a second in training."""
     _use(threads)
     from foveate.bench import training
-    from foveate.bench.workload import workload
+    from foveate.bench.training import workload
 
     chosen = [*(overrides or []), *([f"train.precision={precision}"] if precision else [])]
     with workload(shape, chosen) as work:
@@ -52,7 +52,7 @@ def bench_decode(
     """Sentences a second, outputs of equal length."""
     _use(threads)
     from foveate.bench import decoding
-    from foveate.bench.workload import workload
+    from foveate.bench.training import workload
 
     with workload(shape, overrides or []) as work:
         if levers:
@@ -68,9 +68,9 @@ def bench_memory(
     as_json: Json = False,
 ) -> None:
     """What the memory of training and decoding holds."""
-    from foveate.bench import memory
+    from foveate.bench import growth
 
-    _say(memory.measure(shape, overrides or []), as_json)
+    _say(growth.measure_memory(shape, overrides or []), as_json)
 
 
 @bench.command("length")
@@ -84,14 +84,14 @@ def bench_length(
     as_json: Json = False,
 ) -> None:
     """Time and memory against the length, exponents."""
-    from foveate.bench import length
+    from foveate.bench import growth
     from foveate.verbs import as_text
     from foveate.verbs import bench as verbs
 
     def told(line: str) -> None:
         typer.echo(line, err=True)
 
-    result = length.measure(lengths or length.LENGTHS, seconds, told, only or [])
+    result = growth.measure_length(lengths or growth.LENGTHS, seconds, told, only or [])
     drawn = verbs.draw_growth(result, out or [])
     for line in drawn if out or not as_json else []:
         typer.echo(line, err=as_json)

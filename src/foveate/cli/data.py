@@ -1,6 +1,6 @@
 """The verbs of data: ``foveate data list | get | report``.
 
-Does not live here: the sets (`foveate.data.catalogue`), fetching them (`foveate.data.download`)
+Does not live here: the sets (`foveate.data.catalogue`), fetching them (`foveate.data.catalogue`)
 and what is looked for in a corpus (`foveate.data.report`).
 """
 
@@ -48,7 +48,7 @@ def get_set(
     into: Annotated[Path | None, typer.Option(metavar="DIR", help="instead of the cache")] = None,
 ) -> None:
     """Get a data set from its source or a mirror."""
-    from foveate.data.download import get
+    from foveate.data.catalogue import get
 
     typer.echo(get(name, into, mirror, _progress))
 
@@ -83,7 +83,7 @@ def _described(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None
     from foveate.config import read
     from foveate.kinds import load_kinds
     from foveate.run import RunConfig
-    from foveate.tasks.series_task import SeriesTask
+    from foveate.tasks.forecasting import SeriesTask
 
     load_kinds()
     config = read(RunConfig, path)

@@ -1,7 +1,7 @@
 """The verb ``translate``: lines from standard input, or documents.
 
 Does not live here: what it does (`foveate.verbs`, `foveate.verbs.documents`) and what helps it
-(`foveate.passages.aids`).
+(`foveate.documents.memory`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foveate.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from foveate.passages.aids import Aided
+    from foveate.documents.memory import Aided
     from foveate.verbs import Tally, Wanted
     from foveate.verbs.crew import Loading
 
@@ -107,10 +107,10 @@ def translate(
     threads: Threads = None,
 ) -> None:
     """Translate lines of stdin, a document, or a folder of them."""
+    from foveate.documents.documents import Choices
+    from foveate.documents.memory import Aided, read_aids, refuse_processes
+    from foveate.documents.spans import Rules
     from foveate.look.edit import edit, silenced
-    from foveate.passages.aids import Aided, read_aids, refuse_processes
-    from foveate.passages.documents import Choices
-    from foveate.passages.rules import Rules
     from foveate.verbs import Wanted
     from foveate.verbs.corpus import Team, translate_folder
     from foveate.verbs.documents import Files, translate_document

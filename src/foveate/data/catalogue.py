@@ -1,17 +1,27 @@
-"""The data sets that foveate knows by name: what they are, whose they are, and their checksums.
-
-Lives here: the descriptions in ``catalogue.toml``, read, and the error of everything that reads
-data. Does not live here: fetching a set (``download``), reading its lines (``text``).
-"""
+"""Data sets by name: their descriptions, checksums and download."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gzip
+import hashlib
+import io
+import os
+import re
+import tempfile
+import time
 import tomllib
+import zipfile
+import zlib
+from collections.abc import Callable
 from importlib import resources
+from pathlib import Path, PurePosixPath
 from typing import Literal
+from urllib.parse import urljoin
 
 from foveate.config import Config
+from foveate.files import cache_folder
 
 
 class DataError(ValueError):
@@ -81,3 +91,236 @@ def named(name: str) -> DataSet:
     if name not in known:
         raise DataError(f"no data set {name!r}; there are {', '.join(known)}")
     return known[name]
+
+
+# ---------------------------------------------------------------------------------------- download
+# Finding data files, and fetching the sets of the catalogue from a mirror or the network.
+
+Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all if known
+ATTEMPTS = 3
+PAUSE = 0.5  # seconds before the second attempt, twice as many before the third
+PATIENCE = 30  # seconds without a byte until an attempt counts as failed
+CHUNK = 1 << 16
+
+# ------------------------------------------------------------------------------ finding
+
+
+def mirror_folder() -> Path | None:
+    """The folder of data sets that the environment names in ``FOVEATE_DATA``."""
+    folder = os.environ.get("FOVEATE_DATA")
+    return Path(folder).expanduser() if folder else None
+
+
+def find(path: str | Path) -> Path:
+    """The file at a path, or, for a relative path, below ``FOVEATE_DATA`` or the cache.
+
+    ``multi30k/train.en`` finds ``$FOVEATE_DATA/multi30k/train.en.gz``: everywhere, a file that
+    is not there but stands with ``.gz`` after its name is taken. Raise `DataError` that names
+    the places and the remedy.
+    """
+    wanted = Path(path).expanduser()
+    roots = [Path(), mirror_folder(), cache_folder()]
+    places = list(dict.fromkeys(root / wanted for root in roots if root is not None))
+    for place in places:
+        for candidate in (place, Path(f"{place}.gz")):
+            if candidate.exists() and not candidate.is_dir():
+                return candidate
+    looked = ", ".join(str(place) for place in places)
+    raise DataError(f"no file {wanted} (nor with .gz); looked for {looked}. {_remedy(places)}")
+
+
+def _remedy(places: list[Path]) -> str:
+    """What to do about a file that is in none of the places."""
+    folder = next((p.parent for p in places[1:] or places if p.parent.is_dir()), None)
+    if folder is not None:
+        ending = places[0].suffix
+        files = sorted(folder.iterdir())
+        names = [f.name for f in files if not ending or ending in f.suffixes]
+        there = ", ".join(names[:20]) or f"no {ending or 'file'}"
+        return f'{folder} has {there}; other names for splits: data.splits = {{ valid = "val" }}'
+    name = places[0].parts[0] if places[0].parts else ""
+    if name in catalogue():
+        return f"To fetch it: foveate data get {name}"
+    return "Sets to fetch: foveate data list"
+
+
+# ------------------------------------------------------------------------------ fetching
+
+
+def get(
+    name: str | DataSet,
+    into: Path | None = None,
+    mirror: Path | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Put a set of the catalogue into the folder ``into/name`` (the cache) and return that.
+
+    Files come from a folder of sets, ``mirror`` or ``FOVEATE_DATA``, or else from the public
+    address. The content of each is verified by its sha256 before it takes its place atomically;
+    what is there already and right is left alone. Raise `DataError` with address and remedy.
+    """
+    data = named(name) if isinstance(name, str) else name
+    folder = (into or cache_folder()) / data.name
+    mirror = mirror or mirror_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        missing = [file for file in data.files if not _is_there(folder / file.name, file)]
+        with tempfile.TemporaryDirectory(prefix=".get-", dir=folder) as scratch:
+            for file in missing:
+                if mirror is not None:
+                    content, where = _from_mirror(data, file, mirror)
+                else:
+                    content, where = _from_origin(data, file, Path(scratch), progress)
+                _verify(content, file, where)
+                _put(content, folder / file.name)
+    except OSError as error:
+        raise DataError(f"cannot write {error.filename or folder}: {error.strerror}") from error
+    return folder
+
+
+def _is_there(place: Path, file: File) -> bool:
+    with contextlib.suppress(DataError, OSError):
+        return _sha256(_unpack(place.read_bytes(), str(place))) == file.content
+    return False
+
+
+def _from_mirror(data: DataSet, file: File, mirror: Path) -> tuple[bytes, str]:
+    places = [mirror / data.name / name for name in (file.name, file.name.removesuffix(".gz"))]
+    for place in places:
+        if place.is_file():
+            return place.read_bytes(), str(place)
+    raise DataError(
+        f"no {places[0]}; the mirror {mirror} needs a folder {data.name} with {file.name}, or, to"
+        f" take the set from {data.page}, leave out --mirror and unset FOVEATE_DATA"
+    )
+
+
+def _from_origin(
+    data: DataSet, file: File, scratch: Path, progress: Progress | None
+) -> tuple[bytes, str]:
+    if file.origin is None:
+        raise DataError(
+            f"{data.name} cannot be made from its public address {data.address or data.page}:"
+            f" {data.differs}. From a folder that holds it: {_by_mirror(data)}"
+        )
+    address = urljoin(data.address, file.origin)
+    original = scratch / _sha256(address.encode())  # one archive may serve several files
+    if not original.exists():
+        _download(address, original, file, data, progress)
+    content = original.read_bytes()
+    try:
+        return _CONVERT[file.convert](content, file.argument), address
+    except (KeyError, IndexError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{address} is not what {file.name} was made of: {error}") from None
+
+
+def _by_mirror(data: DataSet) -> str:
+    return f"foveate data get {data.name} --mirror DIR (or FOVEATE_DATA=DIR)"
+
+
+def _download(
+    address: str, place: Path, file: File, data: DataSet, progress: Progress | None
+) -> None:
+    """Fetch an address in at most three attempts; only what another attempt may mend is tried."""
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+
+    reason = ""
+    for attempt in range(ATTEMPTS):
+        time.sleep(PAUSE * attempt)
+        try:
+            return _stream(address, place, file, progress)
+        except HTTPError as error:
+            error.close()
+            reason = f"{error.code} {error.reason}"
+            if error.code < 500 and error.code != 429:
+                break
+        except (OSError, HTTPException) as error:
+            reason = str(error) or type(error).__name__
+    raise DataError(
+        f"cannot fetch {address} ({reason}; {attempt + 1} of {ATTEMPTS} attempts)."
+        f" Where there is no network: {_by_mirror(data)}"
+    )
+
+
+def _stream(address: str, place: Path, file: File, progress: Progress | None) -> None:
+    from urllib.request import urlopen
+
+    partial = place.with_suffix(".part")
+    with urlopen(address, timeout=PATIENCE) as answer, partial.open("wb") as out:
+        length = answer.headers.get("Content-Length")
+        total = int(length) if length else None
+        done = 0
+        while chunk := answer.read(CHUNK):
+            done += out.write(chunk)
+            if progress is not None:
+                progress(file.name, done, total)
+    if total is not None and done != total:
+        raise ConnectionError(f"broke off after {done} of {total} bytes")
+    partial.rename(place)
+
+
+# ------------------------------------------------------------------------------ content
+
+
+def _member(content: bytes, name: str) -> bytes:
+    """The member of a zip archive whose path ends in a name."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {PurePosixPath(path).name: path for path in archive.namelist()}
+        return archive.read(members[name])
+
+
+def _column(content: bytes, number: str) -> bytes:
+    """One column, counted from 1, of lines ``source ||| target``, without blanks around it."""
+    lines = content.removesuffix(b"\n").split(b"\n")
+    return b"".join(line.split(b"|||")[int(number) - 1].strip() + b"\n" for line in lines)
+
+
+_CONVERT: dict[str | None, Callable[[bytes, str], bytes]] = {
+    None: lambda content, _: content,
+    "member": _member,
+    "column": _column,
+    "strip": lambda content, _: re.sub(rb" +\t", b"\t", content),  # blanks before a tab
+}
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _unpack(content: bytes, where: str) -> bytes:
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{where} is a damaged gzip file: {error}") from None
+
+
+def _verify(content: bytes, file: File, where: str) -> None:
+    found = _sha256(_unpack(content, where))
+    if found != file.content:
+        raise DataError(
+            f"{where} is not the {file.name} that the catalogue knows: its content has sha256"
+            f" {found}, not {file.content}. Nothing was kept; fetch again or use another mirror"
+        )
+
+
+def _put(content: bytes, place: Path) -> None:
+    """Write a file as its name demands, gzip or plain, and atomically."""
+    packed = content.startswith(b"\x1f\x8b")
+    if place.suffix == ".gz" and not packed:
+        content = gzip.compress(content, mtime=0)
+    elif place.suffix != ".gz":
+        content = _unpack(content, str(place))
+    descriptor, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, place)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,12 +1,11 @@
-"""What stands in data, before anything is trained on it: pairs, labelled and plain text, series.
-
-Lives here: counting and listing what is odd, and saying it in a line, a table or JSON. Does not
-live here: reading the files and deciding what training keeps (``text``, ``series``).
-"""
+"""What is odd in data before a training: counts, duplicates, lengths, shifted sides."""
 
 from __future__ import annotations
 
-from collections import Counter
+import hashlib
+import re
+import unicodedata
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,13 +17,226 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from foveate.data.download import find
-from foveate.data.languages import declared, language_of, reads_as
-from foveate.data.lines import is_table
-from foveate.data.plain import read_text
+from foveate.data.catalogue import find
+from foveate.data.corpus import Arrays, Meter, PreparedCorpus, Work, in_order, read_text, spans_of
+from foveate.data.readers import Texts, is_table
 from foveate.data.series import SeriesData, labels, looks_like_series, scan, usual_step
 from foveate.data.text import Corpus, DataError, TextData, keep, read_pairs
-from foveate.data.traits import BLOCK, CONTROL, SAME, Traits, traits_of
+
+ENOUGH = 8.0  # common words, or characters of a script, from which a language is named
+CLEARLY = 1.5  # times as many as of the next language
+
+COMMON = {
+    language: frozenset(words.split())
+    for language, words in {
+        "cs": "a se na je že to v do s jsem jsou ale pro který si jako za nebo muž žena dva",
+        "da": "og det at jeg er ikke til af på med der som har men til en hun blev efter",
+        "de": "der die das und ist nicht ein eine mit auf sich dem den im zu ich von sie wird mann",
+        "en": "the of and to in is that with for was on it a are you his from this at man i",
+        "es": "el la los las de que y un una en es con por para se está del su no lo hombre",
+        "fi": "ja on ei se että oli hän mutta ovat kun myös tai kuin joka sen nyt mitä minä",
+        "fr": "le la les des et un une est dans que pour du qui sur pas avec ce il je homme vous",
+        "hu": "a az és nem hogy egy is ez volt de meg csak mint van már ki el még ha azt",
+        "it": "il di che e la un una è per non con sono del gli della nel si lo uomo più",
+        "nl": "de het een van en is dat niet in op te zijn met voor hij wij aan die ook man",
+        "pl": "i w na się nie to jest do z że jak ale po co tak za od czy jego mężczyzna",
+        "pt": "o a os as de que e um uma em é não com para se do da por no na homem mais",
+        "ro": "și de la în cu un o nu este pe care sa din pentru mai că ce sunt dar fi",
+        "sv": "och det att i en jag är inte som på för med den har av ett till om man kvinna",
+        "tr": "ve bir bu da de için ile çok ama o ne var daha gibi olarak olan ben sen değil",
+    }.items()
+}
+SCRIPTS = {
+    "ja": re.compile("[\u3040-\u30ff]"),
+    "ko": re.compile("[\uac00-\ud7af]"),
+    "zh": re.compile("[\u4e00-\u9fff]"),
+    "ru": re.compile("[\u0400-\u04ff]"),
+    "el": re.compile("[\u0370-\u03ff]"),
+    "ar": re.compile("[\u0600-\u06ff]"),
+    "he": re.compile("[\u0590-\u05ff]"),
+    "hi": re.compile("[\u0900-\u097f]"),
+    "th": re.compile("[\u0e00-\u0e7f]"),
+}
+LIKE = dict.fromkeys(("uk", "be", "bg", "mk", "sr", "kk"), "ru")  # not told apart: one script
+LIKE |= {"fa": "ar", "ur": "ar", "mr": "hi", "ne": "hi", "no": "da", "nb": "da"}
+KNOWN = {*COMMON, *SCRIPTS, *LIKE}
+_SHARED = Counter(word for words in COMMON.values() for word in words)
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def _evidence(texts: Iterable[str]) -> dict[str, float]:
+    """Common words of each language, one that n languages share counting 1/n, and characters."""
+    found = defaultdict[str, float](float)
+    for text in texts:
+        if not text.isascii():
+            for language, script in SCRIPTS.items():
+                found[language] += len(script.findall(text)) / 3
+        for word in _WORD.findall(text[:2000].lower()):
+            if word in _SHARED:
+                for language, words in COMMON.items():
+                    found[language] += (word in words) / _SHARED[word]
+    if found["ja"] > found["zh"] / 20:  # Japanese has Chinese characters too
+        found["ja"], found["zh"] = found["ja"] + found["zh"], 0.0
+    return found
+
+
+def language_of(texts: Iterable[str]) -> str | None:
+    """The code of the language of many lines, or None where it cannot be told."""
+    evidence = _evidence(texts)
+    first = max(evidence, key=evidence.__getitem__)
+    most, next_ = sorted(evidence.values())[:-3:-1]
+    return first if most >= ENOUGH and most >= CLEARLY * next_ else None
+
+
+def reads_as(text: str, language: str, other: str) -> bool:
+    """Whether a line is rather in one language than in another, by at least two common words."""
+    found = _evidence([text])
+    return found[language] >= 1.5 and found[other] == 0
+
+
+def declared(name: str) -> list[str]:
+    """The codes of languages in the name of a file or a column, such as ``train.en.gz``."""
+    parts = re.split(r"[._-]", Path(name).name.lower())
+    return [LIKE.get(part, part) for part in parts if part in KNOWN]
+
+
+# ------------------------------------------------------------------------------------------ traits
+# What is counted in each pair of texts, so that what is odd in all of them can be told.
+
+BLOCK = 500  # pairs that are tested together for a shift of one side
+SHIFTS = (0, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5)
+
+# UTF-8 that was read as Latin-1 or Windows-1252 and written again, as in "Ã©" for "é".
+_AFTER = "\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
+_MOJIBAKE = re.compile(f"[ÂÃ][{_AFTER}]|â[{_AFTER}]{{2}}|ï»¿|ðŸ|(?:[ÐÑ][{_AFTER}]){{2}}")
+CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u200b\u2028-\u202e\u2060\ufeff]")
+
+UNSPACED = re.compile(  # Thai to Khmer, Chinese and Japanese
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
+)
+
+# What may be true of a pair, by its name in reports; its place here is its bit in `Traits.odd`.
+SAME = "both sides the same, or both empty"
+_TESTS: dict[str, Callable[[str, str], object]] = {
+    "empty side": lambda s, t: not s.strip() or not t.strip(),
+    SAME: lambda s, t: s.strip() == t.strip(),
+    "replacement character U+FFFD": lambda s, t: "\ufffd" in s or "\ufffd" in t,
+    "wrong charset, such as Ã© for é": lambda s, t: _MOJIBAKE.search(s) or _MOJIBAKE.search(t),
+    "control or invisible character": lambda s, t: CONTROL.search(s) or CONTROL.search(t),
+    "not in Unicode form NFC": lambda s, t: not (_composed(s) and _composed(t)),
+}
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Numbers of N pairs: ``words`` and ``characters`` (N, 2) of source and target; ``keys``
+    (N, 2), hashes of the source and of the pair; ``odd`` (N,), a bit for each test that holds;
+    ``agreement`` (blocks, shifts) of the sides of each `BLOCK` pairs when one is moved.
+    """
+
+    words: NDArray[np.int32]
+    characters: NDArray[np.int32]
+    keys: NDArray[np.uint64]
+    odd: NDArray[np.uint8]
+    agreement: NDArray[np.float64]
+
+    def test(self, name: str) -> NDArray[np.bool_]:
+        """Of which pairs a test holds."""
+        return (self.odd >> list(_TESTS).index(name) & 1).astype(bool)
+
+
+def traits_of(corpus: Corpus, name: str = "") -> Traits:
+    """Look through a corpus, a prepared one with all processors."""
+    spans = spans_of(len(corpus)) or [(0, 0)]
+    with Meter(f"looking through {name}", len(corpus), "pairs") as meter:
+        if isinstance(corpus, PreparedCorpus):
+            found = in_order(_looker, {"folder": str(corpus.folder)}, spans)
+        else:
+            sides = corpus.sources, corpus.targets
+            found = (_looked(sides[0][a:b], sides[1][a:b]) for a, b in spans)
+        parts = []
+        for (first, stop), arrays in zip(spans, found, strict=True):
+            parts.append(arrays)
+            meter.add(stop - first)
+    return Traits(**{key: np.concatenate([part[key] for part in parts]) for key in parts[0]})
+
+
+def _looker(values: Mapping[str, Any]) -> Work:
+    source, target = (Texts.open(Path(values["folder"]), side) for side in ("source", "target"))
+    return lambda first, stop: _looked(source[first:stop], target[first:stop])
+
+
+def _looked(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
+    """The traits of some pairs; all spans but the last are of whole blocks."""
+    size, pairs = len(sources), list(zip(sources, targets, strict=True))
+    tests = list(enumerate(_TESTS.values()))
+    odd = (sum(1 << bit for bit, test in tests if test(*pair)) for pair in pairs)
+    return {
+        "words": _sides(count_words, sources, targets),
+        "characters": _sides(len, sources, targets),
+        "keys": np.array(
+            [(_key(s), _key(f"{len(s)} {s}{t}")) for s, t in pairs], np.uint64
+        ).reshape(-1, 2),
+        "odd": np.fromiter(odd, np.uint8, size),
+        "agreement": _agreements(_features(sources), _features(targets)),
+    }
+
+
+def count_words(text: str) -> int:
+    """The words between blanks; of scripts without blanks each character is one."""
+    if text.isascii() or not UNSPACED.search(text):
+        return len(text.split())
+    return len(UNSPACED.findall(text)) + len(UNSPACED.sub(" ", text).split())
+
+
+def _sides(
+    size: Callable[[str], int], sources: Sequence[str], targets: Sequence[str]
+) -> NDArray[np.int32]:
+    both = [np.fromiter(map(size, side), np.int32, len(side)) for side in (sources, targets)]
+    return np.stack(both, axis=1)
+
+
+def _key(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def _composed(text: str) -> bool:
+    return unicodedata.is_normalized("NFC", text)
+
+
+def _agreements(source: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How well the sides of each block agree, moved by each of `SHIFTS`."""
+    blocks = [slice(at, at + BLOCK) for at in range(0, len(source) - BLOCK // 2 + 1, BLOCK)]
+    scores = [[_agreement(source[b], target[b], shift) for shift in SHIFTS] for b in blocks]
+    return np.array(scores, np.float64).reshape(-1, len(SHIFTS))
+
+
+def _features(sentences: Sequence[str]) -> NDArray[np.float64]:
+    """Root of the length, digits, question and exclamation marks, commas: (N, 4)."""
+    counts = [
+        (len(t) ** 0.5, sum(map(t.count, "0123456789")), t.count("?") + t.count("!"), t.count(","))
+        for t in sentences
+    ]
+    features = np.array(counts, np.float64).reshape(-1, 4)
+    if not len(features):
+        return features
+    # One huge line would decide every correlation: it counts like a line of many times the usual.
+    return np.minimum(features, 3 * np.maximum(np.percentile(features, 95, axis=0), 1))
+
+
+def _agreement(source: NDArray[np.float64], target: NDArray[np.float64], shift: int) -> float:
+    """Mean of artanh r (Fisher's z) over features; row i beside row i + shift, (N, F) each."""
+    size = len(source) - abs(shift)
+    a, b = source[max(0, -shift) :][:size], target[max(0, shift) :][:size]
+    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    norm = np.sqrt((a * a).sum(axis=0) * (b * b).sum(axis=0))
+    varies = norm > 1e-9
+    r = (a * b).sum(axis=0)[varies] / norm[varies]
+    return float(np.arctanh(np.clip(r, -0.999, 0.999)).mean()) if len(r) else 0.0
+
+
+# ------------------------------------------------------------------------------------------ report
+# What stands in data, before anything is trained on it: pairs, labelled and plain text, series.
 
 Indices = NDArray[np.int64]
 Check = Callable[[Traits], Indices]  # the traits of a corpus → the pairs that are odd

@@ -1,9 +1,4 @@
-"""Series of numbers over time: reading a CSV, dividing it in the order of time, calendar features.
-
-Whatever is filled in is counted; a cell that is no number is named by file, line and column, a gap
-between rows by file, line and dates. Does not live here: scaling (`foveate.data.scaling`), windows
-(`foveate.data.windows`).
-"""
+"""Series: reading tables of numbers, scaling, and cutting windows."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ import itertools
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -26,10 +21,9 @@ import pydantic
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt
 
-from foveate.config import Config
-from foveate.data.catalogue import DataError
-from foveate.data.download import find
-from foveate.data.text_format import Delimiter, delimiter_of
+from foveate.config import BaseConfig, Config, Configurable
+from foveate.data.catalogue import DataError, find
+from foveate.data.readers import Delimiter, delimiter_of
 
 Dates = NDArray[np.datetime64]
 Numbers = NDArray[np.float64]
@@ -420,3 +414,127 @@ def calendar(dates: Dates, names: tuple[str, ...]) -> NDArray[np.float32]:
     for i, name in enumerate(names):
         features[:, i] = CALENDAR[name](dates)
     return features
+
+
+# ----------------------------------------------------------------------------------------- scaling
+# Scaling of series: fitted on the training rows alone, undone on forecasts.
+
+
+class Scaling(Configurable):
+    """z = (x − shift) / scale, both of each channel; a constant channel has scale 1."""
+
+    class Config(BaseConfig, family="scaling"):
+        """Which scaling."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.shift: Numbers = np.zeros(0)
+        self.scale: Numbers = np.ones(0)
+
+    def fit(self, values: Numbers) -> None:
+        """Take shift and scale from the training rows (N, C)."""
+        self.shift, scale = self.of(values)
+        self.scale = np.where(scale > 0, scale, 1.0)
+
+    def of(self, values: Numbers) -> tuple[Numbers, Numbers]:
+        """Shift and scale of each channel of (N, C)."""
+        raise NotImplementedError
+
+    def enter(self, values: Numbers) -> NDArray[np.float32]:
+        """Scaled values (…, C)."""
+        return ((values - self.shift) / self.scale).astype(np.float32)
+
+    def leave(self, values: NDArray[np.float32]) -> Numbers:
+        """Values (…, C) in their own units."""
+        return values.astype(np.float64) * self.scale + self.shift
+
+
+class Standard(Scaling):
+    """Mean 0 and standard deviation 1 over the training rows."""
+
+    class Config(Scaling.Config, kind="standard"):
+        pass
+
+    def of(self, values: Numbers) -> tuple[Numbers, Numbers]:
+        return values.mean(axis=0), values.std(axis=0)
+
+
+class MinMax(Scaling):
+    """From 0 to 1 over the training rows; later rows may lie outside."""
+
+    class Config(Scaling.Config, kind="min_max"):
+        pass
+
+    def of(self, values: Numbers) -> tuple[Numbers, Numbers]:
+        low = values.min(axis=0)
+        return low, values.max(axis=0) - low
+
+
+class Unscaled(Scaling):
+    """Values as they are."""
+
+    class Config(Scaling.Config, kind="none"):
+        pass
+
+    def of(self, values: Numbers) -> tuple[Numbers, Numbers]:
+        return np.zeros(values.shape[1]), np.ones(values.shape[1])
+
+
+# ----------------------------------------------------------------------------------------- windows
+# Windows of a series: look-back and horizon, cut wherever both fit into a split.
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Each window reads ``look_back`` rows from its start and is asked for the ``horizon`` after.
+
+    ``values`` (N, C) scaled, ``calendar`` (N, F), ``starts`` (M,) the first row of each window.
+    """
+
+    table: Table
+    values: Floats
+    calendar: Floats
+    starts: NDArray[np.int64]
+    look_back: int
+    horizon: int
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def take(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+        """Values read (B, L, C), calendar of all rows (B, L + H, F), values asked for (B, H, C)."""
+        rows = self.starts[np.asarray(indices)][:, None] + np.arange(self.look_back + self.horizon)
+        values = self.values[rows]
+        return values[:, : self.look_back], self.calendar[rows], values[:, self.look_back :]
+
+    def wanted(self) -> Floats:
+        """The values that all windows are asked for, (M, H, C)."""
+        rows = self.starts[:, None] + self.look_back + np.arange(self.horizon)
+        values: Floats = self.values[rows]
+        return values
+
+    def asked(self) -> Dates:
+        """The date of the first row that each window is asked for, (M,)."""
+        dates: Dates = self.table.dates[self.starts + self.look_back]
+        return dates
+
+
+def starts(
+    rows: tuple[int, int],
+    look_back: int,
+    horizon: int,
+    gaps: NDArray[np.int64] | None = None,
+) -> NDArray[np.int64]:
+    """Windows whose horizon lies in the rows [first, end); the look-back may lie before them.
+
+    No window spans a gap: the rows before which ``gaps`` lie are in none but as its first.
+    """
+    first, end = rows
+    found = np.arange(max(0, first - look_back), end - look_back - horizon + 1, dtype=np.int64)
+    if gaps is None or not len(gaps):
+        return found
+    before = np.searchsorted(gaps, found, side="right")  # gaps up to the first row of each window
+    within = np.searchsorted(gaps, found + look_back + horizon - 1, side="right")
+    return found[before == within]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from foveate.atomic import replace_file
+from foveate.files import replace_file
 
 CORPORA, SPLITS = ("short", "long"), ("train", "valid", "test")
 ENDINGS = ("en", "fr", "align")

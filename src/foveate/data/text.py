@@ -21,13 +21,8 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from foveate.config import Config
-from foveate.data.catalogue import DataError as DataError
-from foveate.data.columns import taken
-from foveate.data.download import find
-from foveate.data.lines import BadLine as BadLine
-from foveate.data.lines import read_lines as read_lines
-from foveate.data.lines import rows
-from foveate.data.text_format import Delimiter, TextFormat
+from foveate.data.catalogue import DataError, find
+from foveate.data.readers import BadLine, Delimiter, TextFormat, rows, taken
 
 RATIO_FROM = 8  # a side of at most so many tokens is never dropped for its length ratio
 

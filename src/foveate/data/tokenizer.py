@@ -1,32 +1,528 @@
-"""The kinds of tokenizer: here bytes, characters and words; BPE and unigram from `subword`.
-
-Lives here: the simple kinds, and the names by which the rest of the program takes a tokenizer.
-Does not live here: what they all share (`vocabulary`).
-"""
+"""Tokenizers: words, characters, bytes, BPE and unigram, their vocabularies, and BPE-dropout."""
 
 from __future__ import annotations
 
+import codecs
+import json
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, pairwise, repeat
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
+import numpy as np
+import tokenizers as rust
 from pydantic import Field
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from foveate.data.subword import BPE, Unigram
-from foveate.data.vocabulary import (
-    BOS,
-    EOS,
-    PAD,
-    SPECIALS,
-    UNK,
-    Encoded,
-    Span,
-    Tokenizer,
-    valid,
-)
+from foveate.config import BaseConfig, Configurable
 from foveate.data.words import split_words
+from foveate.files import replace_file
+
+UNK, PAD, BOS, EOS = range(4)
+SPECIALS = ("<unk>", "<pad>", "<s>", "</s>")
+SILENT = frozenset((PAD, BOS, EOS))  # leave no trace in decoded text; an unknown piece shows
+LARGEST = 64 * 2**20  # bytes of a file of pieces: read, it takes a dozen times as much
+Span = tuple[int, int]  # from the first character to the one after the last
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The ids of a text and, for each, the characters of the text that it stands for."""
+
+    ids: list[int]
+    offsets: list[Span]
+
+
+class Tokenizer(Configurable, ABC):
+    """Splits a text into pieces of a fixed list: ids (T,) without ``<s>`` and ``</s>``.
+
+    ``pieces[id]`` is the name of an id in that list; `spans` says what it stands for in a text.
+    """
+
+    class Config(BaseConfig, family="tokenizer"):
+        """How text is split."""
+
+    config: Config
+    # What attention views show of such a text unless asked otherwise (`foveate.look.drawing.Units`).
+    units: ClassVar[Literal["tokens", "words"]] = "words"
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.pieces: list[str] = []
+        self._bytes: list[bytes] = []  # what each piece adds to a text, in UTF-8
+        self.tags: dict[str, int] = {}  # marks that a text may begin with, and their ids
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, the four special ones among them."""
+        return len(self.pieces)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether training sees another split of a text in each epoch (`encode_noisy`)."""
+        return False
+
+    @abstractmethod
+    def train(self, lines: Iterable[str]) -> None:
+        """Learn the pieces from text; the same lines give the same pieces."""
+
+    def encode(self, text: str) -> Encoded:
+        """Ids of a text and the spans of its characters; spans of pieces never run backwards."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Iterable[str]) -> list[Encoded]:
+        """`encode` each text; raise ValueError for a lone surrogate, which UTF-8 cannot hold."""
+        ready = self._ready(texts)
+        found = self._encode([self._untagged(text)[1] for text in ready])
+        return [self._behind_tag(*both) for both in zip(ready, found, strict=True)]
+
+    def encode_ids(self, texts: Iterable[str]) -> list[list[int]]:
+        """The ids alone, the quick road for training data."""
+        split = [self._untagged(text) for text in self._ready(texts)]
+        found = self._encode_ids([text for _, text in split])
+        return (
+            [tag + ids for (tag, _), ids in zip(split, found, strict=True)] if self.tags else found
+        )
+
+    def encode_noisy(self, texts: Sequence[str], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Another split of each text for another seed, by the kinds that are ``noisy``."""
+        return self.encode_ids(texts)
+
+    def add_tags(self, names: Sequence[str]) -> None:
+        """Give marks such as ``<2fr>`` ids after all others; only at its start a text has one."""
+        size = len(self.pieces) - len(self.tags)
+        self.tags = {name: size + n for n, name in enumerate(names)}
+        self.pieces = [*self.pieces[:size], *names]
+        self._bytes = [*self._bytes[:size], *map(str.encode, names)]
+
+    def extend(self, lines: Iterable[str], config: Config) -> None:
+        """Learn further pieces from text, as a tokenizer of ``config`` would; ids there stay.
+
+        Tags are taken off. Raises ``ValueError`` where the kind cannot, or there is no room.
+        """
+        raise ValueError(
+            f"a vocabulary of the kind {self.config.kind} cannot be extended; learn a new one: "
+            'start.vocabulary = "replace"'
+        )
+
+    def _untagged(self, text: str) -> tuple[list[int], str]:
+        """The id of the tag at the start of a text, if there is one, and the text behind it."""
+        tag = next((tag for tag in self.tags if text.startswith(tag)), None)
+        return ([], text) if tag is None else ([self.tags[tag]], text[len(tag) :].removeprefix(" "))
+
+    def _behind_tag(self, text: str, encoded: Encoded) -> Encoded:
+        ids, rest = self._untagged(text)
+        if not ids:
+            return encoded
+        moved = len(text) - len(rest)
+        spans = [(start + moved, end + moved) for start, end in encoded.offsets]
+        return Encoded(ids + encoded.ids, [(0, len(self.pieces[ids[0]])), *spans])
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        """The text of some ids; bytes that are no UTF-8 become U+FFFD."""
+        return b"".join(self._surface(ids, skip_special)).decode(errors="replace")
+
+    def spans(self, ids: Sequence[int]) -> list[Span]:
+        """For each id its characters in ``decode(ids)``: empty for a special one.
+
+        An id that holds only a part of a character gets the whole character.
+        """
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        spans, done = [], 0
+        for surface in self._surface(ids, skip_special=True):
+            start, done = done, done + len(decoder.decode(surface))
+            begun = len(surface) > 0 and len(decoder.getstate()[0]) > 0
+            spans.append((start, done + begun))
+        return spans
+
+    def labels(self, ids: Sequence[int], text: str, spans: Sequence[Span]) -> list[str]:
+        """A label for each token of a text: its characters, or its name where it has none.
+
+        A token that completes a character which the token before it began has its bytes as label.
+        """
+        labels, end = [], 0
+        for i, (start, stop) in zip(ids, spans, strict=True):
+            own = "" if i in SILENT else text[max(start, end) : stop]
+            labels.append(self._label(own) if own else self.name(i))
+            end = max(end, stop)
+        return labels
+
+    def name(self, i: int) -> str:
+        """A token by itself: its text, ``</s>`` of a special one, ``<e6>`` of a lone byte."""
+        if i < len(SPECIALS):
+            return SPECIALS[i]
+        try:
+            return self._label(self._bytes[i].decode())
+        except UnicodeDecodeError:
+            return "".join(f"<{byte:02x}>" for byte in self._bytes[i])
+
+    def _label(self, text: str) -> str:
+        return text.strip(" ") or "␣" * len(text)
+
+    def text(self) -> str:
+        """Everything that `load` needs, as JSON."""
+        tree = {"config": self.config.tree(), "vocabulary": self._vocabulary()}
+        if self.tags:
+            tree["tags"] = list(self.tags)
+        return json.dumps(tree, ensure_ascii=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file, which appears whole or not at all."""
+        replace_file(Path(path), self.text())
+
+    @staticmethod
+    def load(path: str | Path) -> Tokenizer:
+        """Read a tokenizer of any kind; raise ValueError that names a file which is none."""
+        content = bounded(Path(path))
+        try:
+            tree = json.loads(content)
+            tokenizer: Tokenizer = Tokenizer.Config.parse(tree["config"]).build()
+            tokenizer._restore(tree["vocabulary"])
+            tokenizer.add_tags(tree.get("tags", []))
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            message = f"{path}: no tokenizer that can be read ({error!r}); train it again"
+            raise ValueError(message) from error
+        return tokenizer
+
+    # ---- what a kind defines
+
+    @abstractmethod
+    def _encode(self, texts: list[str]) -> list[Encoded]: ...
+
+    @abstractmethod
+    def _encode_ids(self, texts: list[str]) -> list[list[int]]: ...
+
+    @abstractmethod
+    def _vocabulary(self) -> Any:
+        """Plain values from which `_restore` makes an equal tokenizer."""
+
+    @abstractmethod
+    def _restore(self, vocabulary: Any) -> None: ...
+
+    def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
+        """What each id adds to the text."""
+        silent = SILENT if skip_special else ()
+        return [b"" if i in silent else self._bytes[i] for i in ids]
+
+    def _ready(self, texts: Iterable[str]) -> list[str]:
+        if not self.pieces:
+            raise RuntimeError(f"this {self.config.kind} tokenizer has no pieces; train it first")
+        return list(valid(texts))
+
+
+def bounded(path: Path) -> bytes:
+    """The content of a file of pieces. Raises ``ValueError`` where it is too long to be one."""
+    if (size := path.stat().st_size) > LARGEST:
+        raise ValueError(f"{path} has {size:,} bytes: no file of pieces has more than {LARGEST:,}")
+    return path.read_bytes()
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether a library refused its input: Rust's raise bare Exceptions, and panic outside them."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def valid(texts: Iterable[str]) -> Iterator[str]:
+    """The same texts; raise ValueError at a lone surrogate, which UTF-8 cannot hold."""
+    for number, text in enumerate(texts, start=1):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"text {number}, character {error.start + 1}: a lone surrogate, which is half a "
+                "character; decode the input with errors='replace'"
+            ) from None
+        yield text
+
+
+# ------------------------------------------------------------------------------------- bpe dropout
+# BPE-dropout: another split of the same text, drawn by chance (Provilkov et al., 2020).
+
+Pair = tuple[int, int]
+Merges = Mapping[Pair, tuple[int, int]]  # two ids → the rank of their merge, and the id of both
+
+
+def merges_of(vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]]) -> Merges:
+    """The learned merges by ids, in the order in which they were learned."""
+    return {
+        (vocabulary[a], vocabulary[b]): (rank, vocabulary[a + b])
+        for rank, (a, b) in enumerate(merges)
+    }
+
+
+def split(
+    letters: Sequence[int], merges: Merges, dropout: float, chance: Iterator[float]
+) -> list[int]:
+    """The ids of a chunk: again and again the earliest-learned merge of those that chance leaves.
+
+    Each possible merge is passed over with probability ``dropout``, anew in each round; the chunk
+    is done where none is left. With 0 it is the plain split.
+    """
+    ids = list(letters)
+    while True:
+        found = [
+            (*merges[pair], place)
+            for place, pair in enumerate(pairwise(ids))
+            if pair in merges and (dropout == 0 or next(chance) >= dropout)
+        ]
+        if not found:
+            return ids
+        _, merged, place = min(found)
+        ids[place : place + 2] = [merged]
+
+
+def uniform(seed: Sequence[int]) -> Iterator[float]:
+    """Numbers in [0, 1) without end, a function of the seed."""
+    generator = np.random.default_rng(seed)
+    while True:
+        yield from generator.random(64).tolist()
+
+
+# ----------------------------------------------------------------------------------------- subword
+# Pieces of words over the 256 bytes, learnt by byte pair encoding or as a unigram model.
+
+# What a piece may not straddle: a word with the space before it, an elided article (l', qu'),
+# a contraction ('s, 't), a number, a run of punctuation, a run of white space.
+_ELIDED = "[cdjlmnstCDJLMNST]|[Qq]u|[Jj]usqu|[Ll]orsqu|[Pp]uisqu|[Qq]uoiqu|[Qq]uelqu"
+_CHUNK = "|".join(
+    (
+        rf" ?(?:{_ELIDED})['’](?=\p{{L}})",
+        r" ?[\p{L}\p{M}]+",
+        r"(?<=\p{L})['’][\p{L}\p{M}]+",
+        r" ?\p{N}+",
+        r" ?[^\s\p{L}\p{M}\p{N}]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    )
+)
+
+REMEMBERED = 100_000  # texts whose chunks BPE-dropout keeps in memory
+
+
+class Subword(Tokenizer):
+    """Pieces of words, over the 256 bytes: no text is unknown and ``decode(encode(x)) == x``.
+
+    A space is put before the text and taken away after decoding, so that a word has the same
+    pieces at the start of a sentence as inside it. Bytes are written as 256 printable
+    characters (Radford et al., 2019): `pieces` shows a space as ``Ġ``. Chunks that pieces never
+    straddle keep ``<``, ``s`` and ``>`` apart, so no text reaches a special piece.
+    """
+
+    class Config(Tokenizer.Config):
+        """``lowercase`` gives up the exact round trip for fewer forms of a word."""
+
+        vocab_size: int = Field(default=8000, ge=len(SPECIALS) + 256)
+        lowercase: bool = False
+
+    config: Config
+
+    @abstractmethod
+    def _learn(self, lines: Iterator[str]) -> models.Model:
+        """Learn a model whose first four pieces are the special ones."""
+
+    def train(self, lines: Iterable[str]) -> None:
+        self._use(self._wrap(self._learn(valid(lines))))
+
+    def _wrap(self, model: models.Model) -> rust.Tokenizer:
+        wrapped = rust.Tokenizer(model)
+        lower = [normalizers.Lowercase()] if self.config.lowercase else []
+        wrapped.normalizer = normalizers.Sequence([normalizers.Prepend(" "), *lower])
+        chunks = pre_tokenizers.Split(rust.Regex(_CHUNK), "isolated")
+        letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        wrapped.pre_tokenizer = pre_tokenizers.Sequence([chunks, letters])
+        wrapped.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+        return wrapped
+
+    def _use(self, wrapped: rust.Tokenizer) -> None:
+        self._rust = wrapped
+        ids = wrapped.get_vocab(with_added_tokens=False)
+        self.pieces = sorted(ids, key=ids.__getitem__)
+        byte = {letter: bytes([value]) for value, letter in enumerate(byte_letters())}
+        spelled = [b"".join(map(byte.__getitem__, piece)) for piece in self.pieces[len(SPECIALS) :]]
+        self._bytes = [*map(str.encode, SPECIALS), *spelled]
+
+    def _encode(self, texts: list[str]) -> list[Encoded]:
+        found = self._rust.encode_batch(texts, add_special_tokens=False)
+        encoded = [Encoded(one.ids, one.offsets) for one in found]
+        for one in encoded:
+            if one.ids and self._bytes[one.ids[0]] == b" ":  # the space that we put there
+                one.offsets[0] = (0, 0)
+        return encoded
+
+    def _encode_ids(self, texts: list[str]) -> list[list[int]]:
+        return [one.ids for one in self._rust.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
+        surface = super()._surface(ids, skip_special)
+        first = next((n for n, i in enumerate(ids) if i not in SILENT), None)
+        if first is not None:
+            surface[first] = surface[first].removeprefix(b" ")
+        return surface
+
+    def _label(self, text: str) -> str:
+        return text.replace(" ", "▁")  # as SentencePiece writes the blank before a word
+
+    def _vocabulary(self) -> Any:
+        return json.loads(self._rust.to_str())  # as Hugging Face's tokenizer.json
+
+    def _restore(self, vocabulary: Any) -> None:
+        self._use(_read(json.dumps(vocabulary)))
+
+
+@lru_cache(maxsize=16)
+def _read(vocabulary: str) -> rust.Tokenizer:
+    """One for all who read the same vocabulary: what it remembers of words is never freed."""
+    return rust.Tokenizer.from_str(vocabulary)
+
+
+class BPE(Subword):
+    """Byte pair encoding (Sennrich et al., 2016): again and again the most frequent pair is one."""
+
+    class Config(Subword.Config, kind="bpe"):
+        """A pair seen fewer than ``min_frequency`` times is not merged.
+
+        In training a merge is passed over with probability ``dropout`` (Provilkov et al., 2020).
+        """
+
+        min_frequency: int = Field(default=2, ge=1)
+        dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    config: Config
+
+    def _learn(self, lines: Iterator[str]) -> models.Model:
+        learner = self._wrap(models.BPE())
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.config.vocab_size - len(SPECIALS),
+            min_frequency=self.config.min_frequency,
+            initial_alphabet=byte_letters(),
+            show_progress=False,
+        )
+        learner.train_from_iterator(lines, trainer)
+        learnt = json.loads(learner.to_str())["model"]
+        vocabulary = {piece: i for i, piece in enumerate(SPECIALS)}
+        vocabulary |= {piece: i + len(SPECIALS) for piece, i in learnt["vocab"].items()}
+        return models.BPE(vocab=vocabulary, merges=[(a, b) for a, b in learnt["merges"]])
+
+    def extend(self, lines: Iterable[str], config: Tokenizer.Config) -> None:
+        """Learn merges of new text as well, and put those of new pieces after the old ones."""
+        self.add_tags([])
+        room = getattr(config, "vocab_size", 0) - self.vocab_size
+        if not isinstance(config, BPE.Config) or room <= 0:
+            raise ValueError(
+                f"the vocabulary has {self.vocab_size:,} {self.config.kind} pieces already: set "
+                'task.tokenizer = { kind = "bpe", vocab_size = … } to more, or '
+                'start.vocabulary = "same" or "replace"'
+            )
+        further = BPE(config)
+        further.train(lines)
+        old, new = (json.loads(one._rust.to_str())["model"] for one in (self, further))
+        pieces, merges = dict(old["vocab"]), [(a, b) for a, b in old["merges"]]
+        for a, b in new["merges"]:
+            if len(pieces) < config.vocab_size and a + b not in pieces and {a, b} <= pieces.keys():
+                pieces[a + b] = len(pieces)
+                merges.append((a, b))
+        self.config = config
+        self._use(self._wrap(models.BPE(vocab=pieces, merges=merges)))
+
+    def _use(self, wrapped: rust.Tokenizer) -> None:
+        super()._use(wrapped)
+        learnt = json.loads(wrapped.to_str())["model"]
+        self._letters = {letter: learnt["vocab"][letter] for letter in byte_letters()}
+        self._merges = merges_of(learnt["vocab"], learnt["merges"])
+        self._chunks: dict[str, list[list[int]]] = {}
+
+    @property
+    def noisy(self) -> bool:
+        return self.config.dropout > 0
+
+    def encode_noisy(self, texts: Sequence[str], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
+        split = [self._untagged(text) for text in self._ready(texts)]
+        pairs = zip(split, seeds, strict=True)
+        return [tag + self._drawn(text, uniform(seed)) for (tag, text), seed in pairs]
+
+    def _drawn(self, text: str, chance: Iterator[float]) -> list[int]:
+        """Ids of a text; the chunks of some texts are remembered, for epochs come again."""
+        if text not in self._chunks:
+            if len(self._chunks) >= REMEMBERED:
+                self._chunks.clear()
+            cut = self._rust.pre_tokenizer.pre_tokenize_str(
+                self._rust.normalizer.normalize_str(text)
+            )
+            self._chunks[text] = [[self._letters[letter] for letter in chunk] for chunk, _ in cut]
+        dropout = self.config.dropout
+        parts = (split(chunk, self._merges, dropout, chance) for chunk in self._chunks[text])
+        return list(chain.from_iterable(parts))
+
+
+class Unigram(Subword):
+    """The most likely split under independent pieces (Kudo, 2018): argmax Σ log p(piece)."""
+
+    class Config(Subword.Config, kind="unigram"):
+        """Pieces are dropped from a large list until ``vocab_size`` are left."""
+
+    config: Config
+
+    def _learn(self, lines: Iterator[str]) -> models.Model:
+        learner = rust.Tokenizer(models.Unigram())
+        trainer = trainers.UnigramTrainer(
+            vocab_size=self.config.vocab_size - len(SPECIALS) + len(_END),
+            special_tokens=[],
+            initial_alphabet=byte_letters(),
+            show_progress=False,
+        )
+        learner.train_from_iterator(_marked(self._chunks(lines)), trainer)
+        scores = dict(json.loads(learner.to_str())["model"]["vocab"])
+        del scores[_END]
+        # Unseen bytes are scored 1e-4 apart in an order that chance decides, and sums of floats
+        # depend on threads: give those bytes one score and round the others.
+        floor = min(scores.values())
+        for letter in byte_letters():
+            if scores[letter] < floor + 256e-4:
+                scores[letter] = floor
+        rounded = sorted((-round(score, 6), piece) for piece, score in scores.items())
+        listed = [(piece, 0.0) for piece in SPECIALS] + [(p, -cost) for cost, p in rounded]
+        return models.Unigram(listed, unk_id=UNK)
+
+    def _chunks(self, lines: Iterator[str]) -> Counter[str]:
+        splitter = self._wrap(models.Unigram())
+        counts = Counter[str]()
+        for line in map(splitter.normalizer.normalize_str, lines):
+            counts.update(chunk for chunk, _ in splitter.pre_tokenizer.pre_tokenize_str(line))
+        return counts
+
+
+_END = "\x01"  # no byte is written so
+
+
+def _marked(counts: Counter[str]) -> Iterator[str]:
+    """Every chunk as often as it was seen, once with a mark after it.
+
+    The trainer takes as first candidates what repeats among *distinct* chunks with different
+    characters after it, so a whole word would be none, however frequent. The mark is such a
+    character; no candidate holds it.
+    """
+    yield _END
+    for chunk, count in counts.items():
+        yield from repeat(chunk, count - 1)
+        yield chunk + _END if count > 1 else chunk
+
+
+def byte_letters() -> list[str]:
+    """The printable character for each of the 256 bytes: itself, or else one from U+0100 on."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+# --------------------------------------------------------------------------------------- tokenizer
+# The kinds of tokenizer: here bytes, characters and words; BPE and unigram from `subword`.
 
 __all__ = [
     "BOS",

@@ -1,23 +1,19 @@
-"""Beam search: keep the k best beginnings, stop when k outputs have ended, take the best by score.
-
-    score(y) = log p(y | x) / lp(y),   lp(y) = ((5 + |y|) / 6)^α        (Wu et al., 2016)
-
-Sources whose search is over leave the batch.
-"""
+"""Beam search: standard, diverse, and with lexical constraints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
+import pydantic
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.decode.constrained import Constrained, Next
-from foveate.decode.steps import Hypothesis, Search
-from foveate.decode.watch import DONE, LIVE, PRUNED, Step
-from foveate.native.rows import highest
+from foveate.decode.constraints import Constrained, Demand, Next, State
+from foveate.decode.search import DONE, LIVE, PRUNED, Hypothesis, Search, Step
+from foveate.native.kernels import highest
 
 Extensions = tuple[Tensor, Tensor, Tensor]  # log p, token and parent, best first
 
@@ -199,3 +195,140 @@ def _distinct(groups: Sequence[Sequence[Hypothesis]], size: int) -> list[Hypothe
     for one in ordered:
         found.setdefault((*one.ids, one.ended), one)
     return list(found.values())
+
+
+# ------------------------------------------------------------------------------------ diverse beam
+# Diverse beam search: groups of beams, each of which avoids what the groups before it write.
+#
+#     y_t of group g = argmax  log p(y_≤t | x) − λ Σ_{h < g} #{beams of group h that write y_t}
+#
+# (Hamming diversity; Vijayakumar et al., 2016). The count decides what a group keeps; scores stay
+# log p / lp, as of a plain beam, so that outputs of all groups compare.
+
+
+class DiverseBeam(Beam):
+    """The best outputs of several groups that were kept apart; one group is a plain beam."""
+
+    class Config(Beam.Config, kind="diverse_beam"):
+        """``beam_size`` beams in ``groups``, as many in each; ``diversity`` is λ.
+
+        An output that several groups find is answered once.
+        """
+
+        groups: int = Field(5, ge=1)
+        diversity: float = Field(0.5, ge=0)
+
+        @pydantic.model_validator(mode="after")
+        def _even(self) -> Self:
+            if self.beam_size % self.groups:
+                raise ValueError(
+                    f"beam_size = {self.beam_size} beams do not make {self.groups} groups; set "
+                    "groups to a divisor of it"
+                )
+            return self
+
+        def giving(self, count: int) -> Search.Config:
+            size = max(count, self.beam_size)
+            return self.like(self, beam_size=size + -size % self.groups)
+
+    config: Config
+
+    @property
+    def groups(self) -> int:  # type: ignore[override]
+        """G, the number of groups."""
+        return self.config.groups
+
+    def extend(
+        self,
+        total: Float[Tensor, "M G n"],
+        following: Next,
+        place: Int[Tensor, "M G n"],
+        end: int,
+    ) -> Extensions:
+        size = self.width // self.groups
+        chosen = torch.zeros(len(total), following.logits.shape[1], device=total.device)  # (M, V)
+        found: list[Extensions] = []
+        for group in range(self.groups):
+            own = following.of(place[:, group].flatten())
+            found.append(best(total[:, group], own, size, self.config.diversity * chosen))
+            log_p, token, _ = found[-1]
+            kept = unfinished(token == end, size)
+            alive = log_p.gather(1, kept).isfinite() & (token.gather(1, kept) != end)
+            chosen = chosen.scatter_add(1, token.gather(1, kept), alive.to(chosen))
+        log_p, token, parent = (torch.stack(parts, dim=1) for parts in zip(*found, strict=True))
+        return log_p, token, parent
+
+
+# ------------------------------------------------------------------------------------ lexical beam
+# Lexically constrained beam search: the k places of a beam are shared among banks.
+#
+#     bank(y) = number of tokens of wanted phrases that y has written,   0 … C
+#     the next beam: in turn the most probable extension of bank C, C − 1, …, 0, C, …
+#
+# so that beginnings compete with those that have got as far as they have (grid beam search, Hokamp
+# & Liu, 2017; dynamic beam allocation, Post & Vilar, 2018). Extensions are the most probable ones
+# of each beginning, and those that bring it further. An output ends only with all its phrases; its
+# score is log p / lp under the model, as without phrases.
+
+Candidate = tuple[float, int, int]  # log p, token, parent
+
+
+class LexicalBeam(Beam):
+    """A beam whose outputs hold the phrases that `Search.demands` asks for."""
+
+    def extend(
+        self,
+        total: Float[Tensor, "M G n"],
+        following: Next,
+        place: Int[Tensor, "M G n"],
+        end: int,
+    ) -> Extensions:
+        log_p, token, parent = super().extend(total, following, place, end)
+        ledger = following.ledger
+        if ledger is None:
+            return log_p, token, parent
+        for source, demand in enumerate(ledger.demands):
+            if demand.phrases:
+                rows = place[source, 0].tolist()
+                states = [ledger.states[row] for row in rows]
+                found = _extensions(demand, states, total[source, 0], following, rows)
+                for n, one in enumerate(shared(demand, states, found, log_p.shape[-1])):
+                    log_p[source, 0, n], token[source, 0, n], parent[source, 0, n] = one
+        return log_p, token, parent
+
+
+def _extensions(
+    demand: Demand,
+    states: Sequence[State],
+    total: Float[Tensor, "n"],
+    following: Next,
+    rows: Sequence[int],
+) -> list[Candidate]:
+    """Of each beginning its most probable extensions, and those that bring it on in a phrase."""
+    log_p = following.logits[rows] - following.log_z[rows] + total[:, None]  # (n, V)
+    likely = log_p.topk(min(len(rows) + 1, log_p.shape[1]), dim=1).indices.tolist()
+    pairs = [
+        (token, parent)
+        for parent, state in enumerate(states)
+        for token in {*likely[parent], *demand.wanted(state)}
+    ]
+    tokens, parents = (list(part) for part in zip(*pairs, strict=True))
+    return list(zip(log_p[parents, tokens].tolist(), tokens, parents, strict=True))
+
+
+def shared(
+    demand: Demand, states: Sequence[State], found: Sequence[Candidate], count: int
+) -> list[Candidate]:
+    """So many of the extensions: the best of each bank in turn, from the fullest bank down."""
+    banks: dict[int, list[Candidate]] = {}
+    for one in sorted(found, key=lambda one: -one[0]):
+        if one[0] > -torch.inf:
+            bank = demand.progress(demand.after(states[one[2]], one[1]))
+            banks.setdefault(bank, []).append(one)
+    order = [banks[bank][::-1] for bank in sorted(banks, reverse=True)]
+    chosen: list[Candidate] = []
+    while len(chosen) < count and any(order):
+        for left in order:
+            if left and len(chosen) < count:
+                chosen.append(left.pop())
+    return chosen + [(-torch.inf, 0, 0)] * (count - len(chosen))

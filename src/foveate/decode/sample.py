@@ -1,12 +1,10 @@
-"""Sampling: y_t ~ p(y | y_<t, x), after filters; the same seed draws the same texts.
-
-Every output has random numbers of its own, a function of (seed, number of its source, step, which
-of the source's outputs it is): what stands beside it in a batch does not matter.
-"""
+"""Sampling: temperature, top-k, top-p, min-p."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,9 +12,86 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.decode.filters import Filter, MinP, RepetitionPenalty, Temperature, TopK, TopP
-from foveate.decode.single import Draw, SingleSearch
-from foveate.decode.steps import Hypothesis, Search
+from foveate.decode.search import Draw, Hypothesis, Search, SingleSearch
+
+Scores = Float[Tensor, "N V"]
+
+
+class Filter(Protocol):
+    """One step of the chain; ``written`` (N, t) is what each text has got so far."""
+
+    def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores: ...
+
+
+@dataclass(frozen=True)
+class RepetitionPenalty:
+    """Scores of tokens written before are divided by r if positive, multiplied if negative
+    (Keskar et al., 2019). The prompt does not count as written.
+    """
+
+    penalty: float
+
+    def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
+        old = scores.gather(1, written)
+        new = torch.where(old > 0, old / self.penalty, old * self.penalty)
+        return scores.scatter(1, written, new)
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """z / τ: below 1 the distribution is sharper, above it flatter."""
+
+    temperature: float
+
+    def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
+        return scores / self.temperature
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The k most probable tokens, and those as probable as the last of them (Fan et al., 2018)."""
+
+    k: int
+
+    def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
+        least = scores.topk(min(self.k, scores.shape[1]), dim=1).values[:, -1:]
+        return scores.masked_fill(scores < least, -torch.inf)
+
+
+@dataclass(frozen=True)
+class TopP:
+    """The fewest tokens whose probabilities sum to p, the most probable first
+    (nucleus sampling; Holtzman et al., 2020). One is always left.
+    """
+
+    p: float
+
+    def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
+        ordered, order = scores.sort(dim=1, descending=True, stable=True)
+        odds = ordered.softmax(dim=1)
+        before = odds.cumsum(dim=1) - odds  # the mass of the more probable ones
+        cut = before >= self.p
+        cut[:, 0] = False
+        return scores.masked_fill(torch.empty_like(cut).scatter_(1, order, cut), -torch.inf)
+
+
+@dataclass(frozen=True)
+class MinP:
+    """Tokens at least p times as probable as the most probable one (Nguyen et al., 2024)."""
+
+    p: float
+
+    def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
+        odds = scores.softmax(dim=1)
+        return scores.masked_fill(odds < self.p * odds.amax(dim=1, keepdim=True), -torch.inf)
+
+
+# ------------------------------------------------------------------------------------------ sample
+# Sampling: y_t ~ p(y | y_<t, x), after filters; the same seed draws the same texts.
+#
+# Every output has random numbers of its own, a function of (seed, number of its source, step,
+# which
+# of the source's outputs it is): what stands beside it in a batch does not matter.
 
 
 class Sample(SingleSearch):

@@ -20,12 +20,11 @@ from typing import Any
 
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.beam import Beam
-from foveate.decode.rules import MinLength
-from foveate.export.base import POINTER, Export, Pieces
-from foveate.export.compare import Checked, Different, Sample
+from foveate.decode.constraints import MinLength
+from foveate.export.base import POINTER, Checked, Different, Export, Pieces, Sample
 from foveate.export.ctranslate2 import CTranslate2, specification
 from foveate.export.huggingface_rules import ExchangeError
-from foveate.export.sentencepiece import differing, named, refuse, sentencepiece_model
+from foveate.export.tokenizers import differing, named, refuse, sentencepiece_model
 
 MODEL, METADATA = "sentencepiece.model", "metadata.json"
 BEAM, EXPONENT, LONGEST = 4, 0.2, 256  # how Argos searches
@@ -136,7 +135,7 @@ class Argos(Export):
     def _by_chrf(
         self, sample: Sample, kept: list[str], ours: list[str], theirs: list[str], name: str
     ) -> Checked:
-        from foveate.export.compare import held_by_chrf
+        from foveate.export.base import held_by_chrf
 
         if sample.references is None:
             raise ExchangeError("int8 is compared by chrF: SOURCE TAB REFERENCE in --sample FILE")

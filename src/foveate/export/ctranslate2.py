@@ -1,11 +1,11 @@
-"""A translator or language model of Transformer layers as a model of CTranslate2.
-
-Lives here: which of our parts it has, and where their weights go. Does not live here: asking it
-(`foveate.export.engine`).
-"""
+"""Export to CTranslate2, and translating by it."""
 
 from __future__ import annotations
 
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from foveate.data.tokenizer import BOS, EOS, SPECIALS, UNK
-from foveate.export.base import Export, Pieces
-from foveate.export.compare import Checked, Sample, compare, searches
+from foveate.decode.beam import Beam
+from foveate.decode.greedy import Greedy
+from foveate.decode.search import Hypothesis, Search
+from foveate.export.base import Checked, Export, Pieces, Sample, by_length, compare, searches
 from foveate.export.huggingface_rules import ExchangeError
-from foveate.export.parts import WAYS, Part, transformer_parts
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.transformer import (
     DecoderLayer,
@@ -27,9 +28,77 @@ from foveate.models.transformer import (
 from foveate.nn.attention import Attention
 from foveate.nn.feed_forward import FeedForward, GatedFeedForward
 from foveate.nn.norm import RMSNorm
-from foveate.nn.position import Rotary
+from foveate.nn.positions import Rotary
 from foveate.run import Run
 from foveate.tasks.translation import Translation
+
+WAYS: dict[str, tuple[Any, ...]] = {  # what CTranslate2 has of each part
+    "kind": ("transformer",),
+    "norm_order": ("pre", "post"),
+    "norm": ("layer_norm", "rms_norm"),
+    "equal": (True,),
+    "position": ("none", "sinusoidal", "sinusoidal_halves", "learned", "rope"),
+    "stem": ("tokens",),
+    "attention": ("full",),
+    "score": ("scaled_dot", "dot"),
+    "normalizer": ("softmax",),
+    "temperature": (1.0,),
+    "project": (("key", "output", "query", "value"),),
+    "feed_forward": ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One choice of a config: what it is about, its key, its value."""
+
+    what: str
+    key: str
+    value: Any
+
+
+def transformer_parts(model: nn.Module) -> Iterator[Part]:
+    """The choices that another Transformer must have made too; the first ones matter most."""
+    if not isinstance(model, EncoderDecoder):
+        yield Part("kind", "model", type(model).__name__)
+        return
+    sides: dict[str, Any] = {"encoder": model.encoder, "decoder": model.decoder}
+    classes = {"encoder": TransformerEncoder, "decoder": TransformerDecoder}
+    for name, side in sides.items():
+        fits = type(side) is classes[name]
+        yield Part("kind", f"{name}.kind", "transformer" if fits else side.config.kind)
+    for name, side in sides.items():
+        yield from _parts_of(name, side.config)
+    equal = sides["encoder"].config.norm == sides["decoder"].config.norm
+    yield Part("equal", "encoder.norm = decoder.norm", equal)
+
+
+def _parts_of(name: str, config: Any) -> Iterator[Part]:
+    yield Part("norm_order", f"{name}.norm_order", config.norm_order)
+    yield Part("norm", f"{name}.norm", config.norm.kind)
+    first = config.embedding_norm
+    yield Part("equal", f"{name}.norm = embedding_norm", first is None or first == config.norm)
+    yield Part("position", f"{name}.position", config.position.kind)
+    yield Part("stem", f"{name}.stem", config.stem.kind)
+    yield Part("feed_forward", f"{name}.feed_forward", config.feed_forward.kind)
+    yield from _attention(f"{name}.attention", config.attention)
+    if getattr(config, "cross_attention", None) is not None:
+        yield from _attention(f"{name}.cross_attention", config.cross_attention)
+
+
+def _attention(name: str, config: Any) -> Iterator[Part]:
+    full = type(config) is Attention.Config
+    yield Part("attention", name, "full" if full else config.kind)
+    if full:
+        yield Part("score", f"{name}.score", config.score.kind)
+        yield Part("normalizer", f"{name}.normalizer", config.normalizer.kind)
+        heat = getattr(config.normalizer, "temperature", 1.0)
+        yield Part("temperature", f"{name}.normalizer.temperature", heat)
+        yield Part("project", f"{name}.project", tuple(sorted(config.project)))
+
+
+# ------------------------------------------------------------------------------------- ctranslate2
+# A translator or language model of Transformer layers as a model of CTranslate2.
 
 ACTIVATIONS = {  # our feed-forward networks and CTranslate2's names of what is in them
     "relu": "RELU",
@@ -69,7 +138,6 @@ class CTranslate2(Export):
         spec.save(str(place))
 
     def check(self, place: Path, sample: Sample) -> Checked:
-        from foveate.export.engine import Engine
 
         engine = Engine(self.run, place)
 
@@ -101,8 +169,8 @@ def specification(run: Run, named: Pieces | None = None) -> Any:
         transformer_spec.TransformerDecoderSpec(**_sizes(decoder)),
     )
     places = _places(run)
-    _side(spec.encoder, encoder, places)
-    _side(spec.decoder, decoder, places)
+    _fill_side(spec.encoder, encoder, places)
+    _fill_side(spec.decoder, decoder, places)
     _linear(spec.decoder.projection, model.output)
     pieces = named or Pieces.of(run)
     spec.register_source_vocabulary(pieces.source)
@@ -146,7 +214,7 @@ def _sizes(part: TransformerEncoder | TransformerDecoder) -> dict[str, Any]:
     return said
 
 
-def _side(spec: Any, part: TransformerEncoder | TransformerDecoder, places: int) -> None:
+def _fill_side(spec: Any, part: TransformerEncoder | TransformerDecoder, places: int) -> None:
     """An encoder or a decoder, all but the projection to the vocabulary."""
     stem = cast(Any, part.stem)
     tables = spec.embeddings if isinstance(spec.embeddings, list) else [spec.embeddings]
@@ -226,3 +294,125 @@ def _joined(spec: Any, *modules: Any) -> None:
     spec.weight = _array(rows("weight"))
     if modules[0].bias is not None:
         spec.bias = _array(rows("bias"))
+
+
+# ------------------------------------------------------------------------------------------ engine
+# A run that translates through CTranslate2: the same answers, found by another program.
+#
+#     run = through_ctranslate2(foveate.load("runs/en-fr"), Path("runs/en-fr.ct2"))
+#     run.translate(["A black dog runs."])
+#
+# CTranslate2 divides log p by |y|^α, we by lp(y) of Wu et al. (2016). It is asked for as many
+# outputs
+# as its beam is wide, and these are ranked by our score: since neither score says which
+# beginnings a
+# beam keeps, it is the same search. Where in the end there are more outputs than the beam is wide,
+# the last ones of an n-best list may be others.
+
+Ids = list[int]
+
+
+def through_ctranslate2(run: Run, folder: Path, compute_type: str = "default") -> Run:
+    """The run with its searches carried out on an export of it; all else is the run's own.
+
+    Raises `ExchangeError` where the folder is no export, or one of other pieces.
+    """
+    if not (folder / "model.bin").is_file():
+        raise ExchangeError(
+            f"{folder} is no model of CTranslate2: foveate export RUN {folder} --to ctranslate2"
+        )
+    engine = Engine(run, folder, compute_type)
+    task = copy.copy(run.task)
+    task.search = engine.search
+    return Run(run.path, run.config, task, run.model, run.checkpoint)
+
+
+class Engine:
+    """Searches of a run that CTranslate2 carries out, on a folder that `foveate export` wrote.
+
+    ``compute_type`` is one of CTranslate2's; without it, that of the weights.
+    """
+
+    def __init__(self, run: Run, folder: Path, compute_type: str = "default") -> None:
+        import ctranslate2  # type: ignore[import-untyped]
+
+        self.run, threads = run, torch.get_num_threads()
+        self.translator = ctranslate2.Translator(
+            str(folder), device="cpu", compute_type=compute_type, intra_threads=threads
+        )
+        self.source = run.task.source_tokenizer.pieces
+        self.target = run.task.target_tokenizer.pieces
+        self.ids = {piece: i for i, piece in enumerate(self.target)}
+
+    def search(
+        self,
+        model: Any,
+        sources: Sequence[Ids],
+        search: Search,
+        batch_tokens: int = 4096,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """What `foveate.tasks.translation.Translation.search` gives: the best outputs, in order.
+
+        Raises `ExchangeError` for a search that CTranslate2 does not have.
+        """
+        _refuse(search)
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        for length, numbers in by_length(sources).items():
+            limit = search.limits([length])[0]
+            lines = [[self.source[i] for i in sources[n]] for n in numbers]
+            for number, one in zip(
+                numbers, self._translated(lines, limit, search, batch_tokens), strict=True
+            ):
+                found[number] = one
+            if progress is not None:
+                progress(len(numbers))
+        return found
+
+    def _translated(
+        self, lines: list[list[str]], limit: int, search: Search, batch_tokens: int
+    ) -> list[list[Hypothesis]]:
+        answers = self.translator.translate_batch(
+            lines,
+            beam_size=search.width,
+            num_hypotheses=search.width,
+            length_penalty=_exponent(search, limit),
+            return_scores=True,
+            return_end_token=True,
+            min_decoding_length=0,
+            max_decoding_length=limit,
+            max_input_length=0,
+            max_batch_size=max(batch_tokens, *(search.width * (len(line) + 1) for line in lines)),
+            batch_type="tokens",
+        )
+        return [self._ranked(answer, search, _exponent(search, limit)) for answer in answers]
+
+    def _ranked(self, answer: Any, search: Search, exponent: float) -> list[Hypothesis]:
+        found = []
+        for tokens, mean in zip(answer.hypotheses, answer.scores, strict=True):
+            ids = [self.ids[token] for token in tokens]
+            log_p = mean * len(ids) ** exponent
+            ended = bool(ids) and ids[-1] == EOS
+            score = log_p / search.penalty(len(ids)) if isinstance(search, Beam) else log_p
+            found.append(Hypothesis(ids[:-1] if ended else ids, log_p, score, ended))
+        return sorted(found, key=lambda one: -one.score)
+
+
+def _exponent(search: Search, limit: int) -> float:
+    """The α of |y|^α that is our lp(y) for the shortest output and for one of the limit.
+
+    Where more outputs end than the beam is wide, CTranslate2 keeps the best by its own score. Not
+    0: there it would stop at the first output.
+    """
+    if not isinstance(search, Beam):
+        return 0.0
+    return max(math.log(search.penalty(limit)) / math.log(max(limit, 2)), 1e-3)
+
+
+def _refuse(search: Search) -> None:
+    known = type(search) in (Beam, Greedy)
+    if not known or search.config.rules or search.prefixes or search.listener is not None:
+        raise ExchangeError(
+            "CTranslate2 has the searches greedy and beam here, without rules and beginnings; "
+            "leave out --engine for others"
+        )

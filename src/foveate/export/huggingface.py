@@ -1,19 +1,12 @@
-"""Models from and to folders of the `transformers` library: config.json and model.safetensors.
-
-    encoder = from_huggingface("all-MiniLM-L6-v2")       # a TransformerEncoder
-    to_huggingface(model, "folder")                      # AutoModel.from_pretrained("folder")
-
-Lives here: the files, and weights by the tables of the families. Does not live here: the families
-(`huggingface_decoders`, `_encoders`, `_pairs`, `_pictures`), what their tables mean
-(`huggingface_rules`), their tokenizers. Needs no `transformers`, and no network.
-"""
+"""Export to, and import from, Hugging Face folders."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,18 +14,77 @@ import torch
 from torch import Tensor, nn
 
 from foveate.config import Config
-from foveate.data.vocabulary import bounded
-from foveate.export.huggingface_decoders import GPT2, LLAMA
-from foveate.export.huggingface_encoders import BERT, BERT_MASKED, ROBERTA, ROBERTA_MASKED
-from foveate.export.huggingface_ends import Settings
-from foveate.export.huggingface_halves import in_halves, wave_table
-from foveate.export.huggingface_pairs import BART, MARIAN, PEGASUS, T5
-from foveate.export.huggingface_pictures import VIT, VIT_LABELS
-from foveate.export.huggingface_rules import ExchangeError, Family, Form, Tensors
-from foveate.train.bounds import Within, refuse_larger
-from foveate.train.checkpoint import write_tensors
-from foveate.train.files import NEW, DamagedError, is_beside, write_atomically
-from foveate.train.tensors import Size, opened
+from foveate.data.tokenizer import (
+    BOS,
+    EOS,
+    PAD,
+    SPECIALS,
+    UNK,
+    Symbol,
+    Tokenizer,
+    bounded,
+    is_failure,
+)
+from foveate.decode.beam import Beam
+from foveate.decode.greedy import Greedy
+from foveate.decode.search import Search
+from foveate.export.base import (
+    Checked,
+    Different,
+    Export,
+    Ids,
+    Sample,
+    appearing,
+    by_length,
+    compare,
+    searches,
+)
+from foveate.export.huggingface_families import (
+    BART,
+    BERT,
+    BERT_MASKED,
+    GPT2,
+    LLAMA,
+    MARIAN,
+    PEGASUS,
+    ROBERTA,
+    ROBERTA_MASKED,
+    T5,
+    VIT,
+    VIT_LABELS,
+)
+from foveate.export.huggingface_rules import (
+    ExchangeError,
+    Family,
+    Form,
+    Settings,
+    Tensors,
+    in_halves,
+    wave_table,
+)
+from foveate.export.tokenizers import tokenizer_json
+from foveate.files import replace_file
+from foveate.models.classifier import Classifier
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.language_model import LanguageModel, MaskedLanguageModel
+from foveate.models.transformer import TransformerDecoder, TransformerEncoder
+from foveate.run import RunConfig, load
+from foveate.spec import Pixels, Tokens
+from foveate.tasks.translation import Translation
+from foveate.train.checkpoint import (
+    NEW,
+    WEIGHTS,
+    DamagedError,
+    Size,
+    Within,
+    is_beside,
+    opened,
+    refuse_larger,
+    save_weights,
+    sealed_folder,
+    write_atomically,
+    write_tensors,
+)
 
 FAMILIES = (  # of one model_type those with a head come first
     GPT2,
@@ -48,7 +100,7 @@ FAMILIES = (  # of one model_type those with a head come first
     VIT_LABELS,
     VIT,
 )
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG, HUB_WEIGHTS = "config.json", "model.safetensors"
 STRANGE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RuntimeError)
 AGAIN = "write it again with save_pretrained of transformers"
 
@@ -76,11 +128,11 @@ def from_huggingface(folder: str | Path) -> nn.Module:
     except STRANGE as error:
         raise ExchangeError(f"{folder / CONFIG}: {error}") from error
     try:
-        _fill(model, family, settings, tensors, folder / WEIGHTS)
+        _fill(model, family, settings, tensors, folder / HUB_WEIGHTS)
     except ExchangeError:
         raise
     except STRANGE as error:
-        raise ExchangeError(f"{folder / WEIGHTS}: {error}; {AGAIN}") from error
+        raise ExchangeError(f"{folder / HUB_WEIGHTS}: {error}; {AGAIN}") from error
     return model.eval()
 
 
@@ -115,8 +167,8 @@ def to_huggingface(
     for theirs in family.waves:
         tensors[theirs] = wave_table(written["max_position_embeddings"], written["d_model"])
     folder.mkdir(parents=True, exist_ok=True)
-    write_tensors(tensors, folder / (NEW + WEIGHTS))
-    os.replace(folder / (NEW + WEIGHTS), folder / WEIGHTS)
+    write_tensors(tensors, folder / (NEW + HUB_WEIGHTS))
+    os.replace(folder / (NEW + HUB_WEIGHTS), folder / HUB_WEIGHTS)
     write_atomically(folder / CONFIG, json.dumps(written, indent=2, sort_keys=True) + "\n")
     return folder
 
@@ -151,9 +203,9 @@ def _families(name: str, path: Path) -> list[Family]:
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors of model.safetensors, or of the shards that its index names."""
-    index = folder / f"{WEIGHTS}.index.json"
-    names = [WEIGHTS]
-    if not (folder / WEIGHTS).is_file() and index.is_file():
+    index = folder / f"{HUB_WEIGHTS}.index.json"
+    names = [HUB_WEIGHTS]
+    if not (folder / HUB_WEIGHTS).is_file() and index.is_file():
         names = _shards(index)
     tensors: dict[str, Tensor] = {}
     for path in (folder / name for name in names):
@@ -275,3 +327,342 @@ def fitting(config: Config, architecture: str | None = None) -> tuple[Family, Se
             reasons.append(str(error))
     nearest = min(reasons, key=len, default="none is of this kind")
     raise ExchangeError(f"no architecture fits {type(config).__qualname__}; {nearest}")
+
+
+# ------------------------------------------------------------------------------------ transformers
+# A run as a folder that `from_pretrained` of `transformers` loads, its tokenizer included.
+#
+#     tokenizer = AutoTokenizer.from_pretrained(out)
+#     AutoModelForSeq2SeqLM.from_pretrained(out).generate(**tokenizer(text, return_tensors="pt"))
+
+CLASSES = {  # our models and the class that loads their like
+    EncoderDecoder: "AutoModelForSeq2SeqLM",
+    LanguageModel: "AutoModelForCausalLM",
+    MaskedLanguageModel: "AutoModelForMaskedLM",
+    Classifier: "AutoModelForImageClassification",
+}
+ROWS = 8  # drawn inputs on which models that write no text are compared
+CLOSE = 1e-3  # how far their scores may be apart
+
+
+class HuggingFace(Export):
+    """A folder of config.json, model.safetensors, tokenizer.json and their companions."""
+
+    to = "huggingface"
+    packages = ("transformers",)
+
+    def refuse(self) -> None:
+        if type(self.run.model) not in CLASSES:
+            raise ExchangeError(
+                f"transformers has no {type(self.run.model).__name__} like ours; translation, "
+                "language and masked models and classifiers of pictures of Transformer layers "
+                "have a place there; safetensors takes any run"
+            )
+        for side in ("encoder", "decoder"):
+            part = getattr(self.run.model, side, None)
+            if part is not None and type(part) not in (TransformerEncoder, TransformerDecoder):
+                raise ExchangeError(
+                    f"transformers has no {side} of the kind {part.config.kind} like ours: it "
+                    "takes transformer, and what else can be exported is safetensors"
+                )
+        try:
+            fitting(in_halves(self.run.model)[0].plain())
+        except ExchangeError:
+            raise
+        except ValueError as error:
+            name = type(self.run.model).__name__
+            raise ExchangeError(
+                f"no architecture fits this {name}: {error}; safetensors takes any run"
+            ) from None
+        if len(self._tokenizers()) > 1:
+            raise ExchangeError(
+                "transformers has one vocabulary for both sides: train with task.joint = true"
+            )
+        for tokenizer in self._tokenizers():
+            tokenizer_json(tokenizer)
+
+    def _tokenizers(self) -> list[Tokenizer]:
+        """Those of the source and of the target, or the only one, or none."""
+        task = self.run.task
+        found = [getattr(task, f"{name}tokenizer", None) for name in ("source_", "target_", "")]
+        return [one for one in dict.fromkeys(found) if isinstance(one, Tokenizer)]
+
+    def write(self, place: Path, pointer: dict[str, Any]) -> None:
+        place.mkdir()
+        to_huggingface(self.run.model, place)
+        start = isinstance(self.run.model, LanguageModel)
+        for tokenizer in self._tokenizers():
+            _write_json(place / "tokenizer.json", tokenizer_json(tokenizer, start))
+            _write_json(place / "tokenizer_config.json", _settings(self._longest()))
+        if isinstance(self.run.model, EncoderDecoder | LanguageModel):
+            _write_json(place / "generation_config.json", self._generation())
+
+    def _longest(self) -> int:
+        return int(getattr(self.run.config.data, "max_length", 1 << 30))
+
+    def _generation(self) -> dict[str, Any]:
+        """How `generate` begins and ends: greedy, as ``foveate translate --beam-size 1``."""
+        search = self.run.config.decode
+        longest = int(search.max_ratio * min(self._longest(), 1024)) + search.max_extra
+        said: dict[str, Any] = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
+        said |= {"num_beams": 1, "do_sample": False, "max_new_tokens": longest}
+        if isinstance(self.run.model, EncoderDecoder):
+            return said | {"decoder_start_token_id": BOS}
+        return said | {"suppress_tokens": [PAD, BOS]}
+
+    def check(self, place: Path, sample: Sample) -> Checked:
+        import transformers
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the library to its own developers
+            logging: Any = transformers.utils.logging
+            logging.set_verbosity_error()
+            logging.disable_progress_bar()
+            auto = getattr(transformers, CLASSES[type(self.run.model)])
+            model = auto.from_pretrained(str(place)).eval()
+            if not isinstance(self.run.model, EncoderDecoder):
+                return self._scores(model)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(str(place))
+            return self._texts(model, tokenizer, sample)
+
+    def _texts(self, model: Any, tokenizer: Any, sample: Sample) -> Checked:
+        """The whole way from text to text."""
+        task = self.run.task
+        limit = task.data.max_length
+        for line in sample.sources:
+            ours = [*task.source_tokenizer.encode_ids([line])[0], EOS]
+            if line.strip() and len(ours) <= limit and tokenizer(line)["input_ids"] != ours:
+                raise Different(f"the tokenizer there cuts {line!r} otherwise; nothing was written")
+
+        def theirs(sources: list[Ids], search: Search) -> list[Ids]:
+            found: list[Ids] = [[] for _ in sources]
+            for numbers in by_length(sources).values():
+                outputs = _generated(model, [sources[n] for n in numbers], search)
+                for number, ids in zip(numbers, outputs, strict=True):
+                    found[number] = ids
+            for ids in found:
+                text = tokenizer.decode(ids, skip_special_tokens=True)
+                if text != task.target_tokenizer.decode(ids):
+                    raise Different(f"the tokenizer there reads {text!r} in {ids}")
+            return found
+
+        tried = {
+            name: search if not isinstance(search, Beam) else _without_penalty(search)
+            for name, search in searches(self.run).items()
+        }
+        return compare(self.run, sample, tried, theirs, exact=True)
+
+    @torch.no_grad()
+    def _scores(self, model: Any) -> Checked:
+        """Scores of every token or label on drawn inputs, for models that write no text."""
+        inputs = drawn(self.run.model)
+        name = "pixel_values" if inputs.is_floating_point() else "input_ids"
+        there, here = model(**{name: inputs}).logits, self.run.model(inputs)
+        far = float((there - here).abs().max())
+        if not far < CLOSE:
+            raise Different(
+                f"scores on drawn inputs are {far:.2g} apart, more than {CLOSE:g}; nothing was "
+                "written"
+            )
+        places = here.shape[:-1].numel()
+        return Checked(len(inputs), [f"scores {far:.1g} apart on drawn inputs"], places)
+
+
+def drawn(model: Any) -> Tensor:
+    """Inputs of a model's kind, always the same."""
+    generator = torch.Generator().manual_seed(0)
+    stem = getattr(model, "encoder", None) or model.decoder
+    source = stem.stem.source
+    if isinstance(source, Pixels):
+        return torch.rand(ROWS, source.channels, source.height, source.width, generator=generator)
+    assert isinstance(source, Tokens)
+    return torch.randint(UNK + 4, source.vocab_size, (ROWS, 16), generator=generator)
+
+
+@torch.no_grad()
+def _generated(model: Any, sources: list[Ids], search: Search) -> list[Ids]:
+    """The outputs of sources of one length."""
+    read = torch.tensor([[*ids, EOS] for ids in sources])
+    outputs = model.generate(
+        input_ids=read,
+        attention_mask=torch.ones_like(read),
+        num_beams=search.width,
+        do_sample=False,
+        length_penalty=0.0 if search.width > 1 else 1.0,
+        early_stopping=search.width > 1,  # once as many outputs have ended as there are beams
+        max_new_tokens=search.limits([len(sources[0])])[0],
+    )
+    written = (output[1:] for output in outputs.tolist())
+    return [ids[: ids.index(EOS)] if EOS in ids else ids for ids in written]
+
+
+def _without_penalty(search: Beam) -> Search:
+    """The same beam with α = 0: what the library calls a length penalty is another score."""
+    built: Search = search.config.model_copy(update={"length_penalty": 0.0}).build()
+    return built
+
+
+def _settings(longest: int) -> dict[str, Any]:
+    names = dict(zip(("unk_token", "pad_token", "bos_token", "eos_token"), SPECIALS, strict=True))
+    return names | {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": min(longest, math.inf),
+        "clean_up_tokenization_spaces": False,
+        "split_special_tokens": True,  # a user's </s> is text
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+
+
+def _write_json(path: Path, tree: dict[str, Any]) -> None:
+    replace_file(path, json.dumps(tree, ensure_ascii=False, indent=2) + "\n")
+
+
+# ----------------------------------------------------------------------------------------- reading
+# Models and vocabularies of others as ours: ``foveate import``. No network, nothing unpickled.
+#
+# A folder of `transformers` (config.json, model.safetensors, tokenizer.json) becomes a run; a
+# vocabulary of CTranslate2 (JSON) or OpenNMT-py (text, a piece a line, counts behind a tab)
+# becomes a
+# tokenizer of pieces between blanks.
+
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".npz")
+FOLDER = "weights"
+NAMES = {*SPECIALS, "<blank>"}  # what others call our special pieces
+
+
+def import_from(source: Path, out: Path) -> str:
+    """Make a run of a folder, or a tokenizer of a vocabulary; say what it is.
+
+    Raises `ExchangeError` for what cannot be read, with the remedy, and ``FileExistsError`` where
+    ``out`` is.
+    """
+    if source.is_dir():
+        return _run(source, out)
+    if not source.is_file():
+        raise ExchangeError(
+            f"{source}: no such file or folder; nothing is fetched: download it, and "
+            "give its folder"
+        )
+    if source.suffix in PICKLES:
+        raise ExchangeError(
+            f"{source} may hold a pickle, which could run any code, and is not opened: write it "
+            "again where you trust it, model.save_pretrained(folder, safe_serialization=True), and "
+            "import that folder"
+        )
+    return _vocabulary(source, out)
+
+
+# ------------------------------------------------------------------------------ folders
+
+
+def _run(source: Path, out: Path) -> str:
+    model = from_huggingface(source)
+    if not isinstance(model, EncoderDecoder):
+        raise ExchangeError(
+            f"{source} is a {type(model).__name__}: only translators become runs; in Python "
+            f"foveate.export.huggingface.from_huggingface gives you the model, and "
+            "[start] the weights of a run of yours"
+        )
+    tokenizer = read_tokenizer(source / "tokenizer.json")
+    if tokenizer.vocab_size != len(model.output.weight):
+        raise ExchangeError(
+            f"{source}: tokenizer.json has {tokenizer.vocab_size} pieces, the weights "
+            f"{len(model.output.weight)}: take both from one folder"
+        )
+    task = Translation.Config(
+        source="{split}.source", target="{split}.target", tokenizer=tokenizer.config
+    )
+    config = RunConfig(task=task, model=model.config, decode=Greedy.Config())
+    with appearing(out) as place:
+        place.mkdir()
+        (place / "config.toml").write_text(config.toml(), encoding="utf-8")
+        for side in ("source", "target"):
+            tokenizer.save(place / f"{side}.tokenizer.json")
+        with sealed_folder(place / FOLDER) as folder:
+            save_weights(model, folder / WEIGHTS)
+        best = {"folder": FOLDER, "figure": "imported", "value": 0.0, "step": 0}
+        (place / "best.json").write_text(json.dumps(best) + "\n", encoding="utf-8")
+        load(place)
+    return (
+        f"{out}: a run of {source}, {tokenizer.vocab_size:,} pieces; name data of yours in "
+        f"{out}/config.toml (task.source, task.target) to evaluate it or to train on"
+    )
+
+
+def read_tokenizer(path: Path) -> Tokenizer:
+    """A tokenizer of a tokenizer.json with pieces over bytes and our four special pieces.
+
+    Raises `ExchangeError` that says what is otherwise.
+    """
+    again = "save the tokenizer as a fast one: tokenizer.save_pretrained(folder)"
+    tree = _json(path, again)
+    try:
+        kind = str(tree.get("model", {}).get("type", "none")).lower()
+        listed = tree.get("model", {}).get("vocab", {})
+        pieces = enumerate(listed) if isinstance(listed, list) else ()
+        ids = {str(p): i for i, (p, _) in pieces} or dict(listed)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ExchangeError(f"{path}: no tokenizer.json ({error}); {again}") from None
+    others = [name for i, name in enumerate(SPECIALS) if ids.get(name) != i]
+    if kind not in ("bpe", "unigram") or others:
+        raise ExchangeError(
+            f"{path}: a tokenizer of the kind {kind} in which {', '.join(others) or 'nothing'} "
+            f"stands elsewhere: ours have {', '.join(SPECIALS)} as pieces 0 to 3 of a bpe or "
+            "unigram over bytes; from_huggingface reads the weights alone"
+        )
+    rest = tree | {"post_processor": None, "added_tokens": []}
+    config = {"kind": kind, "vocab_size": max(len(ids), 4 + 256)}
+    found: Tokenizer = Tokenizer.Config.parse(config).build()
+    try:
+        found._restore(rest)
+        same = found.decode(found.encode("an élan ☃").ids) == "an élan ☃"
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        raise ExchangeError(f"{path}: no tokenizer over bytes ({error!r})") from None
+    if not same:
+        raise ExchangeError(f"{path}: texts do not come back as they were; it is none over bytes")
+    return found
+
+
+def _json(path: Path, remedy: str) -> Any:
+    if not path.is_file():
+        raise ExchangeError(f"{path}: no such file; {remedy}")
+    try:
+        return json.loads(bounded(path))
+    except (ValueError, RecursionError) as error:
+        raise ExchangeError(f"{path}: no JSON ({error}); {remedy}") from None
+
+
+# ------------------------------------------------------------------------------ vocabularies
+
+
+def _vocabulary(source: Path, out: Path) -> str:
+    pieces = READERS.get(source.suffix, _lines)(source)
+    if not pieces or not all(isinstance(piece, str) for piece in pieces):
+        raise ExchangeError(f"{source}: no list of pieces; give a vocabulary, a piece a line")
+    own = [piece for piece in dict.fromkeys(pieces) if piece not in NAMES]
+    tokenizer = Symbol(Symbol.Config())
+    tokenizer._restore(own)
+    with appearing(out) as place:
+        tokenizer.save(place)
+        Tokenizer.load(place)
+    return f"{out}: {len(own):,} pieces between blanks, and the four special ones"
+
+
+def _from_json(path: Path) -> list[str]:
+    """CTranslate2's shared_vocabulary.json and its like: a list."""
+    found: list[str] = _json(path, "give the vocabulary of a CTranslate2 model")
+    return found if isinstance(found, list) else []
+
+
+def _lines(path: Path) -> list[str]:
+    """OpenNMT-py's and older CTranslate2's: a piece a line, its count behind a tab if at all."""
+    try:
+        text = bounded(path).decode()
+    except ValueError as error:
+        raise ExchangeError(f"{path}: no vocabulary ({error}); give one of UTF-8 lines") from None
+    return [line.split("\t")[0] for line in text.split("\n") if line]
+
+
+READERS: dict[str, Callable[[Path], list[str]]] = {".json": _from_json}

@@ -1,24 +1,93 @@
-"""What a family of Hugging Face models is to us: a config, a table of keys, a table of names.
-
-Lives here: `Family` with its `Key`s (config.json ↔ our config) and `Rule`s (their tensors ↔ ours),
-and how tables are read in both directions. Does not live here: the families themselves
-(`huggingface_decoders`, `_encoders`, `_pairs`, `_pictures`), what their models are built with
-(`huggingface_ends`) and the files (`huggingface`).
-"""
+"""How names and settings of Hugging Face models map to ours."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from foveate.config import Config
-from foveate.export.huggingface_ends import Ends, Settings
+from foveate.data.tokenizer import BOS, EOS, PAD
+from foveate.nn.embedding import Stem
+from foveate.nn.positions import Sinusoidal, SinusoidalHalves
+from foveate.spec import Input, Labels, Pixels, Tokens
 from foveate.tree import Tree
+
+Settings = dict[str, Any]  # what config.json says
+SPECIALS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
+START = {"decoder_start_token_id": BOS, "forced_eos_token_id": None, "is_encoder_decoder": True}
+
+
+class Ends(Protocol):
+    """What stands before and behind the models of a family."""
+
+    def read(self, settings: Settings) -> tuple[Input | Labels, ...]:
+        """What our model is built with; ``settings`` say everything."""
+
+    def write(self, model: nn.Module) -> Settings:
+        """What config.json says of what our model was built with."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """Texts: ``count`` vocabularies of one size."""
+
+    count: int
+
+    def read(self, settings: Settings) -> tuple[Input | Labels, ...]:
+        return (Tokens(settings["vocab_size"]),) * self.count
+
+    def write(self, model: nn.Module) -> Settings:
+        source = _read_by(model)
+        assert isinstance(source, Tokens)
+        return SPECIALS | (START if self.count == 2 else {}) | {"vocab_size": source.vocab_size}
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures of one size, and the ``labels`` of what they show where the model says it."""
+
+    labels: bool
+
+    def read(self, settings: Settings) -> tuple[Input | Labels, ...]:
+        pixels = Pixels(settings["num_channels"], *sides(settings["image_size"]))
+        return (pixels, Labels(_names(settings["id2label"]))) if self.labels else (pixels,)
+
+    def write(self, model: nn.Module) -> Settings:
+        source = _read_by(model)
+        assert isinstance(source, Pixels)
+        square = source.height == source.width
+        size = source.height if square else [source.height, source.width]
+        found: Settings = {"image_size": size, "num_channels": source.channels}
+        labels = getattr(model, "labels", None)
+        if not self.labels or not isinstance(labels, Labels):
+            return found
+        names = dict(enumerate(labels.names))
+        return found | {"id2label": names, "label2id": {name: n for n, name in names.items()}}
+
+
+def sides(size: Any) -> tuple[int, int]:
+    """Height and width, which config.json says as one number where they are equal."""
+    height, width = size if isinstance(size, list | tuple) else (size, size)
+    return int(height), int(width)
+
+
+def _names(numbered: Mapping[Any, str]) -> tuple[str, ...]:
+    """Labels by their numbers, which JSON has as text."""
+    return tuple(numbered[n] for n in sorted(numbered, key=int))
+
+
+def _read_by(model: nn.Module) -> Input:
+    """What the first stem of a model reads."""
+    return next(part.source for part in model.modules() if isinstance(part, Stem))
+
+
+# ------------------------------------------------------------------------------- huggingface rules
+# What a family of Hugging Face models is to us: a config, a table of keys, a table of names.
 
 Tensors = Mapping[str, Tensor]
 FREE = ("dropout", "output_bias")  # acts in training alone; is zero where there is none
@@ -297,3 +366,61 @@ def _explicit(tree: Tree) -> Tree:
             said = {"key_heads": heads, "head_size": filled["hidden_size"] // heads}
             filled[name] = said | filled[name] | {"num_heads": heads}
     return filled
+
+
+# ------------------------------------------------------------------------------ huggingface halves
+# Sines and cosines in turns, as ours stand, or in halves, as files of others have them.
+#
+# Only the encoding knows in which order the D numbers of a vector stand; every weight that touches
+# them may be put in another order with it, and the model computes the same:
+#
+#     x'_j = x_order(j),   order = 0, 2, 4, …, 1, 3, 5, …
+
+AXES = {  # which tensors have the D numbers of a vector along which axis
+    r"(.*\.)?stem\.\w+\.weight": 1,
+    r"(.*\.)?position\.table\.weight": 1,
+    r"output\.weight": 1,
+    r".*norm\.(weight|bias)": 0,
+    r".*attention\.(query|key|value)\.weight": 1,
+    r".*attention\.output\.(weight|bias)": 0,
+    r".*feed_forward\.(inner|gate)\.weight": 1,
+    r".*feed_forward\.outer\.(weight|bias)": 0,
+}
+
+
+def in_halves(model: nn.Module) -> tuple[Any, Mapping[str, Tensor]]:
+    """Config and named weights of a model with its waves in halves; as they are if it has none."""
+    config: Any = model.config
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    sides = [name for name in ("encoder", "decoder") if _waves(getattr(config, name, None))]
+    if not sides:
+        return config, weights
+    changed = {name: _halved(getattr(config, name)) for name in sides}
+    size = getattr(config, sides[0]).hidden_size
+    order = torch.cat((torch.arange(0, size, 2), torch.arange(1, size, 2)))
+    return config.model_copy(update=changed), {
+        name: _ordered(name, weight, order) for name, weight in weights.items()
+    }
+
+
+def wave_table(places: int, size: int) -> Tensor:
+    """The encoding of so many places (T, D), from angles in double precision as files have it."""
+    powers = torch.arange(0, size, 2, dtype=torch.float64) / size
+    angles = torch.arange(places, dtype=torch.float64)[:, None] / 10_000**powers
+    return torch.cat((angles.sin(), angles.cos()), dim=1)[:, :size].float()
+
+
+def _waves(part: Config | None) -> bool:
+    return type(getattr(part, "position", None)) is Sinusoidal.Config
+
+
+def _halved(part: Any) -> Any:
+    halves = SinusoidalHalves.Config(base=part.position.base)
+    return part.model_copy(update={"position": halves})
+
+
+def _ordered(name: str, weight: Tensor, order: Tensor) -> Tensor:
+    for pattern, axis in AXES.items():
+        if re.fullmatch(pattern, name) and weight.shape[axis] == len(order):
+            return weight.index_select(axis, order.to(weight.device))
+    return weight

@@ -23,18 +23,17 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from foveate.atomic import replace_file
 from foveate.data.tokenizer import BOS, EOS
-from foveate.export.base import Export
-from foveate.export.compare import Checked, Ids, Sample, by_length, compare, searches
+from foveate.export.base import Checked, Export, Ids, Sample, by_length, compare, searches
 from foveate.export.huggingface_rules import ExchangeError
-from foveate.models.encoder import Memory
+from foveate.files import replace_file
+from foveate.models.base import Memory
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.position import Concatenated, Position
+from foveate.nn.positions import Concatenated, Position
 from foveate.nn.state import State, Tensors
-from foveate.tasks.text_batch import source_batch
+from foveate.tasks.text import source_batch
 from foveate.tasks.translation import Translation
 
 ENCODER, STEP, GRAPHS = "encoder.onnx", "step.onnx", "graphs.json"
@@ -271,7 +270,7 @@ class Graphs:
 
 
 class GraphSteps:
-    """A batch of sources being decoded, as searches ask it (`foveate.decode.steps.Steps`)."""
+    """A batch of sources being decoded, as searches ask it (`foveate.decode.search.Steps`)."""
 
     def __init__(self, graphs: Graphs, memory: Tensor, keys: Tensor) -> None:
         self.graphs, self.device, self.at = graphs, torch.device("cpu"), 0

@@ -15,14 +15,12 @@ from typing import Any
 
 import torch
 
-from foveate.atomic import replace_file
-from foveate.export.base import Export
-from foveate.export.compare import Checked, Different, Sample
+from foveate.export.base import Checked, Different, Export, Sample
 from foveate.export.huggingface_rules import ExchangeError
+from foveate.files import replace_file
 from foveate.run import Run, load
 from foveate.tasks.translation import Translation
-from foveate.train.checkpoint import WEIGHTS, save_weights
-from foveate.train.files import sealed_folder
+from foveate.train.checkpoint import WEIGHTS, save_weights, sealed_folder
 
 LOGS = ("log.jsonl", "best.json")  # of training
 FOLDER = "weights"

@@ -1,6 +1,6 @@
 """Looking inside: capture what attention does, and draw it."""
 
-from foveate.look.capture import capture
+from foveate.look.capture import AttentionRecord, capture
 from foveate.look.edit import (
     capture_outputs,
     diagonal,
@@ -12,7 +12,6 @@ from foveate.look.edit import (
     uniform,
 )
 from foveate.look.heatmap import AttentionView, attention
-from foveate.look.record import AttentionRecord
 
 __all__ = [
     "AttentionRecord",

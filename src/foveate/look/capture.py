@@ -1,16 +1,528 @@
-"""Seeing what attention does, from outside: taps are set, the model runs, taps are taken off."""
+"""Recording what a model computes: attention weights, hidden states, of one forward pass."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any, Protocol, cast, runtime_checkable
+from weakref import ref
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from foveate.config import ConfigError
-from foveate.look.seams import Where, chosen, tapped
+from foveate.look.drawing import Units
+from foveate.nn.attention import BaseAttention, Tap
+from foveate.nn.state import State
+
+Labels = Sequence[str]
+LAYERS = "layers", "blocks", "layer", "block", "h"  # what a list of layers is called
+
+
+def block_of(name: str) -> str:
+    """The name of a module without its layer.
+
+    ``decoder.layers.3.cross_attention`` is of the block ``decoder.cross_attention``.
+    """
+    parts = name.split(".")
+    return ".".join(p for p in parts if p not in LAYERS and not p.isdecimal())
+
+
+def tails(block: str) -> list[str]:
+    """A dotted name and its endings, the longest first: ``a.b`` gives ``a.b`` and ``b``."""
+    parts = block.split(".")
+    return [".".join(parts[i:]) for i in range(len(parts))]
+
+
+@dataclass(frozen=True)
+class AttentionRecord:
+    """The attention of one sentence (or image, or series) through a whole model.
+
+    ``maps`` holds, by the dotted name of the module that formed them, weights of shape (H, T, S):
+    head, query, key; exactly 0 where masked. ``rows`` and ``columns`` label queries and keys by
+    the map's name, by its block (``encoder.self_attention``), by the end of the block's name
+    (``cross_attention``), or under ``""`` for every other block.
+    Row t of a decoder's map belongs to the label *produced* at t.
+    """
+
+    maps: dict[str, NDArray[np.float32]]
+    rows: dict[str, list[str]]
+    columns: dict[str, list[str]]
+    title: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        maps: Mapping[str, Tensor],
+        source: Labels = (),
+        target: Labels = (),
+        title: str = "",
+        row: int = 0,
+    ) -> AttentionRecord:
+        """What `foveate.look.capture` has seen of one row of a batch, with the tokens of its axes.
+
+        ``source`` is what an encoder read, ``target`` what a decoder read, its start included: it
+        produced the one after, and after the last what nobody told (``…``).
+        """
+        read, before = list(source), list(target)
+        produced = [*before[1:], "…"] if before else []
+        own, cross = (produced, before), (produced, read)
+        labels = {name: cross if name.endswith("cross_attention") else own for name in maps} | {
+            name: (read, read) for name in maps if name.startswith("encoder")
+        }
+        return cls(
+            {name: weights[row].detach().float().cpu().numpy() for name, weights in maps.items()},
+            {name: rows for name, (rows, _) in labels.items() if rows},
+            {name: keys for name, (_, keys) in labels.items() if keys},
+            title,
+        )
+
+    def axes(self, name: str) -> tuple[list[str], list[str]]:
+        """Labels of the queries (T) and keys (S) of one map; empty where none were given."""
+        keys = [name, *tails(block_of(name)), ""]
+        return (
+            next((self.rows[key] for key in keys if key in self.rows), []),
+            next((self.columns[key] for key in keys if key in self.columns), []),
+        )
+
+    def row_means(self, name: str) -> str:
+        """What a row of a map stands for: the word a decoder is *producing*, or one it is *at*."""
+        return "at" if block_of(name).startswith("encoder") else "producing"
+
+    def blocks(self) -> dict[str, list[str]]:
+        """Names of the maps of each block, both in the order of the model."""
+        found: dict[str, list[str]] = {}
+        for name in self.maps:
+            found.setdefault(block_of(name), []).append(name)
+        return found
+
+    def names(self, block: str | None = None) -> list[str]:
+        """Names of the maps of a block, which may be given by the end of its name.
+
+        ``cross_attention`` is enough where only the decoder has one; empty where there is none.
+        Raises ``KeyError`` naming the blocks where several would fit.
+        """
+        if block is None:
+            return list(self.maps)
+        blocks = self.blocks()
+        fitting = [block] if block in blocks else [b for b in blocks if block in tails(b)]
+        if len(fitting) > 1:
+            raise KeyError(f"{block!r} could be any of: {', '.join(fitting)}")
+        return blocks[fitting[0]] if fitting else []
+
+    def layers(self, block: str) -> list[str]:
+        """Names of the maps of a block. Raises ``KeyError`` naming the blocks that exist."""
+        found = self.names(block)
+        if not found:
+            known = ", ".join(self.blocks()) or "none: this model has no attention"
+            raise KeyError(f"no block {block!r} here; there are: {known}")
+        return found
+
+    def drawn(self, name: str) -> NDArray[np.float32]:
+        """One map (H, T, S) without the padding that has no label.
+
+        Raises ``ValueError`` where there are more labels than weights, where a weight would be
+        cut away with the padding, or where a weight is not a number.
+        """
+        weights = self.maps[name]
+        if not np.isfinite(weights).all():
+            raise ValueError(f"{name}: weights that are not numbers; has the training diverged?")
+        rows, columns = self.axes(name)
+        height, width = len(rows) or weights.shape[1], len(columns) or weights.shape[2]
+        kept = weights[:, :height, :width]
+        if kept.shape[1:] != (height, width):
+            raise ValueError(
+                f"{name}: weights of shape {weights.shape} for {height} rows and {width} columns; "
+                "give one label for each query and key"
+            )
+        lost = float(np.sum(weights[:, :height, width:]))
+        if lost > 1e-6:
+            raise ValueError(
+                f"{name}: keys without a label carry a weight of {lost:.3g}; label every key that "
+                "is not padding, and mask padding"
+            )
+        return kept
+
+    def select(
+        self, block: str = "cross_attention", layer: int = -1, head: int | None = None
+    ) -> NDArray[np.float32]:
+        """One map of shape (T, S): a layer of a block, one head or the mean of all.
+
+        Raises ``KeyError`` naming the blocks that exist, ``IndexError`` naming the layers or heads.
+        """
+        names = self.layers(block)
+        if not -len(names) <= layer < len(names):
+            raise IndexError(f"layer {layer} of {block}: there are {len(names)}")
+        heads = self.drawn(names[layer])
+        if head is None:
+            mean: NDArray[np.float32] = heads.mean(axis=0, dtype=np.float32)
+            return mean
+        if not 0 <= head < len(heads):
+            raise IndexError(f"head {head} of {names[layer]}: there are {len(heads)}")
+        chosen: NDArray[np.float32] = heads[head]
+        return chosen
+
+
+# ----------------------------------------------------------------------------------------- foreign
+# Models that are not ours, seen through the same seam: plain torch and Hugging Face.
+#
+# An ``nn.MultiheadAttention`` is asked for its weights. In any other module that is called an
+# attention the softmax over (B, H, T, S) is listened to, or the fused product taken apart: what
+# the
+# module does before and after is its own. Packages of others are not imported.
+
+SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
+CROSS = {"crossattention", "cross_attn", "encoder_attn", "encdecattention", "multihead_attn"}
+EAGER = ("_attn_implementation_internal",)  # how the configs of transformers say which road
+
+
+class Foreign:
+    """An attention module of others; while it has a ``tap`` its forward is ours."""
+
+    def __init__(self, name: str, module: nn.Module, model: nn.Module) -> None:
+        self.name, self.module, self.model = name, module, model
+        self._tap: Tap | None = None
+
+    @property
+    def tap(self) -> Tap | None:
+        return self._tap
+
+    @tap.setter
+    def tap(self, tap: Tap | None) -> None:
+        installed = self._tap is not None
+        self._tap = tap
+        if tap is None and installed:
+            del self.module.forward
+        if tap is not None and not installed:
+            self.forward = self.module.forward
+            self.module.forward = self.look
+
+    @property
+    def num_heads(self) -> int | None:
+        return getattr(self.module, "num_heads", None)
+
+    @contextmanager
+    def timed(self) -> Iterator[Callable[[Tensor], int]]:
+        yield self.at
+
+    def at(self, weights: Tensor) -> int:
+        """The place of the first query; earlier ones of a decoder are among its keys."""
+        own = self.name.startswith("decoder") and self.name.endswith("self_attention")
+        if weights.shape[2] == 1 and self.name.endswith("cross_attention"):
+            raise ConfigError(
+                f"{self.name}: step by step it cannot be known which row this is; run the whole "
+                "target at once, or silence the head"
+            )
+        return weights.shape[3] - weights.shape[2] if own else 0
+
+    def look(self, *args: Any, **named: Any) -> Any:
+        """The module's own forward, its weights shown."""
+        with Softmaxes(self):
+            return self.forward(*args, **named)
+
+
+class Softmaxes(TorchFunctionMode):
+    """Shows what a softmax over keys gives, and goes on with what is given back."""
+
+    def __init__(self, seam: Foreign) -> None:
+        super().__init__()
+        self.seam = seam
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is F.scaled_dot_product_attention:
+            return self.product(*args, **(kwargs or {}))
+        given = func(*args, **(kwargs or {}))
+        return self.show(given) if func in SOFTMAX and given.dim() == 4 else given
+
+    def show(self, weights: Tensor) -> Tensor:
+        """What the tap leaves of the weights."""
+        replaced = None if self.seam.tap is None else self.seam.tap(weights)
+        return weights if replaced is None else replaced
+
+    def product(
+        self, query: Tensor, key: Tensor, value: Tensor,
+        attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+        scale: float | None = None, enable_gqa: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """`scaled_dot_product_attention` by its equation, the weights shown before they mix."""
+        if enable_gqa:
+            shared = query.shape[-3] // key.shape[-3]
+            key, value = key.repeat_interleave(shared, -3), value.repeat_interleave(shared, -3)
+        scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+        if is_causal:
+            seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+            scores = scores.masked_fill(~seen, -torch.inf)
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, -torch.inf)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        weights = self.show(
+            scores.softmax(dim=-1).nan_to_num(0.0)
+        )  # a query that sees nothing gets zeros
+        return F.dropout(weights, dropout_p) @ value
+
+
+class MultiHead(Foreign):
+    """An ``nn.MultiheadAttention``, asked for the weights of each head."""
+
+    def look(
+        self, query: Tensor, key: Tensor, value: Tensor,
+        key_padding_mask: Tensor | None = None, need_weights: bool = True,
+        attn_mask: Tensor | None = None, average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """The module's own forward; where other weights are given back, these mix the values."""
+        output, weights = self.forward(
+            query, key, value, key_padding_mask, True, attn_mask, False, is_causal
+        )
+        rows = weights if weights.dim() == 4 else weights[None]
+        replaced = None if self.tap is None else self.tap(rows)
+        if replaced is not None:
+            weights = replaced if weights.dim() == 4 else replaced[0]
+            output = self.mixed(weights, value)
+        if not need_weights:
+            return output, None
+        return output, weights.mean(dim=-3) if average_attn_weights else weights
+
+    def mixed(self, weights: Tensor, value: Tensor) -> Tensor:
+        """W_o [A_1 V_1; …; A_H V_H] + b. Raises ``ConfigError`` where keys were added."""
+        module = cast(nn.MultiheadAttention, self.module)
+        if module.bias_k is not None or module.add_zero_attn:
+            raise ConfigError(f"{self.name} adds keys of its own: its weights cannot be replaced")
+        if module.batch_first is False and value.dim() == 3:
+            value = value.transpose(0, 1)
+        packed, bias = module.in_proj_weight, module.in_proj_bias
+        weight = module.v_proj_weight if packed is None else packed.chunk(3)[2]
+        values = F.linear(value, weight, None if bias is None else bias.chunk(3)[2])
+        heads = values.unflatten(-1, (module.num_heads, -1)).transpose(-3, -2)
+        mixed: Tensor = module.out_proj((weights @ heads).transpose(-3, -2).flatten(-2))
+        return mixed.transpose(0, 1) if module.batch_first is False and mixed.dim() == 3 else mixed
+
+
+def foreign(model: nn.Module) -> dict[str, Foreign]:
+    """The seams of a model that is not ours. Those that are being looked at stay the same."""
+    found: list[Foreign] = []
+    for name, module in model.named_modules():
+        looking = getattr(module.__dict__.get("forward"), "__self__", None)
+        if isinstance(looking, Foreign):
+            found.append(looking)
+        elif isinstance(module, nn.MultiheadAttention):
+            found.append(MultiHead(name, module, model))
+        elif _is_attention(module) and not any(map(_is_attention, list(module.modules())[1:])):
+            found.append(Foreign(name, module, model))
+    names = [ours(seam.name, seam.module) for seam in found]
+    if len(set(names)) == len(names):
+        for seam, name in zip(found, names, strict=True):
+            seam.name = name
+    return {seam.name: seam for seam in found}
+
+
+def _is_attention(module: nn.Module) -> bool:
+    return "attention" in type(module).__name__.lower()
+
+
+def ours(name: str, module: nn.Module) -> str:
+    """The name that an attention would have with us; its own where that is not clear."""
+    parts = [part.lower() for part in name.split(".")]
+    numbers = [part for part, before in zip(parts[1:], parts, strict=False) if before in LAYERS]
+    number = next(filter(str.isdecimal, numbers), None)
+    sides = [part for part in parts if part in ("encoder", "decoder")]
+    causal = getattr(module, "is_causal", None)
+    if not sides and causal is not None:
+        sides = ["decoder" if causal else "encoder"]
+    if number is None or not sides:
+        return name
+    cross = CROSS & set(parts) or getattr(module, "is_cross_attention", False)
+    return f"{sides[0]}.layers.{number}.{'cross' if cross else 'self'}_attention"
+
+
+@contextmanager
+def plain_roads(model: nn.Module) -> Iterator[None]:
+    """Keep a model from roads on which weights never are: torch's fast path, fused attention."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    owners = (getattr(module, "config", None) for module in model.modules())
+    configs = {id(config): config for config in owners}.values()
+    before = [(c, f, getattr(c, f)) for c in configs for f in EAGER if hasattr(c, f)]
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)
+        for config, field, _ in before:
+            setattr(config, field, "eager")
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        for config, field, kind in reversed(before):
+            setattr(config, field, kind)
+
+
+# ------------------------------------------------------------------------------------------- seams
+# Where weights over keys pass in a model, ours or another's: each place has a name and a ``tap``.
+#
+# A tap sees weights (B, H, T, S) and may give others back, which are mixed in their place. Does
+# not
+# live here: what is done with them (`capture`, `edit`, `relevance`), adapters (`foreign`).
+
+Where = str | Iterable[str] | Callable[[str], bool]
+LISTED = 12  # names that an error lists
+
+
+@runtime_checkable
+class Seam(Protocol):
+    """A place where weights pass; ``tap`` None leaves the model as it is."""
+
+    tap: Tap | None
+
+    @property
+    def num_heads(self) -> int | None:
+        """H, where it is known before the model runs."""
+
+    def timed(self) -> AbstractContextManager[Callable[[Tensor], int]]:
+        """Count steps; what is given says the place of the first query of weights that passed."""
+
+
+class Own:
+    """The tap of an attention of ours."""
+
+    def __init__(self, module: BaseAttention) -> None:
+        self.module = module
+
+    @property
+    def tap(self) -> Tap | None:
+        return self.module.tap
+
+    @tap.setter
+    def tap(self, tap: Tap | None) -> None:
+        self.module.tap = tap
+
+    @property
+    def num_heads(self) -> int | None:
+        return self.module.num_heads
+
+    @contextmanager
+    def timed(self) -> Iterator[Callable[[Tensor], int]]:
+        clock = Clock()
+        handle = self.module.register_forward_pre_hook(clock.hear, with_kwargs=True)
+        try:
+            yield clock.at
+        finally:
+            handle.remove()
+
+
+class Clock:
+    """The place of the first query of a call: what the state has read, and calls since then.
+
+    A recurrent decoder asks once a step before its state moves on, a Transformer once a pass.
+    """
+
+    def __init__(self) -> None:
+        self.start, self.read, self.steps = 0, 0, 0
+        self.of: Callable[[], State | None] = lambda: None
+
+    def hear(self, module: nn.Module, args: tuple[object, ...], named: dict[str, object]) -> None:
+        """Called before the module: what does it begin at?"""
+        state = named.get("state", args[3] if len(args) > 3 else None)
+        if not isinstance(state, State):
+            self.start, self.of = 0, lambda: None
+            return
+        same = self.of() is state and state.position == self.read
+        self.start = self.start + self.steps if same else state.position
+        self.of, self.read = ref(state), state.position
+
+    def at(self, weights: Tensor) -> int:
+        """Of weights (B, H, T, S) that just passed."""
+        self.steps = weights.shape[2]
+        return self.start
+
+
+def seams(model: nn.Module) -> dict[str, Seam]:
+    """Every place of a model where weights pass, by name, in the order of the model.
+
+    Ours have the dotted names of their modules. Those of plain torch and of Hugging Face have the
+    names that they would have with us (``decoder.layers.0.cross_attention``) where that is clear,
+    else the names of their modules.
+    """
+    found: dict[str, Seam] = {
+        name: Own(module)
+        for name, module in model.named_modules()
+        if isinstance(module, BaseAttention)
+    }
+    return found or dict(foreign(model))
+
+
+def chosen(model: nn.Module, where: Where) -> dict[str, Seam]:
+    """The seams whose names fit. Raises ``ConfigError`` naming those that exist where none does.
+
+    A text fits a name that holds it, part by part (``cross_attention``, ``layers.1``, ``encoder``),
+    a block (``decoder.cross_attention``), or as a pattern (``decoder.layers.*.cross*``).
+    """
+    found = seams(model)
+    if callable(where):
+        return {name: seam for name, seam in found.items() if where(name)}
+    patterns = [where] if isinstance(where, str) else list(where)
+    for pattern in patterns:
+        if not any(fits(name, pattern) for name in found):
+            raise ConfigError(f"no attention is called {pattern!r}; {existing(found)}")
+    return {n: seam for n, seam in found.items() if any(fits(n, p) for p in patterns)}
+
+
+def existing(found: Mapping[str, Seam]) -> str:
+    """Which attentions there are, for an error."""
+    if not found:
+        return "this model has no attention"
+    names = [*list(found)[:LISTED], *(["…"] if len(found) > LISTED else [])]
+    return f"there are: {', '.join(names)}"
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether a seam is meant; see `chosen`."""
+    dotted = (f".{name}.", f".{block_of(name)}.")
+    return fnmatchcase(name, pattern) or any(f".{pattern}." in each for each in dotted)
+
+
+@contextmanager
+def tapped(
+    taps: Mapping[str, Tap], found: Mapping[str, Seam], first: bool = False
+) -> Iterator[None]:
+    """Hang taps on seams, behind those that are there (or ``first``), and take them off again."""
+    before = {name: found[name].tap for name in taps}
+    hosts = {s.model for name in taps if isinstance(s := found[name], Foreign)}
+    with ExitStack() as stack:
+        for host in hosts:
+            stack.enter_context(plain_roads(host))
+        try:
+            for name, tap in taps.items():
+                there = before[name]
+                found[name].tap = _chained(tap, there) if first else _chained(there, tap)
+            yield
+        finally:
+            for name in taps:
+                found[name].tap = before[name]
+
+
+def _chained(first: Tap | None, second: Tap | None) -> Tap | None:
+    """One tap after the other: the second sees what the first gives back."""
+    if first is None or second is None:
+        return first or second
+    one, other = first, second
+
+    def both(weights: Tensor) -> Tensor | None:
+        replaced = one(weights)
+        again = other(weights if replaced is None else replaced)
+        return replaced if again is None else again
+
+    return both
+
+
+# ----------------------------------------------------------------------------------------- capture
+# Seeing what attention does, from outside: taps are set, the model runs, taps are taken off.
 
 LIMIT = 2 * 2**30  # bytes of maps
 BYTES = 4  # of a weight, kept in single precision
@@ -23,7 +535,7 @@ def capture(
     """Collect the weights (B, H, T, S) of attentions, those that are mixed in the end, by name.
 
     ``where`` names blocks, layers or maps (``"cross_attention"``, ``"decoder.layers.1"``, a
-    pattern, several of them), or says of a name whether it is wanted; `foveate.look.seams` tells
+    pattern, several of them), or says of a name whether it is wanted; `foveate.look.capture` tells
     more. Modules called several times (a recurrent decoder asks once a step) have their calls
     joined along the queries T; keys that were not there yet get 0. The numbers that the model
     computes stay the same. So it is with models of plain torch (``nn.MultiheadAttention``) and of
@@ -76,3 +588,72 @@ def _joined(name: str, before: Tensor, now: Tensor) -> Tensor:
     keys = max(before.shape[3], now.shape[3])
     wide = [F.pad(weights, (0, keys - weights.shape[3])) for weights in (before, now)]
     return torch.cat(wide, dim=2)
+
+
+# ------------------------------------------------------------------------------------------ forced
+# One forced pass: what a model says of an example that is given whole, asked again and again.
+#
+# Every task makes one of its examples (`foveate.tasks.base.Task.forced`); whoever looks inside
+# needs
+# to know no more of the task. Does not live here: what is asked of it.
+
+Maps = Mapping[str, NDArray[np.float32]]  # by name (H, T, S), between the pieces that are read
+
+
+def everywhere(name: str) -> bool:
+    """Every attention of a model."""
+    return True
+
+
+@dataclass(frozen=True)
+class ForcedPass:
+    """A model and an example, made ready to be read as often as is wanted.
+
+    ``run`` reads it and gives (N,) scores of what is said of it: log p of each token of the target,
+    of the label, or (``told``) the numbers of a forecast; with a graph where gradients are on.
+    ``label`` makes a record of maps between tokens, with the ``units`` asked for on its axes.
+    ``read`` are the pieces that "encoder" and "decoder" read, ``produced`` what the scores are of.
+    ``row`` is the row of the batch that holds the example; ``answer_at`` the place of the encoder's
+    output that a label is read from, None where it is all of them. ``first`` is the place of the
+    first score among those that are read. ``token`` names what the output chooses from.
+    """
+
+    model: nn.Module
+    run: Callable[[], Tensor]
+    label: Callable[[Maps, Units], AttentionRecord]
+    produced: Sequence[str]
+    read: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    row: int = 0
+    first: int = 0
+    answer_at: int | None = None
+    token: Callable[[int], str] | None = None
+    told: str = "log p"
+    units: Units = "auto"
+
+    @torch.inference_mode()
+    def scores(self) -> NDArray[np.float64]:
+        """What the model says, as numbers (N,)."""
+        found: NDArray[np.float64] = self.run().double().cpu().numpy()
+        return found
+
+    def difference(
+        self, before: NDArray[np.float64], after: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """What each score has lost; of a forecast how far it has moved."""
+        return before - after if self.told == "log p" else np.abs(before - after)
+
+    @torch.inference_mode()
+    def maps(self, where: Where = everywhere) -> Maps:
+        """The weights of every attention, (H, T, S), between pieces."""
+        with capture(self.model, where) as found:
+            self.run()
+        return {name: weights[self.row].cpu().numpy() for name, weights in found.items()}
+
+    def record(self) -> AttentionRecord:
+        """The weights of every attention, with labels on both axes."""
+        return self.label(self.maps(), self.units)
+
+    def labelled(self, maps: Maps, note: str) -> AttentionRecord:
+        """Maps that were made of others, with labels on their axes, and how they were made."""
+        made = self.label(maps, self.units)
+        return replace(made, notes=[*made.notes, note])

@@ -1,11 +1,9 @@
-"""One matrix of attention as a picture: which source words made each target word.
-
-Lives here: `attention` and its view. Pages are made by `page`, terminal pictures by `terminal`.
-"""
+"""Attention as a heat map, as links between words, and over a picture."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -14,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.look import colors, terminal
-from foveate.look.drawing import Drawing
-from foveate.look.record import AttentionRecord, block_of
+from foveate.look import colors, render_terminal
+from foveate.look.capture import AttentionRecord, block_of
+from foveate.look.drawing import AttentionDrawing, Drawing, visible
 from foveate.look.view import View
-from foveate.look.words import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 FONT_SIZE = 9.0  # points
 MOST_LABELS = 64  # above, only every k-th word is written
@@ -85,20 +83,20 @@ class AttentionView(View):
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         width = width or shutil.get_terminal_size().columns
-        drawn = terminal.draw(
+        drawn = render_terminal.draw(
             self.array,
             self.rows,
             self.columns,
             scale=self.scale,
             width=width,
-            ink=terminal.ability(color=color),
+            ink=render_terminal.ability(color=color),
         )
-        title = terminal.wrap([visible(self.record.title or self.caption)], width)
-        notes = terminal.wrap(map(visible, self.record.notes), width)
+        title = render_terminal.wrap([visible(self.record.title or self.caption)], width)
+        notes = render_terminal.wrap(map(visible, self.record.notes), width)
         return "\n".join([*title, drawn, *notes])
 
     def drawings(self) -> list[Drawing]:
-        from foveate.look.maps import drawing
+        from foveate.look.measure import drawing
 
         start = {"block": block_of(self.name), "layer": self.layer, "scale": self.scale}
         return [drawing(self.record, **start, head=self.head)]
@@ -181,3 +179,120 @@ def attention(
     record.select(block, layer, head)  # says what is wrong now, not when it is drawn
     colors.scale(scale)
     return AttentionView(record, record.names(block)[layer], head, scale)
+
+
+# ------------------------------------------------------------------------------------------- links
+# Attention as lines between two columns of words: what each word looks at.
+
+STEP = 0.24  # inches from word to word
+LEAST = 0.05  # weights below are not drawn in a picture that nobody can point at
+NOTE = "#555555"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LinksView(AttentionView):
+    """The map of one layer and head; a line is as strong as its weight.
+
+    In a browser the lines of one word are shown when it is pointed at.
+    """
+
+    def drawings(self) -> list[Drawing]:
+        return [
+            drawing.model_copy(update={"form": "links"})
+            for drawing in super().drawings()
+            if isinstance(drawing, AttentionDrawing)
+        ]
+
+    def figure(self) -> Figure:
+        from matplotlib.figure import Figure
+
+        height = STEP * max(len(self.rows), len(self.columns)) + 0.9
+        figure = Figure(figsize=(5.0, height), layout="constrained")
+        self.plot(figure.add_subplot())
+        return figure
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw into the axes given, or into those of a figure of its own, and return them."""
+        if ax is None:
+            return self.figure().axes[0]
+        count = max(len(self.rows), len(self.columns))
+        down = [(count - len(words)) / 2 for words in (self.columns, self.rows)]
+        for t, row in enumerate(self.array):
+            for s, weight in enumerate(row):
+                if weight >= LEAST:
+                    ax.plot(
+                        (0, 1), (s + down[0], t + down[1]), color=colors.line(0),
+                        alpha=min(1.0, float(weight)), linewidth=0.6 + 2.4 * float(weight),
+                    )  # fmt: skip
+        for words, start, x, side in (
+            (self.columns, down[0], -0.03, "right"),
+            (self.rows, down[1], 1.03, "left"),
+        ):
+            for place, word in enumerate(words):
+                text = visible(word)
+                short = text if len(text) <= 24 else text[:23] + "…"
+                ax.text(
+                    x, place + start, short, size=FONT_SIZE, ha=side, va="center", parse_math=False
+                )
+        ax.set(xlim=(-0.9, 1.9), ylim=(count - 0.4, -0.6))
+        ax.set_axis_off()
+        means = self.record.row_means(self.name)
+        told = f"read → {means}, weights from {LEAST:.0%}\n{self.caption}"
+        ax.set_title(told, size=FONT_SIZE - 1, color=NOTE, parse_math=False)
+        return ax
+
+
+def links(view: AttentionView) -> LinksView:
+    """The same map as lines between words."""
+    return LinksView(view.record, view.name, view.head, view.scale)
+
+
+# ----------------------------------------------------------------------------------------- overlay
+# Weights laid over a picture: it stays seen everywhere, in grey, and takes a tint where weight is.
+#
+#     y = (1 − a) g + a (dark + g (light − dark))
+#
+# g is the grey of a pixel and a the opacity of the weight on it, both 0 to 1: the tint has light
+# and
+# dark parts of its own, so that even under all the weight there is a picture. Orange beside grey
+# is
+# told apart with every kind of colour vision (Okabe & Ito, 2008). Nothing is drawn here.
+
+Floats = NDArray[np.floating]
+DARK, LIGHT = np.array([0.72, 0.26, 0.0]), np.array([1.0, 0.80, 0.42])  # of orange
+EVEN = 6  # even shares that a weight must have to be drawn in full: looking nowhere stays pale
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """How weights become opacities, and how a legend says it.
+
+    ``opacity`` takes the weights of one panel on all cells of the picture, (rows, columns).
+    """
+
+    caption: str
+    opacity: Callable[[Floats], Floats]
+
+
+def _by_panel(weights: Floats) -> Floats:
+    full = max(float(weights.max(initial=0)), min(1.0, EVEN / max(1, weights.size)))
+    return weights / full
+
+
+OVERLAYS = {
+    "row": Overlay(f"weight / the panel's largest (at least {EVEN} even shares)", _by_panel),
+    "absolute": Overlay("weight", lambda weights: weights),
+}
+
+
+def tinted(grey: Floats, opacity: Floats) -> NDArray[np.float64]:
+    """Colours (…, 3) from 0 to 1 of grey pixels under opacities of the same shape."""
+    g, a = np.asarray(grey, np.float64)[..., None], np.asarray(opacity, np.float64)[..., None]
+    return (1 - a) * g + a * (DARK + g * (LIGHT - DARK))
+
+
+def enlarged(grid: Floats, height: int, width: int) -> Floats:
+    """A grid of cells (rows, columns) as pixels (height, width): each has its cell's value."""
+    rows = np.arange(height) * grid.shape[0] // height
+    columns = np.arange(width) * grid.shape[1] // width
+    return grid[np.ix_(rows, columns)]

@@ -1,26 +1,34 @@
-"""Sheets of numbers side by side: position encodings, gates over time, who hears whom.
-
-Does not live here: attention between words, whose picture has words and a scale of its own
-(`heatmap`, `heads`).
-"""
+"""Sheets of numbers, words in colour, tables, and forecasts."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.cells import cell_len
 
-from foveate.look.drawing import Drawing, Numbers, SheetDrawing
+from foveate.look import colors
+from foveate.look.charts import CurvesView
+from foveate.look.drawing import (
+    Drawing,
+    Numbers,
+    SheetDrawing,
+    TableDrawing,
+    Word,
+    WordsDrawing,
+    visible,
+)
 from foveate.look.heatmap import FONT_SIZE, LINE, write_words
 from foveate.look.view import View
-from foveate.look.words import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 WIDTH = 5.0  # inches of a figure: narrow enough for a telephone
 BLANK = "#eeeeee"  # of cells that have no value
@@ -212,3 +220,263 @@ def shaded(sheet: Sheet, width: int) -> list[str]:
     steps = np.where(np.isnan(levels), len(SHADES), (levels * len(SHADES)).clip(0, 4))
     lines = ("".join(row) for row in signs[steps.astype(int)])
     return [f"{label:>{left - 1}} {row}" for label, row in zip(labels[::down], lines, strict=True)]
+
+
+# ------------------------------------------------------------------------------------------- chips
+# A text whose words have colours, each with what might have stood there.
+
+LINE_WIDTH = 96  # letters of a line
+LETTER = 0.0772  # inches of one letter of the monospaced font at `FONT_SIZE`
+LINE_HEIGHT = 0.19  # inches from line to line
+FONT = ["DejaVu Sans Mono", "monospace"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WordsView(View):
+    """Words in their order, coloured by their values from ``least`` to ``most``.
+
+    Values of both signs diverge from white at 0; ``told`` says what they are. Below a word stand
+    its note and its alternatives.
+    """
+
+    words: Sequence[Word]
+    told: str
+    title: str = ""
+    caption: str = ""
+    least: float = 0.0
+    most: float = 1.0
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        values = [np.nan if word.value is None else word.value for word in self.words]
+        found: dict[str, NDArray[Any]] = {
+            "words": np.array([word.text for word in self.words]),
+            "values": np.array(values),
+        }
+        count = min((len(word.alternatives) for word in self.words), default=0)
+        if count:
+            ranked = [word.alternatives[:count] for word in self.words]
+            found["alternatives"] = np.array([[choice.text for choice in row] for row in ranked])
+            found["p"] = np.array([[choice.p for choice in row] for row in ranked])
+        return found
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """A line for each word: its value, its note, its alternatives."""
+        left = max((cell_len(word.text) for word in self.words), default=0)
+        lines = [self.title, self.told] if self.title else [self.told]
+        for word in self.words:
+            value = "" if word.value is None else f"{word.value:.3f}"
+            others = "  ".join(f"{choice.text} {choice.p:.3f}" for choice in word.alternatives)
+            pad = " " * (left - cell_len(word.text))
+            lines.append(f"{pad}{word.text} {value:>7}  {word.note}   {others}".rstrip())
+        return "\n".join([*lines, self.caption] if self.caption else lines)
+
+    def drawings(self) -> list[Drawing]:
+        return [
+            WordsDrawing(
+                title=self.title, caption=self.caption, words=list(self.words), told=self.told,
+                least=self.least, most=self.most,
+            )
+        ]  # fmt: skip
+
+    def figure(self) -> Figure:
+        from matplotlib.figure import Figure
+
+        cells, lines = _flow(self.words)
+        tallest = max((len(_below(word)) for word in self.words), default=0)
+        height = (tallest + 2) * LINE_HEIGHT
+        heading = [*textwrap.wrap(self.title, LINE_WIDTH), self.told]
+        top = 0.25 + LINE_HEIGHT * len(heading)
+        figure = Figure(figsize=(LINE_WIDTH * LETTER + 0.3, top + lines * height))
+        size = figure.get_size_inches()
+        ax = figure.add_axes((0, 0, 1, 1))
+        ax.set(xlim=(0, size[0]), ylim=(size[1], 0))
+        ax.set_axis_off()
+        for number, text in enumerate(heading):
+            _write(
+                ax, 0.15, 0.15 + number * LINE_HEIGHT, text, NOTE if text is self.told else "black"
+            )
+        for word, (x, line) in zip(self.words, cells, strict=True):
+            self._place(ax, word, 0.15 + x * LETTER, top + line * height)
+        return figure
+
+    def _place(self, ax: Axes, word: Word, x: float, y: float) -> None:
+        """One word on its colour, and what stands below it."""
+        from matplotlib.patches import Rectangle
+
+        if word.value is not None:
+            fill, ink = self._colors(word.value)
+            wide = cell_len(word.text) * LETTER
+            ax.add_patch(Rectangle((x - 0.02, y - 0.11), wide + 0.04, 0.2, color=fill, lw=0))
+            _write(ax, x, y, word.text, ink)
+        else:
+            _write(ax, x, y, word.text, "black")
+        for row, text in enumerate(_below(word), start=1):
+            _write(ax, x, y + row * LINE_HEIGHT, text, NOTE)
+
+    def _colors(self, value: float) -> tuple[Any, str]:
+        """The colour of a value, and black or white, whichever is read better on it."""
+        from matplotlib import colormaps
+
+        level = (value - self.least) / ((self.most - self.least) or 1)
+        if self.least < 0 < self.most:
+            fill = colormaps["PuOr_r"](level)[:3]
+        else:
+            fill = tuple(colors.table()[int(np.clip(level, 0, 1) * 255)] / 255)
+        return fill, "black" if np.dot(fill, (0.299, 0.587, 0.114)) > 0.5 else "white"
+
+
+def _below(word: Word) -> list[str]:
+    """The lines under a word of a picture."""
+    others = [f"{choice.text} {choice.p:.2f}" for choice in word.alternatives]
+    return [*([word.note] if word.note else []), *others]
+
+
+def _flow(words: Sequence[Word]) -> tuple[list[tuple[int, int]], int]:
+    """The place of each word, (letters from the left, line), and how many lines there are."""
+    places, x, line = [], 0, 0
+    for word in words:
+        wide = max([cell_len(word.text), *map(cell_len, _below(word))])
+        gap = 1 if word.space or _below(word) else 0
+        if x and x + gap + wide > LINE_WIDTH:
+            x, line = 0, line + 1
+        x += gap if x else 0
+        places.append((x, line))
+        x += wide
+    return places, line + 1
+
+
+def _write(ax: Axes, x: float, y: float, text: str, color: str) -> None:
+    ax.text(x, y, text, color=color, size=FONT_SIZE, family=FONT, va="center", parse_math=False)
+
+
+# ------------------------------------------------------------------------------------------- table
+# Rows of figures and texts under names, such as an n-best list.
+
+Cell = str | float | None
+WIDEST = 64  # letters of a column; longer texts go on in the next line
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TableView(View):
+    """Rows under the names of their columns; numbers stand at the right, texts at the left."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    title: str = ""
+    caption: str = ""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        across = zip(self.columns, zip(*self.rows, strict=True), strict=True)
+        return {name: np.array(cells) for name, cells in across}
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        lines = [self.title] if self.title else []
+        return "\n".join([*lines, *self._lines(), *([self.caption] if self.caption else [])])
+
+    def drawings(self) -> list[Drawing]:
+        return [
+            TableDrawing(
+                title=visible(self.title), caption=self.caption, columns=list(self.columns),
+                rows=[[_seen(cell) for cell in row] for row in self.rows],
+            )
+        ]  # fmt: skip
+
+    def figure(self) -> Figure:
+        from matplotlib.figure import Figure
+
+        lines = self._lines()
+        width = max(map(cell_len, lines), default=1) * LETTER + 0.3
+        figure = Figure(figsize=(max(4.0, width), 0.7 + LINE_HEIGHT * len(lines)))
+        height = figure.get_figheight()
+        how: Any = {"size": FONT_SIZE, "family": FONT, "va": "top", "parse_math": False}
+        across = 0.15 / figure.get_figwidth()
+        figure.text(across, 1 - 0.1 / height, visible(self.title), **how)
+        figure.text(across, 1 - 0.4 / height, lines[0], color=NOTE, **how)
+        for number, line in enumerate(lines[1:], start=1):
+            figure.text(across, 1 - (0.4 + LINE_HEIGHT * number) / height, line, **how)
+        return figure
+
+    def _lines(self) -> list[str]:
+        """The table as lines of text, the names of the columns first."""
+        told = [[_told(cell) for cell in row] for row in self.rows]
+        wide = [
+            min(WIDEST, max(cell_len(name), *(cell_len(row[n]) for row in told)) if told else 0)
+            for n, name in enumerate(self.columns)
+        ]
+        right = [all(not isinstance(row[n], str) for row in self.rows) for n in range(len(wide))]
+        lines = []
+        for row in (list(self.columns), *told):
+            parts = [textwrap.wrap(cell, WIDEST) or [""] for cell in row]
+            for k in range(max(map(len, parts))):
+                cells = [part[k] if k < len(part) else "" for part in parts]
+                placed = (
+                    " " * (w - cell_len(c)) + c if r else c + " " * (w - cell_len(c))
+                    for c, w, r in zip(cells, wide, right, strict=True)
+                )
+                lines.append("  ".join(placed).rstrip())
+        return lines
+
+
+def _seen(cell: Cell) -> Cell:
+    """A text in which nothing is hidden; a number as it is."""
+    return visible(cell) if isinstance(cell, str) and cell else cell
+
+
+def _told(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return str(_seen(cell))
+    return "" if cell is None else f"{cell:.4g}"
+
+
+# ---------------------------------------------------------------------------------------- forecast
+# A forecast: the rows that were read, what came and what was said, and what was looked at.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ForecastView(View):
+    """Lines over time with, below the time axis, a strip of what was looked at.
+
+    ``strip`` (1, T) has a cell for each place of the lines, NaN where nothing could be looked at;
+    None for a model without attention.
+    """
+
+    lines: CurvesView
+    strip: Sheet | None = None
+
+    @property
+    def title(self) -> str:
+        """What is forecast."""
+        return self.lines.title
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        seen = {} if self.strip is None else {"looked at": np.asarray(self.strip.values)}
+        return self.lines.arrays() | seen
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        return self.lines.text(width, color)
+
+    def drawings(self) -> list[Drawing]:
+        strip = [] if self.strip is None else [self.strip.drawing()]
+        return [*self.lines.drawings(), *strip]
+
+    def figure(self) -> Figure:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(8.0, 4.2), layout="constrained")
+        if self.strip is None:
+            self.lines.plot(figure.add_subplot())
+            return figure
+        above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (12, 1)})
+        self.lines.plot(above)
+        x = np.asarray(self.lines.x)
+        half = (x[1] - x[0]) / 2
+        ends = np.append(x - half, x[-1] + half)
+        shown = np.ma.masked_invalid(self.strip.values)
+        below.pcolormesh(ends, (0, 1), shown, cmap="cividis", vmin=0, rasterized=True)
+        below.set(yticks=[], facecolor="#eeeeee")
+        below.spines[:].set_visible(False)
+        above.set_xlabel("")
+        above.tick_params(labelbottom=False)
+        below.tick_params(labelsize=FONT_SIZE)
+        below.set_xlabel(f"{self.lines.across}; strip: {self.strip.title}", size=FONT_SIZE)
+        return figure

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.atomic import replace_file
+from foveate.files import replace_file
 from foveate.look.drawing import Drawing
 from foveate.look.layout import fit
 
@@ -38,7 +38,7 @@ class View(ABC):
 
     @abstractmethod
     def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """The picture for a terminal of ``width`` columns; see `foveate.look.terminal`."""
+        """The picture for a terminal of ``width`` columns; see `foveate.look.render_terminal`."""
 
     @abstractmethod
     def drawings(self) -> list[Drawing]:
@@ -60,7 +60,7 @@ class View(ABC):
         A notebook that is saved and opened without its kernel shows the page in its place. Raises
         ``ModuleNotFoundError`` where anywidget (the extra ``widget``) is not installed.
         """
-        from foveate.look.widget import widget
+        from foveate.look.page import widget
 
         return widget(self.drawings(), saved=self._repr_mimebundle_())
 

@@ -8,12 +8,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.models.encoder import Encoder, Memory
+from foveate.models.base import Encoder, Memory
 from foveate.models.encoder_decoder import Model
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.attention import Attention, Part
-from foveate.nn.dropout import Dropout
-from foveate.nn.score import Additive, Score
+from foveate.nn.linear import Dropout
+from foveate.nn.scores import Additive, Score
 from foveate.spec import Input, Labels
 
 

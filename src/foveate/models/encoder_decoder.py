@@ -9,9 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.models.decoder import Decoder
-from foveate.models.encoder import Encoder, Memory
-from foveate.models.native_decoder import NativeReading, native_reading
+from foveate.models.base import Decoder, Encoder, Memory
+from foveate.models.native import NativeReading, native_reading
 from foveate.models.recorded import RecordedReading, recorded_reading
 from foveate.nn.state import State
 from foveate.spec import Input, Tokens
@@ -118,7 +117,7 @@ def tie(
 class DecoderSteps:
     """One source batch being decoded step by step: what greedy and beam search ask of a model.
 
-    The step is a native one where `foveate.models.native_decoder` has one that gives the same, or a
+    The step is a native one where `foveate.models.native` has one that gives the same, or a
     recorded one (`foveate.models.recorded`); ``plain`` does without. With ``tokens`` (V') these
     alone may come next: logits and the ids of steps count them.
     """

@@ -11,14 +11,14 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.models.encoder import Encoder
+from foveate.models.base import Encoder
 from foveate.models.encoder_decoder import Model
 from foveate.models.transformer import TransformerEncoder
-from foveate.nn.dropout import Dropout
-from foveate.nn.position import Learned
+from foveate.nn.embedding import SeriesPatches, SeriesStem
+from foveate.nn.linear import Dropout
+from foveate.nn.norm import Instance, LastValue, WindowNorm
+from foveate.nn.positions import Learned
 from foveate.nn.recurrent import Cell, GRUCell, Hidden, Recurrence, RecurrentStack
-from foveate.nn.series_stem import SeriesPatches, SeriesStem
-from foveate.nn.window_norm import Instance, LastValue, WindowNorm
 from foveate.spec import Series
 
 

@@ -8,16 +8,15 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.models.decoder import Decoder
-from foveate.models.encoder import Encoder, Memory
+from foveate.models.base import Decoder, Encoder, Memory
 from foveate.models.transformer import Block
 from foveate.nn.attention import Attention
-from foveate.nn.dropout import Dropout
-from foveate.nn.mask import Mask
+from foveate.nn.embedding import Stem, TokenStem
+from foveate.nn.linear import Dropout
+from foveate.nn.masks import Mask
 from foveate.nn.norm import Norm, RMSNorm
 from foveate.nn.ssm import SelectiveStateSpace
 from foveate.nn.state import State
-from foveate.nn.stem import Stem, TokenStem
 from foveate.spec import Input, Tokens
 
 

@@ -18,15 +18,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from foveate.models.encoder import Memory
-from foveate.models.native_layers import inside, watched
-from foveate.models.ssru import SSRUDecoder
-from foveate.models.transformer import TransformerDecoder
-from foveate.native.kept import Kept
-from foveate.nn.fixed_state import FixedState, fill, room
-from foveate.nn.mask import Mask
-from foveate.nn.position import NoPosition, Sinusoidal, SinusoidalHalves
-from foveate.nn.state import State
+from foveate.models.base import Memory
+from foveate.models.native import inside, watched
+from foveate.models.transformer import SSRUDecoder, TransformerDecoder
+from foveate.native.kernels import Kept
+from foveate.nn.masks import Mask
+from foveate.nn.positions import NoPosition, Sinusoidal, SinusoidalHalves
+from foveate.nn.state import FixedState, State, fill, room
 
 KNOWN = {TransformerDecoder, SSRUDecoder}
 PLACES = {NoPosition, Sinusoidal, SinusoidalHalves}  # of which nobody asks how far they go

@@ -8,16 +8,16 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.models.decoder import Decoder
-from foveate.models.encoder import Encoder, Memory, places
+from foveate.models.base import Decoder, Encoder, Memory, places
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.dropout import Dropout
+from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, ReLU
-from foveate.nn.mask import Mask
+from foveate.nn.linear import Dropout
+from foveate.nn.masks import Mask
 from foveate.nn.norm import LayerNorm, Norm
-from foveate.nn.position import Position, Sinusoidal
+from foveate.nn.positions import Position, Sinusoidal
+from foveate.nn.ssm import SSRU
 from foveate.nn.state import State
-from foveate.nn.stem import Stem, TokenStem
 from foveate.spec import Input, Tokens
 
 
@@ -230,3 +230,31 @@ def _first_norm(config: TransformerConfig) -> nn.Module:
 def _last_norm(config: TransformerConfig) -> nn.Module:
     """Pre-norm leaves the residual sum unnormalised, so one norm closes the stack."""
     return config.norm.build(config.hidden_size) if config.norm_order == "pre" else nn.Identity()
+
+
+# -------------------------------------------------------------------------------------------- ssru
+# A Transformer decoder whose layers read the text so far by a recurrence (Kim et al., 2019).
+
+
+class SSRULayer(DecoderLayer):
+    """An SSRU in place of self-attention; attention to the memory and feed-forward as ever."""
+
+    def _look_back(self, config: TransformerDecoder.Config) -> None:
+        self.unit = SSRU(config.hidden_size)
+
+    def back(
+        self, x: Tensor, mask: Mask, state: State | None, position: Position
+    ) -> Float[Tensor, "B T D"]:
+        gathered: Tensor = self.unit(x, state)
+        return gathered
+
+
+class SSRUDecoder(TransformerDecoder):
+    """The decoder of "ludicrously fast" translation: a step costs as much at any length."""
+
+    class Config(TransformerDecoder.Config, kind="ssru"):
+        """``attention`` is that to the memory alone."""
+
+    config: Config
+    layer = SSRULayer
+    constant_memory = True

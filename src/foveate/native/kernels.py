@@ -1,9 +1,4 @@
-"""The C kernels as a library: built at first use, kept in the cache, None where it cannot be had.
-
-Lives here: compiling, loading, signatures. Does not live here: what the kernels compute
-(``kernels.c``) and who calls them. Without a compiler, or with ``FOVEATE_NATIVE=0``, everything is
-computed by PyTorch.
-"""
+"""The C kernels: compiling and loading them, and how work is shared between threads."""
 
 from __future__ import annotations
 
@@ -18,13 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary, ref
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from foveate.atomic import cache_folder
+from foveate.files import cache_folder
 
 SOURCES = [
     Path(__file__).with_name(name)
@@ -165,3 +164,149 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next((line for line in lines if line.startswith(("flags", "Features"))), "")
     return f"{platform.machine()} {platform.processor()}"
+
+
+# ------------------------------------------------------------------------------------------ shares
+# Rows shared among threads: the kernels run without the interpreter's lock.
+
+LEAST = 8  # rows for which a thread of their own pays
+
+
+def shared(work: Callable[[int, int], None], rows: int, each: int = 1) -> None:
+    """``work(first, count)`` for spans of all rows, by at most as many threads as PyTorch has.
+
+    A row that is as much work as ``each`` counts so.
+    """
+    if rows == 0:
+        return
+    threads = max(1, min(torch.get_num_threads(), rows, rows * each // LEAST))
+    size = -(-rows // threads)
+    first, *others = [(start, min(size, rows - start)) for start in range(0, rows, size)]
+    begun = [_pool(threads).submit(work, *span) for span in others]
+    work(*first)
+    for one in begun:
+        one.result()
+
+
+@functools.cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads - 1, "rows")
+
+
+# -------------------------------------------------------------------------------------------- rows
+# Rows of scores: log Σ exp and the highest, which a search asks for; the cross-entropy.
+
+BLOCK = 64  # scores of which the kernel keeps one maximum
+
+
+def log_sum_exp(scores: Tensor) -> Tensor:
+    """Log Σ_v exp z_v of each row, (N, V) -> (N, 1); −∞ where all are."""
+    kernels = library() if fits(scores) else None
+    if kernels is None:
+        return scores.logsumexp(dim=1, keepdim=True)
+    found = scores.new_empty(len(scores), 1)
+
+    def some(first: int, count: int) -> None:
+        kernels.log_sum_exp(at(scores[first:]), count, scores.shape[1], at(found[first:]))
+
+    shared(some, len(scores))
+    return found
+
+
+def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The ``count`` highest of each row, best first, (N, V) -> (N, c) values and columns."""
+    kernels = library() if fits(scores) else None
+    if kernels is None or count > BLOCK:
+        values, columns = scores.topk(count, dim=1)
+        return values, columns
+    rows, size = scores.shape
+    values = scores.new_empty(rows, count)
+    columns = torch.empty(rows, count, dtype=torch.long)
+
+    def some(first: int, some_rows: int) -> None:
+        maxima = torch.empty(size // BLOCK + 1)
+        z, value, column = (at(part[first:]) for part in (scores, values, columns))
+        kernels.highest(z, some_rows, size, count, value, column, at(maxima))
+
+    shared(some, rows)
+    return values, columns
+
+
+def cross_entropy_(
+    logits: Tensor, target: Tensor, smoothing: float, grad: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Log Σ_v exp z_v − (1 − α) z_y − α mean z of each row, and −log p(y): (N, V) -> (N), (N).
+
+    With ``grad`` the logits' place is taken by the gradient p − (1 − α) onehot_y − α/V.
+    """
+    kernels = library() if fits_either(logits) and logits.is_contiguous() else None
+    if kernels is None:
+        return _cross_entropy_(logits, target, smoothing, grad)
+    loss, nll = torch.empty(2, len(logits))
+    half, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
+    kernels.cross_entropy(
+        at(logits), half, *logits.shape, at(target), smoothing, at(loss), at(nll), threads
+    )
+    return loss, nll
+
+
+def _cross_entropy_(
+    logits: Tensor, target: Tensor, smoothing: float, grad: bool
+) -> tuple[Tensor, Tensor]:
+    z = logits.float()
+    picked = z.gather(1, target[:, None])
+    top = z.amax(dim=1, keepdim=True)
+    mean = z.mean(dim=1, keepdim=True) if smoothing else picked
+    odds = z.sub_(top).exp_()
+    mass = odds.sum(dim=1, keepdim=True)
+    log_z = mass.log() + top
+    nll = log_z - picked
+    loss = (1 - smoothing) * nll + smoothing * (log_z - mean)
+    if grad:
+        odds.div_(mass)
+        if smoothing:
+            odds.sub_(smoothing / odds.shape[1])
+        odds.scatter_add_(1, target[:, None], odds.new_full((len(target), 1), smoothing - 1))
+        if odds is not logits:
+            logits.copy_(odds)
+    return loss.squeeze(1), nll.squeeze(1)
+
+
+# -------------------------------------------------------------------------------------------- kept
+# What is made of modules' weights, such as a layout for kernels, kept until they change.
+
+Made = TypeVar("Made")
+# Modules; steps of optimisers; where tensors lie, and their changes.
+MadeOf = tuple[list[ref[nn.Module]], int, list[tuple[int, int]]]
+_STEPS = [0]  # a fused step changes weights without counting it in their `_version`
+
+
+def _stepped(*_: Any) -> None:
+    _STEPS[0] += 1
+
+
+register_optimizer_step_post_hook(_stepped)
+
+
+class Kept(Generic[Made]):
+    """What was made of modules, as long as their tensors are the same and have not changed.
+
+    It goes with its module, if what was made does not hold that.
+    """
+
+    def __init__(self) -> None:
+        self._made: WeakKeyDictionary[nn.Module, tuple[MadeOf, Made]] = WeakKeyDictionary()
+
+    def of(self, module: nn.Module, parts: list[nn.Module], make: Callable[[], Made]) -> Made:
+        """What ``make`` makes of a module with these parts."""
+        made_of = [ref(part) for part in parts], _STEPS[0], _weights(parts)
+        before, made = self._made.get(module, (None, None))
+        if before != made_of or made is None:
+            made = make()
+            self._made[module] = made_of, made
+        return made
+
+
+def _weights(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:
+    tensors = (t for m in modules for t in (*m._parameters.values(), *m._buffers.values()))
+    return [(t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors if t is not None]

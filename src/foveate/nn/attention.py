@@ -1,13 +1,4 @@
-"""Attention: the only place where weights over keys are formed.
-
-    A(q, K, V) = Σ_i normalise_i(e(q, k_i)) v_i
-
-project → rotate → remember → score → bias → mask → normalise → mix. RNN decoders, Transformers and
-whatever else looks at something use this class; what differs is the score, the heads and which
-parts are projected. Inspection hangs on from outside through ``tap``. Cheaper relatives behind the
-same protocol, `BaseAttention`, stand in ``attention_sparse``, ``attention_kernel`` and
-``attention_low_rank``.
-"""
+"""Multi-head attention: the only place where weights over keys are formed."""
 
 from __future__ import annotations
 
@@ -17,21 +8,123 @@ from functools import partial
 from typing import ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.dropout import Dropout
-from foveate.nn.fold import fold, repeat, unfold
-from foveate.nn.linear import Linear
-from foveate.nn.mask import Mask, Places, places_of
-from foveate.nn.normalizer import Normalizer, Softmax
-from foveate.nn.position import Position
-from foveate.nn.reduced import reduced
-from foveate.nn.score import ScaledDot, Score
+from foveate.native.layers import Attend, attends
+from foveate.nn.linear import Dropout, Linear, reduced
+from foveate.nn.masks import Mask, Places, places_of
+from foveate.nn.positions import Position
+from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
 from foveate.nn.state import State
-from foveate.nn.unseen import Unseen
+
+
+def repeat(x: Tensor | None, steps: int, rows: int) -> Tensor | None:
+    """(B, 1, T or 1, S) -> (B, 1, n·T, S): the same for each of the n hypotheses of a source."""
+    if x is None or x.shape[2] == rows or x.shape[2] == 1:
+        return x
+    return x.repeat(1, 1, rows // steps, 1)
+
+
+def fold(x: Tensor, rows: int) -> Tensor:
+    """(M·n, H, T, K) -> (M, H, n·T, K)."""
+    if len(x) == rows:
+        return x
+    return x.unflatten(0, (rows, -1)).transpose(1, 2).flatten(2, 3)
+
+
+def unfold(x: Tensor, steps: int) -> Tensor:
+    """(M, H, n·T, K) -> (M·n, H, T, K)."""
+    if x.shape[2] == steps:
+        return x
+    return x.unflatten(2, (-1, steps)).transpose(1, 2).flatten(0, 1)
+
+
+# ------------------------------------------------------------------------------------------ unseen
+# Attention whose weights nobody looks at: roads that never hand them out, for softmax(c qᵀk).
+#
+# Long sequences, and all on other devices than CPUs, take PyTorch's fused kernel; short ones on a
+# CPU
+# the native one. Both give what the equation in `foveate.nn.attention` gives.
+
+SHORT = 128 * 128  # query × key places; past it SDPA is the faster road on CPUs, measured
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """softmax(c q kᵀ + bias + mask) v: what beside queries, keys and values is in it.
+
+    ``dropout`` is that of the weights, now. In ``training`` short ones may take the native kernel,
+    whose sums have another order; else nothing may change by looking, not even a bit.
+    """
+
+    mask: Mask
+    query_at: range
+    key_at: Places
+    bias: Callable[[], Tensor | None]  # (H, N, S), formed where a road wants it
+    scale: float
+    dropout: float
+    training: bool
+
+    def mix(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor | None:
+        """The mixture (M, H, N, V); None where the equation itself is the road to take."""
+        steps, rows = len(self.query_at), queries.shape[2]
+        if queries.device.type != "cpu" or (rows > 1 and rows * keys.shape[2] > SHORT):
+            road = self._fused
+        elif (
+            self.training
+            and self.dropout == 0
+            and steps == rows > 1
+            and attends(queries, keys, values)
+            and self.bias() is None
+        ):
+            road = self._native
+        else:
+            return None
+        if self.mask.blind(self.query_at, self.key_at) is not None:
+            return None  # a query that sees nothing gets zeros, which neither kernel gives
+        return road(queries, keys, values)
+
+    def _native(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        hidden = self.mask.additive(self.query_at, self.key_at, torch.float32, queries.device)
+        mixed: Tensor = Attend.apply(queries, keys, values, hidden, self.scale)  # type: ignore[no-untyped-call]
+        return mixed
+
+    def _fused(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        device, kind, bias = queries.device, queries.dtype, self.bias()
+        causal = bias is None and self.mask.triangle(self.query_at, self.key_at)
+        causal = causal and len(self.query_at) == queries.shape[2]
+        seen = None if causal else self.mask.dense(self.query_at, self.key_at, device)
+        if bias is not None:
+            bias = bias.to(kind)
+            hidden = self.mask.additive(self.query_at, self.key_at, kind, device)
+            seen = bias[None] if hidden is None else bias + hidden
+        return F.scaled_dot_product_attention(
+            queries,
+            keys,
+            values,
+            attn_mask=repeat(seen, len(self.query_at), queries.shape[2]),
+            dropout_p=self.dropout,
+            is_causal=causal,
+            scale=self.scale,
+        )
+
+
+# --------------------------------------------------------------------------------------- attention
+# Attention: the only place where weights over keys are formed.
+#
+#     A(q, K, V) = Σ_i normalise_i(e(q, k_i)) v_i
+#
+# project → rotate → remember → score → bias → mask → normalise → mix. RNN decoders, Transformers
+# and
+# whatever else looks at something use this class; what differs is the score, the heads and which
+# parts are projected. Inspection hangs on from outside through ``tap``. Cheaper relatives behind
+# the
+# same protocol, `BaseAttention`, stand in ``attention_sparse``, ``attention_kernel`` and
+# ``attention_low_rank``.
 
 Tap = Callable[[Tensor], "Tensor | None"]
 Part = Literal["query", "key", "value", "output"]

@@ -8,9 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.dropout import Dropout
-from foveate.nn.linear import Linear
-from foveate.nn.reduced import reduced
+from foveate.nn.linear import Dropout, Linear, reduced
 
 
 class FeedForward(Configurable, nn.Module):

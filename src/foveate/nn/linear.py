@@ -1,12 +1,8 @@
-"""Linear maps in bf16 on a CPU: products of few shapes, however many rows a batch has.
-
-A library makes a kernel for each shape of matrices that it meets, which takes as long as some
-products and stays in memory. So most rows go in one product of a multiple of `EVEN`, and the last
-`EVEN` in one more; the rows that both have come out alike.
-"""
+"""Linear maps, their autocast dtype, 8-bit weights, and dropout."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -15,9 +11,36 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from foveate.native.bias import add_bias_
-from foveate.native.outer import EVEN, outer
-from foveate.nn.reduced import reduced
+from foveate.native.kernels import fits, library
+from foveate.native.layers import EVEN, Packed, add_bias_, dropped, mapped, outer, pack_int8
+
+
+def reduced(x: Tensor) -> Tensor:
+    """X in the type of the products under autocast; itself elsewhere.
+
+    Autocast turns what each map reads into its type by itself; maps that read what was turned
+    before share that, and their gradients are summed before they are turned back.
+    """
+    kind = x.device.type
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
+
+
+# ------------------------------------------------------------------------------------------ single
+# Sums that half precision would spoil are taken in single precision; double stays double.
+
+
+def single(x: Tensor) -> Tensor:
+    """The same numbers in at least single precision."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+# ------------------------------------------------------------------------------------------ linear
+# Linear maps in bf16 on a CPU: products of few shapes, however many rows a batch has.
+#
+# A library makes a kernel for each shape of matrices that it meets, which takes as long as some
+# products and stays in memory. So most rows go in one product of a multiple of `EVEN`, and the
+# last
+# `EVEN` in one more; the rows that both have come out alike.
 
 
 class _Map(torch.autograd.Function):
@@ -72,3 +95,115 @@ class Linear(nn.Linear):
             return F.relu(y) if relu else y
         y = _Map.apply(x, self.weight, self.bias, relu)  # type: ignore[no-untyped-call]
         return y
+
+
+# -------------------------------------------------------------------------------------------- int8
+# Weights in eight bits: a quarter of the memory, and products of whole numbers.
+#
+#     y = s_x s_w ⊙ (W_q x_q) + b,   W_q = round(W / s_w), s_w = max |W| / 127 of each output,
+#                                    x_q = round(x / s_x), s_x = max |x| / 127 of each vector
+#
+# (dynamic symmetric quantisation; Jacob et al., 2018). For use, not for training. Lives here: the
+# equation and its module. Does not live here: the kernel (`foveate.native`), which gives the same.
+
+FOURS = 4  # inputs that one instruction multiplies
+
+
+class Int8Linear(nn.Module):
+    """A linear map whose weights, and what comes in, are rounded to whole numbers up to 127."""
+
+    weight: Tensor
+    scale: Tensor
+    bias: Tensor | None
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        weight = linear.weight.detach().float()
+        scale = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
+        bias = None if linear.bias is None else linear.bias.detach().float()
+        self.register_buffer("weight", (weight / scale[:, None]).round().to(torch.int8))
+        self.register_buffer("scale", scale)
+        self.register_buffer("bias", bias)
+        self._pack: Packed | None = None
+
+    def pack(self) -> Packed | None:
+        """The weights as the kernels read them, made once; None without kernels."""
+        kernels = library()
+        if self._pack is None and kernels is not None and self.weight.device.type == "cpu":
+            self._pack = pack_int8(self.weight, self.scale, self.bias, kernels.int8_panel())
+        return self._pack
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B O"]:
+        x = x.float().contiguous()
+        packed = self.pack() if fits(x) else None
+        if packed is None:
+            return self.plain(x)
+        return mapped(packed, x)
+
+    def plain(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B O"]:
+        """The same by PyTorch: sums of whole numbers that fp32 holds exactly."""
+        most = x.abs().amax(dim=-1, keepdim=True)
+        whole = (x * (127 / most).nan_to_num(posinf=0)).round()
+        y = F.linear(whole, self.weight.to(x.dtype)) * (most / 127) * self.scale
+        return y if self.bias is None else y + self.bias
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_pack": None}  # pointers are not for other processes
+
+
+def quantized(model: nn.Module) -> nn.Module:
+    """A copy of a model whose linear maps are in eight bits; what else it has stays fp32."""
+    made = copy.deepcopy(model)
+    for module in list(made.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.Linear) and child.in_features % FOURS == 0:
+                setattr(module, name, Int8Linear(child))
+    return made
+
+
+# ----------------------------------------------------------------------------------------- dropout
+# Dropout whose masks are cheap on a CPU: one random 64-bit integer decides eight elements.
+#
+# The integers follow from a seed and the place, so that no mask is kept for the way back.
+
+
+class _ByteDropout(torch.autograd.Function):
+    """y = x + m ⊙ change / (1 − p̂); keeps the seed of m."""
+
+    @staticmethod
+    def forward(ctx: Any, change: Tensor, drop: int, x: Tensor | None) -> Tensor:
+        seed = int(torch.empty((), dtype=torch.int64).random_(-(2**63), None))
+        ctx.seed, ctx.drop, ctx.dtype, ctx.sum = seed, drop, change.dtype, x is not None
+        wide = change.dtype if x is None else torch.promote_types(change.dtype, x.dtype)
+        return dropped(change, seed, drop, wide, x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, Tensor | None]:
+        grad = grads[0]
+        return dropped(grad, ctx.seed, ctx.drop, ctx.dtype), None, grad if ctx.sum else None
+
+
+class Dropout(nn.Module):
+    """Each element is zeroed with probability p and the rest scaled by 1/(1 − p) in training.
+
+    On a CPU p is rounded down to a multiple of 1/256, so that a random byte decides; elsewhere
+    PyTorch's own kernel is used.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+    def forward(self, change: Tensor, x: Tensor | None = None) -> Tensor:
+        """The change with dropout, added to ``x`` where that is given."""
+        drop = int(256 * self.p)
+        if self.training and drop and change.device.type == "cpu":
+            y: Tensor = _ByteDropout.apply(change, drop, x)  # type: ignore[no-untyped-call]
+            return y
+        if self.training and drop:
+            change = F.dropout(change, self.p)
+        return change if x is None else x + change

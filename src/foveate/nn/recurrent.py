@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.dropout import Dropout
+from foveate.nn.linear import Dropout
 
 Hidden = tuple[Tensor, ...]  # (h,) or (h, c), each (B, H)
 Gates = dict[str, Tensor]  # by name, each (B, H), from 0 (shut) to 1 (open)

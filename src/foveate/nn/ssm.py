@@ -1,10 +1,4 @@
-"""Selective state spaces (Gu & Dao, 2023): a linear recurrence whose coefficients the input makes.
-
-    h_t = exp(Δ_t A) h_{t−1} + Δ_t B_t u_t,    y_t = C_t · h_t + D u_t
-
-Lives here: the roads of the scan and the layer around it. Does not live here: the encoder and
-decoder made of such layers (`foveate.models.mamba`).
-"""
+"""State space layers (Mamba) and the simpler simple recurrent unit (SSRU)."""
 
 from __future__ import annotations
 
@@ -18,8 +12,8 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.native.kernels import fits, library
-from foveate.native.scan import Scan
-from foveate.nn.single import single
+from foveate.native.layers import Scan
+from foveate.nn.linear import single
 from foveate.nn.state import State
 
 Scanned = tuple[Tensor, Tensor]  # h at every step (B, T, E, N), and after the last (B, E, N)
@@ -181,3 +175,36 @@ class SelectiveStateSpace(Configurable, nn.Module):
         u, a = single(u), -self.log_a.exp()
         y, h = selective_scan(delta, u, a, single(into), single(out), start)
         return y + self.skip * u, h
+
+
+# -------------------------------------------------------------------------------------------- ssru
+# The simpler simple recurrent unit (Kim et al., 2019), which takes the place of self-attention in
+# decoders that are to be fast: its state is one vector, however long the text.
+#
+#     f_t = σ(W_f x_t + b_f),   c_t = f_t ⊙ c_{t−1} + (1 − f_t) ⊙ W x_t,   o_t = max(0, c_t)
+
+
+class SSRU(nn.Module):
+    """A recurrence without products of the state: both products of a sequence are made at once."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.forget = nn.Linear(hidden_size, hidden_size)
+        self.value = nn.Linear(hidden_size, hidden_size, bias=False)
+        nn.init.xavier_uniform_(self.forget.weight)
+        nn.init.xavier_uniform_(self.value.weight)
+        nn.init.zeros_(self.forget.bias)
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], state: State | None = None
+    ) -> Float[Tensor, "B T D"]:
+        forget = self.forget(x).sigmoid()
+        change = (1 - forget) * self.value(x)
+        state = State() if state is None else state
+        (cell,) = state.swap(self, lambda: (torch.zeros_like(change[:, 0]),))
+        cells = []
+        for kept, new in zip(forget.unbind(1), change.unbind(1), strict=True):
+            cell = torch.addcmul(new, kept, cell)
+            cells.append(cell)
+        state.put(self, (cell,))
+        return torch.stack(cells, dim=1).relu()

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from foveate.data.plan import sorted_batches
+from foveate.data.batches import sorted_batches
 from foveate.run import Run
 from foveate.serve.errors import Refused
 from foveate.serve.settings import Batching

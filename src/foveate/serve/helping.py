@@ -1,7 +1,7 @@
 """What helps the runs of a server: glossaries, memories and banned phrases, by direction.
 
 Lives here: which file is for which direction, and what is said of it at the start. Does not live
-here: what aids do (`foveate.passages.aids`).
+here: what aids do (`foveate.documents.memory`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from typing import Any
 
 from foveate.answers import Translation
 from foveate.config import ConfigError
-from foveate.passages.aids import Aided, Aids, Done
-from foveate.passages.glossary import Glossary
-from foveate.passages.memory import Memory
+from foveate.documents.memory import Aided, Aids, Done, Glossary, Memory
 from foveate.run import Run, read_run
 from foveate.serve.fleet import Fleet, Place
 from foveate.serve.languages import Direction

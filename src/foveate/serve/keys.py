@@ -17,8 +17,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from foveate.atomic import replace_file
 from foveate.config import ConfigError
+from foveate.files import replace_file
 
 PREFIX = "fov_"
 SHOWN = 8  # characters by which people tell keys apart

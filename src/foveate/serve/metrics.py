@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from foveate.passages.aids import Done
+from foveate.documents.memory import Done
 from foveate.serve.fleet import Fleet
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)

@@ -8,13 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from foveate.serve.asking import (
-    DetectBody,
-    FileBody,
-    PairsBody,
-    StreamBody,
-    TranslateBody,
-)
+from foveate.serve.asking import DetectBody, FileBody, PairsBody, StreamBody, TranslateBody
 from foveate.serve.service import Service
 
 REF = "#/components/schemas/{model}"

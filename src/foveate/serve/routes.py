@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
-from foveate.passages.documents import ENDINGS
+from foveate.documents.documents import ENDINGS
 from foveate.serve.asking import DetectBody, TranslateBody, parsed
 from foveate.serve.errors import Refused
 from foveate.serve.languages import name_of

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 
 from foveate.config import ConfigError
-from foveate.passages.documents import ENDINGS, Choices, read_document
+from foveate.documents.documents import ENDINGS, Choices, read_document
 from foveate.serve.asking import FileBody, Upload, parsed
 from foveate.serve.errors import Refused
 from foveate.serve.openapi import ERRORS, MULTIPART, body_of

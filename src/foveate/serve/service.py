@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 
 from foveate.config import ConfigError
-from foveate.passages.rules import Rules
+from foveate.documents.spans import Rules
 from foveate.serve.batcher import Kind
 from foveate.serve.detect import Detector
 from foveate.serve.door import Door

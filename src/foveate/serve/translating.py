@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from foveate.answers import Translation
-from foveate.passages.html import html_passage
-from foveate.passages.passage import Passage, text_passage
+from foveate.documents.html import html_passage
+from foveate.documents.translate import Passage, text_passage
 from foveate.serve.asking import StreamBody, TranslateBody
 from foveate.serve.detect import Detected
 from foveate.serve.errors import Refused

@@ -32,7 +32,7 @@ from foveate.run import Run
 from foveate.studio.asking import Ask
 from foveate.studio.pictures import data_uri, opened
 from foveate.studio.told import DrawnDone, LabelDone, Probability, SourceToken, Start, TextDone
-from foveate.tasks.forecast_output import Forecast
+from foveate.tasks.forecasting import Forecast
 
 Say = Callable[[Any], None]
 AnyDone = TextDone | LabelDone | DrawnDone

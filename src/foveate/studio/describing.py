@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foveate.config import kinds
-from foveate.decode.steps import Search
+from foveate.decode.search import Search
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run, device
 from foveate.studio.answers import Answerer, Filler, Foreteller, PictureLabeller, TextLabeller

@@ -18,7 +18,7 @@ from foveate.run import Run
 from foveate.studio.errors import Refused
 from foveate.studio.examples import spread
 from foveate.studio.told import Told
-from foveate.tasks.forecast_judge import by_window, middle
+from foveate.tasks.forecasting import by_window, middle
 from foveate.tasks.metrics import figures_of
 
 TOGETHER = 16  # examples between two words about how far it is

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from foveate.look.capture import block_of, tails
 from foveate.look.edit import edit, silence
-from foveate.look.record import block_of, tails
 from foveate.nn.attention import BaseAttention
 from foveate.run import Run
 from foveate.studio.asking import Head

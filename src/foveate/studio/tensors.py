@@ -8,8 +8,7 @@ import hashlib
 from collections import OrderedDict
 from threading import Lock
 
-from foveate.look.arrays import P, changed
-from foveate.look.drawing import Numbers
+from foveate.look.drawing import Numbers, P, changed
 
 INLINE = 64 * 1024  # bytes of an array that still stands in the JSON
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
-from foveate.decode.watch import Beginning
+from foveate.decode.search import Beginning
 from foveate.look.drawing import AnyDrawing
 from foveate.run import Run
 from foveate.studio.answers import Answerer, Say, shown, source_tokens

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.data.plan import Plan
-from foveate.look.forced import ForcedPass
-from foveate.look.record import AttentionRecord
-from foveate.look.words import Units
+from foveate.data.batches import Plan
+from foveate.look.capture import AttentionRecord, ForcedPass
+from foveate.look.drawing import Units
 
 Batch = TypeVar("Batch")
 CUT = "longer than the model allows, cut"  # what is noted of such an input
@@ -152,7 +151,7 @@ class Task(Configurable, ABC, Generic[Batch]):
         """The examples of the given indices as tensors; ``noise`` seeds what is random in them."""
 
     def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Any:
-        """Which examples stand together in which batch of which epoch (`foveate.data.plan`)."""
+        """Which examples stand together in which batch of which epoch (`foveate.data.batches`)."""
         return Plan(lengths, batch_tokens, seed)
 
     def describe_data(self) -> list[str]:

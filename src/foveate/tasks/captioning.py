@@ -1,8 +1,4 @@
-"""Captioning: a picture in, a sentence out; the only file that knows both pictures and text.
-
-loss   = −Σ_t log p(y_t | y_<t, x), and what `caption_loss` adds
-answer = search for the y of the highest score; figures: loss, BLEU-4 against all references
-"""
+"""Captioning: from a picture to a sentence."""
 
 from __future__ import annotations
 
@@ -17,31 +13,75 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.data.pad import pad
-from foveate.data.plan import sorted_batches
-from foveate.data.prepared import learn_tokenizer
+from foveate.data.batches import pad, sorted_batches
+from foveate.data.corpus import learn_tokenizer
+from foveate.data.image import Album
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, Word
-from foveate.decode.forced import token_log_probabilities
 from foveate.decode.greedy import Greedy
-from foveate.decode.steps import Hypothesis, Search
-from foveate.look.forced import ForcedPass
+from foveate.decode.search import Hypothesis, Search, token_log_probabilities
+from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
-from foveate.nn.choice import choices
+from foveate.nn.scores import choices
 from foveate.spec import Tokens
 from foveate.tasks.base import Evaluation, Loss, Measures, Sample
-from foveate.tasks.caption_figures import bleu, nearest_captions
-from foveate.tasks.caption_loss import (
+from foveate.tasks.image_classification import PictureTask, Source, place_labels
+from foveate.tasks.objectives import (
+    CrossEntropy,
+    add_choices,
     add_regulariser,
     advantage,
     doubly_stochastic,
     steps_drawn,
     watched,
 )
-from foveate.tasks.labels import END, START, TokenizedText, caption_record, namer
-from foveate.tasks.objective import CrossEntropy
-from foveate.tasks.objective_reinforce import add_choices
-from foveate.tasks.pictures import PictureTask, Source, place_labels
+from foveate.tasks.text import END, START, TokenizedText, caption_record, namer
+
+SIDE = 8  # cells of the thumbnails by which pictures are compared
+
+
+def bleu(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
+    """BLEU-4 of a corpus where each output has several references, lower case, by sacreBLEU.
+
+    (Papineni, 2002; Post, 2018.) Outputs may have different numbers of references.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    if len(outputs) != len(references):
+        raise ValueError(f"{len(outputs)} outputs, but references for {len(references)}")
+    most = max(map(len, references), default=0)
+    streams = [[r[n] if n < len(r) else None for r in references] for n in range(most)]
+    metric = BLEU(lowercase=True)
+    score = metric.corpus_score(list(outputs), streams)  # type: ignore[arg-type]
+    return float(score.score), str(metric.get_signature())
+
+
+def nearest_captions(known: Album, asked: Album) -> list[str]:
+    """The first caption of the most similar known picture: nearest thumbnail, mean removed."""
+    before, wanted = _thumbnails(known.pixels), _thumbnails(asked.pixels)
+    distances = (
+        (wanted**2).sum(axis=1)[:, None] - 2 * wanted @ before.T + (before**2).sum(axis=1)[None]
+    )
+    return [known.texts[int(row)][0] for row in distances.argmin(axis=1)]
+
+
+def _thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """(N, C, H, W) to (N, C·8·8): means of cells, of equal length without their mean."""
+    count, channels, height, width = pixels.shape
+    rows, columns = (np.linspace(0, n, SIDE + 1).astype(int)[:-1] for n in (height, width))
+    sums = np.add.reduceat(np.add.reduceat(pixels.astype(np.float32), rows, 2), columns, 3)
+    cells = sums.reshape(count, channels * SIDE * SIDE)
+    cells -= cells.mean(axis=1, keepdims=True)
+    length = np.maximum(np.linalg.norm(cells, axis=1, keepdims=True), 1e-6)
+    found: NDArray[np.float32] = cells / length
+    return found
+
+
+# -------------------------------------------------------------------------------------- captioning
+# Captioning: a picture in, a sentence out; the only file that knows both pictures and text.
+#
+# loss   = −Σ_t log p(y_t | y_<t, x), and what `caption_loss` adds
+# answer = search for the y of the highest score; figures: loss, BLEU-4 against all references
 
 TOKENIZER = "caption.tokenizer.json"
 ROWS = 32  # pictures that are described together

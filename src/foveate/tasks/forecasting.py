@@ -1,41 +1,482 @@
-"""Forecasting: the only file that knows both series and model.
-
-loss   = Σ error of the predicted values, scaled, over channels, steps and windows
-answer = the values of the steps after the last row, in their own units
-"""
+"""Forecasting: from the past rows of a series to its next ones."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pydantic
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, ConfigError
 from foveate.data.catalogue import DataError
-from foveate.data.series import Dates, Table, calendar, divide, following, labels, parse_date
-from foveate.data.windows import Windows
-from foveate.look.forced import ForcedPass, Maps
-from foveate.look.record import AttentionRecord
-from foveate.look.words import Units
+from foveate.data.series import (
+    CALENDAR,
+    SPLITS,
+    Dates,
+    Floats,
+    Scaling,
+    SeriesData,
+    Standard,
+    Table,
+    Windows,
+    calendar,
+    divide,
+    following,
+    labels,
+    parse_date,
+    read_table,
+    starts,
+)
+from foveate.files import replace_file
+from foveate.look.capture import AttentionRecord, ForcedPass, Maps
+from foveate.look.drawing import Units
 from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series
-from foveate.tasks.base import Loss, Measures, Sample
-from foveate.tasks.forecast_figures import mae, mse
-from foveate.tasks.forecast_judge import (
-    SIGNATURES,
-    by_step,
-    by_window,
-    figures_of,
-    middle,
-    naive_forecasts,
-)
-from foveate.tasks.forecast_output import Forecast, ForecastEvaluation
-from foveate.tasks.objective_forecast import ForecastObjective
-from foveate.tasks.series_task import SeriesBatch, SeriesTask
+from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Task
+from foveate.tasks.objectives import Objective
+from foveate.tree import from_json
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The rows after the end of a series, in its own units.
+
+    ``values`` (H, C); ``quantiles`` (H, C, Q) at the ``levels``, None where none were learnt.
+    """
+
+    dates: Dates
+    names: tuple[str, ...]
+    values: Array
+    quantiles: Array | None = None
+    levels: tuple[float, ...] = ()
+
+    def header(self) -> list[str]:
+        """``date``, the channels, and each channel's quantiles as ``NAME@0.1``."""
+        each = [f"{name}@{level:g}" for name in self.names for level in self.levels]
+        return ["date", *self.names, *each]
+
+    def rows(self) -> list[list[str]]:
+        """A row for each date, in the order of the header."""
+        values = self.values
+        if self.quantiles is not None:
+            values = np.concatenate((values, self.quantiles.reshape(len(values), -1)), axis=1)
+        pairs = zip(labels(self.dates), values, strict=True)
+        return [[date, *(f"{value:.6g}" for value in row)] for date, row in pairs]
+
+    def csv(self) -> str:
+        """The table as CSV with a header."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.header(), *self.rows()])
+        return text.getvalue()
+
+
+@dataclass(frozen=True)
+class ForecastEvaluation(Evaluation):
+    """An evaluation with error against horizon.
+
+    ``curves`` holds by name the mean squared error of each step ahead, on scaled values: the
+    forecast's, the ``teacher_forced`` one where the model reads its own predictions in use, and
+    those of the naive forecasts.
+    """
+
+    curves: dict[str, list[float]] = field(default_factory=dict)
+
+
+# -------------------------------------------------------------------------------- forecast figures
+# Figures of forecasts: plain functions of arrays, each its formula and its source.
+#
+# Shapes: predicted and wanted (M, H, C), quantiles (M, H, C, Q): M windows, H steps, C channels.
+
+
+def mse(predicted: Array, wanted: Array) -> float:
+    """Mean (ŷ − y)²."""
+    return float(np.square(predicted - wanted, dtype=np.float64).mean())
+
+
+def mae(predicted: Array, wanted: Array) -> float:
+    """Mean |ŷ − y|."""
+    return float(np.abs(predicted - wanted, dtype=np.float64).mean())
+
+
+def naive_error(history: Array, season: int = 1) -> NDArray[np.float64]:
+    """mean_t |x_t − x_{t−m}| of each channel of (N, C): what the naive forecast of season m errs.
+
+    Raises ``ValueError`` where the history has no more than a season.
+    """
+    if len(history) <= season:
+        raise ValueError(f"a season of {season} steps needs more than {len(history)} rows")
+    change = np.abs(history[season:] - history[:-season], dtype=np.float64)
+    return np.asarray(change.mean(axis=0))
+
+
+def mase(predicted: Array, wanted: Array, naive: Array) -> float:
+    """Mean over channels of MAE / (naive error of the training rows) (Hyndman & Koehler, 2006).
+
+    Below 1 is better than repeating what was a season ago. Channels that never change are left out.
+    """
+    error = np.abs(predicted - wanted, dtype=np.float64).mean(axis=(0, 1))
+    moving = naive > 0
+    return float((error[moving] / naive[moving]).mean()) if moving.any() else float("nan")
+
+
+def pinball(quantiles: Array, wanted: Array, levels: Sequence[float]) -> NDArray[np.float64]:
+    """Mean max(q (y − ŷ_q), (q − 1)(y − ŷ_q)) for each level (Koenker & Bassett, 1978)."""
+    q = np.asarray(levels)
+    above = wanted[..., None].astype(np.float64) - quantiles
+    return np.asarray(np.maximum(q * above, (q - 1) * above).mean(axis=(0, 1, 2)))
+
+
+def crps(quantiles: Array, wanted: Array, levels: Sequence[float]) -> float:
+    """2 · mean_q pinball_q: the continuous ranked probability score ∫ 2 pinball_q dq, over the
+    levels that there are (Gneiting & Raftery, 2007). Of the median alone it is the MAE.
+    """
+    return float(2 * pinball(quantiles, wanted, levels).mean())
+
+
+def coverage(quantiles: Array, wanted: Array) -> float:
+    """The share of values between the lowest and the highest quantile."""
+    inside = (quantiles[..., 0] <= wanted) & (wanted <= quantiles[..., -1])
+    return float(inside.mean())
+
+
+# ---------------------------------------------------------------------------------- forecast judge
+# Judging forecasts of many windows: all figures, naive forecasts beside them, error by step.
+
+SIGNATURES = {
+    "mse": "free-running, scaled by the training rows, mean of windows, steps and channels",
+    "mase": "MAE of each channel over that of the naive forecast on the training rows",
+    "crps": "2 · mean pinball loss of the levels, scaled",
+    "coverage": "share of values between the outer levels",
+    "original_mse": "in the units of the file, mean of the channels",
+}
+
+
+def figures_of(
+    said: Floats,
+    windows: Windows,
+    scaling: Scaling,
+    naive: NDArray[np.float64],
+    levels: tuple[float, ...],
+) -> dict[str, float]:
+    """All figures of forecasts (M, H, C, Q); ``naive`` is the error of each channel, (C,)."""
+    wanted, forecast = windows.wanted(), middle(said)
+    original, truth = scaling.leave(forecast), scaling.leave(wanted)
+    found = {
+        "mse": mse(forecast, wanted),
+        "mae": mae(forecast, wanted),
+        "mase": mase(original, truth, naive),
+        "original_mse": mse(original, truth),
+        "original_mae": mae(original, truth),
+    }
+    if levels:
+        found |= {"crps": crps(said, wanted, levels), "coverage": coverage(said, wanted)}
+    return found
+
+
+def middle(said: NDArray[Any]) -> NDArray[Any]:
+    """The forecast (…) among the levels (…, Q): the median, or the only one."""
+    forecast: NDArray[Any] = said[..., said.shape[-1] // 2]
+    return forecast
+
+
+def naive_forecasts(windows: Windows, season: int) -> dict[str, Floats]:
+    """What needs no model, (M, H, C) each: the last value, and the values a season before."""
+    after = windows.starts + windows.look_back  # the first row asked for
+    steps = np.arange(windows.horizon)
+    rows = {"last_value": (after - 1)[:, None] + 0 * steps}
+    if 1 < season <= windows.look_back:
+        rows["seasonal_naive"] = (after - season)[:, None] + steps % season
+    return {name: windows.values[chosen] for name, chosen in rows.items()}
+
+
+def by_window(forecast: Floats, windows: Windows) -> Floats:
+    """Mean (ŷ − y)² of each window, over steps and channels."""
+    errors: Floats = np.square(forecast - windows.wanted()).mean(axis=(1, 2))
+    return errors
+
+
+def by_step(forecast: Floats, windows: Windows) -> list[float]:
+    """Mean (ŷ − y)² of each step ahead, over windows and channels."""
+    error = np.square(forecast - windows.wanted(), dtype=np.float64).mean(axis=(0, 2))
+    return [float(e) for e in error]
+
+
+# ------------------------------------------------------------------------------ objective forecast
+# What forecasts minimise: squared, absolute, or quantile error.
+
+
+class ForecastObjective(Objective):
+    """A loss between values predicted (…, Q) and wanted (…), summed over all of them.
+
+    Raises ``ValueError`` where the levels do not fit the objective.
+    """
+
+    many_levels = False  # whether it is about quantiles
+
+    def __call__(
+        self,
+        predicted: Float[Tensor, "*B Q"],
+        wanted: Float[Tensor, "*B"],
+        levels: tuple[float, ...],
+    ) -> Loss:
+        self.check_levels(levels)
+        return Loss(self.total(predicted, wanted, levels), wanted.numel())
+
+    def check_levels(self, levels: tuple[float, ...]) -> None:
+        """Raise ``ValueError`` where the levels do not fit the objective."""
+        if self.many_levels != bool(levels):
+            have = "task.quantiles are given" if levels else "task.quantiles is empty"
+            remedy = 'set objective.kind = "quantile"' if levels else "name them: [0.1, 0.5, 0.9]"
+            raise ValueError(f"objective {self.config.kind!r}, but {have}; {remedy}")
+
+    def total(self, predicted: Tensor, wanted: Tensor, levels: tuple[float, ...]) -> Tensor:
+        """The sum over all values."""
+        raise NotImplementedError
+
+
+class SquaredError(ForecastObjective):
+    """Σ (ŷ − y)²; its best forecast is the mean."""
+
+    class Config(Objective.Config, kind="squared_error"):
+        pass
+
+    def total(self, predicted: Tensor, wanted: Tensor, levels: tuple[float, ...]) -> Tensor:
+        return (predicted[..., 0] - wanted).square().sum()
+
+
+class AbsoluteError(ForecastObjective):
+    """Σ |ŷ − y|; its best forecast is the median."""
+
+    class Config(Objective.Config, kind="absolute_error"):
+        pass
+
+    def total(self, predicted: Tensor, wanted: Tensor, levels: tuple[float, ...]) -> Tensor:
+        return (predicted[..., 0] - wanted).abs().sum()
+
+
+class QuantileError(ForecastObjective):
+    """Σ mean_q max(q (y − ŷ_q), (q − 1)(y − ŷ_q)): the pinball loss (Koenker & Bassett, 1978)."""
+
+    class Config(Objective.Config, kind="quantile"):
+        pass
+
+    many_levels = True
+
+    def total(self, predicted: Tensor, wanted: Tensor, levels: tuple[float, ...]) -> Tensor:
+        q = predicted.new_tensor(levels)
+        above = wanted[..., None] - predicted
+        return (q * above).maximum((q - 1) * above).mean(dim=-1).sum()
+
+
+# ------------------------------------------------------------------------------------- series task
+# Series as data: reading, scaling fitted on the training rows, windows. Knows no model.
+
+FITTED = "series.json"  # in the run: channels, scaling, the naive error of the training rows
+
+
+@dataclass(frozen=True)
+class SeriesBatch:
+    """``values`` (B, L, C) read, ``calendar`` (B, L + H, F) of all rows, ``wanted`` (B, H, C)."""
+
+    values: Tensor
+    calendar: Tensor
+    wanted: Tensor
+
+    def to(self, device: torch.device) -> SeriesBatch:
+        """The same on a device."""
+        parts = (self.values, self.calendar, self.wanted)
+        return SeriesBatch(*(part.to(device) for part in parts))
+
+
+class SeriesTask(Task[SeriesBatch]):
+    """Rows of numbers in, the rows after them out; how they are modelled is up to who derives."""
+
+    class Config(Task.Config):
+        """``look_back`` L rows are read, ``horizon`` H rows are asked for."""
+
+        series: SeriesData
+        look_back: int = Field(96, gt=0)
+        horizon: int = Field(24, gt=0)
+        scaling: Scaling.Config = Standard.Config()
+        calendar: tuple[str, ...] = ()  # features of the date: hour, weekday, day, month, year
+        quantiles: tuple[float, ...] = ()  # an odd number of levels, 0.5 in the middle
+        season: int = Field(1, gt=0)  # steps; of the naive forecast that MASE compares with
+
+        @pydantic.field_validator("calendar")
+        @classmethod
+        def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+            if wrong := [name for name in names if name not in CALENDAR]:
+                raise ValueError(f"no feature {wrong[0]!r}; there are: {', '.join(CALENDAR)}")
+            return names
+
+        @pydantic.field_validator("quantiles")
+        @classmethod
+        def _centred(cls, levels: tuple[float, ...]) -> tuple[float, ...]:
+            rising = all(0 < a < b < 1 for a, b in zip((1e-9, *levels), levels, strict=False))
+            if levels and not (rising and len(levels) % 2 and levels[len(levels) // 2] == 0.5):
+                raise ValueError("quantiles rise between 0 and 1 with 0.5 in the middle")
+            return levels
+
+        @property
+        def default_objective(self) -> str:
+            return "quantile" if self.quantiles else "squared_error"
+
+    config: Config
+
+    def __init__(self, config: Config, data: Any) -> None:
+        """``data`` is for text; a series is described in ``task.series``."""
+        self.config = config
+        self.names: tuple[str, ...] = ()
+        self.scaling: Scaling = config.scaling.build()
+        self.naive: NDArray[np.float64] = np.zeros(0)
+        self._table: Table | None = None
+        self._windows: dict[str, Windows] = {}
+
+    # ---- data
+
+    def prepare(self, folder: Path, seed: int) -> None:
+        table = self.table()
+        first, end = divide(len(table), self.config.series)["train"]
+        rows = table.values[first:end]
+        self.names = table.names
+        self.scaling.fit(rows)
+        self.naive = naive_error(rows, self.config.season)
+        fitted = {
+            "names": list(self.names),
+            "shift": self.scaling.shift.tolist(),
+            "scale": self.scaling.scale.tolist(),
+            "naive": self.naive.tolist(),
+        }
+        replace_file(folder / FITTED, json.dumps(fitted, indent=1) + "\n")
+        if not len(self.windows("train")):
+            need = self.config.look_back + self.config.horizon
+            without = " without a gap" if len(table.gaps) else ""
+            raise ConfigError(
+                f"{len(rows)} training rows hold no window of {need}{without}; shorten it"
+            )
+
+    def restore(self, folder: Path) -> None:
+        from_json(folder / FITTED, self._fitted)
+
+    def _fitted(self, found: dict[str, Any]) -> None:
+        self.names = tuple(map(str, found["names"]))
+        self.scaling.shift, self.scaling.scale, self.naive = (
+            np.array(found[key], dtype=np.float64) for key in ("shift", "scale", "naive")
+        )
+
+    def table(self) -> Table:
+        """The run's own series."""
+        if self._table is None:
+            self._table = read_table(self.config.series)
+        return self._table
+
+    def windows(self, split: str) -> Windows:
+        """The windows of a split of the run's own series. Raises ``ConfigError`` for another."""
+        if split not in SPLITS:
+            raise ConfigError(f"no split {split!r} of a series; there are: {', '.join(SPLITS)}")
+        if split not in self._windows:
+            rows = divide(len(self.table()), self.config.series)[split]
+            self._windows[split] = self.cut(self.table(), rows)
+        return self._windows[split]
+
+    def cut(self, table: Table, rows: tuple[int, int]) -> Windows:
+        """The windows whose horizon lies in some rows of a table."""
+        config = self.config
+        return Windows(
+            table,
+            self.scaling.enter(table.values),
+            calendar(table.dates, config.calendar),
+            starts(rows, config.look_back, config.horizon, table.gaps),
+            config.look_back,
+            config.horizon,
+        )
+
+    def spanning(self) -> int:
+        """How many windows of all splits are left out because they would span a gap."""
+        size = self.config.look_back, self.config.horizon
+        parts = divide(len(self.table()), self.config.series).values()
+        return sum(
+            len(starts(rows, *size)) - len(starts(rows, *size, self.table().gaps)) for rows in parts
+        )
+
+    def lengths(self, split: str) -> NDArray[np.int32]:
+        rows = self.config.look_back + self.config.horizon
+        return np.full((len(self.windows(split)), 1), rows, dtype=np.int32)
+
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> SeriesBatch:
+        return SeriesBatch(*map(torch.from_numpy, self.windows(split).take(indices)))
+
+    def describe_data(self) -> list[str]:
+        """What was read, filled in, left unused, and how many windows each split has."""
+        table = self.table()
+        dates = labels(table.dates)
+        parts = divide(len(table), self.config.series)
+        unused = len(table) - parts["test"][1]
+        found = [
+            f"{table.file}: {len(table):,} rows from {dates[0]} to {dates[-1]}, "
+            f"channels {', '.join(table.names)}"
+        ]
+        found += [f"{count:,} missing values of {n} filled in" for n, count in table.filled.items()]
+        if len(table.gaps):
+            lost = self.spanning()
+            found.append(
+                f"gaps: {len(table.gaps):,}, the first: {table.gap(int(table.gaps[0]))}; "
+                f"{lost:,} windows that would span one are left out"
+            )
+        if (table.delimiter, table.decimal) != (",", "."):
+            found.append(f"cells between {table.delimiter!r}, decimal mark {table.decimal!r}")
+        for name, (first, end) in parts.items():
+            period = f"{dates[first]} to {dates[end - 1]}" if end > first else "no rows"
+            found.append(f"{name}: {period}, {len(self.windows(name)):,} windows")
+        return [*found, f"{unused:,} rows after the test rows are not used"] if unused else found
+
+    # ---- examples
+
+    def some(self, split: str) -> Windows:
+        """The windows of a split. Raises ``ConfigError`` where there is none."""
+        windows = self.windows(split)
+        if not len(windows):
+            need = self.config.look_back + self.config.horizon
+            raise ConfigError(f"{split} has no window of {need} rows; give it more rows")
+        return windows
+
+    def examples(self, split: str) -> Windows:
+        return self.some(split)
+
+    def read(self, source: Path, reference: Path | None = None) -> Windows:
+        """All windows of a file of the user's with the same columns."""
+        table = self.read_file(source)
+        windows = self.cut(table, (0, len(table)))
+        if not len(windows):
+            need = self.config.look_back + self.config.horizon
+            without = f" without a gap ({table.gap(int(table.gaps[0]))})" if len(table.gaps) else ""
+            raise DataError(f"{source} has {len(table)} rows; a window takes {need}{without}")
+        return windows
+
+    def read_file(self, source: str | Path) -> Table:
+        """A file with the channels of the run, in a notation of its own."""
+        own = {"values": self.names, "delimiter": None, "decimal": None}
+        return read_table(self.config.series.model_copy(update=own), source)
+
+
+# ------------------------------------------------------------------------------------- forecasting
+# Forecasting: the only file that knows both series and model.
+#
+# loss   = Σ error of the predicted values, scaled, over channels, steps and windows
+# answer = the values of the steps after the last row, in their own units
 
 TOGETHER = 256  # windows forecast at once
 SHOWN = 6  # values of a sample

@@ -19,20 +19,30 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.data.plan import sorted_batches
+from foveate.data.batches import sorted_batches
 from foveate.data.text import Corpus
 from foveate.data.tokenizer import SPECIALS, UNK
-from foveate.decode.forced import token_log_probabilities
-from foveate.decode.steps import Search
-from foveate.look.forced import ForcedPass
+from foveate.decode.search import Search, token_log_probabilities
+from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import Model
-from foveate.models.masked_language_model import MaskedLanguageModel
+from foveate.models.language_model import MaskedLanguageModel
 from foveate.spec import Tokens
 from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
-from foveate.tasks.labels import END, START, TokenizedText, encoder_record, namer
-from foveate.tasks.objective import CrossEntropy
-from foveate.tasks.single import EXTRA, SingleText, read_texts, to, wrapped
-from foveate.tasks.text_batch import Ids, sizes_of
+from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.text import (
+    END,
+    EXTRA,
+    START,
+    Ids,
+    SingleText,
+    TokenizedText,
+    encoder_record,
+    namer,
+    read_texts,
+    sizes_of,
+    to,
+    wrapped,
+)
 
 MASKS = ("<mask>", "[MASK]")  # pieces that stand for a hidden token, where a vocabulary has one
 

@@ -27,14 +27,13 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.align.bitext import Numbers
-from foveate.align.ibm import Model1
-from foveate.atomic import replace_file
+from foveate.align.ibm import Model1, Numbers
 from foveate.config import ConfigError
-from foveate.data.prepared import sample
+from foveate.data.corpus import sample
 from foveate.data.tokenizer import EOS
-from foveate.decode.steps import Hypothesis
-from foveate.tasks.text_batch import Ids
+from foveate.decode.search import Hypothesis
+from foveate.files import replace_file
+from foveate.tasks.text import Ids
 
 FILE = "shortlist.npz"
 ARRAYS = ("often", "likely")

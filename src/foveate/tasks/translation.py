@@ -1,40 +1,55 @@
-"""Translation: the only file that knows both text and model.
-
-loss   = −Σ_t log p(y_t | y_<t, x), y the target with its end, x the source with its end
-answer = search for the y of the highest score
-"""
+"""Translation: encoder–decoder, guided by word links, and as a prefix language model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
+import pydantic
 import torch
+from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.align.heads import Head
-from foveate.data.plan import sorted_batches
-from foveate.data.text import Corpus
-from foveate.data.tokenizer import BOS, EOS
-from foveate.decode.forced import token_log_probabilities
+from foveate.align.aer import Head, Links, read_pharaoh, write_pharaoh
+from foveate.align.ibm import Agreement, Aligner
+from foveate.data.batches import pad, sorted_batches
+from foveate.data.readers import lines_of
+from foveate.data.text import Corpus, DataError, at
+from foveate.data.tokenizer import BOS, EOS, PAD, Encoded
+from foveate.data.words import CUTS
 from foveate.decode.greedy import Greedy
-from foveate.decode.steps import Hypothesis, Search
-from foveate.look.forced import ForcedPass
+from foveate.decode.search import Hypothesis, Search, token_log_probabilities
+from foveate.files import replace_file
+from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
-from foveate.models.native_encoder import native_memory
+from foveate.models.language_model import LanguageSteps
+from foveate.models.native import native_memory
+from foveate.nn.attention import Attention
 from foveate.spec import Tokens
 from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
-from foveate.tasks.ensemble import steps_of
-from foveate.tasks.labels import END, START, TokenizedText, attention_record, namer
 from foveate.tasks.metrics import SLOW, figures_of
-from foveate.tasks.objective import CrossEntropy
-from foveate.tasks.pairs import PairTask
+from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.shortlist import Shortlist, in_full
-from foveate.tasks.text_batch import Ids, TextBatch, collate, lengths_of, source_batch
-from foveate.tasks.word_maps import WordMaps, word_maps
+from foveate.tasks.text import (
+    END,
+    START,
+    Ids,
+    TextBatch,
+    TokenizedText,
+    attention_record,
+    collate,
+    joined_record,
+    lengths_of,
+    namer,
+    source_batch,
+)
+from foveate.tasks.text_to_text import PairTask, WordMaps, pieces_of, steps_of, word_maps
 
 
 @dataclass(frozen=True)
@@ -203,7 +218,7 @@ class Translation(PairTask):
         return found
 
     def word_maps(self, model: EncoderDecoder, pairs: Any, **choices: Any) -> Iterator[WordMaps]:
-        """Cross-attention between the words of pairs; see `foveate.tasks.word_maps`."""
+        """Cross-attention between the words of pairs; see `foveate.tasks.text_to_text`."""
         return word_maps(model, self._both(), pairs, **choices)
 
     def forced(
@@ -245,3 +260,329 @@ def _begun(
 ) -> DecoderSteps:
     memory = native_memory(model.encoder, source, keys) or model.encode(source, keys)
     return DecoderSteps(model, memory, tokens=tokens)
+
+
+# ------------------------------------------------------------------------------------------ guided
+# Guided alignment: one head of the decoder is trained to look where given links point.
+#
+#     L = CE − w Σ_t Σ_s G_ts log α_ts   (Chen et al., 2016; Garg et al., 2019)
+#
+# α is the guided head's map and G the links between pieces, each row divided by its links. All
+# other heads stay free; the model, its attention and the trainer are as ever: the weights come by
+# the head's tap.
+
+FILE = "guide.align"  # the links of the training pairs, in the run
+
+
+@dataclass(frozen=True)
+class GuidedBatch(TextBatch):
+    """Pairs and what their guided head should see: weights G (N,) at the places (N, 3) of b, t, s.
+
+    Batches that guide nothing, of validation, have no places.
+    """
+
+    places: Tensor
+    guide: Tensor
+
+
+class GuidedTranslation(Translation):
+    """Translation with one head trained towards links between words."""
+
+    class Config(Translation.Config, kind="guided_translation"):
+        """``links`` names a Pharaoh file, a line for each line of the training data, or such a file
+        for each of several corpora; else ``aligner`` makes them.
+
+        ``layer`` and ``head`` say which head is guided, ``weight`` how much; ``rows``, at which
+        step: that which produces a word, or that which has just read it. ``words`` says whether
+        links count the words of a text (`split_words`) or what stands between blanks.
+        """
+
+        links: str | tuple[str, ...] | None = None
+        aligner: Aligner.Config = Agreement.Config()
+        layer: int = -1
+        head: int = Field(0, ge=0)
+        weight: float = Field(0.05, gt=0)
+        rows: Literal["produced", "read"] = "produced"
+        words: Literal["text", "blanks"] = "text"
+
+        @pydantic.model_validator(mode="after")
+        def _as_many(self) -> Self:
+            if self.links is not None and len(self.files()) != len(self.parts()):
+                raise ValueError("give a file of links for each of the corpora, in their order")
+            return self
+
+        def files(self) -> tuple[str, ...]:
+            """The files of links, in the order of the corpora."""
+            return (self.links,) if isinstance(self.links, str) else self.links or ()
+
+    config: Config
+
+    @property
+    def head(self) -> Head:
+        """The guided one."""
+        return Head(self.config.layer, self.config.head, self.config.rows)
+
+    # ---- data
+
+    def prepare(self, folder: Path, seed: int) -> None:
+        super().prepare(folder, seed)
+        made = self._given() if self.config.links is not None else self._made()
+        replace_file(folder / FILE, "".join(write_pharaoh(links) + "\n" for links in made))
+        self._guide = lines_of(folder / FILE)
+
+    def restore(self, folder: Path) -> None:
+        super().restore(folder)
+        self._guide = lines_of(folder / FILE)
+
+    def _given(self) -> Iterator[Links]:
+        """The links of each pair of the training corpus, from the files."""
+        corpus = self.corpus("train")
+        lines, parts = np.asarray(corpus.lines), corpus.parts
+        for number, name in enumerate(self.config.files()):
+            path = at(name, "train", self.data.splits)
+            own, found = lines if parts is None else lines[parts == number], lines_of(path)
+            if len(found) < max(own, default=0):
+                raise DataError(f"{path} has {len(found)} lines; give one for each training pair")
+            for line in own.tolist():
+                yield read_pharaoh(found[line - 1], f"{path}:{line}")
+
+    def _made(self) -> list[Links]:
+        """The links of each pair of the training corpus, by the aligner."""
+        corpus, cut = self.corpus("train"), CUTS[self.config.words]
+        pairs = [
+            ([s[a:b] for a, b in cut(s)], [t[a:b] for a, b in cut(t)])
+            for s, t in zip(corpus.sources, corpus.targets, strict=True)
+        ]
+        aligner = self.config.aligner.build()
+        aligner.train(pairs)
+        made: list[Links] = aligner.align(pairs)
+        return made
+
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
+        plain = super().batch(split, indices, noise)
+        if split != "train":
+            return plain
+        examples = self._tokens(split)
+        corpus = examples.corpus
+        cut, later = CUTS[self.config.words], self.config.rows == "read"
+        texts = [corpus.sources[i] for i in indices], [corpus.targets[i] for i in indices]
+        sides = zip(
+            *(_pieces(t, x, cut) for t, x in zip(self._both(), texts, strict=True)), strict=True
+        )
+        entries = []
+        for row, (index, (source, target)) in enumerate(zip(indices, sides, strict=True)):
+            where = f"the links of pair {corpus.lines[index]}"
+            links = read_pharaoh(self._guide[examples.row(index)], where)
+            weights = piece_links(links, source, target, where)
+            entries += [(row, t + later, s, g) for (t, s), g in weights.items()]
+        places = torch.tensor([entry[:3] for entry in entries], dtype=torch.long).reshape(-1, 3)
+        return GuidedBatch(
+            **vars(plain), places=places, guide=torch.tensor([e[3] for e in entries])
+        )
+
+    # ---- model
+
+    def build(self, model: Any) -> nn.Module:
+        built = super().build(model)
+        guided_attention(built, self.config)
+        return built
+
+    def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
+        if not isinstance(batch, GuidedBatch):
+            return super().loss(model, batch, objective)
+        with kept(guided_attention(model, self.config)) as seen:
+            loss = super().loss(model, batch, objective)
+        alpha = torch.cat(seen, dim=2)[:, self.config.head]  # (B, T, S)
+        b, t, s = batch.places.to(alpha.device).unbind(dim=1)
+        likely = alpha[b, t, s].float().clamp_min(1e-9).log()
+        guide = -(batch.guide.to(alpha.device) * likely).sum()
+        total = loss.total + self.config.weight * guide
+        return Loss(total, loss.count, loss.logged | {"guide": guide.detach()})
+
+
+def piece_links(
+    links: Links, source: list[list[int]], target: list[list[int]], where: str = "links"
+) -> dict[tuple[int, int], float]:
+    """G between pieces (t, s) from links between words, whose pieces are given.
+
+    Every piece of a word is linked with every piece of its partners; rows sum to 1.
+    Raises ``DataError`` for a link to a word that is not there.
+    """
+    partners: dict[int, set[int]] = {}
+    for i, j in links:
+        if i >= len(source) or j >= len(target):
+            raise DataError(
+                f"{where}: {i}-{j}, but there are {len(source)} and {len(target)} words; "
+                'count words as task.words says ("text" or "blanks")'
+            )
+        for t in target[j]:
+            partners.setdefault(t, set()).update(source[i])
+    return {(t, s): 1 / len(partners[t]) for t in sorted(partners) for s in sorted(partners[t])}
+
+
+def guided_attention(model: nn.Module, config: GuidedTranslation.Config) -> Attention:
+    """The attention whose head is guided. Raises ``ValueError`` naming what exists."""
+    layers = [
+        module
+        for name, module in model.named_modules()
+        if isinstance(module, Attention) and name.endswith("cross_attention")
+    ]
+    if not -len(layers) <= config.layer < len(layers):
+        raise ValueError(f"task.layer = {config.layer}: {len(layers)} layers attend to the source")
+    if config.head >= layers[config.layer].num_heads:
+        heads = layers[config.layer].num_heads
+        raise ValueError(f"task.head = {config.head}: the layer has {heads} heads, from 0")
+    return layers[config.layer]
+
+
+@contextmanager
+def kept(attention: Attention) -> Iterator[list[Tensor]]:
+    """The weights (B, H, T, S) that an attention forms, with their graph, call by call."""
+    seen: list[Tensor] = []
+    before, attention.tap = attention.tap, seen.append
+    try:
+        yield seen
+    finally:
+        attention.tap = before
+
+
+def _pieces(tokenizer: Any, texts: list[str], cut: Any) -> list[list[list[int]]]:
+    encoded: list[Encoded] = tokenizer.encode_batch(texts)
+    return [pieces_of(e, cut(text)) for e, text in zip(encoded, texts, strict=True)]
+
+
+# ------------------------------------------------------------------------------------------ joined
+# Translation by a language model: source and target in one sequence, ``<s> x </s> y </s>``.
+#
+# loss   = −Σ_t log p(y_t | x, y_<t): the tokens of the source are read and not predicted
+# answer = search for what goes on after ``<s> x </s>``
+
+
+@dataclass(frozen=True)
+class JoinedBatch:
+    """Sequences side by side: ``read`` (B, L), ``wanted`` (B, L) the tokens after them, ``real``
+    the flat places after which a token of the target, or its end, comes.
+    """
+
+    read: Tensor
+    wanted: Tensor
+    real: Tensor
+
+    def to(self, device: torch.device) -> JoinedBatch:
+        """The same on a device."""
+        return JoinedBatch(*(part.to(device) for part in (self.read, self.wanted, self.real)))
+
+
+def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
+    """Tensors of some pairs: padding stands on the right, where no place before can see it."""
+    rows = [[BOS, *s, EOS, *t, EOS] for s, t in zip(sources, targets, strict=True)]
+    ids = torch.from_numpy(pad(rows))
+    places = torch.arange(ids.shape[1] - 1)[None]
+    first = torch.tensor([[len(s) + 1] for s in sources])
+    last = torch.tensor([[len(row) - 2] for row in rows])
+    real = ((places >= first) & (places <= last)).flatten().nonzero().flatten()
+    return JoinedBatch(ids[:, :-1], ids[:, 1:], real)
+
+
+class JoinedTranslation(Translation):
+    """Translation without an encoder: a language model reads the source and goes on with the target
+    (as GPT-2 was asked to; Radford et al., 2019).
+    """
+
+    class Config(Translation.Config, kind="joined_translation"):
+        """As of a translation; one vocabulary serves both sides."""
+
+        @pydantic.field_validator("joint")
+        @classmethod
+        def _joint(cls, joint: bool) -> bool:
+            if not joint:
+                raise ValueError("one sequence has one vocabulary: leave joint = true")
+            return joint
+
+    config: Config
+    own_tokens = False
+
+    def lengths(self, split: str) -> NDArray[np.int32]:
+        sides = super().lengths(split)  # each with its end
+        return sides.sum(axis=1, keepdims=True).astype(np.int32)
+
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> Any:
+        examples = self._tokens(split)
+        return join(*([ids[i] for i in indices] for ids in (examples.sources, examples.targets)))
+
+    def build(self, model: Model.Config) -> nn.Module:
+        built: nn.Module = model.build(Tokens(self.target_tokenizer.vocab_size))
+        return built
+
+    def loss(self, model: Any, batch: Any, objective: Any) -> Loss:
+        batch = batch.to(model.output.weight.device)
+        hidden = model.decode(batch.read).flatten(0, 1)[batch.real]
+        loss: Loss = objective(hidden, model.output.weight, batch.wanted.flatten()[batch.real])
+        return loss
+
+    def _searched(
+        self, model: Any, sources: Sequence[Ids], search: Search, batch_tokens: int
+    ) -> Iterator[tuple[Ids, list[list[Hypothesis]]]]:
+        """Sources of one length at a time: a prompt is not padded."""
+        device = model.output.weight.device
+        by_length: dict[int, list[int]] = {}
+        for i, ids in enumerate(sources):
+            by_length.setdefault(len(ids), []).append(i)
+        for length, rows in sorted(by_length.items()):
+            most = max(1, batch_tokens // (length + 2))
+            for start in range(0, len(rows) if length else 0, most):
+                some = rows[start : start + most]
+                prompts = torch.tensor([[*sources[i], EOS] for i in some], device=device)
+                begin = partial(LanguageSteps, prompts=prompts, never=(PAD, BOS))
+                yield some, search(steps_of(model, begin), [length] * len(some), BOS, EOS, some)
+
+    @torch.inference_mode()
+    def force(self, model: Any, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        found: list[list[float]] = [[] for _ in pairs]
+        lengths = np.array([[len(s) + len(t) + 2] for s, t in pairs]).reshape(-1, 1)
+        for indices in sorted_batches(lengths, 4096):
+            some = [pairs[i] for i in indices]
+            batch = join([s for s, _ in some], [t for _, t in some])
+            batch = batch.to(model.output.weight.device)
+            log_p = token_log_probabilities(model(batch.read), batch.wanted)
+            for row, index in enumerate(indices.tolist()):
+                source, target = pairs[index]
+                first = len(source) + 1
+                found[index] = log_p[row, first : first + len(target) + 1].tolist()
+        return found
+
+    def forced(
+        self,
+        model: Any,
+        source: str,
+        target: Ids | str | None = None,
+        search: Search | None = None,
+    ) -> ForcedPass:
+        """One sequence of both sides: rows are what is produced, columns what was read before it.
+
+        Scores are of the target's tokens alone.
+        """
+        if target is None:
+            found = self.answer(model, [source], search or Greedy.Config().build())[0].found
+            target = found[0].ids if found else []
+        pieces = self.target_tokenizer
+        read = pieces.encode(source)
+        output = pieces.encode_ids([target])[0] if isinstance(target, str) else target
+        batch = join([read.ids], [output]).to(model.output.weight.device)
+
+        def run() -> Tensor:
+            found = token_log_probabilities(model(batch.read), batch.wanted)[0]
+            return found[batch.real]
+
+        first = TokenizedText.of(pieces, source, read)
+        second = TokenizedText.written(pieces, output)
+        written = [*first.labels, END, *second.labels]
+        return ForcedPass(
+            model,
+            run,
+            partial(joined_record, source=first, target=second),
+            [*second.labels, END],
+            {"decoder": [START, *written]},
+            first=len(read.ids) + 1,
+            token=namer(pieces),
+        )

@@ -1,37 +1,443 @@
-"""Checkpoints: all that training needs to go on bit for bit, with nothing pickled.
-
-    RUN/checkpoints/step-00001000/
-        model.safetensors       the weights; one that has several names stands under the first
-        trained.safetensors     only with train.ema: the weights above are then their moving mean
-        optimizer.safetensors   the optimiser's tensors, named parameter:state
-        optimizer.json          what of its state is no tensor
-        state.json              step, place in the data, best figure, …: `foveate.train.trainer`
-        config.toml             the resolved config
-        manifest.json           size and sha256 of the others; written last
-    RUN/best.json               names the folder whose weights are the best so far
-
-Lives here: writing, reading, choosing and pruning them. Does not live here: when to do so
-(`foveate.train.trainer`), and how a folder is written atomically (`foveate.train.files`).
-"""
+"""Checkpoints: tensors and files written atomically, verified, bounded, and read again."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import hashlib
 import json
+import math
+import os
 import re
-from collections.abc import Callable, Iterable
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, Self, cast
 
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from foveate.config import ConfigError
-from foveate.train import files
-from foveate.train.files import DamagedError, TrainError
-from foveate.train.shards import assign, is_shard, whole
-from foveate.train.tensors import opened
+from foveate.tree import load_tree
+
+MANIFEST = "manifest.json"
+NEW, OLD = ".new-", ".old-"  # prefixes of what is being written, and of what is being replaced
+
+
+class TrainError(RuntimeError):
+    """Training cannot go on: says what happened, what is safe, and what to do."""
+
+
+class DamagedError(TrainError):
+    """A folder that is not as it was written: names the file and what is wrong with it."""
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file by another at once: who reads sees the old text or the new."""
+    new = path.with_name(NEW + path.name)
+    try:
+        new.write_text(text, encoding="utf-8")
+        _sync(new)
+        os.replace(new, path)
+        _sync(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise TrainError(f"cannot write {path}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def sealed_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill; at the end it gets its manifest and takes the place of ``target``.
+
+    Whatever happens before that, ``target`` stays as it was and nothing half-written is left;
+    raises `TrainError` where the disk refuses.
+    """
+    folder = target.with_name(NEW + target.name)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        yield folder
+        _seal(folder)
+        _move(folder, target)
+    except (OSError, SafetensorError) as error:
+        needed = max(map(_size, [folder, *target.parent.glob("[!.]*")]), default=0)
+        shutil.rmtree(folder, ignore_errors=True)
+        raise TrainError(_refused(target, error, needed)) from error
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _seal(folder: Path) -> None:
+    files = {}
+    for file in sorted(folder.iterdir()):
+        files[file.name] = {"bytes": file.stat().st_size, "sha256": sha256(file)}
+        _sync(file)
+    manifest = folder / MANIFEST
+    manifest.write_text(json.dumps({"format": 1, "files": files}, indent=1), encoding="utf-8")
+    _sync(manifest)
+    _sync(folder)
+
+
+def _move(folder: Path, target: Path) -> None:
+    old = target.with_name(OLD + target.name)
+    if target.exists():
+        shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed
+        os.replace(target, old)
+    os.replace(folder, target)
+    _sync(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _refused(target: Path, error: Exception, needed: int) -> str:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    place = next((p for p in target.parents if p.exists()), Path())
+    free = shutil.disk_usage(place).free
+    return (
+        f"cannot write {target}: {reason}. It takes at least {needed / 2**20:.1f} MiB, and "
+        f"{free / 2**20:.1f} MiB are free in {place}: make room there"
+    )
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.glob("*") if file.is_file())
+
+
+def verify(folder: Path, only: str | None = None) -> None:
+    """Compare every file with the manifest; raise `DamagedError` that names the wrong one.
+
+    With ``only`` one file is compared, which the manifest must name.
+    """
+    try:
+        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        entries = [(name, e["bytes"], e["sha256"]) for name, e in files.items()]
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+        raise DamagedError(f"{folder / MANIFEST} cannot be read ({error})") from None
+    if only is not None and only not in files:
+        raise DamagedError(f"{folder / MANIFEST} names no {only}")
+    for name, size, digest in entries:
+        if not is_beside(name):
+            raise DamagedError(f"{folder / MANIFEST} names {name!r}, which is no file beside it")
+        if only in (None, name):
+            _compare(folder / name, size, digest)
+
+
+def is_beside(name: str) -> bool:
+    """Whether a name that a file holds is that of a file beside it, and leads nowhere else."""
+    return name not in ("", ".", "..") and Path(name).name == name
+
+
+def _compare(file: Path, size: Any, digest: Any) -> None:
+    if not file.is_file():
+        raise DamagedError(f"{file} is missing")
+    if (found := file.stat().st_size) != size:
+        raise DamagedError(f"{file} has {found:,} bytes instead of {size}")
+    if sha256(file) != digest:
+        raise DamagedError(f"{file} has changed: its sha256 is not the manifest's")
+
+
+def remove(folder: Path) -> None:
+    """Delete a sealed folder, at once for those who look by its name."""
+    gone = folder.with_name(NEW + folder.name)
+    shutil.rmtree(gone, ignore_errors=True)
+    os.replace(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def clean(place: Path) -> None:
+    """Undo in a folder what a killed process left half-written or half-replaced."""
+    for old in place.glob(OLD + "*"):
+        target = old.with_name(old.name.removeprefix(OLD))
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            os.replace(old, target)
+    for new in place.glob(NEW + "*"):
+        if new.is_dir():
+            shutil.rmtree(new, ignore_errors=True)
+        else:
+            new.unlink()
+
+
+def sha256(file: Path) -> str:
+    """The sha256 of a file's content, in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if path.is_dir() and os.name == "nt":
+        return  # Windows has no handle of a folder to wait for
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# ----------------------------------------------------------------------------------------- tensors
+# Opening files of tensors that a stranger may have written: bounded, and never unpickled.
+#
+#     8 bytes     N, the length of the header (unsigned, little-endian)
+#     N bytes     the header, JSON: for each tensor its dtype, shape and place
+#     the rest    the tensors
+
+HEADER = 16 * 2**20  # bytes at most; a tensor takes about 100, so 160,000 tensors
+FOREIGN = {b"PK": "a ZIP archive", b"\x80": "a pickle", b"\x1f\x8b": "packed by gzip"}
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """A file of tensors, open for reading as by ``safetensors.safe_open``.
+
+    Raises `DamagedError` that names the file where it is missing, of another kind, cut off, or
+    damaged. A header is read into memory only if it is not too long.
+    """
+    _check(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except SafetensorError as error:
+        raise DamagedError(f"{path} is no sound safetensors file ({error})") from None
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many tensors a file has, and how many numbers they hold together."""
+
+    tensors: int
+    numbers: int
+
+    def __str__(self) -> str:
+        return f"the weights are {self.numbers:,} numbers in {self.tensors:,} tensors"
+
+
+def size_of(file: Any) -> Size:
+    """The size of an open file, by its header."""
+    shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+    return Size(len(shapes), sum(map(math.prod, shapes)))
+
+
+def _check(path: Path) -> None:
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(8)
+        size = path.stat().st_size
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror}") from None
+    length = int.from_bytes(head, "little")
+    if len(head) == 8 and length <= min(size - 8, HEADER):
+        return
+    why = f"it has {size:,} bytes, and its header would have {length:,}"
+    if len(head) == 8 and length <= size - 8:
+        why = f"its header has {length:,} bytes, and {HEADER:,} are the most that is read"
+    for begin, kind in FOREIGN.items():
+        if head.startswith(begin) and length > size:
+            why = f"it looks like {kind}, which is never opened, for it could run any code"
+    raise DamagedError(f"{path} is no safetensors file: {why}")
+
+
+# ------------------------------------------------------------------------------------------ bounds
+# How large a model may become that a stranger's config asks for: the weights beside it bound it.
+#
+# A config can name any size. What is built is held against the file of its weights while it is
+# built,
+# so that a config which does not fit ends in an error, and not in gigabytes.
+
+SMALL = 10_000_000  # the largest number of any config, whatever the weights
+TABLES = 50_000_000  # numbers that are made beside the weights at most
+MAKERS = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full, torch.arange)
+
+
+def refuse_larger(value: Any, there: Size, where: str) -> None:
+    """Raise ``ConfigError`` for a number of a config that is larger than all its weights."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            refuse_larger(part, there, f"{where}.{key}")
+    elif isinstance(value, list):
+        for part in value:
+            refuse_larger(part, there, where)
+    elif isinstance(value, int) and abs(value) > max(there.numbers, SMALL):
+        raise ConfigError(f"{where} = {value:,} cannot be: {there}")
+
+
+class Within(TorchFunctionMode):
+    """Within, this thread may make tensors of so many numbers together, and no more of them.
+
+    A tied weight is made more than once, and so are tables that no file keeps. Raises
+    ``ConfigError`` before more is made.
+    """
+
+    def __init__(self, there: Size, where: str) -> None:
+        super().__init__()
+        self.there, self.where = there, where
+        self.numbers, self.tensors = 8 * there.numbers + TABLES, 16 * there.tensors + 1000
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in MAKERS:
+            self.numbers -= _numbers((*args, kwargs.get("size", ())))
+            self.tensors -= 1
+            if self.numbers < 0 or self.tensors < 0:
+                larger = f"{self.where} asks for a larger model than is there"
+                raise ConfigError(f"{larger}: {self.there}")
+        return func(*args, **kwargs)
+
+
+def _numbers(size: Any) -> int:
+    """How many numbers a tensor of a size has, which is given as numbers or as lists of them."""
+    if isinstance(size, Sequence):
+        return math.prod(map(_numbers, size))
+    return max(1, int(size)) if isinstance(size, int | float) else 1
+
+
+# -------------------------------------------------------------------------------------------- lock
+# One process at a time writes into a run: the second one refuses, and names the first.
+
+FILE = ".writing"
+
+
+class BusyError(TrainError):
+    """Another process writes into the run: says which, where, and since when."""
+
+
+@contextlib.contextmanager
+def alone(run: Path) -> Iterator[None]:
+    """Nobody else writes into the run meanwhile; the folder is made, and goes if it stays empty.
+
+    Raises `BusyError` where another does, and `TrainError` where the folder cannot be written.
+    """
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        file = _taken(run / FILE)
+    except OSError as error:
+        raise TrainError(
+            f"cannot write into {run}: {error.strerror}; make it writable, or train in another "
+            "folder: --run"
+        ) from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            (run / FILE).unlink()
+        file.close()
+        with contextlib.suppress(OSError):
+            run.rmdir()  # does nothing unless it is empty
+
+
+def _taken(path: Path) -> FileIO:
+    """The lock's open file; closing it gives the lock back."""
+    while True:
+        file = path.open("a+b", buffering=0)  # what a full disk refuses is not tried again
+        if not _locked(file):
+            file.seek(0)
+            said = _told(file.read(1000))
+            file.close()
+            raise BusyError(
+                f"{path.parent} is being written by {said}: wait until it has ended, end it, or "
+                "train in another folder: --run"
+            )
+        if _is(path, file):
+            break
+        file.close()  # who had it before has just removed it
+    with contextlib.suppress(OSError):  # of a full disk: it is locked all the same
+        file.truncate(0)
+        since = time.strftime("%Y-%m-%d %H:%M:%S %z")
+        who = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
+        file.write(json.dumps(who).encode())
+    return file
+
+
+def _locked(file: FileIO) -> bool:
+    """Whether the lock is ours now; a network's folder may know no locks, and gives all."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            file.seek(2**30)  # what is written there cannot be read by others
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EAGAIN, errno.EACCES)
+    return True
+
+
+def _is(path: Path, file: FileIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _told(text: bytes) -> str:
+    """Who has the lock, by what it wrote."""
+    try:
+        who: dict[str, Any] = json.loads(text)
+        return f"process {who['process']} on {who['host']}, since {who['since']}"
+    except (ValueError, LookupError, TypeError):
+        return "another process"
+
+
+# ------------------------------------------------------------------------------------------ shards
+# Tensors of which each rank holds a part (`torch.distributed.tensor.DTensor`), seen as whole.
+
+
+def is_shard(tensor: Tensor) -> bool:
+    """Whether this rank holds a part of it only."""
+    return hasattr(tensor, "full_tensor")
+
+
+def own_part(tensor: Tensor) -> Tensor:
+    """What this rank holds of a tensor, as a plain tensor on the same memory."""
+    part: Any = tensor
+    return part.to_local() if is_shard(tensor) else tensor
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor; for a shard every rank must call it, and each gets a copy of its own."""
+    part: Any = tensor
+    return part.full_tensor() if is_shard(tensor) else tensor
+
+
+def assign(target: Tensor, value: Tensor) -> None:
+    """Copy a whole tensor into another; a shard takes its part, and speaks to nobody."""
+    if is_shard(target):
+        from torch.distributed.tensor import distribute_tensor
+
+        shard: Any = target
+        value = value.to(target.device)
+        value = distribute_tensor(value, shard.device_mesh, shard.placements, src_data_rank=None)
+    target.copy_(value)
+
+
+# -------------------------------------------------------------------------------------- checkpoint
+# Checkpoints: all that training needs to go on bit for bit, with nothing pickled.
+#
+#     RUN/checkpoints/step-00001000/
+#         model.safetensors       the weights; one that has several names stands under the first
+#         trained.safetensors     only with train.ema: the weights above are then their moving mean
+#         optimizer.safetensors   the optimiser's tensors, named parameter:state
+#         optimizer.json          what of its state is no tensor
+#         state.json              step, place in the data, best figure, …: `foveate.train.trainer`
+#         config.toml             the resolved config
+#         manifest.json           size and sha256 of the others; written last
+#     RUN/best.json               names the folder whose weights are the best so far
 
 WEIGHTS, OPTIMIZER, REST = "model.safetensors", "optimizer.safetensors", "optimizer.json"
 TRAINED = "trained.safetensors"
@@ -193,7 +599,7 @@ def save(run: Path, step: int, contents: Contents, state: Record, toml: str) -> 
     """Write a checkpoint, whole or not at all; raise `TrainError` where the disk refuses."""
     target = path_of(run, step)
     try:
-        with files.sealed_folder(target) as folder:
+        with sealed_folder(target) as folder:
             for file, tensors in contents.tensors.items():
                 write_tensors(tensors, folder / file)
             (folder / REST).write_text(json.dumps(contents.rest, indent=1), encoding="utf-8")
@@ -214,7 +620,7 @@ def newest_sound(run: Path) -> tuple[int | None, list[str]]:
     complaints = []
     for step in reversed(steps(run)):
         try:
-            files.verify(path_of(run, step))
+            verify(path_of(run, step))
         except DamagedError as damage:
             complaints.append(f"damaged checkpoint passed over: {damage}")
             continue
@@ -271,13 +677,13 @@ def place(path: Path) -> tuple[Path, Path | None]:
 def prune(run: Path, keep: Iterable[int]) -> None:
     """Remove all checkpoints but those of the steps to keep."""
     for step in sorted(set(steps(run)) - set(keep)):
-        files.remove(path_of(run, step))
+        remove(path_of(run, step))
 
 
 def point(run: Path, folder: Path, figures: Record) -> None:
     """Let ``best.json`` name a folder of the run, with the figures that made it the best."""
     record = {"folder": folder.relative_to(run).as_posix(), **figures}
-    files.write_atomically(run / "best.json", json.dumps(record, indent=1) + "\n")
+    write_atomically(run / "best.json", json.dumps(record, indent=1) + "\n")
 
 
 def chosen(run: Path) -> Path | None:
@@ -293,7 +699,53 @@ def chosen(run: Path) -> Path | None:
         raise DamagedError(f"{best} does not say which weights it means; {others}") from None
     if name.is_absolute() or ".." in name.parts:
         raise DamagedError(f"{best} names {str(name)!r}, which is not in the run")
-    if (run / name / files.MANIFEST).is_file():
+    if (run / name / MANIFEST).is_file():
         return run / name
     step, _ = newest_sound(run)
     return None if step is None else path_of(run, step)
+
+
+# ----------------------------------------------------------------------------------------- rebuild
+# A model built anew from a run and its weights, either of which may be damaged or a stranger's.
+
+CONFIG = "config.toml"
+
+
+def rebuilt(config: Any, build: Callable[[Any], nn.Module], run: Path, folder: Path) -> nn.Module:
+    """The model of a config with the weights of a ``folder`` of its run.
+
+    Raises `DamagedError` for weights that are not as they were written, ``ConfigError`` for weights
+    of another model, and `TrainError` where names or shapes differ.
+    """
+    path = folder / WEIGHTS
+    if (folder / MANIFEST).is_file():
+        try:
+            verify(folder, WEIGHTS)
+        except DamagedError as error:
+            other = "take another checkpoint: --checkpoint last, or the number of a step"
+            raise DamagedError(f"{error}; {other}") from None
+    with opened(path) as file:
+        there = size_of(file)
+    _same_model(config, run, folder)
+    where = f"{run / CONFIG}: model"
+    refuse_larger(config.tree(), there, where)
+    with Within(there, where):
+        model = build(config)
+    load_weights(model, path)
+    return model
+
+
+def _same_model(config: Any, run: Path, folder: Path) -> None:
+    """Raise ``ConfigError`` where the folder was written by a run with another model."""
+    own = folder / CONFIG
+    if folder == run or not own.is_file():
+        return
+    try:
+        same = type(config).parse(load_tree(own).get("model", {})) == config
+    except ConfigError:
+        same = False
+    if not same:
+        raise ConfigError(
+            f"{own} describes another model than {run / CONFIG}: the checkpoint is of another run, "
+            "or one of the two files was changed"
+        )

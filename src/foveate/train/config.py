@@ -1,20 +1,102 @@
-"""What a config says about training: ``[train]`` of the TOML file.
-
-Lives here: the fields and their checks. Does not live here: optimisers and schedules, whose
-fields stand beside them.
-"""
+"""The [train] table of a config, and the precision of a training."""
 
 from __future__ import annotations
 
-from typing import Literal
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
+import torch
 from pydantic import Field
 
 from foveate.config import Config, ConfigError
-from foveate.train.moving_mean import MovingMean
-from foveate.train.optim import AdamWConfig, OptimizerConfig
-from foveate.train.precision import Name
-from foveate.train.schedule import InverseSqrt, Schedule
+from foveate.train.checkpoint import write_atomically
+from foveate.train.journal import Journal
+from foveate.train.optim import AdamWConfig, InverseSqrt, MovingMean, OptimizerConfig, Schedule
+from foveate.tree import Tree
+
+Name = Literal["auto", "fp32", "bf16"]
+WORTH = 1.2  # bf16 must be so many times as fast: it costs casts, and digits
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The numbers of matrix products on a device, and in one line why it is these."""
+
+    name: Literal["fp32", "bf16"]
+    device: str
+    why: str
+
+    def context(self) -> contextlib.AbstractContextManager[object]:
+        """Within it PyTorch runs matrix products in this precision."""
+        if self.name == "fp32":
+            return contextlib.nullcontext()
+        return torch.autocast(self.device, dtype=torch.bfloat16)
+
+
+def resolve(name: Name, device: torch.device | str = "cpu") -> Precision:
+    """``auto`` is bf16 where the device multiplies it faster than fp32, and fp32 elsewhere."""
+    kind = torch.device(device).type
+    if name != "auto":
+        return Precision(name, kind, f"precision {name}, as the config says")
+    found = _ABLE.get(kind, lambda: None)()
+    if not found:
+        return Precision("fp32", kind, f"precision fp32 (auto): this {kind} has no bf16 products")
+    gain = _gain(kind)
+    chosen: Literal["fp32", "bf16"] = "bf16" if gain > WORTH else "fp32"
+    why = f"{found}, whose products ran {gain:.1f} times as fast as fp32 here, measured"
+    return Precision(chosen, kind, f"precision {chosen} (auto): {why}")
+
+
+def _gain(device: str) -> float:
+    """Time of an fp32 product over that of the same in bf16, the quickest of some of each.
+
+    Some processors have bf16 instructions that are slower than their fp32 ones.
+    """
+    best = {torch.float32: float("inf"), torch.bfloat16: float("inf")}
+    for _ in range(8):  # in turn, so that what else the machine does meets both
+        for dtype in best:
+            a = torch.ones(1024, 512, dtype=dtype, device=device)
+            started = time.perf_counter()
+            float((a @ a.T)[0, 0])
+            best[dtype] = min(best[dtype], time.perf_counter() - started)
+    return best[torch.float32] / best[torch.bfloat16]
+
+
+def _cpu() -> str | None:
+    """The instructions for bf16 products of this processor that PyTorch will use."""
+    if "AVX512" not in torch.backends.cpu.get_cpu_capability():
+        return None  # not there, or turned off by ATEN_CPU_CAPABILITY
+    flags = _cpu_flags()
+    names = [name for name in ("amx_bf16", "avx512_bf16") if name in flags]
+    return f"this CPU has {' and '.join(names)}" if names else None
+
+
+def _cpu_flags() -> set[str]:
+    """What the processor can do: as Linux lists it, or else what PyTorch finds out itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        able = getattr(torch.cpu, "_is_avx512_bf16_supported", None)  # absent before torch 2.6
+        return {"avx512_bf16"} if able is not None and able() else set()
+    found = next((line for line in lines if line.startswith("flags")), "")
+    return set(found.partition(":")[2].split())
+
+
+def _cuda() -> str | None:
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        return None
+    return f"{torch.cuda.get_device_name()} has bf16"
+
+
+_ABLE: dict[str, Callable[[], str | None]] = {"cpu": _cpu, "cuda": _cuda}
+
+
+# ------------------------------------------------------------------------------------------ config
+# What a config says about training: ``[train]`` of the TOML file.
 
 
 class SaveConfig(Config):
@@ -92,3 +174,150 @@ class TrainConfig(Config):
                 ("train", "max_steps"),
             )
         self.schedule.build(self.optimizer.lr, self.max_steps)
+
+
+# -------------------------------------------------------------------------------------- continuing
+# Going on with another config: which keys may change, what each changes, and the record of it.
+
+CONFIG = "config.toml"  # its name in a run
+
+# A key stands for all keys below it; the longest that fits counts.
+CHANGEABLE: Mapping[str, str] = {
+    "decode": "changes how the run decodes, not its weights",
+    "train.max_steps": "changes where training ends",
+    "train.max_epochs": "changes where training ends",
+    "train.max_minutes": "changes where training ends",
+    "train.optimizer": "changes the updates from the next step on",
+    "train.schedule": "changes the learning rates from the next step on",
+    "train.clip_norm": "changes the bound on the gradients from the next step on",
+    "train.accumulate": "changes the number of batches of a step",
+    "train.recompute": "changes memory and time, not the weights",
+    "train.compile": "changes time, and the rounding of sums",
+    "train.save": "changes which checkpoints are kept",
+    "train.save.best": "changes which figure chooses the best checkpoint, from now on",
+    "train.validation": "changes when the model is validated",
+    "train.validation.patience": "changes where training ends",
+    "train.precision": "changes the rounding from the next step on",
+    "train.log_every": "changes what is logged",
+    "train.health_every": "changes what is logged",
+    "train.tensorboard": "changes what is logged",
+    "train.threads": "changes time, and the rounding of sums",
+    "train.average": "changes which weights are tried at the end",
+    "train.ema": "changes the moving mean, which begins with the present weights if it is new",
+    "train.parallel": "changes how the ranks share the work",
+    "train.hang_minutes": "changes when a rank counts as hung",
+}
+FIXED: Mapping[str, str] = {
+    "seed": "the order of the data and the first weights depend on it",
+    "imports": "the kinds of the run come from it",
+    "task": "the tokenizers and the batches depend on it",
+    "data": "the training examples depend on it",
+    "model": "the weights have its shapes",
+    "start": "the first weights came from it",
+    "objective": "the losses before and after could not be compared",
+    "train.batch_tokens": "the order of the data depends on it",
+    "train.optimizer.kind": "the saved state is that of the other optimizer",
+    "train.optimizer.momentum": "the saved state depends on it",
+    "train.optimizer.nesterov": "the saved state depends on it",
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A key whose value is another one than before, and what this changes."""
+
+    key: str
+    old: Any
+    new: Any
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.old} → {self.new} ({self.effect})"
+
+
+def effect_of(key: str) -> tuple[bool, str]:
+    """Whether a key may change when a run goes on, and what it changes or why it may not."""
+    parts = key.split(".")
+    for length in range(len(parts), 0, -1):
+        name = ".".join(parts[:length])
+        if name in FIXED:
+            return False, FIXED[name]
+        if name in CHANGEABLE:
+            return True, CHANGEABLE[name]
+    return False, "the run depends on it"
+
+
+class Experiment(Protocol):
+    """A whole config, of which ``train`` is a part."""
+
+    @property
+    def train(self) -> TrainConfig:
+        """The table ``[train]``."""
+        ...
+
+    def tree(self) -> Tree:
+        """All fields as plain values."""
+        ...
+
+
+def changes(path: Path, old: Experiment, new: Experiment) -> list[Change]:
+    """What differs between the config of the run ``path`` and the one with which it goes on.
+
+    Raises ``ConfigError`` naming the first key that may not change.
+    """
+    before, after = _flat(old.tree()), _flat(new.tree())
+    found = []
+    for key in sorted(before.keys() | after.keys()):
+        was, now = before.get(key, "none"), after.get(key, "none")
+        if was == now:
+            continue
+        allowed, effect = effect_of(key)
+        if not allowed:
+            raise ConfigError(
+                f"{path} holds a run of another config: {key} is {was} there and {now} now, and "
+                f"cannot change when a run goes on, for {effect}; set {key}={was}, or begin a new "
+                "run in another folder with --run"
+            )
+        if key == "train.max_steps" and _moves_schedule(old.train, new.train):
+            effect = f"moves the {new.train.schedule.kind} schedule"
+        found.append(Change(key, was, now, effect))
+    return found
+
+
+def _moves_schedule(old: TrainConfig, new: TrainConfig) -> bool:
+    """Whether the learning rates of the new config depend on which ``max_steps`` it has."""
+    ends = old.max_steps, new.max_steps
+    if None in ends:
+        return False
+    lr, step = new.optimizer.lr, min(end for end in ends if end)
+    try:
+        rates = {new.schedule.build(lr, end).rate(step) for end in ends}
+    except ConfigError:  # the old end lies within the warm-up of the new schedule
+        return True
+    return len(rates) > 1
+
+
+def record(folder: Path, toml: str, changed: Sequence[Change], journal: Journal, step: int) -> None:
+    """Keep the config of before as ``config.N.toml``, log the changes, and replace it.
+
+    The config itself comes last: killed before, the next continuation records the changes.
+    """
+    before = (folder / CONFIG).read_text(encoding="utf-8")
+    number = 1
+    while (kept := folder / f"config.{number}.toml").exists():
+        number += 1
+    write_atomically(kept, before)
+    values = {change.key: {"old": change.old, "new": change.new} for change in changed}
+    journal.write("config", step, before=kept.name, changes=values)
+    write_atomically(folder / CONFIG, toml)
+
+
+def _flat(tree: Tree, above: str = "") -> dict[str, Any]:
+    """The values of a tree by their dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            flat |= _flat(value, f"{above}{key}.")
+        else:
+            flat[f"{above}{key}"] = value
+    return flat

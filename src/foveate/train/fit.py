@@ -1,42 +1,220 @@
-"""Training from beginning to end: set up or go on, train, average, say which weights are best.
-
-Lives here: what happens once in a session. Does not live here: what happens in each step
-(`foveate.train.trainer`).
-"""
+"""A whole training: set-up, steps, validation, checkpoints, the end."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import copy
+import ctypes
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch import nn
+from torch.utils import checkpoint as activation_checkpoint
 
-from foveate.train import checkpoint, files
-from foveate.train.allocator import keep_freed_memory
-from foveate.train.checkpoint import WEIGHTS
-from foveate.train.compiling import compile_layers
-from foveate.train.config import TrainConfig
-from foveate.train.continuing import record
-from foveate.train.diagnose import is_out_of_memory
-from foveate.train.feed import Plan, Turn, fingerprint, mix
-from foveate.train.files import TrainError
-from foveate.train.finish import try_average
-from foveate.train.health import Health
-from foveate.train.job import Job, Tools
-from foveate.train.journal import Journal, NoJournal
-from foveate.train.moving_mean import moving_mean
-from foveate.train.parallel import Parallel, parallel_of
-from foveate.train.precision import Name, Precision, resolve
-from foveate.train.progress import Display, clock
-from foveate.train.ranks import Ranks
-from foveate.train.recompute import recompute
-from foveate.train.signals import Interrupt
-from foveate.train.state import Best, State
-from foveate.train.trainer import Trainer
+from foveate.models.transformer import DecoderLayer, EncoderLayer
+from foveate.nn.attention import BaseAttention
+from foveate.train import checkpoint
+from foveate.train.checkpoint import WEIGHTS, DamagedError, TrainError
+from foveate.train.config import Name, Precision, TrainConfig, record, resolve
+from foveate.train.distributed import Parallel, Ranks, parallel_of, stacks
+from foveate.train.journal import Display, Health, Journal, NoJournal, clock
+from foveate.train.optim import average, moving_mean
+from foveate.train.trainer import (
+    Best,
+    Interrupt,
+    Job,
+    Plan,
+    State,
+    Tools,
+    Trainer,
+    Turn,
+    fingerprint,
+    is_out_of_memory,
+    mix,
+)
+
+_TRIM, _MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc to give nothing back below 1 GiB, and to map no block below 32 MiB by itself.
+
+    What is given back is zeroed page by page when it is asked for again, which costs more than
+    most operations of a step. Other C libraries are left as they are.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_TRIM, 1 << 30)
+        mallopt(_MAP, 32 << 20)  # the most that it takes
+
+
+# --------------------------------------------------------------------------------------- compiling
+# Layers of Transformers compiled by PyTorch: what stands between products becomes few kernels.
+#
+# It pays where starting a kernel takes longer than what the kernel does: on GPUs. Attention is
+# left
+# as it is, for its road is chosen by what is there. What was compiled stays on disk for other
+# runs.
+
+Forward = Callable[..., Any]
+
+
+class Made:
+    """A module's forward as something makes it anew, for a copy of the module too."""
+
+    def __init__(self, forward: Forward, make: Callable[[Forward], Forward]) -> None:
+        self.forward, self.make, self.made = forward, make, make(forward)
+
+    def __call__(self, *inputs: Any, **more: Any) -> Any:
+        return self.made(*inputs, **more)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Made:
+        return Made(copy.deepcopy(self.forward, memo), self.make)
+
+
+def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
+    """Let each layer of the model be one program for all lengths.
+
+    Raises ``TrainError`` for a model without layers of a Transformer, or on a processor.
+    """
+    if backend == "inductor" and next(model.parameters()).device.type == "cpu":
+        raise TrainError(
+            "train.compile is for GPUs, and this is a processor, where training was a fifth slower "
+            "with it: leave it out"
+        )
+    compiled = partial(torch.compile, dynamic=True, backend=backend)
+    modules = list(model.modules())
+    layers = [module for module in modules if isinstance(module, EncoderLayer | DecoderLayer)]
+    if not layers:
+        raise TrainError(
+            "train.compile is for Transformers, and this model has no layer of one: leave it out"
+        )
+    _make([m for m in modules if isinstance(m, BaseAttention)], torch.compiler.disable)
+    _make(layers, compiled)
+
+
+def _make(modules: Sequence[Any], make: Callable[[Forward], Forward]) -> None:
+    for module in modules:
+        if not isinstance(module.forward, Made):
+            module.forward = Made(module.forward, make)
+
+
+# --------------------------------------------------------------------------------------- recompute
+# Layers that keep their inputs alone for the backward pass: activation checkpointing.
+#
+# L layers keep L inputs and the inside of one, for one more forward pass (Chen et al., 2016). No
+# number changes: dropout draws again what it drew.
+
+
+@dataclass
+class Recomputed:
+    """A layer's forward whose inside is computed again when gradients want it."""
+
+    forward: Callable[..., Any]
+
+    def __call__(self, *inputs: Any, **more: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return self.forward(*inputs, **more)
+        return activation_checkpoint.checkpoint(self.forward, *inputs, use_reentrant=False, **more)
+
+
+def recompute(model: nn.Module) -> None:
+    """Let every layer of the model keep its inputs alone. Raises ``TrainError`` without layers."""
+    parts = [layer for stack in stacks(model) for layer in stack]
+    sides = [part if isinstance(part, nn.ModuleList) else [part] for part in parts]
+    layers = [layer for side in sides for layer in side]  # of two directions each is one
+    if not layers:
+        raise TrainError(
+            "train.recompute is for models with layers, one on another, and this has none: "
+            "leave it out, or make train.batch_tokens smaller"
+        )
+    for layer in layers:
+        if not isinstance(layer.forward, Recomputed):
+            layer.forward = Recomputed(layer.forward)
+
+
+# ------------------------------------------------------------------------------------------ finish
+# After the last step: the mean of the last checkpoints, tried against the best single one.
+
+
+def try_average(trainer: Trainer, count: int, reason: str) -> str:
+    """Put the mean of the last checkpoints into ``averaged/`` and see whether it is better."""
+    display, folder = trainer.tools.display, trainer.folder
+    steps = _sound_steps(trainer)[-count:]
+    if len(steps) < 2:
+        display.say(f"nothing to average: {len(steps)} checkpoint of the last {count} is there")
+        return reason
+    record = _known_average(folder, steps)
+    if record is None:
+        try:
+            record = _average(trainer, steps)
+        except KeyboardInterrupt:
+            if trainer.tools.interrupt.received is None:
+                raise
+            return "interrupted"
+        trainer.tools.journal.write("average", trainer.state.step, **record)
+    best, value = trainer.state.best, record.get("value")
+    sign = trainer.job.task.better(trainer.config.save.best)
+    better = best is None or (value is not None and sign * value > sign * best.value)
+    if better:
+        checkpoint.point(folder, folder / "averaged", record)
+    display.say(
+        f"mean of the checkpoints of steps {', '.join(map(str, steps))}: "
+        + (f"{record['figure']} {value:.4g}" if value is not None else "not validated")
+        + ("" if best is None else f", the best single one {best.value:.4g} (step {best.step:,})")
+        + f"; {'the mean' if better else 'the single one'} is taken"
+    )
+    return reason
+
+
+def _sound_steps(trainer: Trainer) -> list[int]:
+    found = []
+    for step in trainer.regular():
+        try:
+            checkpoint.verify(checkpoint.path_of(trainer.folder, step))
+        except DamagedError as damage:
+            trainer.tools.display.say(f"left out of the mean: {damage}")
+            continue
+        found.append(step)
+    return found
+
+
+def _known_average(folder: Path, steps: list[int]) -> dict[str, Any] | None:
+    """What is known of the mean of these steps from an earlier session."""
+    try:
+        checkpoint.verify(folder / "averaged")
+        record = json.loads((folder / "averaged" / "state.json").read_text(encoding="utf-8"))
+    except (DamagedError, OSError, ValueError):
+        return None
+    return dict(record) if record.get("steps") == steps else None
+
+
+def _average(trainer: Trainer, steps: list[int]) -> dict[str, Any]:
+    """Write the mean, measure it where the run is validated; gives its ``state.json``."""
+    job, config = trainer.job, trainer.config
+    record: dict[str, Any] = {"steps": steps}
+    with checkpoint.sealed_folder(trainer.folder / "averaged") as target:
+        paths = [checkpoint.path_of(trainer.folder, step) for step in steps]
+        checkpoint.write_tensors(average(paths), target / WEIGHTS)
+        if config.validation.every is not None:
+            model = trainer.parallel.plain
+            checkpoint.load_weights(model, target / WEIGHTS)
+            figures = trainer.measure(model).figures
+            name = config.save.best
+            record |= {"figure": name, "value": figures[name], "figures": figures}
+        (target / "config.toml").write_text(job.toml, encoding="utf-8")
+        (target / "state.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
+    return record
+
+
+# --------------------------------------------------------------------------------------------- fit
+# Training from beginning to end: set up or go on, train, average, say which weights are best.
 
 
 @dataclass(frozen=True)
@@ -135,7 +313,7 @@ def resume(
 
     def newest() -> tuple[int | None, list[str]]:
         for place in (folder, folder / "checkpoints"):
-            files.clean(place)
+            checkpoint.clean(place)
         return checkpoint.newest_sound(folder)
 
     order = fingerprint(plan)

@@ -1,19 +1,166 @@
-"""Optimisers by kind: which parameters decay, and PyTorch's fused steps over them.
-
-Lives here: building a `torch.optim.Optimizer` from a config. Does not live here: the learning
-rate over time (`foveate.train.schedule`); ``lr`` here is the rate that a schedule scales.
-"""
+"""Optimizers, learning-rate schedules, and averages of weights."""
 
 from __future__ import annotations
 
+import contextlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
-from foveate.config import Config
-from foveate.train.shards import is_shard
+from foveate.config import BaseConfig, Config, ConfigError, Configurable
+from foveate.train.checkpoint import WEIGHTS, TrainError, assign, is_shard, opened, own_tensors
+
+
+class Schedule(Configurable, ABC):
+    """The learning rate at each step; ``peak`` is the optimiser's ``lr``.
+
+    ``max_steps`` is the length of training where it is known, for schedules that end.
+    """
+
+    class Config(BaseConfig, family="schedule"):
+        """How the rate rises and falls."""
+
+    def __init__(self, config: Config, peak: float, max_steps: int | None = None) -> None:
+        self.config, self.peak, self.max_steps = config, peak, max_steps
+
+    @abstractmethod
+    def rate(self, step: int) -> float:
+        """The learning rate of step 1, 2, …"""
+
+
+class Constant(Schedule):
+    """rate = peak · min(1, step / warmup)."""
+
+    class Config(Schedule.Config, kind="constant"):
+        warmup_steps: int = Field(default=0, ge=0)
+
+    config: Config
+
+    def rate(self, step: int) -> float:
+        return self.peak * _rise(step, self.config.warmup_steps)
+
+
+class Noam(Schedule):
+    """rate = factor · d^−0.5 · min(step^−0.5, step · warmup^−1.5) (Vaswani et al., 2017).
+
+    It is highest at ``warmup_steps``, at factor / √(d · warmup); the optimiser's ``lr`` is not
+    used.
+    """
+
+    class Config(Schedule.Config, kind="noam"):
+        hidden_size: int = Field(gt=0)
+        warmup_steps: int = Field(default=4000, gt=0)
+        factor: float = Field(default=1.0, gt=0)
+
+    config: Config
+
+    def rate(self, step: int) -> float:
+        c = self.config
+        return float(c.factor * c.hidden_size**-0.5 * min(step**-0.5, step * c.warmup_steps**-1.5))
+
+
+class InverseSqrt(Schedule):
+    """rate = peak · min(step / warmup, √(warmup / step)): linear up, then as 1/√step."""
+
+    class Config(Schedule.Config, kind="inverse_sqrt"):
+        warmup_steps: int = Field(default=4000, gt=0)
+
+    config: Config
+
+    def rate(self, step: int) -> float:
+        warmup = self.config.warmup_steps
+        return self.peak * min(step / warmup, math.sqrt(warmup / step))
+
+
+class _Ending(Schedule):
+    """A rise to the peak, then a fall from 1 to ``final_ratio`` of it at ``total_steps``."""
+
+    class Config(Schedule.Config):
+        warmup_steps: int = Field(default=0, ge=0)
+        total_steps: int | None = Field(default=None, gt=0)
+        final_ratio: float = Field(default=0.0, ge=0, le=1)
+
+    config: Config
+
+    def __init__(self, config: Config, peak: float, max_steps: int | None = None) -> None:
+        super().__init__(config, peak, max_steps)
+        total = config.total_steps or max_steps
+        if total is None:
+            raise ConfigError(
+                f"{config.kind} has to know where training ends: set train.max_steps, "
+                "or total_steps here",
+                ("train", "schedule", "total_steps"),
+            )
+        if total <= config.warmup_steps:
+            raise ConfigError(
+                f"warmup_steps = {config.warmup_steps} leaves nothing of {total} steps",
+                ("train", "schedule", "warmup_steps"),
+            )
+        self.total = total
+
+    def rate(self, step: int) -> float:
+        c = self.config
+        if step < c.warmup_steps:
+            return self.peak * _rise(step, c.warmup_steps)
+        done = min(1.0, (step - c.warmup_steps) / (self.total - c.warmup_steps))
+        return self.peak * (c.final_ratio + (1 - c.final_ratio) * self.fall(done))
+
+    @abstractmethod
+    def fall(self, done: float) -> float:
+        """From 1 at ``done = 0`` to 0 at ``done = 1``."""
+
+
+class Cosine(_Ending):
+    """rate = peak · (r + (1 − r)(1 + cos πx) / 2), x = (step − warmup) / (total − warmup).
+
+    Below ``warmup_steps`` it rises in a line; r is ``final_ratio`` (Loshchilov & Hutter, 2017).
+    """
+
+    class Config(_Ending.Config, kind="cosine"):
+        pass
+
+    def fall(self, done: float) -> float:
+        return (1 + math.cos(math.pi * done)) / 2
+
+
+class Linear(_Ending):
+    """rate = peak · (r + (1 − r)(1 − x)), x = (step − warmup) / (total − warmup)."""
+
+    class Config(_Ending.Config, kind="linear"):
+        pass
+
+    def fall(self, done: float) -> float:
+        return 1 - done
+
+
+class WarmupStableDecay(_Ending):
+    """rate = peak · (r + (1 − r) min(1, (1 − x) / d)): up, level, and down in the last part.
+
+    x = (step − warmup) / (total − warmup); d is ``decay_share`` (Hu, 2024; Hägele, 2024: 0.2).
+    """
+
+    class Config(_Ending.Config, kind="warmup_stable_decay"):
+        decay_share: float = Field(default=0.2, gt=0, le=1)
+
+    config: Config
+
+    def fall(self, done: float) -> float:
+        return min(1.0, (1 - done) / self.config.decay_share)
+
+
+def _rise(step: int, warmup: int) -> float:
+    return min(1.0, step / warmup) if warmup else 1.0
+
+
+# ------------------------------------------------------------------------------------------- optim
+# Optimisers by kind: which parameters decay, and PyTorch's fused steps over them.
 
 Group = dict[str, Any]
 FUSED = ("cpu", "cuda", "mps")  # devices on which PyTorch steps all parameters in one kernel
@@ -116,3 +263,105 @@ def _trainable(model: nn.Module) -> list[nn.Parameter]:
 
 def _fused(model: nn.Module) -> bool:
     return all(p.device.type in FUSED and p.is_floating_point() for p in _trainable(model))
+
+
+# ------------------------------------------------------------------------------------- moving mean
+# The moving mean of the weights: validated, kept as the best and used in place of the last ones.
+
+
+class MovingMean(Configurable):
+    """θ̄_t = δ_t θ̄_{t−1} + (1 − δ_t) θ_t,  δ_t = min(δ, (1 + t) / (10 + t)),  t from 1.
+
+    Polyak averaging with exponential weights (Polyak & Juditsky, 1992); the small δ_t of the first
+    steps forget the weights before training. Buffers and integer tensors are those of the model.
+    """
+
+    class Config(BaseConfig):
+        """``decay`` is δ: the mean remembers about 1 / (1 − δ) steps."""
+
+        decay: float = Field(default=0.999, ge=0, lt=1)
+
+    def __init__(self, config: Config, model: nn.Module, folder: Path | None = None) -> None:
+        """Begin with the weights of the model, or with the mean in a checkpoint's folder."""
+        self.config, self.model = config, model
+        self.tensors = {name: tensor.detach().clone() for name, tensor in self._present().items()}
+        self._trained = [name for name, _ in model.named_parameters() if name in self.tensors]
+        if folder is not None:
+            with opened(folder / WEIGHTS) as file:
+                for name, tensor in self.tensors.items():
+                    assign(tensor, file.get_tensor(name))
+
+    def _present(self) -> dict[str, Tensor]:
+        return own_tensors(self.model)
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Take in the weights after a step."""
+        decay = min(self.config.decay, (1 + step) / (10 + step))
+        present = self._present()
+        mean = [self.tensors[name] for name in self._trained]
+        torch._foreach_lerp_(mean, [present[name] for name in self._trained], 1 - decay)
+        for name in present.keys() - set(self._trained):
+            self.tensors[name].copy_(present[name])
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """The model with the mean as its weights; afterwards with its own, bit for bit."""
+        present = self._present()
+        own = {name: tensor.clone() for name, tensor in present.items()}
+        try:
+            _copy(self.tensors, present)
+            yield
+        finally:
+            _copy(own, present)
+
+
+def moving_mean(
+    config: MovingMean.Config | None, model: nn.Module, checkpoint: Path
+) -> MovingMean | None:
+    """The mean as a checkpoint has it, or a new one where there is no checkpoint; None without."""
+    known = checkpoint if checkpoint.is_dir() else None
+    return None if config is None else MovingMean(config, model, known)
+
+
+@torch.no_grad()
+def _copy(source: dict[str, Tensor], target: dict[str, Tensor]) -> None:
+    for name, tensor in target.items():
+        tensor.copy_(source[name])
+
+
+# ----------------------------------------------------------------------------------------- average
+# The mean of the weights of several checkpoints, often better than each of them.
+
+
+def average(folders: Sequence[Path]) -> dict[str, Tensor]:
+    """θ̄ = (θ₁ + … + θₖ) / k over the checkpoints in ``folders`` (Vaswani et al., 2017, §6.1).
+
+    Sums are fp64; one tensor of each file is in memory at a time. Integer tensors, such as
+    counters, are taken from the last. Raises `TrainError` where names or shapes differ.
+    """
+    if not folders:
+        raise TrainError("there is no checkpoint to average")
+    mean: dict[str, Tensor] = {}
+    with ExitStack() as stack:
+        every = [stack.enter_context(opened(folder / WEIGHTS)) for folder in folders]
+        names = set(every[-1].keys())
+        for folder, file in zip(folders, every, strict=True):
+            if odd := names ^ set(file.keys()):
+                raise TrainError(f"{folder} is of another model than {folders[-1]}: {min(odd)}")
+        for name in sorted(names):
+            last = every[-1].get_tensor(name)
+            if not last.is_floating_point():
+                mean[name] = last
+                continue
+            total = torch.zeros(last.shape, dtype=torch.float64)
+            for folder, file in zip(folders, every, strict=True):
+                part = file.get_tensor(name)
+                if part.shape != last.shape:
+                    raise TrainError(
+                        f"{folder}: {name} is {tuple(part.shape)} there and {tuple(last.shape)} "
+                        f"in {folders[-1]}"
+                    )
+                total += part
+            mean[name] = (total / len(every)).to(last.dtype)
+    return mean

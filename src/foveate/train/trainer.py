@@ -1,29 +1,409 @@
-"""The training loop: steps, validations and checkpoints, and the state that they share.
-
-Lives here: what happens in a step and after it. Does not live here: setting up, resuming and
-averaging (`foveate.train.fit`), and any task: the trainer sees `foveate.tasks.base` only.
-"""
+"""One training step and the loop around it: feeding batches, signals, state, errors explained."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import queue
+import signal
+import sys
+import threading
 import time
-from contextlib import nullcontext
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from foveate.tasks.base import Loss, Measures
+from foveate.tasks.base import Loss, Measures, Task
 from foveate.train import checkpoint
-from foveate.train.config import TrainConfig
-from foveate.train.diagnose import peak_memory
-from foveate.train.feed import Feed, Portion, Turn, portions
-from foveate.train.files import TrainError
-from foveate.train.job import Job, Tools
-from foveate.train.state import Best, State, sums_of
+from foveate.train.checkpoint import TrainError
+from foveate.train.config import Change, Precision, TrainConfig
+from foveate.train.journal import Display, Health, Journal
+from foveate.train.optim import MovingMean, Schedule
+
+if TYPE_CHECKING:
+    from foveate.train.distributed import Parallel
+
+
+class Interrupt:
+    """While entered, the first SIGINT or SIGTERM is kept in ``received``; the second raises.
+
+    Only the main thread can catch signals; in another one this catches none.
+    """
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._at_once = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._catch)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        again = self.received is not None
+        self.received = signal.Signals(number)
+        if again or self._at_once:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Within, the first signal too raises ``KeyboardInterrupt`` where it strikes."""
+        self._at_once = True
+        try:
+            yield
+        finally:
+            self._at_once = False
+
+    @property
+    def exit_code(self) -> int:
+        """128 + the signal, as shells have it (130 for Ctrl-C), and 0 without one."""
+        return 0 if self.received is None else 128 + self.received
+
+
+# -------------------------------------------------------------------------------------------- feed
+# The batches of each step, made in the background: which ones is a function of the plan alone.
+
+Indices = NDArray[np.integer]
+
+
+class Plan(Protocol):
+    """Which examples stand together in which batch of which epoch."""
+
+    def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
+        """The batches of an epoch, as indices, in order."""
+        ...
+
+
+PlanFactory = Callable[[NDArray[np.int32], int, int], Plan]  # lengths, batch_tokens, seed
+
+
+def mix(*parts: object) -> int:
+    """One well-spread seed, in [0, 2⁶³), of several numbers and words."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def fingerprint(plan: Plan) -> str:
+    """A short name of the order in which a plan deals its examples, by its first epoch."""
+    digest = hashlib.sha256()
+    for batch in plan.epoch(0):
+        digest.update(np.asarray(batch, dtype=np.int64).tobytes() + b"|")
+    return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What one optimiser step consumes, and the place in the data after it."""
+
+    indices: list[Indices]  # one array for each batch
+    epochs: list[int]  # the epoch of each batch
+    after: tuple[int, int]  # epoch and batch to go on from
+    places: list[int]  # of each batch in the step
+    counted: list[bool]  # a batch that does not count only keeps a rank in step with the others
+
+    @classmethod
+    def of(cls, indices: list[Indices], epochs: list[int], after: tuple[int, int]) -> Self:
+        """A whole step."""
+        return cls(indices, epochs, after, list(range(len(indices))), [True] * len(indices))
+
+    def share(self, rank: int, world: int) -> Portion:
+        """The part of one rank of ``world``: every world-th batch.
+
+        All ranks get as many, for they wait for each other in each. Where batches do not suffice
+        the first one comes again, and does not count.
+        """
+        count = -(-len(self.indices) // world) * world
+        places = [p if p < len(self.indices) else 0 for p in range(rank, count, world)]
+        counted = [p < len(self.indices) for p in range(rank, count, world)]
+        indices, epochs = [self.indices[p] for p in places], [self.epochs[p] for p in places]
+        return Portion(indices, epochs, self.after, places, counted)
+
+    def turns(self, batches: list[Any], seed: int, step: int) -> list[Turn]:
+        """The batches of the portion with their noise, which is a function of (seed, step, place).
+
+        So it is the same whichever rank runs them.
+        """
+        seeds = [mix(seed, "step", step, *([place] if place else [])) for place in self.places]
+        last = [False] * (len(batches) - 1) + [True]
+        return [Turn(*turn) for turn in zip(batches, seeds, self.counted, last, strict=True)]
+
+    def __str__(self) -> str:
+        shown = [f"{batch[:8].tolist()}{'…' if len(batch) > 8 else ''}" for batch in self.indices]
+        return f"epoch {self.epochs[0]}, training examples {' + '.join(shown)}"
+
+
+class Turn(NamedTuple):
+    """One batch as it is run: the seed of its noise, if it has one, and its part in the step."""
+
+    batch: Any
+    seed: int | None = None
+    counts: bool = True
+    last: bool = True  # of this rank's batches of the step
+
+
+def portions(
+    plan: Plan, accumulate: int, start: tuple[int, int], max_epochs: int | None
+) -> Iterator[Portion]:
+    """The portions from a place on; the last of ``max_epochs`` epochs may be smaller."""
+    epoch, first = start
+    indices: list[Indices] = []
+    epochs: list[int] = []
+    while max_epochs is None or epoch < max_epochs:
+        batches = plan.epoch(epoch)
+        if not batches:
+            raise TrainError(f"epoch {epoch} has no batches: is any training example left?")
+        for position in range(first, len(batches)):
+            indices.append(batches[position])
+            epochs.append(epoch)
+            if len(indices) == accumulate:
+                ended = position + 1 == len(batches)
+                after = (epoch + 1, 0) if ended else (epoch, position + 1)
+                yield Portion.of(indices, epochs, after)
+                indices, epochs = [], []
+        epoch, first = epoch + 1, 0
+    if indices:
+        yield Portion.of(indices, epochs, (epoch, 0))
+
+
+class Feed:
+    """A thread that makes the batches of the next portions, at most ``ahead`` of them.
+
+    Batches are functions of their indices and a noise seed, so the thread changes nothing but
+    the time when they are ready. What goes wrong in it is raised by `next`.
+    """
+
+    def __init__(
+        self, task: Task[Any], portions: Iterator[Portion], seed: int, ahead: int = 3
+    ) -> None:
+        self._task, self._portions, self._seed = task, portions, seed
+        self._ready: queue.Queue[tuple[Portion, list[Any]] | BaseException | None]
+        self._ready = queue.Queue(maxsize=ahead)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="foveate-feed", daemon=True)
+        self._thread.start()
+
+    def next(self) -> tuple[Portion, list[Any]] | None:
+        """The next portion with its batches; ``None`` where the last epoch has ended."""
+        item = self._ready.get()
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def close(self) -> None:
+        """Stop the thread and wait for it."""
+        self._closed.set()
+        with contextlib.suppress(queue.Empty):
+            while True:  # so that a thread that waits for room goes on, and sees that it is over
+                self._ready.get_nowait()
+        self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            for portion in self._portions:
+                pairs = zip(portion.indices, portion.epochs, strict=True)
+                if not self._put((portion, [self._batch(i, e) for i, e in pairs])):
+                    return
+            self._put(None)
+        except BaseException as error:  # carried over to the training thread
+            self._put(error)
+
+    def _batch(self, indices: Indices, epoch: int) -> Any:
+        return self._task.batch("train", indices.tolist(), noise=mix(self._seed, "noise", epoch))
+
+    def _put(self, item: tuple[Portion, list[Any]] | BaseException | None) -> bool:
+        while not self._closed.is_set():
+            try:
+                self._ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+
+# ---------------------------------------------------------------------------------------- diagnose
+# Looking at a step that went wrong or may: numbers that are not finite, memory.
+
+
+def why_not_finite(
+    model: nn.Module, batches: Sequence[Any], forward: Callable[[Any], Loss], rate: float
+) -> str:
+    """Where numbers first left the finite: the step is run again; and the likely cause."""
+    remedy = (
+        f"likely the learning rate ({rate:.2g} here) is too high or its warm-up too short; "
+        'precision = "fp32" tells whether rounding is to blame'
+    )
+    for name, parameter in model.named_parameters():
+        if not _finite(parameter):
+            return f"the weights {name} are not finite: {remedy}"
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    first = next((name for name, grad in gradients.items() if not _finite(grad)), "")
+    for batch in batches:
+        layer, loss = _first_overflow(model, batch, forward)
+        if not _finite(loss.total):
+            return (
+                f"the loss is {float(loss.total)}, and {layer or 'no layer'} is the first whose "
+                f"output is not finite (of the gradients, that of {first}): look at these "
+                f"examples, if they hold anything odd; else {remedy}"
+            )
+    return f"the loss is finite, but the gradient of {first} is not: {remedy}"
+
+
+def _first_overflow(
+    model: nn.Module, batch: Any, forward: Callable[[Any], Loss]
+) -> tuple[str | None, Loss]:
+    """The first module whose output holds NaN or +∞ (-∞ is what masks are made of)."""
+    found: list[str] = []
+
+    def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def look(module: nn.Module, given: Any, output: Any) -> None:
+            if any(bool((t.isnan() | t.isposinf()).any()) for t in _tensors(output)):
+                found.append(name)
+
+        return look
+
+    with ExitStack() as stack, torch.no_grad():
+        for name, module in model.named_modules():
+            handle = module.register_forward_hook(watch(name or "the model"))
+            stack.callback(handle.remove)
+        loss = forward(batch)
+    return (found[0] if found else None), loss
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    if isinstance(output, Tensor) and output.is_floating_point():
+        yield output
+    elif isinstance(output, tuple | list):
+        for part in output:
+            yield from _tensors(part)
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
+
+
+def peak_memory(device: torch.device) -> float | None:
+    """The most memory that the process has held so far, in MiB; ``None`` where unknown."""
+    if device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
+    try:
+        import resource
+    except ImportError:
+        return None  # Windows
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory has run out, on a GPU, in PyTorch or in Python."""
+    known = (MemoryError, torch.OutOfMemoryError)
+    return isinstance(error, known) or "can't allocate memory" in str(error)
+
+
+# --------------------------------------------------------------------------------------------- job
+# What is trained, and with what: the two bundles that the trainer is given.
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained: a task with its data, a model, what is minimised, how outputs are found.
+
+    ``toml`` is the resolved config, kept in each checkpoint; ``plan`` makes the plan of batches
+    from lengths, ``batch_tokens`` and the seed. ``changes`` are those of the config since
+    the run was last trained.
+    """
+
+    task: Task[Any]
+    model: nn.Module
+    objective: Any
+    search: Any
+    seed: int
+    toml: str
+    plan: PlanFactory
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass
+class Tools:
+    """What the trainer works with, made by `foveate.train.fit`."""
+
+    parallel: Parallel
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule
+    precision: Precision
+    plan: Plan
+    journal: Journal
+    display: Display
+    interrupt: Interrupt
+    mean: MovingMean | None = None
+    health: Health | None = None
+
+
+# ------------------------------------------------------------------------------------------- state
+# The state of a run besides its weights: small, plain, and written into each checkpoint.
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best value so far of the figure that decides, and the step that had it."""
+
+    figure: str
+    value: float
+    step: int
+
+
+@dataclass
+class State:
+    """All that a run needs to go on, besides the weights and the optimiser's tensors."""
+
+    seed: int
+    plan: str  # fingerprint of the order of the data
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # what "auto" became at the start
+    accumulate: int = 0  # what the config said of it when the next was set; 0 is: not yet
+    batches: int = 1  # of a step, on all ranks together
+    step: int = 0
+    epoch: int = 0  # place in the data: epoch, and batch within it
+    position: int = 0
+    targets: int = 0  # real target tokens seen
+    seconds: float = 0.0  # wall clock of all sessions
+    validated: int = 0  # step of the last validation
+    stale: int = 0  # validations since the best one
+    best: Best | None = None
+    figures: dict[str, float] = field(default_factory=dict)  # of the last validation
+    window: dict[str, float] = field(default_factory=dict)  # sums since the last line of the log
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Self:
+        """The state that `dataclasses.asdict` had made a record of."""
+        best = record.pop("best")
+        return cls(**record, best=None if best is None else Best(**best))
+
+
+def sums_of(losses: list[Loss]) -> dict[str, float]:
+    """What the losses of several batches sum to, by name."""
+    sums: dict[str, float] = {}
+    for loss in losses:
+        parts: dict[str, Tensor | int] = {"loss": loss.total, "count": loss.count}
+        for name, value in (parts | loss.logged).items():
+            sums[name] = sums.get(name, 0.0) + float(value)
+    return sums
+
+
+# ----------------------------------------------------------------------------------------- trainer
+# The training loop: steps, validations and checkpoints, and the state that they share.
 
 Figures = dict[str, float]
 

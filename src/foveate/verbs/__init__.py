@@ -13,17 +13,17 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, TextIO
 
-from foveate.atomic import replace_file
 from foveate.config import ConfigError
 from foveate.data.text import read_lines
+from foveate.files import replace_file
 from foveate.tasks.base import CUT
 from foveate.verbs.crew import Crew, Job
 from foveate.verbs.decoding import Prefixes
 
 if TYPE_CHECKING:
     from foveate.answers import Translation
-    from foveate.look.record import AttentionRecord
-    from foveate.passages.aids import Aided
+    from foveate.documents.memory import Aided
+    from foveate.look.capture import AttentionRecord
     from foveate.run import Run
     from foveate.tasks.base import Evaluation
 

@@ -11,17 +11,27 @@ from operator import gt
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from foveate.align.aer import Gold, judge, read_gold
-from foveate.align.aligner import Aligner
-from foveate.align.bitext import Pair
-from foveate.align.extract import Links, link_lines, read_pharaoh, write_pharaoh
-from foveate.align.heads import Choice, Head, Rows, choose
-from foveate.align.symmetrize import METHODS, symmetrize
-from foveate.atomic import replace_file
+from foveate.align.aer import (
+    METHODS,
+    Choice,
+    Gold,
+    Head,
+    Links,
+    Rows,
+    choose,
+    judge,
+    link_lines,
+    read_gold,
+    read_pharaoh,
+    symmetrize,
+    write_pharaoh,
+)
+from foveate.align.ibm import Aligner, Pair
 from foveate.config import ConfigError, kinds
-from foveate.data.download import find
+from foveate.data.catalogue import find
 from foveate.data.text import TextData, read_pairs
 from foveate.data.words import CUTS, marks_apart, split_blanks, split_words
+from foveate.files import replace_file
 from foveate.kinds import load_kinds
 from foveate.verbs import as_text
 

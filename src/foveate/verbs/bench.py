@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from foveate.look.curves import CurvesView, PanelsView
+from foveate.look.charts import CurvesView, PanelsView
 
 MAIN = "machine"  # what the machine is stands last, on a line of its own
 

@@ -1,7 +1,7 @@
 """Translating by several processes of one thread each: for many sentences that is the faster half.
 
 Lives here: dealing out chunks of lines, and answers in their order. Does not live here: how a
-process is started and watched (`foveate.data.workers`), and the stream (`foveate.verbs`).
+process is started and watched (`foveate.data.corpus`), and the stream (`foveate.verbs`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from foveate.answers import Translation
-from foveate.data.workers import Arrays, Work, Workers
-from foveate.decode.steps import Hypothesis
+from foveate.data.corpus import Arrays, Work, Workers
+from foveate.decode.search import Hypothesis
 
 if TYPE_CHECKING:
     from foveate.run import Run

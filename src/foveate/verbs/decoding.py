@@ -36,14 +36,14 @@ def decoding(run: Run, overrides: Sequence[str]) -> Run:
 
 
 def at_precision(run: Run, precision: str) -> Run:
-    """The run with its weights in "fp32", as they are, or in "int8" (`foveate.nn.int8`).
+    """The run with its weights in "fp32", as they are, or in "int8" (`foveate.nn.linear`).
 
     Raises ``ConfigError`` for another name.
     """
     if precision not in PRECISIONS:
         raise ConfigError(f"no precision {precision!r}; there are: {', '.join(PRECISIONS)}")
     if precision == "int8":
-        from foveate.nn.int8 import quantized
+        from foveate.nn.linear import quantized
 
         run.model = quantized(run.model)
     return run

@@ -1,7 +1,7 @@
 """Documents through a run: what is cut into sentences is translated and put together again.
 
 Lives here: between passages and a run: batches, memory, glossary, what is said at the end. Does not
-live here: what a format is (`foveate.passages.documents`), lines (`foveate.verbs.translate`).
+live here: what a format is (`foveate.documents.documents`), lines (`foveate.verbs.translate`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from foveate.answers import Translation
-from foveate.atomic import replace_file
 from foveate.config import ConfigError
-from foveate.passages.aids import Aided
-from foveate.passages.aligning import aligner
-from foveate.passages.catalogues import same
-from foveate.passages.documents import Choices, Document, format_of, read_document
-from foveate.passages.passage import joined_all
+from foveate.documents.documents import Choices, Document, format_of, read_document
+from foveate.documents.formats import same
+from foveate.documents.memory import Aided, aligner
+from foveate.documents.translate import joined_all
+from foveate.files import replace_file
 from foveate.run import Run
 from foveate.serve.languages import directions
 from foveate.tasks.base import CUT

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foveate.atomic import cache_folder
 from foveate.config import ConfigError
+from foveate.files import cache_folder
 
 if TYPE_CHECKING:
     from foveate.run import Run
@@ -30,7 +30,7 @@ def export(
     ``tried`` says how many sentences of which file (None: the validation data) are compared.
     """
     from foveate.export.base import export as export_run
-    from foveate.export.compare import sample_of
+    from foveate.export.base import sample_of
     from foveate.run import load
 
     run = load(path, checkpoint)
@@ -40,7 +40,7 @@ def export(
 
 def import_(source: Path, out: Path) -> list[str]:
     """Make a run, or a tokenizer, of what others wrote."""
-    from foveate.export.reading import import_from
+    from foveate.export.huggingface import import_from
 
     return [import_from(source, out)]
 
@@ -68,9 +68,8 @@ def _torch(run: Run, precision: str, sample: Path | None) -> Run:
 def _ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
     """Through an export that is made at the first use and kept in the cache."""
     from foveate.export.base import export as export_run
-    from foveate.export.base import pointer_to
-    from foveate.export.compare import sample_of
-    from foveate.export.engine import through_ctranslate2
+    from foveate.export.base import pointer_to, sample_of
+    from foveate.export.ctranslate2 import through_ctranslate2
 
     quantization = "float32" if precision == "fp32" else precision
     name = f"{pointer_to(run)['sha256'][:32]}-{quantization}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foveate.atomic import replace_file
+from foveate.files import replace_file
 
 if TYPE_CHECKING:
     from foveate.run import Run

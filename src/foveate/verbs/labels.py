@@ -17,7 +17,7 @@ from foveate.verbs.vision import pictures_of
 
 if TYPE_CHECKING:
     from foveate.run import Run
-    from foveate.tasks.label_figures import Classification
+    from foveate.tasks.classification import Classification
 
 EMPTY = "empty, no label"
 

@@ -45,8 +45,8 @@ def report(run: Path, out: Path, asked: Mapping[str, Any], checkpoint: str) -> l
 
 def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> View:
     """A position encoding. Raises `ConfigError` for an unknown kind or sizes that it refuses."""
-    from foveate.look.positions import positions as draw
-    from foveate.nn.position import Position
+    from foveate.look.models import positions as draw
+    from foveate.nn.positions import Position
 
     config = Position.Config.parse({"kind": kind})
     torch.manual_seed(1)  # what is learned is shown as it begins
@@ -58,7 +58,7 @@ def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> View:
 
 def schedule(configs: Sequence[Path], steps: int | None) -> View:
     """The learning rates that configs (or runs) train with, up to the longest of them."""
-    from foveate.look.schedule import schedule as draw
+    from foveate.look.models import schedule as draw
     from foveate.run import RunConfig
 
     rates, ends = {}, [steps or 0]

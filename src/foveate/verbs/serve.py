@@ -16,8 +16,8 @@ import torch
 
 from foveate import __version__
 from foveate.config import ConfigError
+from foveate.documents.spans import Rules
 from foveate.listening import address, listen
-from foveate.passages.rules import Rules
 from foveate.run import device
 from foveate.verbs.decoding import PRECISIONS
 from foveate.verbs.export import ENGINES

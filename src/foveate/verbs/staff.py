@@ -14,10 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from foveate.align.extract import Links
-from foveate.align.heads import Head
+from foveate.align.aer import Head, Links
 from foveate.answers import Translation
-from foveate.data.workers import Arrays, Work, Workers
+from foveate.data.corpus import Arrays, Work, Workers
 from foveate.run import Run
 from foveate.verbs.crew import Loading, answers_of, own, read, said, translations
 

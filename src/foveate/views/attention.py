@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foveate.look.bars import BarsView
-from foveate.look.heads import HeadsView
-from foveate.look.heads import heads as draw_heads
-from foveate.look.heatmap import AttentionView
+from foveate.look.capture import AttentionRecord
+from foveate.look.charts import BarsView
+from foveate.look.heatmap import AttentionView, LinksView
 from foveate.look.heatmap import attention as draw
-from foveate.look.links import LinksView
-from foveate.look.links import links as draw_links
-from foveate.look.record import AttentionRecord
+from foveate.look.heatmap import links as draw_links
+from foveate.look.models import HeadsView
+from foveate.look.models import heads as draw_heads
 from foveate.look.view import View
 from foveate.run import Run
 from foveate.views import examples

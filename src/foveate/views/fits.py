@@ -65,7 +65,7 @@ def says(run: Run) -> str | None:
 
 def layered(run: Run) -> str | None:
     """A stack of layers behind each other, whose last one tokens or labels are read from."""
-    from foveate.look.lens import layers_of
+    from foveate.look.inside import layers_of
 
     has = layers_of(run.model) is not None and hasattr(run.model, "output")
     return None if has else "its model has no stack of layers that an output is read from"
@@ -73,7 +73,7 @@ def layered(run: Run) -> str | None:
 
 def stemmed(run: Run) -> str | None:
     """A model that reads places, one vector each."""
-    from foveate.look.permutation import side_of
+    from foveate.look.models import side_of
 
     return None if side_of(run.model) else "its model reads no places that could be shuffled"
 
@@ -148,7 +148,7 @@ def places(run: Run) -> str | None:
 
 def owners(model: nn.Module) -> list[tuple[str, Any]]:
     """The parts of a model that tell places by an encoding of their own, with their names."""
-    from foveate.nn.position import NoPosition, Position
+    from foveate.nn.positions import NoPosition, Position
 
     return [
         (name, part)

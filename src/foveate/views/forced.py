@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from foveate.data.tokenizer import EOS, Tokenizer
-from foveate.decode.constrained import Next
-from foveate.decode.watch import Alternatives, alternatives
-from foveate.look.chips import WordsView
-from foveate.look.drawing import Choice, Word
-from foveate.look.words import visible
+from foveate.decode.constraints import Next
+from foveate.decode.search import Alternatives, alternatives
+from foveate.look.drawing import Choice, Word, visible
+from foveate.look.sheets import WordsView
 from foveate.run import Run
 from foveate.views import examples
 from foveate.views.question import Question

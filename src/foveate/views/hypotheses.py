@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 
-from foveate.look.table import Cell, TableView
+from foveate.look.sheets import Cell, TableView
 from foveate.run import Run
 from foveate.views import examples
 from foveate.views.question import Question

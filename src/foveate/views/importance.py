@@ -8,13 +8,12 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.align.aer import rank_heads, read_gold
-from foveate.align.heads import read_links
+from foveate.align.aer import rank_heads, read_gold, read_links
 from foveate.config import ConfigError
 from foveate.look import measure
 from foveate.look.sheets import Sheet, SheetsView
 from foveate.run import Run
-from foveate.tasks.word_maps import WordMaps
+from foveate.tasks.text_to_text import WordMaps
 from foveate.views import examples
 from foveate.views.question import Question
 

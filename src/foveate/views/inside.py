@@ -11,22 +11,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.look import flow
-from foveate.look import importance as heads
-from foveate.look.curves import CurvesView
-from foveate.look.forced import ForcedPass
-from foveate.look.gates import capture_gates
-from foveate.look.gates import gates as draw_gates
-from foveate.look.lens import LensView
-from foveate.look.lens import lens as draw_lens
-from foveate.look.permutation import permutation as draw_permutation
+from foveate.look import inside as heads
+from foveate.look import models
+from foveate.look.capture import AttentionRecord, ForcedPass
+from foveate.look.charts import CurvesView
+from foveate.look.inside import LensView, StatesView, backwards, capture_gates, capture_states
+from foveate.look.inside import gates as draw_gates
+from foveate.look.inside import lens as draw_lens
+from foveate.look.inside import states as draw_states
+from foveate.look.models import permutation as draw_permutation
+from foveate.look.models import surface as around
+from foveate.look.models import surfaces
 from foveate.look.picture import over_picture
-from foveate.look.record import AttentionRecord
 from foveate.look.sheets import SheetsView
-from foveate.look.states import StatesView, backwards, capture_states
-from foveate.look.states import states as draw_states
-from foveate.look.surface import surface as around
-from foveate.look.surface import surfaces
 from foveate.look.view import View
 from foveate.run import Run
 from foveate.views import examples
@@ -41,12 +38,12 @@ def ready(run: Run, question: Question) -> ForcedPass:
 
 def rollout(runs: Sequence[Run], question: Question) -> View:
     """The layers multiplied, up to the one that is asked for."""
-    return shown(runs[0], flow.rollout(ready(runs[0], question)), question)
+    return shown(runs[0], models.rollout(ready(runs[0], question)), question)
 
 
 def relevance(runs: Sequence[Run], question: Question) -> View:
     """Of what was read for what was said."""
-    return shown(runs[0], flow.relevance(ready(runs[0], question)), question)
+    return shown(runs[0], models.relevance(ready(runs[0], question)), question)
 
 
 def shown(run: Run, record: AttentionRecord, question: Question) -> View:

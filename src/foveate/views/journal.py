@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.look.curves import CurvesView, PanelsView
+from foveate.look.charts import CurvesView, PanelsView
 from foveate.look.sheets import Sheet, SheetsView
 from foveate.run import Run
 from foveate.train.journal import Line, read

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from foveate.config import ConfigError
-from foveate.look.curves import CurvesView, PanelsView
+from foveate.look.charts import CurvesView, PanelsView
 from foveate.run import Run
 from foveate.tasks.metrics import References, interval
 from foveate.views.question import Question

@@ -12,12 +12,11 @@ import torch
 from numpy.typing import NDArray
 
 from foveate.data.tokenizer import PAD
-from foveate.look.capture import capture
-from foveate.look.record import AttentionRecord, block_of
+from foveate.look.capture import AttentionRecord, block_of, capture
+from foveate.look.drawing import visible
 from foveate.look.sheets import Sheet, SheetsView
-from foveate.look.words import visible
 from foveate.run import Run
-from foveate.tasks.text_batch import collate
+from foveate.tasks.text import collate
 from foveate.views import examples
 from foveate.views.attention import explained
 from foveate.views.forced import name

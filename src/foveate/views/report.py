@@ -7,14 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from foveate.atomic import replace_file
 from foveate.config import ConfigError
-from foveate.look.drawing import Drawing
-from foveate.look.forced import ForcedPass, Maps, everywhere
+from foveate.files import replace_file
+from foveate.look.capture import ForcedPass, Maps, Where, everywhere
+from foveate.look.drawing import Drawing, Units
 from foveate.look.page import drawn
-from foveate.look.seams import Where
 from foveate.look.view import View
-from foveate.look.words import Units
 from foveate.run import Run
 from foveate.views.question import Question
 from foveate.views.registry import VIEWS, Entry

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foveate.config import ConfigError
-from foveate.decode.steps import Search
-from foveate.look.lanes import LanesView
+from foveate.decode.search import Search
+from foveate.look.charts import LanesView
 from foveate.run import Run
 from foveate.views import examples
 from foveate.views.question import Question

@@ -7,13 +7,11 @@ from typing import cast
 
 import numpy as np
 
-from foveate.data.series import labels
-from foveate.data.windows import Windows
-from foveate.look.curves import CurvesView
-from foveate.look.forecast import ForecastView
-from foveate.look.sheets import Sheet
+from foveate.data.series import Windows, labels
+from foveate.look.charts import CurvesView
+from foveate.look.sheets import ForecastView, Sheet
 from foveate.run import Run
-from foveate.tasks.forecast_output import ForecastEvaluation
+from foveate.tasks.forecasting import ForecastEvaluation
 from foveate.views.fits import attends
 from foveate.views.question import Question
 

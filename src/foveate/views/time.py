@@ -8,11 +8,11 @@ from functools import partial
 import torch
 
 from foveate.data.tokenizer import EOS
-from foveate.look.curves import CurvesView
-from foveate.look.gradients import gradients as draw_gradients
-from foveate.look.gradients import influence
+from foveate.look.charts import CurvesView
+from foveate.look.inside import gradients as draw_gradients
+from foveate.look.inside import influence
 from foveate.run import Run
-from foveate.tasks.generation import END_OF_LINE
+from foveate.tasks.language import END_OF_LINE
 from foveate.views import examples
 from foveate.views.question import Question
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foveate.look.curves import CurvesView
-from foveate.look.positions import positions as draw_positions
-from foveate.look.schedule import schedule as draw_schedule
+from foveate.look.charts import CurvesView
+from foveate.look.models import positions as draw_positions
+from foveate.look.models import schedule as draw_schedule
 from foveate.look.sheets import SheetsView
 from foveate.run import Run
 from foveate.train.journal import read

@@ -17,8 +17,8 @@ from typing import Any
 
 from foveate import __version__
 from foveate.config import ConfigError
-from foveate.data.progress import Meter
-from foveate.passages.documents import Choices, format_of
+from foveate.data.corpus import Meter
+from foveate.documents.documents import Choices, format_of
 from foveate.train import checkpoint
 from foveate.verbs import NAMED, Tally
 from foveate.verbs.corpus.hands import Noted, Order, hands_of

@@ -20,7 +20,7 @@ from typing import Any
 
 from foveate import __version__
 from foveate.config import ConfigError
-from foveate.data.workers import WorkerError, cores
+from foveate.data.corpus import WorkerError, cores
 from foveate.errors import message_of
 from foveate.export.base import need
 from foveate.verbs.corpus.hands import Answer, Hands, Order, opened, translator

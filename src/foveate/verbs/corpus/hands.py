@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from foveate.data.workers import Arrays, Work, cores, in_order
-from foveate.passages.documents import BY_LINES, Choices, read_document
-from foveate.passages.rules import Rules
+from foveate.data.corpus import Arrays, Work, cores, in_order
+from foveate.documents.documents import BY_LINES, Choices, read_document
+from foveate.documents.spans import Rules
 from foveate.run import device
 from foveate.tasks.base import CUT
 from foveate.verbs import DAMAGED
@@ -71,7 +71,7 @@ def translator(values: Mapping[str, Any]) -> Work:
     """What each of them does: translate parts with a run of its own, on so many threads."""
     import torch
 
-    from foveate.passages.aids import Aided
+    from foveate.documents.memory import Aided
     from foveate.verbs.documents import from_known, translated
 
     torch.set_num_threads(values["threads"])

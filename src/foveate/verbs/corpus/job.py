@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foveate.atomic import replace_file, replacing
 from foveate.config import ConfigError
+from foveate.files import replace_file, replacing
 from foveate.verbs.corpus.hands import Answer, Noted, closed, opened
 from foveate.verbs.corpus.parts import Part, Source
 

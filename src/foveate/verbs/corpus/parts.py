@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foveate.config import ConfigError
-from foveate.passages.documents import BY_LINES, ENDINGS, rows_of, tree_of
+from foveate.documents.documents import BY_LINES, ENDINGS, rows_of, tree_of
 
 LINES = 512  # of a part: a few seconds' work, and all that is lost with a worker
 

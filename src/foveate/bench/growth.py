@@ -1,0 +1,307 @@
+"""How time and memory grow with length."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from foveate.bench import decoding, training
+from foveate.bench.machine import MIB, ceilings, describe, peak, resident, start_method
+from foveate.bench.training import Workload, workload
+from foveate.config import kinds
+from foveate.kinds import load_kinds
+from foveate.nn.attention import Attention, BaseAttention
+from foveate.nn.masks import Mask
+from foveate.nn.recurrent import LSTMCell
+from foveate.nn.ssm import SelectiveStateSpace
+from foveate.run import device
+from foveate.train.config import Precision, resolve
+
+SIZE, HEADS = 256, 4
+LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
+PATIENCE = 60.0  # seconds: a figure that would take longer is left out
+ROOM = 8000.0  # MB: the same
+FITTED = 4  # the longest lengths, to which the exponents are fitted
+Layer = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A layer to measure, by name; ``make`` is called in a process of its own."""
+
+    name: str
+    make: str  # a name in MAKERS, so that it travels to the process
+    kind: str = ""  # of attention
+    causal: bool = False
+
+
+@dataclass
+class Growth:
+    """Figures of one way at each length; ``None`` where it would take too long or too much."""
+
+    milliseconds: list[float | None] = field(default_factory=list)
+    megabytes: list[float | None] = field(default_factory=list)
+
+
+def measure_length(
+    lengths: Sequence[int] = LENGTHS,
+    seconds: float = 0.5,
+    told: Callable[[str], None] = lambda line: None,
+    only: Sequence[str] = (),
+) -> dict[str, Any]:
+    """All ways (or those whose names hold one of ``only``) at all lengths, shortest first."""
+    fresh = multiprocessing.get_context(start_method())
+    if start_method() == "forkserver":
+        fresh.set_forkserver_preload(["foveate.bench.growth"])  # imports once, then forks
+    load_kinds()
+    found = {}
+    for way in ways():
+        if only and not any(part in way.name for part in only):
+            continue
+        growth = found[way.name] = Growth()
+        for length in sorted(lengths):
+            figures: tuple[float, float] | None = None
+            if worth(growth, sorted(lengths)):
+                with fresh.Pool(1) as pool:
+                    figures = pool.apply(one, (way, length, max(lengths), seconds))
+            growth.milliseconds.append(None if figures is None else figures[0])
+            growth.megabytes.append(None if figures is None else figures[1])
+        told(f"{way.name:24}" + "".join(f"{shown(f):>10}" for f in growth.milliseconds) + " ms")
+    return {
+        "what": "length",
+        "hidden_size": SIZE,
+        "num_heads": HEADS,
+        "lengths": sorted(lengths),
+        "kinds": {name: described(growth, sorted(lengths)) for name, growth in found.items()},
+        "ceilings_gflops": ceilings(0.3),
+        "machine": describe(),
+    }
+
+
+def ways() -> list[Way]:
+    """Each kind of attention without and with a causal mask, an LSTM, a selective state space."""
+    found = []
+    for kind, config in kinds("attention")["attention"].items():
+        roads = {"full": ("full, fused", "full, explicit")}.get(kind, (kind,))
+        for road in roads:
+            make = "explicit" if road.endswith("explicit") else "attention"
+            found.append(Way(road, make, kind))
+            if config.owner.causal:  # type: ignore[union-attr]
+                found.append(Way(f"{road}, causal", make, kind, True))
+    return [*found, Way("lstm", "lstm", causal=True), Way("mamba", "mamba", causal=True)]
+
+
+# ------------------------------------------------------------------------------ one figure
+
+
+def one(way: Way, length: int, longest: int, seconds: float) -> tuple[float, float]:
+    """Milliseconds and megabytes of a way at one length, in this process."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    load_kinds()
+    layer = MAKERS[way.make](way, longest)
+    x = torch.randn(1, length, SIZE, requires_grad=True)
+    before = peak() or 0.0
+    best, until = math.inf, time.perf_counter() + seconds
+    while time.perf_counter() < until or best == math.inf:
+        started = time.process_time()
+        layer(x).sum().backward()
+        best = min(best, time.process_time() - started)
+    return round(1000 * best, 3), round((peak() or 0.0) - before, 1)
+
+
+def _attention(way: Way, longest: int) -> Layer:
+    config = kinds("attention")["attention"][way.kind]
+    values: dict[str, Any] = {"num_heads": HEADS}
+    if "max_length" in config.model_fields:
+        values["max_length"] = longest
+    attention: BaseAttention = config(**values).build(SIZE)
+    mask = Mask(causal=way.causal)
+    return lambda x: attention(x, None, mask)
+
+
+def _explicit(way: Way, longest: int) -> Layer:
+    """Full attention with its weights formed, as it is for a tap, a score of one's own, entmax."""
+    attention: BaseAttention = Attention.Config.parse({"num_heads": HEADS}).build(SIZE)
+    attention.tap = lambda weights: None
+    mask = Mask(causal=way.causal)
+    return lambda x: attention(x, None, mask)
+
+
+def _lstm(way: Way, longest: int) -> Layer:
+    cell: LSTMCell = LSTMCell.Config().build(SIZE, SIZE)
+    return lambda x: cell.run(x, cell.start(x[:, 0]))[0]
+
+
+def _mamba(way: Way, longest: int) -> Layer:
+    layer: nn.Module = SelectiveStateSpace.Config().build(SIZE)
+    return layer
+
+
+MAKERS: dict[str, Callable[[Way, int], Layer]] = {
+    "attention": _attention,
+    "explicit": _explicit,
+    "lstm": _lstm,
+    "mamba": _mamba,
+}
+
+# ------------------------------------------------------------------------------ growth
+
+
+def worth(growth: Growth, lengths: Sequence[int]) -> bool:
+    """Whether the next figure should fit into the patience and the memory that there are.
+
+    Time and memory are taken to grow by the square from the last length to the next.
+    """
+    at = len(growth.milliseconds)
+    if at == 0:
+        return True
+    before, memory = growth.milliseconds[-1], growth.megabytes[-1]
+    if before is None or memory is None:
+        return False
+    times = (lengths[at] / lengths[at - 1]) ** 2
+    return before * times < 1000 * PATIENCE and memory * times < ROOM
+
+
+def exponent(lengths: Sequence[int], figures: Sequence[float | None]) -> float | None:
+    """P of figure ∝ length^p, by least squares of the logarithms over the longest `FITTED`."""
+    known = [(n, f) for n, f in zip(lengths, figures, strict=True) if f is not None and f > 0]
+    if len(known) < 2:
+        return None
+    x, y = np.log(np.array(known[-FITTED:], dtype=float)).T
+    return round(float(np.polyfit(x, y, 1)[0]), 2)
+
+
+def described(growth: Growth, lengths: Sequence[int]) -> dict[str, Any]:
+    """The figures of one way and how they grow."""
+    return {
+        "milliseconds": growth.milliseconds,
+        "megabytes": growth.megabytes,
+        "exponent_time": exponent(lengths, growth.milliseconds),
+        "exponent_memory": exponent(lengths, growth.megabytes),
+    }
+
+
+def shown(figure: float | None) -> str:
+    """A figure of a table."""
+    return "-" if figure is None else f"{figure:.4g}"
+
+
+# ------------------------------------------------------------------------------------------ memory
+# How much memory training and decoding take at most, and what it is made of.
+#
+# Each runs in a process of its own. Weights, gradients and the optimiser's numbers are counted
+# from
+# their shapes; what a forward pass keeps for the backward one from the tensors that autograd saves
+# (for the batch of the most places); the program with the data is what the process holds before
+# the
+# model is made. What then lacks to the peak are temporaries, and what the allocator holds.
+
+STEPS = 3  # of training, those of the largest batches among them
+ROWS = 64  # sentences decoded together
+
+
+def measure_memory(shape: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Peaks in MiB and their parts, of training and of decoding with beam 5 (where it decodes)."""
+    fresh = multiprocessing.get_context(start_method())
+    found: dict[str, Any] = {"what": "memory"}
+    for name, work in {"training": of_training, "decoding": of_decoding}.items():
+        with fresh.Pool(1) as pool:
+            said, parts = pool.apply(work, (shape, list(overrides)))
+        found |= said
+        if parts is not None:
+            found[name] = parts
+    return found | {"machine": describe()}
+
+
+Parts = tuple[dict[str, Any], dict[str, float] | None]
+
+
+def of_training(shape: str, overrides: list[str]) -> Parts:
+    """The peak of some steps, the largest batch among them."""
+    with workload(shape, overrides) as work:
+        work.task.lengths("train")
+        base = resident() or 0.0
+        precision = resolve(work.config.train.precision, device())
+        model = work.model()
+        weights = size_of(model.parameters())
+        training.train(work, model, precision, steps=STEPS)
+        highest = peak(device()) or 0.0
+        kept = saved(work, model, precision)
+    parts = {
+        "program and data": 0.0 if device() == "cuda" else base,
+        "weights": weights,
+        "gradients": weights,
+        "optimiser": size_of_optimizer(work, model),
+        "kept activations": kept,
+    }
+    return work.said() | {"precision": precision.name}, _with_rest(parts, highest)
+
+
+def of_decoding(shape: str, overrides: list[str]) -> Parts:
+    """The peak of one batch with beam 5; ``None`` for a task that does not decode sources."""
+    with workload(shape, overrides) as work:
+        if not hasattr(work.task, "source_tokenizer") or not hasattr(work.task, "search"):
+            return {}, None
+        sources = work.task.source_tokenizer.encode_ids(work.task.corpus("test").sources)
+        base = resident() or 0.0
+        model = work.model().eval()
+        longest = sorted(sources, key=len)[-ROWS:]
+        work.task.search(model, longest, decoding.forced(5), 10**9)
+        highest = peak(device()) or 0.0
+    parts = {
+        "program and data": 0.0 if device() == "cuda" else base,
+        "weights": size_of(model.parameters()),
+    }
+    return {}, _with_rest(parts, highest)
+
+
+def saved(work: Workload, model: torch.nn.Module, precision: Precision) -> float:
+    """MiB that autograd keeps of one forward pass on the batch of the most places."""
+    config, found = work.config, dict[int, int]()
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            found[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    lengths = work.task.lengths("train")
+    batches = work.task.plan(lengths, config.train.batch_tokens, config.seed).epoch(0)
+    largest = max(batches, key=lambda b: len(b) * int(lengths[b].max(initial=0)))
+    batch = work.task.batch("train", largest.tolist())
+    model.train()
+    with precision.context(), torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
+        loss = work.task.loss(model, batch, config.objective.build())
+    del loss
+    return sum(found.values()) / MIB
+
+
+def size_of(tensors: Any) -> float:
+    """MiB of some tensors."""
+    return sum(t.numel() * t.element_size() for t in tensors) / MIB
+
+
+def size_of_optimizer(work: Workload, model: torch.nn.Module) -> float:
+    """MiB of what the optimiser remembers of each weight, by one step along no gradient."""
+    optimizer = work.config.train.optimizer.build(model)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    states = (value for state in optimizer.state.values() for value in state.values())
+    return size_of(value for value in states if isinstance(value, torch.Tensor))
+
+
+def _with_rest(parts: dict[str, float], highest: float) -> dict[str, float]:
+    rest = highest - sum(parts.values())
+    whole = parts | {"temporaries and allocator": rest, "peak": highest}
+    return {f"{name} MiB": round(value, 1) for name, value in whole.items()}

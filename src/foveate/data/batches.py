@@ -1,0 +1,208 @@
+"""Batches: which examples stand together at which step, padding, and mixing corpora."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveate.data.readers import indices_for
+from foveate.data.tokenizer import PAD
+
+Ids = Sequence[int] | NDArray[np.integer]
+
+
+def pad(sequences: Sequence[Ids], value: int = PAD, multiple: int = 1) -> NDArray[np.int64]:
+    """Sequences side by side, (B, L), with ``value`` on the right.
+
+    L is the longest length rounded up to a ``multiple``; no sequences give (0, 0).
+    """
+    if multiple < 1:
+        raise ValueError(f"multiple: must be at least 1, not {multiple}")
+    lengths = np.fromiter(map(len, sequences), dtype=np.int64, count=len(sequences))
+    longest = int(lengths.max(initial=0))
+    width = -(-longest // multiple) * multiple
+    padded = np.full((len(sequences), width), value, dtype=np.int64)
+    if longest:
+        filled = np.arange(width) < lengths[:, None]  # (B, L)
+        padded[filled] = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in sequences])
+    return padded
+
+
+# -------------------------------------------------------------------------------------------- plan
+# Which examples stand together in a batch, and in which order batches come.
+
+Indices = NDArray[np.integer]
+Lengths = NDArray[np.integer]
+
+# The share of examples that an epoch sorts one token too high: it changes neighbours from epoch
+# to epoch at the price of a little padding.
+_STRAYS = 0.03
+_DRAWN = 1 << 20  # random numbers held at a time
+
+
+class Last:
+    """Remembers the last value, for the first epoch is asked for again and again at the start."""
+
+    def __init__(self) -> None:
+        self._key: Any = None
+        self._value: Any = None
+
+    def of(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The value of a key, made if it is not the last one."""
+        if key != self._key:
+            self._key, self._value = key, make()
+        return self._value
+
+
+class Plan:
+    """Batches of similar lengths: a function of (lengths, budget, seed, epoch) and nothing else.
+
+    A batch costs rows × length of its longest side, padding included, which is at most
+    ``batch_tokens``; an example that is longer than that is a batch of its own. Each epoch holds
+    every example once. Indices take 4 bytes each, and lengths below 16,384 two a side.
+    """
+
+    def __init__(
+        self, lengths: Lengths, batch_tokens: int, seed: int, max_rows: int | None = None
+    ) -> None:
+        """``lengths`` (N, sides), in tokens, as they will stand in the batch."""
+        self.lengths = _sides(lengths)
+        self.batch_tokens, self.max_rows = _at_least_one(batch_tokens, max_rows)
+        self.seed = seed
+        self._last = Last()
+
+    def epoch(self, number: int, rank: int = 0, world: int = 1) -> list[Indices]:
+        """The batches of an epoch, or those of one rank of ``world``: every world-th one.
+
+        All ranks get as many; where batches do not suffice, the last is empty. Step n of all
+        ranks together is so the same as ``world`` accumulated batches of one process.
+        """
+        if not 0 <= rank < world:
+            raise ValueError(f"rank: must be from 0 to {world - 1}, not {rank}")
+        dealt: list[Indices] = self._last.of(number, lambda: self._dealt(number))
+        dealt = dealt + [np.empty(0, dtype=np.int64)] * (-len(dealt) % world)
+        return dealt[rank::world]
+
+    def _dealt(self, number: int) -> list[Indices]:
+        random = np.random.default_rng((self.seed, number))
+        batches = _cut(self._order(random), self.lengths, self.batch_tokens, self.max_rows)
+        return [batches[i] for i in random.permutation(len(batches))]
+
+    def _order(self, random: np.random.Generator) -> Indices:
+        """Examples along a path on which both sides change little from one to the next.
+
+        Sorted by the longer side and then by the difference of the sides, rising and falling in
+        turn, so that the path does not jump where the longer side grows; ties fall by chance.
+        """
+        shuffled = np.arange(len(self.lengths), dtype=indices_for(len(self.lengths)))
+        random.shuffle(shuffled)
+        lengths = self.lengths[shuffled]
+        longest = lengths.max(axis=1)
+        for at in range(0, len(longest), _DRAWN):
+            some = longest[at : at + _DRAWN]
+            some += random.random(len(some)) < _STRAYS
+        turn = 1 - 2 * (longest % 2)
+        differences = [turn * d for d in np.diff(lengths, axis=1).T]
+        del lengths, turn
+        return shuffled[np.lexsort((*differences, longest))]
+
+
+def sorted_batches(
+    lengths: Lengths, batch_tokens: int, max_rows: int | None = None
+) -> list[Indices]:
+    """Batches for inference by the same budget, the longest first: memory runs out at once."""
+    lengths = _sides(lengths)
+    tokens, rows = _at_least_one(batch_tokens, max_rows)
+    order = np.lexsort((*-lengths.T[::-1], -lengths.max(axis=1)))
+    return _cut(order, lengths, tokens, rows)
+
+
+def _cut(order: Indices, lengths: Lengths, budget: int, max_rows: int) -> list[Indices]:
+    """Cut a path into the longest runs with rows × longest side ≤ budget."""
+    widths = np.maximum(lengths.max(axis=1), 1)[order]
+    batches, start = [], 0
+    while start < len(order):
+        most = max(1, min(budget // int(widths[start]), max_rows))
+        longest = np.maximum.accumulate(widths[start : start + most])
+        cost = longest * np.arange(1, len(longest) + 1)
+        rows = max(1, int(np.searchsorted(cost, budget, side="right")))
+        batches.append(order[start : start + rows])
+        start += rows
+    return batches
+
+
+def _sides(lengths: Lengths) -> Lengths:
+    """(N, sides) in integers that have room for one more, and for differences."""
+    if lengths.ndim not in (1, 2) or 0 in lengths.shape[1:]:
+        raise ValueError(f"lengths: need shape (N,) or (N, sides), not {lengths.shape}")
+    if lengths.min(initial=0) < 0:
+        raise ValueError(f"lengths: none may be negative, but one is {lengths.min()}")
+    kind: type[np.integer] = np.int16 if lengths.max(initial=0) < 1 << 14 else np.int64
+    sides = lengths.size // max(1, len(lengths)) or 1
+    return lengths.astype(kind, copy=False).reshape(len(lengths), sides)
+
+
+def _at_least_one(batch_tokens: int, max_rows: int | None) -> tuple[int, int]:
+    if batch_tokens < 1:
+        raise ValueError(f"batch_tokens: must be at least 1, not {batch_tokens}")
+    if max_rows is not None and max_rows < 1:
+        raise ValueError(f"max_rows: must be at least 1, not {max_rows}")
+    return batch_tokens, batch_tokens if max_rows is None else max_rows
+
+
+# ----------------------------------------------------------------------------------------- mixture
+# Epochs of several corpora, each with its share.
+
+
+class Mixture:
+    """A plan in which corpus c has the share w_c / Σ w of the examples of every epoch.
+
+    An epoch has as many examples as all corpora together. Each corpus is dealt out in orders drawn
+    anew, one after the other, and an epoch goes on where the last one ended: no example comes again
+    before all others of its corpus have come. A function of its arguments and the epoch alone.
+    """
+
+    def __init__(
+        self,
+        lengths: Lengths,
+        batch_tokens: int,
+        seed: int,
+        corpora: NDArray[np.integer],
+        weights: Sequence[float],
+    ) -> None:
+        """``corpora`` (N,): the number of each example's corpus, from 0."""
+        self.lengths, self.batch_tokens, self.seed = lengths, batch_tokens, seed
+        kind = indices_for(len(lengths))
+        self.members = [np.flatnonzero(corpora == c).astype(kind) for c in range(len(weights))]
+        self._last = Last()
+        total = sum(w for w, m in zip(weights, self.members, strict=True) if len(m))
+        self.counts = [
+            round(len(lengths) * w / total) if len(m) else 0
+            for w, m in zip(weights, self.members, strict=True)
+        ]
+
+    def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
+        """The batches of an epoch, as indices, in order."""
+        chosen, plan = self._last.of(number, lambda: self._chosen(number))
+        return [chosen[batch] for batch in plan.epoch(number, rank, world)]
+
+    def _chosen(self, number: int) -> tuple[Indices, Plan]:
+        """The examples of an epoch, and the plan of their batches."""
+        chosen = np.concatenate([self._dealt(c, number) for c in range(len(self.members))])
+        return chosen, Plan(self.lengths[chosen], self.batch_tokens, self.seed)
+
+    def _dealt(self, corpus: int, number: int) -> Indices:
+        """The examples of a corpus in an epoch: a window of its orders, one after the other."""
+        members, count = self.members[corpus], self.counts[corpus]
+        if count == 0:
+            return members[:0]
+        start = number * count
+        rounds = range(start // len(members), (start + count - 1) // len(members) + 1)
+        orders = [
+            np.random.default_rng((self.seed, corpus, r)).permutation(members) for r in rounds
+        ]
+        skip = start - rounds[0] * len(members)
+        return np.concatenate(orders)[skip : skip + count]

@@ -1,0 +1,745 @@
+"""Corpora prepared once by all processors and read from mapped files."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import functools
+import gzip
+import hashlib
+import importlib
+import inspect
+import json
+import math
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any, Self, TypeVar
+
+import numpy as np
+import tokenizers as rust
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from foveate.data.catalogue import DataError
+from foveate.data.readers import BadLine, Texts, TokenIds, Writer, mapped, smallest
+from foveate.data.text import Corpus, Reading, TextData, at, read_lines
+from foveate.data.tokenizer import Tokenizer, valid
+from foveate.files import cache_folder
+
+
+class Meter:
+    """A bar on standard error with rate, time and time left, for as long as the block lasts."""
+
+    def __init__(
+        self, label: str, total: float | None, unit: str, console: Console | None = None
+    ) -> None:
+        """``total`` of the ``unit`` are to be done; None where nobody knows how many."""
+        self.done, self.unit = 0.0, unit
+        self._start = time.monotonic()
+        console = console or Console(stderr=True)
+        words, rate = "{task.description}", "{task.fields[rate]}"
+        times = TimeElapsedColumn(), TimeRemainingColumn()
+        columns = (TextColumn(words), BarColumn(24), TextColumn(rate), *times)
+        quiet = not console.is_terminal
+        self._bar = Progress(*columns, console=console, transient=True, disable=quiet)
+        self._task = self._bar.add_task(label, total=total, rate="")
+
+    def add(self, amount: float) -> None:
+        """So much more is done."""
+        self.done += amount
+        rate = self.done / max(1e-9, time.monotonic() - self._start)
+        self._bar.update(self._task, completed=self.done, rate=f"{rate:,.0f} {self.unit}/s")
+
+    def busy(self) -> None:
+        """All is read, and what remains cannot be counted: a bar that moves, and the time."""
+        self._bar.update(self._task, total=None, rate="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+
+# ----------------------------------------------------------------------------------------- workers
+# The same work on many spans of rows, by as many processes as the machine has cores.
+#
+# A process is started as a program of its own: nothing of this one is forked, no script is run a
+# second time, and when this one is killed the others see the end of their input and leave. Spans
+# and
+# arrays travel as JSON and raw bytes.
+
+Span = tuple[int, int]  # from the first row to the one after the last
+Arrays = dict[str, NDArray[Any]]
+Work = Callable[..., Arrays]  # of a span, or of other plain values
+Maker = Callable[[Mapping[str, Any]], Work]  # plain values → the work that they describe
+
+ENOUGH = 100_000  # rows from which it pays to start processes
+ROWS = 20_000  # in a span
+
+
+def in_order(
+    maker: Maker,
+    values: Mapping[str, Any],
+    spans: Sequence[tuple[Any, ...]],
+    processes: int | None = None,
+) -> Iterator[Arrays]:
+    """The results of ``maker(values)`` for each span, in their order; the first error is raised.
+
+    ``maker`` is a function of a module. Without ``processes`` there is one for each core, or none
+    but this one where there are fewer rows than `ENOUGH`; with them ``spans`` may be any arguments.
+    What is not begun when the reader stops is not done.
+    """
+    if processes is None:
+        processes = cores() if sum(stop - first for first, stop in spans) >= ENOUGH else 1
+    processes = min(processes, len(spans))
+    if processes <= 1:
+        work = maker(values)
+        yield from (work(*span) for span in spans)
+        return
+    threads = ThreadPoolExecutor(processes)
+    with Workers(maker, values, processes) as workers:
+        try:
+            yield from threads.map(workers, spans)
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+
+
+def spans_of(rows: int, size: int = ROWS) -> list[Span]:
+    """All rows, cut into spans."""
+    return [(first, min(first + size, rows)) for first in range(0, rows, size)]
+
+
+def cores() -> int:
+    """How many processors this process may use; ``FOVEATE_PROCESSES`` says another number."""
+    if wanted := os.environ.get("FOVEATE_PROCESSES"):
+        return max(1, int(wanted))
+    allowed = getattr(os, "sched_getaffinity", None)  # not everywhere
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+class WorkerError(RuntimeError):
+    """The work failed in another process, or that process was ended."""
+
+
+class Worker:
+    """Another process that does the work on one span, or other plain values, after the other."""
+
+    def __init__(self, maker: Maker, values: Mapping[str, Any]) -> None:
+        what = {"maker": f"{maker.__module__}:{maker.__name__}", "values": values}
+        path = os.pathsep.join(filter(None, sys.path))
+        one = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | one,
+        )
+        self._say(what)
+
+    def __call__(self, values: Sequence[Any]) -> Arrays:
+        self._say(values)
+        assert self._process.stdout is not None
+        return _received(self._process.stdout)
+
+    def _say(self, value: Any) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended; the missing answer says so
+            self._process.stdin.write(json.dumps(value).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """End it in the midst of what it does."""
+        self._process.kill()
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+        self._process.communicate()
+
+
+class Workers:
+    """Several such processes: whoever calls, from whatever thread, has the next idle one work.
+
+    In the place of one that ended in the midst of its work stands another for the next call.
+    """
+
+    def __init__(self, maker: Maker, values: Mapping[str, Any], count: int) -> None:
+        self._maker, self._values, self._count = maker, values, count
+        self._stack, self._lock, self._over = ExitStack(), threading.Lock(), False
+        self._idle = queue.SimpleQueue[Worker]()
+        self.all: list[Worker] = []
+
+    def __enter__(self) -> Self:
+        for _ in range(self._count):
+            self._idle.put(self._begun())
+        return self
+
+    def __call__(self, values: Sequence[Any]) -> Arrays:
+        worker = self._idle.get()
+        try:
+            return worker(values)
+        finally:
+            self._idle.put(worker if worker.alive or self._over else self._begun())
+
+    def _begun(self) -> Worker:
+        with self._lock:
+            self.all.append(self._stack.enter_context(Worker(self._maker, self._values)))
+            return self.all[-1]
+
+    def __exit__(self, *error: object) -> None:
+        self._over = True
+        with self._lock:
+            self._stack.close()
+
+
+def serve() -> None:
+    """Be a worker: the work on the first line of standard input, then a span on each."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that started this one
+    answers = os.fdopen(os.dup(1), "wb")
+    sys.stdout = sys.stderr  # what anyone prints is no answer
+    what = json.loads(sys.stdin.buffer.readline())
+    module, _, name = what["maker"].partition(":")
+    work: Work | None = None
+    for line in sys.stdin.buffer:
+        try:
+            work = work or getattr(importlib.import_module(module), name)(what["values"])
+            arrays: Arrays = work(*json.loads(line))
+        except Exception as error:
+            answers.write(json.dumps(f"{type(error).__name__}: {error}").encode() + b"\n")
+        else:
+            header = {key: [a.dtype.name, a.shape] for key, a in arrays.items()}
+            answers.write(json.dumps(header).encode() + b"\n")
+            answers.writelines(a.tobytes() for a in arrays.values())
+        try:
+            answers.flush()
+        except BrokenPipeError:  # nobody wants the answer any more
+            os._exit(1)
+
+
+def _received(stream: IO[bytes]) -> Arrays:
+    line = stream.readline()
+    header = json.loads(line) if line else "the process ended; was it killed, or out of memory?"
+    if isinstance(header, str):
+        raise WorkerError(f"in another process: {header}")
+    arrays: Arrays = {}
+    for key, (dtype, shape) in header.items():
+        content = stream.read(math.prod(shape) * np.dtype(dtype).itemsize)
+        arrays[key] = np.frombuffer(content, dtype=dtype).reshape(shape)
+    return arrays
+
+
+# ------------------------------------------------------------------------------------------- store
+# What was made from data once, kept in the cache under the name of what it was made from.
+#
+# The name is a hash of the content of the files, of the tokenizers, of the choices and of the
+# code:
+# whatever changes gives another name, so that what is found is never stale. The cache is that of
+# `foveate.data.catalogue`, or the folder that ``FOVEATE_PREPARED`` names.
+
+MANIFEST = "manifest.json"
+DAYS = 30  # a folder that nobody has used for so long is removed
+
+
+def stored(
+    key: Mapping[str, Any],
+    make: Callable[[Path], None],
+    sound: Callable[[Path], bool] = lambda folder: True,
+) -> Path:
+    """The folder that ``make`` fills for a key; it is made where it is not there yet.
+
+    A folder whose files have not their sizes, or that is not ``sound``, is made anew.
+    Killed at any moment, it leaves nothing that another call would take for whole. Of several
+    processes that want the same folder one makes it, and the others wait.
+    """
+    plain = json.dumps({"code": _code(), **key}, sort_keys=True)
+    target = _root() / hashlib.sha256(plain.encode()).hexdigest()[:32]
+    if _whole(target) and sound(target):
+        return target
+    with _alone(target.with_suffix(".lock")):
+        if not (_whole(target) and sound(target)):
+            _make(target, make)
+            _forget(target.parent)
+    return target
+
+
+def digest_of(file: Path) -> str:
+    """A hash of the content of a file, in hexadecimal."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").hexdigest()[:32]
+
+
+def origin(cls: type) -> str:
+    """The name of a class and a hash of the file that defines it: another code, another name."""
+    try:
+        return f"{cls.__qualname__} {digest_of(Path(inspect.getfile(cls)))}"
+    except (OSError, TypeError):  # typed into a notebook: nothing that was kept is its work
+        return f"{cls.__qualname__} {os.urandom(16).hex()}"
+
+
+@functools.cache
+def _code() -> str:
+    """A hash of the code that reads and encodes."""
+    return "".join(digest_of(file) for file in sorted(Path(__file__).parent.glob("*.py")))
+
+
+def _make(target: Path, make: Callable[[Path], None]) -> None:
+    new = target.with_suffix(".new")
+    for old in (new, target):  # of one who was killed, or damaged
+        shutil.rmtree(old, ignore_errors=True)
+    try:
+        new.mkdir()
+        make(new)
+        sizes = {file.name: file.stat().st_size for file in new.iterdir()}
+        for name in sizes:
+            _sync(new / name)
+        (new / MANIFEST).write_text(json.dumps(sizes), encoding="utf-8")
+        _sync(new / MANIFEST)
+        os.replace(new, target)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        where = f"{target.parent} has no room for prepared data"
+        raise DataError(f"{where}: make some, or name another folder: FOVEATE_PREPARED") from None
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _whole(folder: Path) -> bool:
+    """Whether a folder is there with all its files at their sizes; if so, it was used now."""
+    manifest = folder / MANIFEST
+    try:
+        sizes = json.loads(manifest.read_text(encoding="utf-8"))
+        whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError):
+        return False
+    with contextlib.suppress(OSError):  # a cache that may only be read
+        os.utime(manifest)
+    return whole
+
+
+def _forget(root: Path) -> None:
+    """Remove what has not been used for `DAYS` days, and what was begun so long ago."""
+    for sign in (*root.glob(f"*/{MANIFEST}"), *root.glob("*.new")):
+        with contextlib.suppress(OSError):
+            if sign.stat().st_mtime < time.time() - DAYS * 86_400:
+                shutil.rmtree(sign if sign.is_dir() else sign.parent, ignore_errors=True)
+
+
+def _root() -> Path:
+    """The folder of the cache, or a passing one where the cache cannot be written."""
+    named = os.environ.get("FOVEATE_PREPARED")
+    root = Path(named).expanduser() if named else cache_folder() / "prepared"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return _passing()
+    return root if os.access(root, os.W_OK) else _passing()
+
+
+@functools.cache
+def _passing() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="foveate-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Wait until no other process is inside; the system lets go of it even for a killed one."""
+    with lock.open("w") as file:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+        else:
+            import fcntl
+
+            with contextlib.suppress(OSError):  # a network's folder may know no locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb+") as stream:
+        os.fsync(stream.fileno())
+
+
+# ---------------------------------------------------------------------------------------- prepared
+# A training corpus in files: read once, encoded once, mapped into memory.
+#
+# What is read depends on the files and on the choices of `foveate.data.text.TextData`; the ids
+# depend
+# on that and on the tokenizers. Each is kept under a hash of all that it depends on, code
+# included,
+# so that a run that goes on, or another one with the same data, finds them. Limits of length are
+# no
+# part of it: they choose among the rows when the corpus is opened.
+
+FACTS = "corpus.json"
+TOKENIZER, DIGEST = "tokenizer.json", "tokenizer.blake2b"  # of a tokenizer in the cache
+NUMBERS = "numbers"  # of the lines
+Item = TypeVar("Item")
+
+
+@dataclass
+class PreparedCorpus(Corpus):
+    """All pairs of a corpus, in the files of a ``folder``; a row is read when it is asked for."""
+
+    folder: Path = Path()
+
+
+def prepare_texts(readings: Sequence[Reading]) -> PreparedCorpus:
+    """The pairs of all readings, one after the other, read if they were not kept from before.
+
+    Raises `DataError` as reading does; then nothing is kept.
+    """
+    parts = [
+        {"kind": origin(type(reading)), "content": [digest_of(f) for f in reading.files]}
+        | reading.key()
+        for reading in readings
+    ]
+    return _opened(stored({"texts": parts}, lambda folder: _write_texts(folder, readings)))
+
+
+def _write_texts(folder: Path, readings: Sequence[Reading]) -> None:
+    files = [file for reading in readings for file in dict.fromkeys(reading.files)]
+    packed = any(file.suffix == ".gz" for file in files)
+    total = None if packed else sum(file.stat().st_size for file in files) / 1e6
+    sizes = []
+    with ExitStack() as stack:
+        meter = stack.enter_context(Meter("reading text", total, "MB"))
+        sides = [stack.enter_context(text_writer(folder, side)) for side in ("source", "target")]
+        lines = stack.enter_context((folder / NUMBERS).open("wb"))
+        for reading in readings:
+            sizes.append(0)
+            for pairs in portions(reading, ROWS):
+                numbers, *texts = zip(*pairs, strict=True)
+                lines.write(np.array(numbers, dtype=np.int64).tobytes())
+                size = sum(side.add_texts(rows) for side, rows in zip(sides, texts, strict=True))
+                meter.add((size + 2 * len(pairs)) / 1e6)
+                sizes[-1] += len(pairs)
+    dropped = Counter[str]()
+    for reading in readings:
+        dropped.update(reading.dropped)
+    skipped = [(bad.file, bad.line, bad.reason) for reading in readings for bad in reading.skipped]
+    facts = {"sizes": sizes, "dropped": dict(dropped), "skipped": skipped}
+    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def _opened(folder: Path) -> PreparedCorpus:
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    sizes = facts["sizes"]
+    numbers = np.arange(len(sizes), dtype=smallest(len(sizes)))
+    return PreparedCorpus(
+        sources=Texts.open(folder, "source"),
+        targets=Texts.open(folder, "target"),
+        lines=mapped(folder / NUMBERS, np.dtype(np.int64)),
+        skipped=[BadLine(*bad) for bad in facts["skipped"]],
+        dropped=facts["dropped"],
+        parts=np.repeat(numbers, sizes) if len(sizes) > 1 else None,
+        folder=folder,
+    )
+
+
+def prepare_ids(
+    folder: Path,
+    tokenizers: Mapping[str, Tokenizer],
+    end: Sequence[int] = (),
+    processes: int | None = None,
+) -> list[TokenIds]:
+    """The ids of columns of texts, each by its tokenizer; encoded if not kept from before.
+
+    ``end`` are ids that are put after those of every row. Gives the same for any ``processes``.
+    """
+    saved = {side: tokenizer.text() for side, tokenizer in tokenizers.items()}
+    key = {
+        "ids": folder.name,
+        "end": list(end),
+        "library": rust.__version__,
+        "code": {side: origin(type(tokenizer)) for side, tokenizer in tokenizers.items()},
+        "tokenizers": {s: hashlib.sha256(text.encode()).hexdigest() for s, text in saved.items()},
+    }
+
+    def make(new: Path) -> None:
+        for side, text in saved.items():
+            (new / f"{side}.json").write_text(text, encoding="utf-8")
+        modules = sorted({type(tokenizer).__module__ for tokenizer in tokenizers.values()})
+        values = {
+            "texts": str(folder),
+            "tokenizers": {side: str(new / f"{side}.json") for side in saved},
+            "modules": modules,
+            "end": list(end),
+        }
+        sizes = {side: tokenizer.vocab_size for side, tokenizer in tokenizers.items()}
+        _write_ids(new, values, sizes, 1 if "__main__" in modules else processes)
+
+    kept = stored(key, make)
+    return [TokenIds.open(kept, f"{side}.ids") for side in tokenizers]
+
+
+def learn_tokenizer(
+    config: Tokenizer.Config, lines: Callable[[], Iterable[str]], label: str = "tokenizer"
+) -> Tokenizer:
+    """The tokenizer of a config, trained on lines, or from the cache if it was trained on them.
+
+    ``lines`` gives them each time that it is called. The name in the cache is a hash of the lines,
+    the config, the code and the version of the library; a damaged entry is trained again.
+    """
+    empty: Tokenizer = config.build()
+    if empty.pieces:  # nothing to learn
+        return empty
+    text = hashlib.sha256()
+    count = 0
+    for line in valid(lines()):
+        text.update(line.encode() + b"\xff")  # a byte that UTF-8 never has
+        count += 1
+    key = {
+        "tokenizer": config.tree(),
+        "lines": text.hexdigest(),
+        "library": rust.__version__,
+        "code": origin(type(empty)),
+    }
+    seconds: list[float] = []
+
+    def make(new: Path) -> None:
+        began = time.monotonic()
+        with Meter(f"training the {config.kind} {label}", count, "lines") as meter:
+            empty.train(_counted(lines(), meter))
+        seconds.append(time.monotonic() - began)
+        empty.save(new / TOKENIZER)
+        (new / DIGEST).write_text(digest_of(new / TOKENIZER), encoding="utf-8")
+
+    folder = stored(key, make, _undamaged)
+    if not seconds:
+        print(f"{config.kind} {label} from the cache: {folder}", file=sys.stderr)
+    elif seconds[0] > 1:
+        print(f"{config.kind} {label} trained in {seconds[0]:,.0f} s", file=sys.stderr)
+    return Tokenizer.load(folder / TOKENIZER)
+
+
+def _undamaged(folder: Path) -> bool:
+    return (folder / DIGEST).read_text(encoding="utf-8") == digest_of(folder / TOKENIZER)
+
+
+def _counted(lines: Iterable[str], meter: Meter) -> Iterator[str]:
+    """The lines, counted by the meter; after the last one it shows that the work goes on."""
+    done = 0
+    for done, line in enumerate(lines, start=1):
+        yield line
+        if done % 1000 == 0:
+            meter.add(1000)
+    meter.add(done % 1000)
+    meter.busy()
+
+
+def _write_ids(
+    new: Path, values: Mapping[str, Any], sizes: Mapping[str, int], processes: int | None
+) -> None:
+    rows = len(Texts.open(Path(values["texts"]), next(iter(sizes))))
+    spans = spans_of(rows)
+    with ExitStack() as stack:
+        meter = stack.enter_context(Meter("making tokens", rows, "lines"))
+        writers = {
+            side: stack.enter_context(Writer(new, f"{side}.ids", smallest(size - 1)))
+            for side, size in sizes.items()
+        }
+        found = in_order(encoder, values, spans, processes)
+        for (first, stop), arrays in zip(spans, found, strict=True):
+            for side, writer in writers.items():
+                writer.add(arrays[side], arrays[f"{side} lengths"])
+            meter.add(stop - first)
+
+
+def encoder(values: Mapping[str, Any]) -> Work:
+    """Work on spans: the ids of texts, flat, and how many each has."""
+    for module in values["modules"]:  # those of the user's own register their kinds
+        importlib.import_module(module)
+    folder, end = Path(values["texts"]), values["end"]
+    sides = {
+        side: (Tokenizer.load(file), Texts.open(folder, side))
+        for side, file in values["tokenizers"].items()
+    }
+
+    def encode(first: int, stop: int) -> Arrays:
+        arrays = {}
+        for side, (tokenizer, texts) in sides.items():
+            ids = tokenizer.encode_ids(texts[first:stop])
+            ids = [one + end for one in ids] if end else ids
+            lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+            dtype = smallest(tokenizer.vocab_size - 1)
+            arrays[side] = np.fromiter(chain.from_iterable(ids), dtype, lengths.sum())
+            arrays[f"{side} lengths"] = lengths
+        return arrays
+
+    return encode
+
+
+def sample(count: int, most: int, seed: int) -> Sequence[int] | NDArray[np.int64]:
+    """At most so many of ``count`` rows, in their order: all, or some by the seed."""
+    if count <= most:
+        return range(count)
+    drawn = np.random.default_rng(seed).choice(count, most, replace=False, shuffle=False)
+    return np.sort(drawn)
+
+
+def text_writer(folder: Path, name: str) -> Writer:
+    """A writer of a column that `Texts` opens."""
+    return Writer(folder, name, np.dtype(np.uint8))
+
+
+def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of so many items, the last one shorter."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some
+
+
+# ------------------------------------------------------------------------------------------- plain
+# Plain text as data of language models: a file for each split, or one file cut into three.
+
+LINES = "lines"  # the column of a prepared text
+SPLITS = ("train", "valid", "test")
+Shares = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Text:
+    """The lines of a text; ``ended`` says whether the last one has its end."""
+
+    lines: Sequence[str]
+    ended: bool = True
+
+    @property
+    def characters(self) -> int:
+        """How many characters the text has, one for the end of each line."""
+        return sum(map(len, self.lines)) + len(self.lines) - (not self.ended)
+
+    def cut(self, start: int, stop: int) -> Text:
+        """The characters from ``start`` up to ``stop``, which may lie inside lines."""
+        pieces = list(_cut(self.lines, start, min(stop, self.characters)))
+        return Text([line for line, _ in pieces], pieces[-1][1] if pieces else True)
+
+
+@dataclass(frozen=True)
+class PreparedText(Text):
+    """A text in the files of a ``folder``; its lines are read when they are asked for."""
+
+    folder: Path = Path()
+    counted: int = 0
+
+    @property
+    def characters(self) -> int:
+        return self.counted
+
+
+def read_text(path: Path, config: TextData) -> Text:
+    """The lines of a file, plain or ``.gz``, UTF-8.
+
+    Raises `DataError` naming the file and the first line that is not UTF-8; with
+    ``on_bad_line = "skip"`` its bad bytes are read as U+FFFD.
+    """
+    return Text(list(_lines(path, config)))
+
+
+def _lines(path: Path, config: TextData) -> Iterator[str]:
+    damaged: list[int] = []
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            yield from read_lines(stream, damaged)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None
+    if damaged and config.on_bad_line == "error":
+        raise DataError(
+            f"{path}:{damaged[0]}: not UTF-8; mend it, or read its bytes as U+FFFD: "
+            'data.on_bad_line = "skip"'
+        )
+
+
+def _cut(lines: Iterable[str], start: int, stop: int) -> Iterator[tuple[str, bool]]:
+    """The parts of lines between two characters, and whether each has its end."""
+    done = 0
+    for line in lines:
+        part = (line + "\n")[max(0, start - done) : max(0, stop - done)]
+        done += len(line) + 1
+        if part:
+            yield part.removesuffix("\n"), part.endswith("\n")
+
+
+def read_text_split(pattern: str, shares: Shares, split: str, config: TextData) -> Text:
+    """The text of one of the splits train, valid, test; that of train stays in files.
+
+    Where the pattern holds no ``{split}``, the file is cut by ``shares`` of its characters, in this
+    order. Raises `DataError` where the split is empty.
+    """
+    path, whole = at(pattern, split, config.splits), "{split}" in pattern
+    if not whole and split not in SPLITS:
+        raise DataError(f"{pattern} has no {{split}}; it is cut into {', '.join(SPLITS)}")
+    if split == "train":
+        text: Text = _prepared(path, None if whole else shares, config)
+    else:
+        text = read_text(path, config)
+        text = text if whole else text.cut(*_limits(shares, split, text.characters))
+    if not text.characters:
+        raise DataError(
+            f"{pattern} has nothing for {split}: task.shares = {list(shares)} are those of train, "
+            "valid and test"
+        )
+    return text
+
+
+def _limits(shares: Shares, split: str, characters: int) -> tuple[int, int]:
+    """The first character of a split, and the one after its last."""
+    limits = np.cumsum((0.0, *shares)) * characters + 1e-6  # 0.7 + 0.2 + 0.1 is below 1
+    number = SPLITS.index(split)
+    return int(limits[number]), int(limits[number + 1])
+
+
+def _prepared(path: Path, shares: Shares | None, config: TextData) -> PreparedText:
+    """The training part of a file, kept from before or read now; all of it without shares."""
+    chosen = {"shares": shares, "bad": config.on_bad_line, "packed": path.suffix == ".gz"}
+    folder = stored(
+        {"text": digest_of(path), **chosen}, lambda new: _write(new, path, shares, config)
+    )
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    return PreparedText(Texts.open(folder, LINES), facts["ended"], folder, facts["characters"])
+
+
+def _write(folder: Path, path: Path, shares: Shares | None, config: TextData) -> None:
+    characters, ended, size = 0, True, path.stat().st_size / 1e6
+    limits = (0, sys.maxsize)
+    if shares is not None:
+        limits = _limits(shares, "train", sum(len(line) + 1 for line in _lines(path, config)))
+    total = None if path.suffix == ".gz" else size
+    with Meter("reading text", total, "MB") as meter, text_writer(folder, LINES) as writer:
+        for pieces in portions(_cut(_lines(path, config), *limits), ROWS):
+            meter.add((writer.add_texts([line for line, _ in pieces]) + len(pieces)) / 1e6)
+            characters += sum(len(line) + end for line, end in pieces)
+            ended = pieces[-1][1]
+    facts = {"characters": characters, "ended": ended}
+    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")

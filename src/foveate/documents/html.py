@@ -1,0 +1,306 @@
+"""HTML documents."""
+
+from __future__ import annotations
+
+import html as entities
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from foveate.config import ConfigError
+from foveate.documents.spans import Piece, Rules
+from foveate.documents.translate import Part, Passage, Run
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborNode
+
+
+TAGS = 1_000_000  # of a document
+DEEPEST = 2_000  # elements in each other; browsers stop at 512
+REPEATED = 250_000  # elements that could be opened again, in all
+
+_TAG = re.compile(
+    r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(?P<end>/?)(?P<name>[a-z][^\s/>]*)(?P<rest>[^<>]*)", re.I | re.S
+)
+_EMPTY_TAGS = "area base br col embed hr img input link meta param source track wbr"
+# Left open they end by themselves: with their parents, or as the next one begins.
+_SINGLE = "html head body p li dt dd tr td th tbody thead tfoot option optgroup colgroup caption"
+_IGNORED = frozenset(f"{_EMPTY_TAGS} {_SINGLE} rb rt rp rtc".split())
+# Within these <x/> is an element that ends, until a tag of HTML comes.
+_FOREIGN = frozenset(("svg", "math"))
+_HTML = """a b big blockquote center code div dl em font form h1 h2 h3 h4 h5 h6 i menu nobr ol pre
+    ruby s section small span strong strike sub sup table tt u ul var article main
+    foreignobject desc title annotation-xml mi mo mn ms mtext"""
+_NO_FOREIGN = frozenset(_HTML.split())
+_RAW = ("script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "select")
+_WALLS = ("object", "applet", "marquee", "template", "table")  # other ends do not reach beyond
+_REOPENED = re.compile(
+    r"<(/?)(b|big|code|em|font|i|s|small|strike|strong|tt|u)(?=[\s/>])", re.IGNORECASE
+)
+MARK = "\ue000"  # behind the names of elements that are not to be opened again
+
+
+def check(html: str) -> None:
+    """Raise ``ConfigError`` for more elements, or deeper ones, than can be read in good time."""
+    if html.count("<") > TAGS:
+        raise ConfigError(f"the HTML has more than {TAGS:,} tags; translate it in parts")
+    tree, foreign = _Open(), False
+    for match in _TAG.finditer(html):
+        name = (match["name"] or "").lower()
+        if not name or name in _IGNORED:
+            continue
+        foreign = (foreign or name in _FOREIGN) and name not in _NO_FOREIGN
+        if match["end"]:
+            tree.end(name)
+            foreign = foreign and name not in _FOREIGN
+        elif not (foreign and match["rest"].endswith("/")):
+            tree.begin(name)
+        if len(tree.names) > DEEPEST:
+            line = html.count("\n", 0, match.start()) + 1
+            raise ConfigError(
+                f"line {line} of the HTML is in more than {DEEPEST:,} elements; are they closed?"
+            )
+
+
+class _Open:
+    """The names of the elements that are open, the outermost first: rather more than too few."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._places = defaultdict[str, list[int]](list)  # in the names, of each
+        self._walls: list[int] = []
+        self._raw = ""  # what stands in this element is no markup
+
+    def begin(self, name: str) -> None:
+        """Open an element."""
+        self._places[name].append(len(self.names))
+        self._walls += [len(self.names)] if name in _WALLS else []
+        self._raw = self._raw or (name if name in _RAW else "")
+        self.names.append(name)
+
+    def end(self, name: str) -> None:
+        """Close the element of a name that was opened last, and what is in it."""
+        place = (self._places[name] or [-1])[-1]
+        behind = bool(self._walls) and place < self._walls[-1] and name not in _WALLS
+        if place < 0 or behind or self._raw not in ("", name):
+            return
+        self._raw = ""
+        while len(self.names) > place:
+            self._places[self.names.pop()].pop()
+        while self._walls and self._walls[-1] >= place:
+            self._walls.pop()
+
+
+def without_repeats(html: str) -> tuple[str, str]:
+    """HTML whose elements such as ``<b>`` are opened once each, and the mark behind their names.
+
+    Nothing changes where the whole cannot become large; where it can, what is read is the same as
+    long as these elements are closed where they should be.
+    """
+    if len(_REOPENED.findall(html)) * html.count("<") <= REPEATED:
+        return html, ""
+    mark = MARK
+    while mark in html:
+        mark += MARK
+    return _REOPENED.sub(rf"<\1\2{mark}", html), mark
+
+
+# -------------------------------------------------------------------------------------------- html
+# HTML as passages: a standards-conforming tree (selectolax), of which only the text changes.
+
+_INLINE = """a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark q s small span
+    strike strong sub sup time tt u"""
+INLINE = frozenset(_INLINE.split())
+# Left as they are; objects stand in a sentence like a word.
+_OBJECTS = "code kbd samp var img input svg math wbr ruby script style link meta"
+OBJECTS = frozenset(_OBJECTS.split())
+_BLOCKS = """pre textarea select template iframe object video audio canvas xmp noembed noframes
+    plaintext listing embed"""
+UNTOUCHED = OBJECTS | frozenset(_BLOCKS.split())
+_VOID = """area base br col embed hr img input link meta param source track wbr
+    basefont bgsound frame keygen"""
+VOID = frozenset(_VOID.split())
+CONTEXTS = {  # what a fragment that begins so has to stand in
+    **dict.fromkeys(("td", "th"), "tr"),
+    "tr": "tbody",
+    **dict.fromkeys(("tbody", "thead", "tfoot", "caption", "colgroup"), "table"),
+    "col": "colgroup",
+}
+DEPTH = 32  # inline elements in each other; what is deeper is left as it is
+
+_DOCUMENT = re.compile(r"<(?:!doctype|html|head|body)\b", re.IGNORECASE)
+Kind = Literal["text", "open", "close", "object", "break"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing met in a tree: text, an inline element's ends, an object, or other markup."""
+
+    kind: Kind
+    text: str
+    close: str = ""
+
+
+def html_passage(html: str, rules: Rules | None = None) -> Passage:
+    """A fragment or a document; what is no HTML is read as a browser reads it.
+
+    Elements with ``translate="no"`` or the class ``notranslate``, code and scripts stay as they
+    are. Raises ``ConfigError`` where selectolax is not installed, and for more, or deeper, elements
+    than can be read in good time (`foveate.documents.html`).
+    """
+    check(html)
+    rules = rules or Rules()
+    parts: list[Part] = []
+    run, empty = Run(rules, layout=False), True
+    for event in _stable(html):
+        if event.kind == "break":
+            parts += [] if empty else run.parts()
+            parts.append(Piece(event.text, markup=True))
+            run, empty = Run(rules, layout=False), True
+            continue
+        empty = False
+        _READ[event.kind](run, event)
+    parts += [] if empty else run.parts()
+    return Passage(tuple(parts), rules, written)
+
+
+_READ: dict[str, Callable[[Run, Event], None]] = {
+    "text": lambda run, event: run.add_text(event.text),
+    "open": lambda run, event: run.add_open(event.text, event.close),
+    "close": lambda run, event: run.add_close(),
+    "object": lambda run, event: run.add_object(event.text),
+}
+
+
+def written(piece: Piece) -> str:
+    """A piece as HTML."""
+    if piece.markup:
+        return piece.text
+    return entities.escape(piece.text, quote=False).replace("\xa0", "&nbsp;")
+
+
+# ------------------------------------------------------------------------------ reading
+
+
+def _stable(html: str) -> list[Event]:
+    """The events of a tree that reads the same when it is written: few need a second time."""
+    for _ in range(4):
+        marked, mark = without_repeats(html)
+        events = list(_events(marked))
+        if mark:
+            events = [
+                Event(e.kind, e.text.replace(mark, ""), e.close.replace(mark, "")) for e in events
+            ]
+        before, html = (
+            html,
+            "".join(
+                event.text if event.kind != "text" else written(Piece(event.text))
+                for event in events
+            ),
+        )
+        if before == html:
+            break
+    return events
+
+
+def _name(node: LexborNode) -> str:
+    """The name of an element without the mark that its kind may have got."""
+    return (node.tag or "").partition(MARK)[0]
+
+
+def _events(html: str) -> Iterator[Event]:
+    """A document in order, without recursion, for markup may be as deep as it likes."""
+    nodes = _nodes(html)
+    blocks = _with_blocks(nodes)
+    todo: list[LexborNode | Event] = list(reversed(nodes))
+    depth = 0
+    while todo:
+        node = todo.pop()
+        if isinstance(node, Event):
+            depth -= node.kind == "close"
+            yield node
+        elif node.is_text_node:
+            yield Event("text", node.text_content or "")
+        elif not node.is_element_node:
+            inside = node.is_comment_node or depth > 0  # <?x> may stand in an element as well
+            yield Event("object" if inside else "break", node.html or "")
+        else:
+            inline = _name(node) in INLINE and node.mem_id not in blocks
+            if _untouched(node) or (inline and depth >= DEPTH):
+                known = _name(node) in OBJECTS or inline
+                yield Event("object" if known else "break", node.html or "")
+                continue
+            depth += inline
+            opening, closing = _tags(node)
+            yield Event("open" if inline else "break", opening, closing)
+            if node.tag not in VOID:
+                todo.append(Event("close" if inline else "break", closing))
+                todo += reversed(_chain(node.first_child))
+
+
+def _nodes(html: str) -> list[LexborNode]:
+    """The topmost nodes of a document or a fragment."""
+    try:
+        from selectolax.lexbor import LexborHTMLParser
+    except ImportError:
+        raise ConfigError("HTML needs selectolax; pip install 'foveate[documents]'") from None
+    if _DOCUMENT.search(html):
+        root = LexborHTMLParser(html).root
+        return _chain(None if root is None or root.parent is None else root.parent.first_child)
+    first = re.match(r"\s*<([A-Za-z]+)", html)
+    context = CONTEXTS.get(first[1].lower() if first else "", "div")
+    # behind a comment, for the first node of a fragment gives all of it as its own HTML
+    parser = LexborHTMLParser("<!---->" + html, is_fragment=True, fragment_tag=context)
+    return _chain(parser.root)[1:]
+
+
+def _chain(node: LexborNode | None) -> list[LexborNode]:
+    """A node and all its later siblings."""
+    found = []
+    while node is not None:
+        found.append(node)
+        node = node.next
+    return found
+
+
+def _with_blocks(nodes: Sequence[LexborNode]) -> set[int]:
+    """The elements that hold something which stands between sentences, by their numbers."""
+    found: set[int] = set()
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if not node.is_element_node:
+            continue
+        if _name(node) not in INLINE and _name(node) not in OBJECTS:
+            above = node.parent
+            while above is not None and above.mem_id not in found:
+                found.add(above.mem_id)
+                above = above.parent
+        if _name(node) not in UNTOUCHED:
+            todo += _chain(node.first_child)
+    return found
+
+
+def _untouched(node: LexborNode) -> bool:
+    if _name(node) in UNTOUCHED:
+        return True
+    attributes = node.attributes
+    classes = (attributes.get("class") or "").split()
+    return (attributes.get("translate") or "").lower() == "no" or "notranslate" in classes
+
+
+def _tags(node: LexborNode) -> tuple[str, str]:
+    """The start tag and the end tag of an element."""
+    values = [
+        f" {name}" if value is None else f' {name}="{_quoted(value)}"'
+        for name, value in node.attributes.items()
+    ]
+    closing = "" if node.tag in VOID else f"</{node.tag}>"
+    return f"<{node.tag}{''.join(values)}>", closing
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("&", "&amp;").replace('"', "&quot;").replace("\xa0", "&nbsp;")
+    return escaped.replace("<", "&lt;").replace(">", "&gt;")

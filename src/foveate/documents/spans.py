@@ -1,0 +1,138 @@
+"""Pieces of a text that stay as they are: URLs, numbers, placeholders, markup."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+from foveate.config import ConfigError
+from foveate.data.tokenizer import Span
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of text, or of ``markup``, which is no text and is written as it is."""
+
+    text: str
+    markup: bool = False
+
+
+def texts_of(pieces: Iterable[Piece]) -> list[str]:
+    """The texts between markup, each as one."""
+    runs = groupby((piece for piece in pieces if piece.text), key=lambda piece: piece.markup)
+    return ["".join(piece.text for piece in run) for markup, run in runs if not markup]
+
+
+class Writer:
+    """Writes words, markup and protected pieces in turn, with blanks where words need them.
+
+    ``loose``: a protected piece has a blank on both sides, whatever its neighbours are.
+    """
+
+    OPENING, CLOSING = "([{«“‘¿¡/-'’\"", ".,;:!?…)]}»”'’\""
+
+    def __init__(self, loose: bool = False) -> None:
+        self.pieces: list[Piece] = []
+        self.loose = loose
+        self._last = ""  # the last character of the text written
+        self._due = False  # a protected piece was written, nothing after it yet
+        self._after = ""  # what stood right after that piece in the source
+        self._tight = False  # whether it is markup that stood there without a blank
+
+    def text(self, text: str) -> None:
+        """Text as the model wrote it; after a protected piece, behind a blank if need be."""
+        if not text:
+            return
+        if self._due and not text[0].isspace():
+            glued = text[0] in self.CLOSING or text[0] == self._after
+            text = text if self._tight or (glued and not self.loose) else " " + text
+        self._due = False
+        self._add(text)
+
+    def kept(self, pieces: Sequence[Piece], before: str = "", after: str = "") -> None:
+        """A protected piece, and the characters that stood right before and after it, if any."""
+        bare, last = all(piece.markup for piece in pieces), self._last
+        free = not last or last.isspace() or (bare and before)
+        if not free and (self.loose or self._due or (last not in self.OPENING and last != before)):
+            self._add(" ")
+        for piece in pieces:
+            if piece.markup:
+                self.markup(piece.text)
+            elif piece.text:
+                self._add(piece.text)
+        self._due, self._after, self._tight = True, after, bare and after != ""
+
+    def markup(self, text: str) -> None:
+        """Markup, which is no text."""
+        self.pieces.append(Piece(text, markup=True))
+
+    def _add(self, text: str) -> None:
+        self.pieces.append(Piece(text))
+        self._last = text[-1]
+
+
+# ------------------------------------------------------------------------------------------- rules
+# What must come out of a translation exactly as it went in: patterns of protected spans.
+
+# The model does not see these; each is put back where its neighbours are aligned. Possessive
+# quantifiers (++) and looks behind keep the time linear in any text.
+HIDDEN = (
+    r"(?:https?|ftp)://[^\s<>\"']*[^\s<>\"'.,;:!?)\]}]|\bwww\.[\w-]+(?:\.[\w-]+)+(?:/[^\s<>\"')]*)?",
+    r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+",  # e-mail
+    r"</?[A-Za-z][^<>\n]*>",  # a tag in plain text
+    r"\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}|\{[^{}\s]*\}",  # {{x}}, ${x}, {x}
+    r"%\(\w+\)[-#0 +]*+\d*+(?:\.\d+)?[diouxXeEfFgGcrsa]"
+    r"|%(?:\d++\$)?[-#0+]*+\d*+(?:\.\d+)?[dsfiuxXc]\b",
+)
+# The model sees these, for words around them depend on them ("1 dog", "2 dogs").
+SHOWN = (r"(?<!\w)\d+(?:[.,:/]\d+)*(?!\w)",)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which spans of a text are protected: ``hidden`` from the model, or ``shown`` and checked.
+
+    ``own`` are further hidden patterns, regular expressions of Python; they come first. Raises
+    ``ConfigError`` for one that is none.
+    """
+
+    own: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = HIDDEN
+    shown: tuple[str, ...] = SHOWN
+
+    def __post_init__(self) -> None:
+        for pattern in (*self.own, *self.hidden, *self.shown):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ConfigError(f"{pattern!r} is no regular expression: {error}") from None
+
+    @cached_property
+    def _patterns(self) -> list[tuple[re.Pattern[str], bool]]:
+        hidden = [(re.compile(p), True) for p in (*self.own, *self.hidden)]
+        return hidden + [(re.compile(p), False) for p in self.shown]
+
+    def spans(self, text: str) -> list[tuple[Span, bool]]:
+        """Where protected spans stand, in order and disjoint, and whether each is hidden.
+
+        Of spans that overlap the one that begins first counts, then that of the earlier pattern.
+        """
+        found = sorted(
+            (m.start(), order, m.end(), hidden)
+            for order, (pattern, hidden) in enumerate(self._patterns)
+            for m in pattern.finditer(text)
+            if m.end() > m.start()
+        )
+        kept: list[tuple[Span, bool]] = []
+        for start, _, end, hidden in found:
+            if not kept or start >= kept[-1][0][1]:
+                kept.append(((start, end), hidden))
+        return kept
+
+    def count(self, texts: Iterable[str]) -> Counter[str]:
+        """How often each protected span stands in some texts."""
+        return Counter(t[a:b] for t in texts for (a, b), _ in self.spans(t))

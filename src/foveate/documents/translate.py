@@ -1,0 +1,768 @@
+"""A passage translated sentence by sentence, with its spans, markup and white space kept."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from foveate.data.tokenizer import Span
+from foveate.data.words import split_words
+from foveate.documents.spans import Piece, Rules, Writer, texts_of
+
+LAYOUT = re.compile(r"[^\S\n]*[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]\s*|\s{2,}")
+_END = re.compile(
+    r"(?<![.!?…])[.!?…]++[\"'’”»)\]]*+(?P<blank>\s++)(?=[\"'‘“«(\[¿¡]*+(?P<next>[^\W_]))"
+    r"|[。！？]+[」』”）]*(?P<none>\s*)"
+)
+_WORD_BEFORE = re.compile(r"(\w+(?:\.\w+)*)\.$")
+_SHORT = """al approx bzw ca cf col d.h dr e.g etc fig gen i.e inc jr ltd m mlle mme mr mrs ms no nr
+    p pp prof rep sen sr st str u.a usw vol vs z.b"""
+_ABBREVIATIONS = frozenset(_SHORT.split())
+NEAR = 40  # characters in which an abbreviation is looked for
+
+
+def blanks(text: str, protected: Sequence[Span], layout: bool = True) -> list[Span]:
+    """The white space between the sentences of a text, in order; empty where there is none.
+
+    ``protected`` spans are never cut. With ``layout`` line breaks, tabs and two or more blanks
+    end a sentence too.
+    """
+    found = [m.span() for m in LAYOUT.finditer(text)] if layout else []
+    for match in _END.finditer(text):
+        group = "blank" if match["blank"] is not None else "none"
+        end = match.start() + 1
+        before = text[max(0, end - NEAR) : end]
+        if not (match["next"] or "").islower() and not _abbreviated(before):
+            found.append(match.span(group))
+    kept: list[Span] = []
+    spans = iter([*sorted(protected), (len(text) + 1, len(text) + 1)])
+    span = next(spans)
+    for start, end in sorted(found):
+        while span[1] <= start:
+            span = next(spans)
+        if span[0] >= end and (not kept or start >= kept[-1][1]):
+            kept.append((start, end))
+    return kept
+
+
+def _abbreviated(before: str) -> bool:
+    """Whether the point at the end of a text is that of an abbreviation or an initial."""
+    found = _WORD_BEFORE.search(before)
+    if found is None:
+        return False
+    word = found[1]
+    return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isalpha() and word.isupper())
+
+
+# ----------------------------------------------------------------------------------------- stretch
+# The elements of a run of text, by the characters that they are around.
+
+LONGEST = 1000  # characters and elements of a sentence; what is longer is cut at white space
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What is kept as it is: a protected span, or an object, whose text may be empty.
+
+    The model sees it only if ``shown``.
+    """
+
+    start: int
+    end: int
+    pieces: tuple[Piece, ...]
+    span: str | None = None
+    shown: bool = False
+    count: int = 1  # of the elements and leaves that it is
+
+
+@dataclass
+class Node:
+    """An element around the characters from ``start`` to ``end`` of the run."""
+
+    start: int
+    end: int = -1
+    open: str = ""
+    close: str = ""
+    kids: list[Node | Leaf] = field(default_factory=list)
+    count: int = 1
+
+    @property
+    def long(self) -> bool:
+        """Whether it is no part of a sentence, but sentences are parts of it."""
+        return self.end - self.start + self.count > LONGEST
+
+
+def overlapped(cuts: Sequence[Span], kid: Node) -> list[Span]:
+    """The cuts, which are in order and disjoint, that an element overlaps."""
+    first = bisect_left(cuts, kid.start, key=lambda cut: cut[1])
+    last = bisect_right(cuts, kid.end, key=lambda cut: cut[0])
+    return [(a, b) for a, b in cuts[first:last] if a < kid.end or b > kid.start]
+
+
+def leaves(node: Node) -> Iterator[Leaf]:
+    """All leaves of an element, in order."""
+    for kid in node.kids:
+        if isinstance(kid, Leaf):
+            yield kid
+        else:
+            yield from leaves(kid)
+
+
+# ---------------------------------------------------------------------------------------- sentence
+# A sentence with what stands in it and is not the model's to change: spans, objects, elements.
+
+Links = Sequence[tuple[int, int]]  # (source word, target word)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What must stand in the answer once: a protected span, or an object such as an image.
+
+    ``at`` is its place in the sentence as the model gets it, ``span`` its text where it is a
+    protected span; ``before`` and ``after`` are the characters that stood right beside it, if any.
+    """
+
+    at: int
+    pieces: tuple[Piece, ...]
+    span: str | None = None
+    before: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An element around the characters from ``start`` to ``end``, with what it holds."""
+
+    start: int
+    end: int
+    open: str
+    close: str
+    marks: tuple[Mark, ...] = ()
+    helds: tuple[Held, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What the model is to translate, and what is to be put into the answer.
+
+    ``source`` are the pieces as they stood, the answer of last resort.
+    """
+
+    text: str
+    root: Mark
+    source: tuple[Piece, ...]
+
+    @cached_property
+    def spans(self) -> Counter[str]:
+        """The protected spans that the answer may hold, those inside of objects left out."""
+        found, marks = Counter[str](), [self.root]
+        while marks:
+            mark = marks.pop()
+            found.update(held.span for held in mark.helds if held.span is not None)
+            marks += mark.marks
+        return found
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything stands in it that is not the model's to change."""
+        return bool(self.root.marks or self.root.helds)
+
+    def places(self, cleaned: str, rules: Rules) -> bool:
+        """Whether something has to be placed in an answer: all but spans that the model wrote."""
+        if self.root.marks or any(held.span is None for held in self.root.helds):
+            return True
+        there = Counter(cleaned[a:b] for (a, b), _ in rules.spans(cleaned))
+        return bool(self.spans - there)
+
+    def cleaned(self, answer: str, rules: Rules) -> str:
+        """The answer on one line, without protected spans that the model invented or doubled."""
+        if not answer.isprintable():
+            answer = "".join(c if _printed(c) else " " for c in answer)
+        line = " ".join(answer.split())
+        left, kept, done = self.spans.copy(), "", 0
+        for (start, end), _ in rules.spans(line):
+            if left[line[start:end]] > 0:
+                left[line[start:end]] -= 1
+            else:
+                kept += line[done:start]
+                kept = kept.rstrip() if line[end : end + 1] in tuple(Writer.CLOSING) else kept
+                done = end
+        return " ".join((kept + line[done:]).split())
+
+    def render(self, answer: str, links: Links, rules: Rules, loose: bool = False) -> list[Piece]:
+        """The cleaned answer with everything in its place."""
+        if not self.holds:
+            return [Piece(answer)] if answer else []
+        return Placing(self, answer, links, rules, loose).pieces()
+
+
+class Placing:
+    """Where the parts of one sentence go in one answer.
+
+    A place is a gap: number j is before word j of the answer, the last one after its end.
+    """
+
+    def __init__(
+        self, sentence: Sentence, answer: str, links: Links, rules: Rules, loose: bool
+    ) -> None:
+        self.answer, self.root = answer, sentence.root
+        self.source = split_words(sentence.text)
+        inside = [span for span, _ in rules.spans(answer)]
+        within = {place for start, end in inside for place in range(start + 1, end)}
+        self.words = [(a, b) for a, b in split_words(answer) if a not in within]  # a span is one
+        old = {a: n for n, (a, _) in enumerate(self.words)}
+        numbers = [old.get(a, -1) for a, _ in split_words(answer)]
+        self.of_source: dict[int, list[int]] = {}
+        for s, t in links:
+            if 0 <= t < len(numbers) and numbers[t] >= 0:
+                self.of_source.setdefault(s, []).append(numbers[t])
+        self.linked = sorted(self.of_source)
+        self.there = Counter(answer[a:b] for a, b in inside)
+        self.writer = Writer(loose)
+
+    def pieces(self) -> list[Piece]:
+        """The answer with marks and protected pieces."""
+        self._write(self.root, 0, len(self.words))
+        self.writer.text(self.answer[self._end(len(self.words)) :])
+        return self.writer.pieces
+
+    # ---- writing
+
+    def _write(self, mark: Mark, low: int, high: int) -> None:
+        """The words from gap ``low`` to ``high`` with what a mark holds among them."""
+        inner = self._intervals(mark.marks, low, high)
+        events: list[tuple[int, int, Mark | Held]] = []
+        for held in mark.helds:
+            if held.span is not None and self.there[held.span] > 0:
+                self.there[held.span] -= 1  # the model wrote it
+            else:
+                gap = min(max(self._gap(held), low), high)
+                events.append((self._outside(gap, inner), -1, held))
+        events += [(a, b, one) for one, (a, b) in zip(mark.marks, inner, strict=True)]
+        done = low
+        for start, end, what in sorted(events, key=lambda event: event[:2]):
+            self._words(done, start, low)
+            done = start
+            if isinstance(what, Held):
+                self.writer.kept(what.pieces, what.before, what.after)
+                continue
+            if start < end and start > low:
+                self.writer.text(self.answer[self._end(start) : self.words[start][0]])
+            self.writer.markup(what.open)
+            self._write(what, start, end)
+            self.writer.markup(what.close)
+            done = end
+        self._words(done, high, low)
+
+    def _words(self, start: int, end: int, low: int) -> None:
+        """Words of the answer, each behind the white space before it, but for that at ``low``."""
+        for word in range(start, end):
+            before = "" if word == low else self.answer[self._end(word) : self.words[word][0]]
+            self.writer.text(before)
+            self.writer.text(self._word(word))
+
+    def _word(self, word: int) -> str:
+        return self.answer[self.words[word][0] : self._end(word + 1)]
+
+    def _end(self, gap: int) -> int:
+        """Where the word before a gap ends; a protected span is one word."""
+        if gap == 0:
+            return 0
+        start = self.words[gap - 1][0]
+        following = self.words[gap][0] if gap < len(self.words) else len(self.answer)
+        return start + len(self.answer[start:following].rstrip())
+
+    # ---- placing
+
+    def _near(self, at: int) -> tuple[int, int]:
+        """The source words before and after a place: −1 and the number of words at the ends."""
+        before = bisect_right(self.source, at, key=lambda word: word[1])
+        return before - 1, before
+
+    def _gap(self, held: Held) -> int:
+        """The gap of a protected piece: by the nearest word that is linked, else in proportion."""
+        left, right = self._near(held.at)
+        if left < 0:
+            return 0
+        place = bisect_left(self.linked, right)
+        before, after = self.linked[:place][-1:], self.linked[place:][:1]
+        if before and (not after or left - before[0] <= after[0] - right):
+            return max(self.of_source[before[0]]) + 1
+        if after:
+            return min(self.of_source[after[0]])
+        return round(len(self.words) * right / max(1, len(self.source)))
+
+    @staticmethod
+    def _outside(gap: int, intervals: Sequence[tuple[int, int]]) -> int:
+        """The gap, or the end of the interval that it is inside."""
+        return next((b for a, b in intervals if a < gap < b), gap)
+
+    def _intervals(self, marks: Sequence[Mark], low: int, high: int) -> list[tuple[int, int]]:
+        """The words of the answer that each mark gets: disjoint, the best linked ones first."""
+        owner: dict[int, int] = {}
+        plain: set[int] = set()
+        for s, (start, end) in enumerate(self.source):
+            mine = [n for n, m in enumerate(marks) if m.start < end and start < m.end]
+            for t in self.of_source.get(s, ()):
+                if mine:
+                    owner[t] = mine[0]
+                else:
+                    plain.add(t)
+        taken, full = list[tuple[int, int]](), set[int]()
+        found: dict[int, tuple[int, int]] = {}
+        sizes = Counter(owner.values())
+        for n in sorted(range(len(marks)), key=lambda n: (-sizes[n], n)):
+            weights = {
+                t: 1.0 if owner.get(t) == n else -0.6 if t in plain else 0.0
+                for t in range(low, high)
+            }
+            for t, other in owner.items():
+                if other != n:
+                    weights[t] = -2.0
+            found[n] = _best(weights, low, high, full) or self._guess(marks[n], low, high, taken)
+            taken.append(found[n])
+            full.update(range(*found[n]))
+        return [found[n] for n in range(len(marks))]
+
+    def _guess(
+        self, mark: Mark, low: int, high: int, taken: Sequence[tuple[int, int]]
+    ) -> tuple[int, int]:
+        """Where a mark without links goes: in proportion to its place in the source."""
+        scale = len(self.words) / max(1, len(self.source))
+        first, last = self._near(mark.start)[1], self._near(mark.end)[1]
+        start = min(max(int(first * scale), low), high)
+        end = min(max(round(last * scale), start), high)
+        if start < end and all(b <= start or end <= a for a, b in taken):
+            return start, end
+        gap = self._outside(start, taken)
+        return gap, gap
+
+
+def _printed(character: str) -> bool:
+    """Whether a character may stand in a text: no control character, no code point of none."""
+    code = ord(character)
+    none = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
+    return not none and unicodedata.category(character) not in ("Cc", "Cs")
+
+
+def _best(
+    weights: dict[int, float], low: int, high: int, taken: set[int]
+) -> tuple[int, int] | None:
+    """The run of free words with the largest sum of weights above 0 (Bentley, 1984)."""
+    best, sum_, start = (0.0, (low, low)), 0.0, low
+    for t in range(low, high):
+        if t in taken:
+            sum_, start = 0.0, t + 1
+            continue
+        if sum_ <= 0:
+            sum_, start = 0.0, t
+        sum_ += weights.get(t, 0.0)
+        if sum_ > best[0]:
+            best = sum_, (start, t + 1)
+    return best[1] if best[0] > 0 else None
+
+
+# --------------------------------------------------------------------------------------------- run
+# A run of text with elements in it, cut into sentences: what both plain text and HTML become.
+
+Part = Piece | Sentence
+BRACKETS = ("()", "[]", "{}", "<>", "«»", "“”", '""', "''")
+ROUNDS = 50  # in which cuts and elements settle; then elements are not cut any more
+_WORD = re.compile(rf"\S{{1,{LONGEST}}}\s*|\s+")
+
+
+class Run:
+    """Text being read with its elements; `parts` cuts it once it is whole."""
+
+    def __init__(self, rules: Rules, layout: bool) -> None:
+        self.rules, self.layout = rules, layout
+        self.text, self._texts, self._size = "", list[str](), 0  # the text is whole in the end
+        self.open = [Node(0)]
+
+    # ---- reading
+
+    def add_text(self, text: str) -> None:
+        """Text; its protected spans are found here, so none reaches over an element's edge."""
+        start = self._size
+        self._texts.append(text)
+        self._size += len(text)
+        for (a, b), hidden in self.rules.spans(text):
+            span, shown = text[a:b], not hidden
+            if hidden and text[max(0, a - 1) : a] + text[b : b + 1] in BRACKETS:
+                a, b = a - 1, b + 1  # empty brackets would only confuse the model
+            self._add(Leaf(start + a, start + b, (Piece(text[a:b]),), span, shown))
+
+    def add_object(self, markup: str) -> None:
+        """Markup that stands in the text like a word."""
+        self._add(Leaf(self._size, self._size, (Piece(markup, markup=True),)))
+
+    def add_open(self, opening: str, closing: str) -> None:
+        """An element begins."""
+        self.open.append(Node(self._size, open=opening, close=closing))
+
+    def add_close(self) -> None:
+        """The element that was opened last ends."""
+        node = self.open.pop()
+        node.end = self._size
+        self._add(node)
+
+    def _add(self, kid: Node | Leaf) -> None:
+        self.open[-1].kids.append(kid)
+        self.open[-1].count += kid.count
+
+    # ---- cutting
+
+    def parts(self) -> list[Part]:
+        """Sentences, and what stands between them."""
+        self.text = "".join(self._texts)
+        root = self.open[0]
+        root.end = len(self.text)
+        self._level(root)
+        kept = [(leaf.start, leaf.end) for leaf in leaves(root)]
+        return list(self._cut(root, blanks(self.text, kept, self.layout)))
+
+    def _level(self, node: Node) -> None:
+        """Make objects of the elements without words of their own."""
+        for n, kid in enumerate(node.kids):
+            if isinstance(kid, Node) and self._shown(kid.kids, kid.start, kid.end).strip():
+                self._level(kid)
+            elif isinstance(kid, Node):
+                pieces = tuple(self._original([kid], kid.start, kid.end))
+                node.kids[n] = Leaf(kid.start, kid.end, pieces)
+
+    def _cut(self, node: Node, cuts: Sequence[Span]) -> Iterator[Part]:
+        """The parts of an element: elements of whole sentences are cut in their turn."""
+        cuts, whole = self._settled(node, cuts)
+        edges: list[tuple[int, int, Node | None]] = [(k.start, k.end, k) for k in whole]
+        inner = {cut for k in whole for cut in overlapped(cuts, k)}
+        edges += [(a, b, None) for a, b in cuts if (a, b) not in inner]
+        kids, done = deque(node.kids), node.start
+        for start, end, kid in [*sorted(edges, key=lambda e: e[:2]), (node.end, node.end, None)]:
+            mine = []
+            while kids and kids[0] is not kid and kids[0].end <= start:
+                mine.append(kids.popleft())
+            for stretch in self._stretches(mine, done, start):
+                yield from self._segment(*stretch)
+            done = start if kid is None else end
+            if kid is not None:
+                kids.popleft()
+                yield Piece(kid.open, markup=True)
+                yield from self._cut(kid, overlapped(cuts, kid))
+                yield Piece(kid.close, markup=True)
+
+    def _settled(self, node: Node, cuts: Sequence[Span]) -> tuple[list[Span], list[Node]]:
+        """The cuts that do not go through an element, and the elements of whole sentences.
+
+        An element that is longer than a sentence may be is one of these.
+        """
+        inside = [c for c in cuts if node.start <= c[0] and c[1] <= node.end]
+        nodes = [kid for kid in node.kids if isinstance(kid, Node)]
+        first, last = self._trimmed(node.start, node.end)
+        for round in range(ROUNDS + 1):
+            starts = {first, *(end for _, end in inside)}
+            ends = {last, *(start for start, _ in inside)}
+            whole, split = list[Node](), list[Node]()
+            for kid in nodes:
+                a, b = self._trimmed(kid.start, kid.end)
+                fits = round < ROUNDS and a in starts and b in ends
+                (whole if fits or kid.long else split).append(kid)
+            wrong = {
+                c for k in split for c in overlapped(inside, k) if c[0] < k.end and k.start < c[1]
+            }
+            if not wrong:
+                break
+            inside = [c for c in inside if c not in wrong]
+        return inside, whole
+
+    def _stretches(
+        self, kids: Sequence[Node | Leaf], start: int, end: int
+    ) -> Iterator[tuple[list[Node | Leaf], int, int]]:
+        """What may be a sentence, or several where it is too long for one.
+
+        They are cut at white space, or else between words and elements.
+        """
+        mine, size = list[Node | Leaf](), 0
+        if end - start + sum(kid.count for kid in kids) <= LONGEST:
+            yield list(kids), start, end
+            return
+        for kid, a, b in self._atoms(kids, start, end):
+            more = b - a + (0 if kid is None else kid.count)
+            blank = self.text[a - 1 : a].isspace()
+            if size and size + more > (LONGEST if blank else 2 * LONGEST):
+                yield mine, start, a
+                mine, start, size = [], a, 0
+            mine += [] if kid is None else [kid]
+            size += more
+        yield mine, start, end
+
+    def _atoms(
+        self, kids: Sequence[Node | Leaf], start: int, end: int
+    ) -> Iterator[tuple[Node | Leaf | None, int, int]]:
+        """Elements, leaves, and between them words with the white space behind them."""
+        for kid in [*kids, None]:
+            to = end if kid is None else kid.start
+            for word in _WORD.finditer(self.text, start, to):
+                yield None, *word.span()
+            if kid is not None:
+                yield kid, kid.start, kid.end
+                start = kid.end
+
+    def _segment(self, kids: Sequence[Node | Leaf], start: int, end: int) -> Iterator[Part]:
+        """A sentence with the white space and the objects at its ends."""
+        a, b = self._trimmed(start, end)
+        for kid in kids:  # one that ends in white space keeps it
+            a = kid.start if kid.start < a < kid.end else a
+            b = kid.end if kid.start < b < kid.end else b
+        before = [k for k in kids if k.end <= a]
+        after = [k for k in kids[len(before) :] if k.start >= b]
+        inner = kids[len(before) : len(kids) - len(after)]
+        text = " ".join(self._shown(inner, a, b).split())
+        yield from self._original(before, start, a)
+        source = tuple(self._original(inner, a, b))
+        if any(character.isalnum() for character in text) and _asks(inner, text):
+            yield Sentence(text, self._mark(inner, a, b), source)
+        else:
+            yield from source
+        yield from self._original(after, b, end)
+
+    def _trimmed(self, start: int, end: int) -> Span:
+        """The same stretch without white space at its ends."""
+        text = self.text[start:end]
+        a = start + len(text) - len(text.lstrip())
+        return a, max(a, start + len(text.rstrip()))
+
+    # ---- two ways of reading a stretch
+
+    def _original(self, kids: Sequence[Node | Leaf], start: int, end: int) -> Iterator[Piece]:
+        """A stretch as it stood."""
+        done = start
+        for kid in kids:
+            yield Piece(self.text[done : kid.start])
+            if isinstance(kid, Leaf):
+                yield from kid.pieces
+            else:
+                yield Piece(kid.open, markup=True)
+                yield from self._original(kid.kids, kid.start, kid.end)
+                yield Piece(kid.close, markup=True)
+            done = kid.end
+        yield Piece(self.text[done:end])
+
+    def _shown(
+        self,
+        kids: Sequence[Node | Leaf],
+        start: int,
+        end: int,
+        before: str = "",
+        places: dict[int, Span] | None = None,
+    ) -> str:
+        """A stretch as the model sees it, but for its white space.
+
+        Where a hidden span stood before a closing mark, the blank before the span goes with it.
+        ``places`` gets, by id, where each element and leaf begins and ends in the sentence of which
+        this stands behind ``before``.
+        """
+        found, done = "", start
+        for kid in kids:
+            found += self.text[done : kid.start]
+            done, span = kid.end, self.text[kid.start : kid.end]
+            begins = 0 if places is None else _length(before + found)
+            if isinstance(kid, Node):
+                found += self._shown(kid.kids, kid.start, done, before + found, places)
+            elif kid.shown:
+                found += span
+            elif span.strip() != span:
+                found += " "
+            elif span and self._closes(done):
+                found = found.rstrip()
+            elif span and found[-1:].strip(Writer.OPENING) and self.text[done : done + 1].strip():
+                found += " "
+            if places is not None:
+                places[id(kid)] = begins, _length(before + found)
+        return found + self.text[done:end]
+
+    def _closes(self, place: int) -> bool:
+        """Whether a closing mark stands there, at the end of a word."""
+        first, second = self.text[place : place + 1], self.text[place + 1 : place + 2]
+        marks = tuple(Writer.CLOSING)
+        return first in marks and (not second.strip() or second in marks)
+
+    def _mark(self, kids: Sequence[Node | Leaf], start: int, end: int) -> Mark:
+        """The tree of a sentence, by characters of what the model sees."""
+        root, places = Node(start, end, kids=list(kids)), dict[int, Span]()
+        places[id(root)] = 0, _length(self._shown(kids, start, end, places=places))
+
+        def mark(node: Node) -> Mark:
+            leaves = [kid for kid in node.kids if isinstance(kid, Leaf)]
+            helds = [self._held(leaf, places[id(leaf)][0]) for leaf in leaves]
+            marks = [mark(kid) for kid in node.kids if isinstance(kid, Node)]
+            return Mark(*places[id(node)], node.open, node.close, tuple(marks), tuple(helds))
+
+        return mark(root)
+
+    def _held(self, leaf: Leaf, at: int) -> Held:
+        before = self.text[max(0, leaf.start - 1) : leaf.start]
+        after = self.text[leaf.end : leaf.end + 1]
+        return Held(at, leaf.pieces, leaf.span, before.strip(), after.strip())
+
+
+def _asks(kids: Sequence[Node | Leaf], text: str) -> bool:
+    """Whether there is more to translate than spans that the model would copy."""
+    for kid in kids:
+        if isinstance(kid, Leaf) and kid.shown and kid.span is not None:
+            text = text.replace(kid.span, "", 1)
+    return any(character.isalpha() for character in text)
+
+
+def _length(text: str) -> int:
+    """Of a text whose white space is levelled."""
+    return len(" ".join(text.split()))
+
+
+# ----------------------------------------------------------------------------------------- passage
+# A text or an HTML fragment as sentences for a model, and their answers as a text again.
+#
+# What is guaranteed, whatever the model answers: the protected spans of the output are those of
+# the
+# input, each as often; white space between sentences and all markup are there. Translating is up
+# to
+# who calls.
+
+Pair = tuple[str, str]  # a sentence and its translation
+Aligner = Callable[[Sequence[Pair]], list[list[tuple[int, int]]]]  # the word links of each pair
+Pieces = list[Piece]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One text, cut; ``written`` says how a piece is written down."""
+
+    parts: tuple[Part, ...]
+    rules: Rules
+    written: Callable[[Piece], str] = lambda piece: piece.text
+
+    @cached_property
+    def asked(self) -> list[Sentence]:
+        """The parts that the model is to translate."""
+        return [part for part in self.parts if isinstance(part, Sentence)]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the model gets, one line each."""
+        return [sentence.text for sentence in self.asked]
+
+    @property
+    def plain(self) -> bool:
+        """Whether all of it is the model's to change: nothing has to be placed."""
+        return not any(sentence.holds for sentence in self.asked)
+
+    def pairs(self, answers: Sequence[str]) -> list[Pair]:
+        """The sentences with their answers whose words have to be linked: few, or none."""
+        found = (self._pair(*both) for both in zip(self.asked, answers, strict=True))
+        return [pair for pair in found if pair is not None]
+
+    def _pair(self, sentence: Sentence, answer: str) -> Pair | None:
+        """A sentence and its answer, if something has to be placed by their links."""
+        if not sentence.holds:
+            return None
+        cleaned = sentence.cleaned(answer, self.rules)
+        return (sentence.text, cleaned) if sentence.places(cleaned, self.rules) else None
+
+    def joined(self, answers: Sequence[str], align: Aligner) -> str:
+        """The text with an answer in place of each sentence.
+
+        ``align`` is asked once at most. Raises ``ValueError`` where there are not as many answers
+        as sentences.
+        """
+        pairs = self.pairs(answers)
+        links = iter(align(pairs) if pairs else [])
+        chosen: list[Pieces] = []
+        for sentence, answer in zip(self.asked, answers, strict=True):
+            found = next(links) if self._pair(sentence, answer) else []
+            chosen.append(self._safe(sentence, answer, found))
+        if not self._keeps(chosen):
+            chosen = self._most_that_keep(chosen)
+        return "".join(map(self.written, self._whole(chosen)))
+
+    @cached_property
+    def _protected(self) -> Counter[str]:
+        """The protected spans of the input."""
+        return self.rules.count(texts_of(self._whole([list(s.source) for s in self.asked])))
+
+    def _safe(self, sentence: Sentence, answer: str, links: list[tuple[int, int]]) -> Pieces:
+        """The first way of writing the answer that has the sentence's spans, its source at last."""
+        right = self._counted(sentence.source)
+        for pieces in self._ways(sentence, answer, links):
+            if self._counted(pieces) == right:
+                return pieces
+        return list(sentence.source)
+
+    def _counted(self, pieces: Sequence[Piece]) -> Counter[str]:
+        """The protected spans between markup, and those that are seen where it is left out."""
+        texts = texts_of(pieces)
+        return self.rules.count([*texts, "".join(texts)] if len(texts) > 1 else texts)
+
+    def _ways(
+        self, sentence: Sentence, answer: str, links: list[tuple[int, int]]
+    ) -> Iterator[Pieces]:
+        cleaned = sentence.cleaned(answer, self.rules)
+        yield sentence.render(cleaned, links, self.rules)
+        yield sentence.render(cleaned, links, self.rules, loose=True)
+        words = "".join(c if c.isalpha() or c == " " else " " for c in cleaned)
+        yield sentence.render(sentence.cleaned(words, self.rules), [], self.rules, loose=True)
+
+    def _keeps(self, chosen: Sequence[Pieces]) -> bool:
+        """Whether the protected spans of the whole passage are those of the input."""
+        return self.rules.count(texts_of(self._whole(chosen))) == self._protected
+
+    def _most_that_keep(self, chosen: Sequence[Pieces]) -> list[Pieces]:
+        """The answers without those that make a span together, across sentences; few do.
+
+        From the source on a stretch of answers is taken, or else its halves are tried.
+        """
+        taken = [list(sentence.source) for sentence in self.asked]
+        todo = [(0, len(chosen))]
+        while todo:
+            start, end = todo.pop()
+            source, taken[start:end] = taken[start:end], chosen[start:end]
+            if self._keeps(taken):
+                continue
+            taken[start:end] = source
+            middle = (start + end) // 2
+            todo += [(middle, end), (start, middle)] if end - start > 1 else []
+        return taken
+
+    def _whole(self, chosen: Sequence[Pieces]) -> Pieces:
+        """All pieces of the passage, those of its sentences given."""
+        of_sentence = iter(chosen)
+        return [
+            piece
+            for part in self.parts
+            for piece in (next(of_sentence) if isinstance(part, Sentence) else [part])
+        ]
+
+
+def text_passage(text: str, rules: Rules | None = None) -> Passage:
+    """A plain text: line breaks, tabs, and two or more blanks are kept as they are."""
+    rules = rules or Rules()
+    run = Run(rules, layout=True)
+    run.add_text(text)
+    return Passage(tuple(run.parts()), rules)
+
+
+def joined_all(
+    passages: Sequence[Passage], answers: Sequence[Sequence[str]], align: Aligner
+) -> list[str]:
+    """`Passage.joined` of many passages, with all their pairs linked at once."""
+    pairs = [p.pairs(a) for p, a in zip(passages, answers, strict=True)]
+    every = [pair for some in pairs for pair in some]
+    links = iter(align(every) if every else [])
+
+    def found(some: Sequence[Pair]) -> list[list[tuple[int, int]]]:
+        return [next(links) for _ in some]
+
+    return [p.joined(a, found) for p, a in zip(passages, answers, strict=True)]

@@ -1,0 +1,243 @@
+"""Tokenizers for other libraries: tokenizer.json and SentencePiece models."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from foveate.data.tokenizer import (
+    BOS,
+    BPE,
+    EOS,
+    PAD,
+    SPECIALS,
+    UNK,
+    Byte,
+    Character,
+    Symbol,
+    Tokenizer,
+    Unigram,
+    byte_letters,
+)
+from foveate.export.huggingface_rules import ExchangeError
+
+Json = dict[str, Any]
+
+
+def tokenizer_json(tokenizer: Tokenizer, start: bool = False) -> Json:
+    """A tokenizer that puts ``</s>`` after each text, or where ``start`` before it.
+
+    Raises `ExchangeError` for a kind that the format cannot say.
+    """
+    if type(tokenizer) not in WAYS:
+        fitting = ", ".join(str(kind.Config.kind) for kind in WAYS)
+        raise ExchangeError(
+            f"the tokenizer {tokenizer.config.kind} has no form in tokenizer.json: it cuts words "
+            f"and sets blanks by rules of its own; train with one of {fitting}, or export to "
+            "safetensors"
+        )
+    if tokenizer.tags:
+        raise ExchangeError(
+            f"the marks {', '.join(tokenizer.tags)} choose a language at the start of a text "
+            "alone, which tokenizer.json cannot say; export to ctranslate2 or onnx"
+        )
+    end = {"SpecialToken": {"id": SPECIALS[EOS], "type_id": 0}}
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    known = {SPECIALS[EOS]: {"id": SPECIALS[EOS], "ids": [EOS], "tokens": [SPECIALS[EOS]]}}
+    post = {
+        "type": "TemplateProcessing",
+        "single": [end, text] if start else [text, end],
+        "pair": [text, {"Sequence": {"id": "B", "type_id": 1}}, end],
+        "special_tokens": known,
+    }
+    written = {"version": "1.0", "truncation": None, "padding": None, "normalizer": None}
+    written |= WAYS[type(tokenizer)](tokenizer)
+    return written | {"added_tokens": [_added(i) for i in range(4)], "post_processor": post}
+
+
+def _added(i: int) -> Json:
+    marks = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": i, "content": SPECIALS[i], "special": True, **marks}
+
+
+def _subword(tokenizer: Tokenizer) -> Json:
+    found: Json = json.loads(tokenizer.text())["vocabulary"]
+    return found
+
+
+def _byte(tokenizer: Tokenizer) -> Json:
+    vocabulary = {piece: i for i, piece in enumerate(SPECIALS)}
+    vocabulary |= {letter: 4 + byte for byte, letter in enumerate(byte_letters())}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    level |= {"use_regex": False}
+    return {
+        "pre_tokenizer": level,
+        "decoder": level,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+    }
+
+
+def _listed(
+    pattern: str, decoder: Json | None, hidden: str | None = None
+) -> Callable[[Tokenizer], Json]:
+    """Units that a regular expression finds, each an id; what ``hidden`` finds is unknown."""
+    unknown = None
+    if hidden is not None:
+        unknown = {"type": "Replace", "pattern": {"Regex": hidden}, "content": SPECIALS[UNK]}
+
+    def write(tokenizer: Tokenizer) -> Json:
+        split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Removed"}
+        vocabulary = {piece: i for i, piece in enumerate(tokenizer.pieces)}
+        return {
+            "normalizer": unknown,
+            "pre_tokenizer": split | {"invert": True},
+            "decoder": decoder,
+            "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": SPECIALS[UNK]},
+        }
+
+    return write
+
+
+def _character(tokenizer: Tokenizer) -> Json:
+    symbols = getattr(tokenizer.config, "symbols", None)
+    if symbols is None:
+        return _listed(r"[\s\S]", {"type": "Fuse"})(tokenizer)
+    return _listed(rf"(?:{symbols})|[\s\S]", {"type": "Fuse"}, _NAMES)(tokenizer)
+
+
+_NAMES = "<pad>|</?s>"  # special pieces, which no text reaches
+
+
+WAYS: dict[type[Tokenizer], Callable[[Tokenizer], Json]] = {
+    BPE: _subword,
+    Unigram: _subword,
+    Byte: _byte,
+    Character: _character,
+    Symbol: _listed(r"\S+", None, rf"(?<!\S)(?:{_NAMES})(?!\S)"),
+}
+
+
+# ----------------------------------------------------------------------------------- sentencepiece
+# Our subword tokenizers as models of SentencePiece.
+#
+# Ours spell a text in 256 letters, one for each byte, and join letters. A SentencePiece model has
+# a
+# table of what characters are rewritten to before it cuts, and one for what pieces say: the first
+# spells each character in its bytes' letters, the second reads them back. What is left between is
+# the
+# same list of pieces with the same ranks.
+#
+# One thing has no place there: chunks that no piece straddles. It shows where an apostrophe stands
+# after what is no letter (1950's), so that whoever converts has to try lines (`differing`).
+
+SPACE = "▁"  # how SentencePiece writes a space
+LAST = 0x20000  # characters from here on, rare ideographs, are spelled only
+NORMAL, UNKNOWN, CONTROL = 1, 2, 3
+
+
+def named(tokenizer: Tokenizer) -> list[str]:
+    """The pieces of a tokenizer by their names there: a space is another letter."""
+    space = byte_letters()[ord(" ")]
+    own = tokenizer.pieces
+    return [*own[: len(SPECIALS)], *(p.replace(space, SPACE) for p in own[len(SPECIALS) :])]
+
+
+def sentencepiece_model(tokenizer: Tokenizer) -> bytes:
+    """The file of a model. Raises `ExchangeError` for a tokenizer that it cannot say."""
+    refuse(tokenizer)
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+    model.ParseFromString(_with_tables(bool(getattr(tokenizer.config, "lowercase", False))))
+    del model.pieces[:]
+    for i, (piece, score) in enumerate(zip(named(tokenizer), _scores(tokenizer), strict=True)):
+        kind = UNKNOWN if i == UNK else CONTROL if i < len(SPECIALS) else NORMAL
+        model.pieces.add(piece=piece, score=score, type=kind)
+    said = model.trainer_spec
+    said.model_type = said.BPE if isinstance(tokenizer, BPE) else said.UNIGRAM
+    said.unk_id, said.pad_id, said.bos_id, said.eos_id = UNK, PAD, BOS, EOS
+    said.vocab_size = tokenizer.vocab_size
+    for spec, marks in ((model.normalizer_spec, True), (model.denormalizer_spec, False)):
+        spec.add_dummy_prefix = spec.escape_whitespaces = marks
+        spec.remove_extra_whitespaces = False
+        spec.ClearField("normalization_rule_tsv")  # the name of a passing file
+    found: bytes = model.SerializeToString()
+    return found
+
+
+def refuse(tokenizer: Tokenizer) -> None:
+    """Raise `ExchangeError` for a tokenizer that SentencePiece cannot be."""
+    if not isinstance(tokenizer, BPE | Unigram):
+        raise ExchangeError(
+            f"the tokenizer {tokenizer.config.kind} is no model of SentencePiece: train with bpe "
+            "or unigram"
+        )
+    if tokenizer.tags:
+        raise ExchangeError(
+            f"the marks {', '.join(tokenizer.tags)} at the start of a text have no place in a "
+            "model of SentencePiece: train one run for each language"
+        )
+
+
+def differing(tokenizer: Tokenizer, model: bytes, lines: Sequence[str]) -> list[int]:
+    """Which lines it cuts otherwise than ours."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    both = zip(tokenizer.encode_ids(lines), processor.encode(list(lines)), strict=True)
+    return [number for number, (ours, theirs) in enumerate(both) if ours != theirs]
+
+
+def _scores(tokenizer: Tokenizer) -> Iterable[float]:
+    """BPE joins the pair of the highest score first; unigram takes the highest sum."""
+    if isinstance(tokenizer, BPE):
+        return (-float(i) for i in range(tokenizer.vocab_size))
+    return [score for _, score in json.loads(tokenizer.text())["vocabulary"]["model"]["vocab"]]
+
+
+@cache
+def _with_tables(lowercase: bool) -> bytes:
+    """A model with the two tables; only SentencePiece's own training can make them."""
+    import sentencepiece
+
+    written = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        spelled, read = Path(folder) / "spelled.tsv", Path(folder) / "read.tsv"
+        rows = list(_spellings(lowercase))
+        spelled.write_text("".join(_row(c, letters) for c, letters in rows), "utf-8")
+        back = (_row(letters, c) for c, letters in _spellings(False))
+        read.write_text("".join(back), "utf-8")
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(["a b"]),
+            model_writer=written,
+            model_type="char",
+            vocab_size=8,
+            hard_vocab_limit=False,
+            normalization_rule_tsv=str(spelled),
+            denormalization_rule_tsv=str(read),
+            minloglevel=2,
+        )
+    return written.getvalue()
+
+
+def _spellings(lowercase: bool) -> Iterator[tuple[str, str]]:
+    """Each character and the letters of its bytes, where these are others."""
+    letters = byte_letters()
+    for code in range(1, LAST):
+        character = chr(code)
+        if character == " " or unicodedata.category(character) in ("Cn", "Cs", "Co"):
+            continue
+        text = character.lower() if lowercase else character
+        spelled = "".join(letters[byte] for byte in text.encode())
+        if spelled != character:
+            yield character, spelled
+
+
+def _row(left: str, right: str) -> str:
+    return "\t".join(" ".join(f"{ord(c):X}" for c in text) for text in (left, right)) + "\n"

@@ -1,0 +1,535 @@
+"""Inside a model: gates, hidden states, gradients over time, logit lens, importance of heads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MethodType
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveate.config import ConfigError
+from foveate.look.capture import ForcedPass, Where, block_of, chosen
+from foveate.look.charts import CurvesView
+from foveate.look.colors import LINES
+from foveate.look.drawing import Drawing, visible
+from foveate.look.edit import edit, silence
+from foveate.look.heatmap import FONT_SIZE
+from foveate.look.sheets import Sheet, SheetsView, paint
+from foveate.look.view import View
+from foveate.nn.recurrent import Cell, Gates, Hidden
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+UNITS_SHOWN = 24
+Hear = Callable[[Cell, tuple[Tensor, Hidden], Hidden], None]  # a cell, what it read and left
+
+
+@contextmanager
+def capture_gates(model: nn.Module) -> Iterator[dict[str, Gates]]:
+    """Collect the gates (B, T, H) of every recurrent cell, by its dotted name, then by the gate's.
+
+    Steps stand in the order in which they are made: those of a layer that reads backwards begin
+    with the last word. Meanwhile cells go step by step, as their equations do; numbers differ from
+    those of a kernel by rounding.
+    """
+    found: dict[str, Gates] = {}
+    cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
+
+    def listen(name: str) -> Hear:
+        def see(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
+            seen = found.setdefault(name, {})
+            for gate, opened in cell.open(*inputs).items():
+                step = opened.detach().float()[:, None]
+                seen[gate] = torch.cat((seen[gate], step), dim=1) if gate in seen else step
+
+        return see
+
+    with stepping({cell: listen(name) for name, cell in cells.items()}):
+        yield found
+
+
+@contextmanager
+def stepping(heard: Mapping[Cell, Hear]) -> Iterator[None]:
+    """Let cells go step by step, as their equations do, and tell who listens of each step."""
+    before = {cell: cell.__dict__.get("run") for cell in heard}
+    handles = [cell.register_forward_hook(hear) for cell, hear in heard.items()]
+    for cell in heard:
+        cell.run = MethodType(Cell.run, cell)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for cell, run in before.items():
+            if run is None:
+                del cell.run
+
+
+def gates(
+    opened: Gates, words: Sequence[str], units: int = UNITS_SHOWN, title: str = ""
+) -> SheetsView:
+    """The picture of one layer's gates (1, T, H) over the words that were read, a row a unit.
+
+    The ``units`` that change most over the text (the standard deviation of their gates, summed),
+    the same ones in every sheet. Raises ``ValueError`` where a cell has no gates, or where there is
+    not one word for each step.
+    """
+    if not opened:
+        raise ValueError("this cell has no gates to draw; an LSTM and a GRU have")
+    over: dict[str, NDArray[np.float32]] = {n: g[0].T.cpu().numpy() for n, g in opened.items()}
+    steps = next(iter(over.values())).shape[1]
+    if steps != len(words):
+        raise ValueError(f"{len(words)} words for {steps} steps; give one for each step")
+    lively = sum(gate.std(axis=1) for gate in over.values())
+    shown = np.sort(np.argsort(-np.asarray(lively), kind="stable")[:units])
+    drawn = [
+        Sheet(
+            f"{name} gate", gate[shown], columns=words, down="unit", least=0.0, most=1.0,
+            told="0 shut … 1 open", rows=[str(unit) for unit in shown], aspect=0.35,
+        )
+        for name, gate in over.items()
+    ]  # fmt: skip
+    return SheetsView(drawn, title, across=1)
+
+
+# ------------------------------------------------------------------------------------------ states
+# Hidden states of recurrent cells over time: a path through the plane in which they move most.
+
+Floats = NDArray[np.floating]
+SHOWN = 3  # components
+
+
+@contextmanager
+def capture_states(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Collect the hidden states h (B, T, H) of every recurrent cell, by its dotted name.
+
+    Steps stand in the order in which they are made. Meanwhile cells go step by step; numbers differ
+    from those of a kernel by rounding.
+    """
+    found: dict[str, Tensor] = {}
+    cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
+
+    def listen(name: str) -> Hear:
+        def see(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
+            step = after[0].detach().float()[:, None]
+            found[name] = torch.cat((found[name], step), dim=1) if name in found else step
+
+        return see
+
+    with stepping({cell: listen(name) for name, cell in cells.items()}):
+        yield found
+
+
+def backwards(name: str) -> bool:
+    """Whether a cell of this name reads from the end: the second direction of a layer."""
+    return name.endswith(".1.cell")
+
+
+def principal(states: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Principal components of states (T, H): coordinates (T, min(T, H)), shares of the variance.
+
+    The largest coordinate of each component is positive, so that pictures are the same.
+    """
+    centred = states - states.mean(axis=0, dtype=np.float64)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    path = left * sizes
+    signs = np.sign(path[np.abs(path).argmax(axis=0), np.arange(path.shape[1])])
+    squares = sizes**2
+    return path * np.where(signs == 0, 1, signs), squares / max(squares.sum(), 1e-12)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StatesView(View):
+    """The path of one layer's states over the words that were read."""
+
+    path: NDArray[np.float64]  # (T, K)
+    shares: NDArray[np.float64]  # (K,) of the variance
+    words: Sequence[str]
+    title: str = ""
+
+    @property
+    def caption(self) -> str:
+        """How much of what moves is seen."""
+        named = ", ".join(f"{share:.0%}" for share in self.shares[:SHOWN])
+        return f"principal components of the hidden state; shares of the variance: {named}"
+
+    @property
+    def lines(self) -> CurvesView:
+        """The first components over the words."""
+        curves = {
+            f"component {k + 1}": self.path[:, k] for k in range(min(SHOWN, self.path.shape[1]))
+        }
+        return CurvesView(
+            np.arange(len(self.path), dtype=float), curves, "read", "coordinate", self.title,
+            labels=[visible(word) for word in self.words], caption=self.caption,
+        )  # fmt: skip
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"path": self.path, "shares": self.shares, "words": np.array(self.words)}
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        return self.lines.text(width, color)
+
+    def drawings(self) -> list[Drawing]:
+        return self.lines.drawings()
+
+    def figure(self) -> Figure:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.0, 4.6), layout="constrained")
+        self.plot(figure.add_subplot())
+        return figure
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw into the axes given, or into those of a figure of its own, and return them."""
+        if ax is None:
+            return self.figure().axes[0]
+        x, y = self.path[:, 0], self.path[:, 1] if self.path.shape[1] > 1 else 0 * self.path[:, 0]
+        ax.plot(x, y, color="#999999", linewidth=1)
+        ax.plot(x, y, "o", color=LINES[0], markersize=4)
+        ax.plot(x[:1], y[:1], "o", color=LINES[1], markersize=7)
+        for t, word in enumerate(self.words):
+            ax.annotate(
+                visible(word), (x[t], y[t]), xytext=(4, 4), textcoords="offset points",
+                size=FONT_SIZE - 1, parse_math=False,
+            )  # fmt: skip
+        names = [f"component {k + 1} ({share:.0%})" for k, share in enumerate(self.shares[:2])]
+        ax.set_xlabel(names[0], size=FONT_SIZE)
+        ax.set_ylabel(names[1] if len(names) > 1 else "", size=FONT_SIZE)
+        ax.set_title(self.title, size=FONT_SIZE + 1, parse_math=False)
+        ax.tick_params(labelsize=FONT_SIZE - 1)
+        ax.margins(0.12)
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
+
+
+def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesView:
+    """The picture of states (T, H) over the words that were read; a large dot is the first.
+
+    Raises ``ValueError`` where there is not one word for each of at least two steps.
+    """
+    if len(hidden) != len(words) or len(words) < 2:
+        raise ValueError(f"{len(words)} words for {len(hidden)} steps; give one for each, and two")
+    return StatesView(*principal(hidden), words, title)
+
+
+# --------------------------------------------------------------------------------------- gradients
+# The gradient's norm against distance in time: how far back a model can learn (or hear).
+#
+#     g_k = mean over places t and draws of v of ‖∂(v · h_t) / ∂e_{t−k}‖,   v ~ N(0, I / D)
+#
+# In a recurrent network this is a product of k Jacobians, which vanishes or explodes with k
+# (Bengio, Simard & Frasconi, 1994; Hochreiter, 1991); in attention it is one step, whatever k.
+
+DRAWS = 4  # directions v
+
+
+@contextmanager
+def heard(stem: nn.Module) -> Iterator[list[Tensor]]:
+    """Collect what a module gives out, (B, T, D) each, so that gradients can be asked of it."""
+    outputs: list[Tensor] = []
+
+    def listen(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
+        outputs.append(output if output.requires_grad else output.requires_grad_())
+        return output
+
+    handle = stem.register_forward_hook(listen)
+    try:
+        yield outputs
+    finally:
+        handle.remove()
+
+
+def influence(
+    run: Callable[[], Tensor], stem: nn.Module, draws: int = DRAWS
+) -> NDArray[np.float64]:
+    """Norms ‖∂(v · h_t) / ∂e_s‖ of every output t and input s: (T, S), root mean square.
+
+    ``run`` makes the model read one sequence and returns its outputs h, (1, T, D); ``stem`` is the
+    module that gives the embeddings e, (1, S, D), when it does. 0 where t does not hear s at all.
+    Directions are drawn from a generator of their own, so the same model gives the same numbers.
+    """
+    random = torch.Generator().manual_seed(0)
+    with torch.enable_grad(), heard(stem) as inputs:
+        outputs = run()[0]
+    squares = torch.zeros(len(outputs), inputs[0].shape[1], dtype=torch.float64)
+    for t, output in enumerate(outputs):
+        for _ in range(draws):
+            v = torch.randn(output.shape, generator=random) / output.shape[0] ** 0.5
+            asked = torch.autograd.grad(
+                output @ v.to(output), inputs[0], retain_graph=True, allow_unused=True
+            )[0]
+            if asked is not None:
+                squares[t] += asked[0].double().square().sum(dim=-1).cpu() / draws
+    found: NDArray[np.float64] = squares.sqrt().numpy()
+    return found
+
+
+def by_distance(norms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """g_k for k = 0 … T − 1: the mean of the norms (T, S) along each diagonal t − s = k."""
+    length = norms.shape[0]
+    return np.array([norms.diagonal(-k).mean() for k in range(length)])
+
+
+def gradients(norms: Mapping[str, NDArray[np.float64]]) -> CurvesView:
+    """The picture of some models together: a line for each, g_k / g_0 over k, g logarithmic.
+
+    ``norms`` are those of `influence`. What is 0 is left out of the lines.
+    """
+    curves = {name: by_distance(found) for name, found in norms.items()}
+    longest = max(map(len, curves.values()))
+    drawn = {
+        name: np.pad(
+            np.where(curve > 0, curve, np.nan) / curve[0],
+            (0, longest - len(curve)),
+            constant_values=np.nan,
+        )
+        for name, curve in curves.items()
+    }
+    return CurvesView(
+        np.arange(longest, dtype=float), drawn, "distance k in tokens",
+        "gradient norm / that at k = 0", "The gradient against distance in time", "y",
+    )  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------- lens
+# The logit lens: what a model would say if its layers ended here (nostalgebraist, 2020).
+#
+# What layer l leaves is handed on in place of what the last one leaves, through the model's own
+# last
+# norm and output. Early layers were never trained to be read so: what they "say" is a hint.
+
+CELL = 0.62, 0.3  # inches of a cell
+LONGEST = 9  # letters in a cell
+CAPTION = "most probable token if the layers ended here; colour: its p (nostalgebraist, 2020)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LensView(View):
+    """For each layer (rows; what enters the first on top) the top token at each place, and its p.
+
+    ``tokens[l][t]`` has ``p[l, t]``; ``wanted`` (L + 1, T) is p of what was produced.
+    """
+
+    tokens: Sequence[Sequence[str]]
+    p: NDArray[np.float64]
+    wanted: NDArray[np.float64]
+    produced: Sequence[str]
+    title: str = ""
+
+    @property
+    def layers(self) -> list[str]:
+        """The labels of the rows."""
+        return ["input", *(f"after layer {n}" for n in range(len(self.p) - 1))]
+
+    @property
+    def sheet(self) -> Sheet:
+        """The colours."""
+        return Sheet(
+            self.title, self.p, self.layers, list(self.produced), across="produced",
+            least=0.0, most=1.0, aspect=CELL[1] / CELL[0], told="p: 0 … 1",
+        )  # fmt: skip
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {
+            "tokens": np.array(self.tokens),
+            "p": self.p,
+            "p of what was produced": self.wanted,
+            "produced": np.array(self.produced),
+        }
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """A line for each place: the top token after each layer."""
+        wide = LONGEST + 2
+        lines = [
+            self.title,
+            f"{'produced':<{wide}}" + "".join(f"{n:<{wide + 2}}" for n in self._short),
+        ]
+        for t, produced in enumerate(self.produced):
+            cells = (
+                f"{_cut(visible(row[t])):<{LONGEST}} {self.p[n, t]:<{wide - LONGEST}.2f} "
+                for n, row in enumerate(self.tokens)
+            )
+            lines.append(f"{_cut(visible(produced)):<{wide}}" + "".join(cells).rstrip())
+        return "\n".join([*lines, CAPTION])
+
+    @property
+    def _short(self) -> list[str]:
+        return ["input", *(f"layer {n}" for n in range(len(self.p) - 1))]
+
+    def drawings(self) -> list[Drawing]:
+        cells = [[visible(token) for token in row] for row in self.tokens]
+        drawn = self.sheet.drawing(caption=CAPTION)
+        return [drawn.model_copy(update={"cells": cells})]
+
+    def figure(self) -> Figure:
+        from matplotlib.figure import Figure
+
+        height, width = self.p.shape
+        size = max(CELL[0] * width + 1.2, 5.0), CELL[1] * height + 1.6
+        figure = Figure(figsize=size, layout="constrained")
+        ax = figure.add_subplot()
+        paint(ax, self.sheet)
+        for layer, row in enumerate(self.tokens):
+            for t, token in enumerate(row):
+                ax.text(
+                    t + 0.5, layer + 0.5, _cut(visible(token)), size=FONT_SIZE - 2, ha="center",
+                    va="center", color="black" if self.p[layer, t] > 0.5 else "white",
+                    parse_math=False,
+                )  # fmt: skip
+        figure.supxlabel(CAPTION, size=FONT_SIZE - 1, color="#555555")
+        return figure
+
+
+def _cut(word: str) -> str:
+    return word if len(word) <= LONGEST else word[: LONGEST - 1] + "…"
+
+
+@torch.inference_mode()
+def lens(forced: ForcedPass, title: str = "") -> LensView:
+    """The top token of each layer at each place that produces something; the last is the model's.
+
+    One pass for each layer. Raises ``ConfigError`` for a model whose output is no tokens, or
+    without a stack of layers, one after the other, of vectors of one size.
+    """
+    layers, names = layers_of(forced.model), forced.token
+    output = getattr(forced.model, "output", None)
+    if names is None or layers is None or not isinstance(output, nn.Module):
+        raise ConfigError(
+            "a logit lens reads tokens (or labels) from a stack of layers, as Transformers have; "
+            "this model has none"
+        )
+    tokens, p, wanted = [], [], []
+    for stream in _streams(forced, layers):
+        with _leaving(layers[-1], stream), _heard(output) as logits:
+            scores = forced.run()
+        rows = logits[-1][forced.row].reshape(-1, logits[-1].shape[-1])
+        rows = rows[forced.first : forced.first + len(forced.produced)].float().softmax(dim=-1)
+        best = rows.max(dim=-1)
+        tokens.append([names(i) for i in best.indices.tolist()])
+        p.append(best.values.double().cpu().numpy())
+        wanted.append(scores.exp().double().cpu().numpy())
+    return LensView(tokens, np.stack(p), np.stack(wanted), list(forced.produced), title)
+
+
+def layers_of(model: nn.Module) -> nn.ModuleList | None:
+    """The layers, one after the other, whose last one the output is read from; None without.
+
+    They are the decoder's where there is one, else the encoder's.
+    """
+    side = getattr(model, "decoder", getattr(model, "encoder", None))
+    layers = getattr(side, "layers", None)
+    return layers if isinstance(layers, nn.ModuleList) and len(layers) else None
+
+
+def _streams(forced: ForcedPass, layers: nn.ModuleList) -> list[Tensor]:
+    """What enters the first layer, and what each of them leaves."""
+    found: list[Tensor] = []
+
+    def enter(module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        found.append(args[0])
+
+    def leave(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+        found.append(output)
+
+    handles = [layers[0].register_forward_pre_hook(enter)]
+    handles += [layer.register_forward_hook(leave) for layer in layers]
+    try:
+        forced.run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+@contextmanager
+def _leaving(layer: nn.Module, stream: Tensor) -> Iterator[None]:
+    """Let a layer leave something else."""
+    handle = layer.register_forward_hook(lambda module, args, output: stream)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _heard(module: nn.Module) -> Iterator[list[Tensor]]:
+    """What a module gives, call by call."""
+    found: list[Tensor] = []
+    handle = module.register_forward_hook(
+        lambda module, args, output: found.append(cast(Tensor, output))
+    )
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+# -------------------------------------------------------------------------------------- importance
+# What a model loses with each head: heads silenced one after the other (Michel et al., 2019).
+
+Figures = NDArray[np.float64]
+
+
+def importance(
+    passes: Sequence[ForcedPass], where: Where = lambda name: True
+) -> dict[str, Figures]:
+    """How much each head is worth: by the name of its map (H,) means over all scores of
+
+        log p − log p with the head silent
+
+    (of a forecast how far it moves). Positive: the model is worse without the head. All passes are
+    of one model; each is run once for every head, and once more. Raises ``ConfigError`` naming
+    what exists where ``where`` fits nothing.
+    """
+    model, found = passes[0].model, chosen(passes[0].model, where)
+    whole = [forced.scores() for forced in passes]
+    heads = {name: len(weights) for name, weights in passes[0].maps(where).items()}
+    lost: dict[str, Figures] = {}
+    for name in (name for name in found if name in heads):
+        lost[name] = np.zeros(heads[name])
+        for head in range(heads[name]):
+            with edit(model, {name: silence(head)}):
+                moved = [
+                    forced.difference(before, forced.scores())
+                    for forced, before in zip(passes, whole, strict=True)
+                ]
+            lost[name][head] = np.concatenate(moved).mean()
+    return lost
+
+
+def importances(
+    lost: Mapping[str, Figures], passes: Sequence[ForcedPass], title: str = ""
+) -> SheetsView:
+    """The picture of `importance`: for each block a sheet, layers down and heads across."""
+    blocks: dict[str, list[Figures]] = {}
+    for name, figures in lost.items():
+        blocks.setdefault(block_of(name), []).append(figures)
+    most = max((float(np.abs(figures).max()) for figures in lost.values()), default=0.0)
+    sheets = []
+    for block, layers in blocks.items():
+        values = np.full((len(layers), max(map(len, layers))), np.nan)
+        for row, figures in zip(values, layers, strict=True):
+            row[: len(figures)] = figures
+        sheets.append(
+            Sheet(
+                block.replace("_", "-").replace(".", " "), values, down="layer", across="head",
+                rows=[str(n) for n in range(len(layers))],
+                columns=[str(n) for n in range(values.shape[1])],
+                least=-most, most=most, aspect=0.6,
+            )
+        )  # fmt: skip
+    count = sum(len(forced.produced) for forced in passes)
+    caption = f"how far the forecast moves without the head, mean of {count} steps"
+    if passes[0].told == "log p":
+        caption = f"log p lost without the head, mean of {count} (+: the model is worse without it)"
+    return SheetsView(sheets, title, caption, across=1 if len(sheets) == 1 else 2)

@@ -1,0 +1,555 @@
+"""Views of whole models: heads, flow, loss surface, positions, permutations, schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from foveate.config import ConfigError
+from foveate.look import colors, measure
+from foveate.look.capture import AttentionRecord, ForcedPass, Maps, block_of, capture, seams, tapped
+from foveate.look.charts import CurvesView
+from foveate.look.drawing import Drawing
+from foveate.look.heatmap import FONT_SIZE, paint
+from foveate.look.sheets import Sheet, SheetsView
+from foveate.look.view import View
+from foveate.nn.positions import NoPosition, Position
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+SIDE = 1.25  # inches of one small matrix
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeadsView(View):
+    """Every layer and head of one block of a record."""
+
+    record: AttentionRecord
+    block: str
+    scale: str
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        names = self.record.names(self.block)
+        rows, columns = self.record.axes(names[0])
+        drawn: dict[str, NDArray[Any]] = {name: self.record.drawn(name) for name in names}
+        return drawn | {"rows": np.array(rows), "columns": np.array(columns)}
+
+    def text(self, width: int | None = None, color: bool | None = None) -> str:
+        """A table of figures: small matrices of a few letters would not be legible."""
+        lines = [f"{'map':<36} head  entropy (bits)  confidence  diagonality  kind"]
+        alike: dict[str, list[str]] = {}
+        for name in self.record.names(self.block):
+            heads = self.record.drawn(name)
+            figures = (
+                measure.entropy(heads),
+                measure.confidence(heads),
+                measure.diagonality(heads),
+            )
+            for head, (broad, sure, straight) in enumerate(zip(*figures, strict=True)):
+                kind = self.kinds[name][head]
+                alike.setdefault(kind, []).append(f"{name}:{head}")
+                figured = f"{broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
+                lines.append(f"{name:<36} {head:>4}  {figured}  {kind}")
+        lines += [f"{kind}: {', '.join(alike[kind])}" for kind in measure.KINDS if kind in alike]
+        return "\n".join(lines)
+
+    @cached_property
+    def kinds(self) -> dict[str, list[str]]:
+        """What each head of each map does (`foveate.look.measure.kind_of`)."""
+        names = self.record.names(self.block)
+        return measure.kinds_of({name: self.record.drawn(name) for name in names})
+
+    def drawings(self) -> list[Drawing]:
+        from foveate.look.measure import drawing
+
+        block = block_of(self.record.names(self.block)[0])
+        return [drawing(self.record, block=block, form="heads", scale=self.scale)]
+
+    def figure(self) -> Figure:
+        from matplotlib.figure import Figure
+
+        names = self.record.names(self.block)
+        maps, kinds = [self.record.drawn(name) for name in names], list(self.kinds.values())
+        across = max(len(heads) for heads in maps)
+        figure = Figure(figsize=(SIDE * across + 0.9, SIDE * len(maps) + 0.9), layout="constrained")
+        grid = figure.subplots(len(maps), across, squeeze=False)
+        for layer, heads in enumerate(maps):
+            for head in range(across):
+                ax = grid[layer, head]
+                ax.set(xticks=[], yticks=[])
+                if head >= len(heads):
+                    ax.set_axis_off()
+                    continue
+                paint(ax, heads[head], self.scale)
+                ax.set_xlabel(kinds[layer][head], size=FONT_SIZE - 2, color="#555555", labelpad=2)
+                if layer == 0:
+                    ax.set_title(f"head {head}", size=FONT_SIZE)
+            grid[layer, 0].set_ylabel(f"layer {layer}", size=FONT_SIZE)
+        figure.supxlabel(
+            f"{self.block.replace('_', '-')} · {colors.scale(self.scale).caption}",
+            size=FONT_SIZE,
+            color="#555555",
+        )
+        return figure
+
+
+def heads(record: AttentionRecord, block: str = "cross_attention", scale: str = "row") -> HeadsView:
+    """The picture of all layers and heads of a block.
+
+    Raises ``KeyError`` naming the blocks that exist, ``ValueError`` naming the scales.
+    """
+    for name in record.layers(block):
+        record.drawn(name)
+    colors.scale(scale)
+    return HeadsView(record, block, scale)
+
+
+# -------------------------------------------------------------------------------------------- flow
+# How attention flows through all layers, and how much of it mattered for what was said.
+
+Matrix = NDArray[np.float64]
+TINY = 1e-12
+
+ROLLOUT = (
+    "rollout: mean of the heads, half of each layer its residual, multiplied from the first layer "
+    "up (Abnar & Zuidema, 2020)"
+)
+RELEVANCE = (
+    "relevance: weights that a gradient of the answer calls for, (∇A ⊙ A)⁺, added up through the "
+    "layers; rows sum to 1 (Chefer et al., 2021)"
+)
+
+
+def rolled(maps: Maps) -> dict[str, NDArray[np.float32]]:
+    """R_l = (½ A_l + ½ I) R_{l−1}, R_0 = I, for each self-attention, A_l the mean of the heads.
+
+    What cross-attention sees is what the encoder has mixed: A_l R, R the encoder's last. Shapes:
+    (H, T, S) to (1, T, S), by the same names.
+    """
+    found: dict[str, NDArray[np.float32]] = {}
+    last: dict[str, Matrix] = {}  # by the side of the model
+    for name, weights in maps.items():
+        mean: Matrix = weights.mean(axis=0, dtype=np.float64)
+        side = "encoder" if name.startswith("encoder") else "decoder"
+        if name.endswith("self_attention"):
+            mixed = (mean + np.eye(len(mean))) / 2
+            last[side] = mixed @ last[side] if side in last else mixed
+            found[name] = last[side][None].astype(np.float32)
+        else:
+            seen = last.get("encoder")
+            found[name] = (mean if seen is None else mean @ seen)[None].astype(np.float32)
+    return found
+
+
+def rollout(forced: ForcedPass) -> AttentionRecord:
+    """What each place has of each input after each layer, by `rolled`, with words on its axes."""
+    return forced.labelled(rolled(forced.maps()), ROLLOUT)
+
+
+@dataclass
+class Relevance:
+    """The relevance of inputs to places, by the rules of Chefer et al. (2021), layer after layer.
+
+    Ā = E_h[(∇A ⊙ A)⁺]. Self-attention: R += Ā R, and for a decoder R_source += Ā R_source.
+    Cross-attention: R_source += R̂_tᵀ Ā R̂_s, where R̂ is I + (R − I) with rows that sum to 1.
+    """
+
+    encoder: Matrix | None = None  # (S, S)
+    decoder: Matrix | None = None  # (T, T)
+    source: Matrix | None = None  # (T, S)
+
+    def add(self, name: str, weights: Matrix) -> None:
+        """One attention more, Ā (T, S), in the order of the model."""
+        if not name.endswith("self_attention"):
+            rows = np.eye(len(weights)) if self.decoder is None else _evened(self.decoder)
+            columns = np.eye(weights.shape[1]) if self.encoder is None else _evened(self.encoder)
+            change = rows.T @ weights @ columns
+            self.source = change if self.source is None else self.source + change
+            return
+        side = "encoder" if name.startswith("encoder") else "decoder"
+        before = getattr(self, side)
+        before = np.eye(len(weights)) if before is None else before
+        setattr(self, side, before + weights @ before)
+        if side == "decoder" and self.source is not None:
+            self.source = self.source + weights @ self.source
+
+
+def relevance(forced: ForcedPass) -> AttentionRecord:
+    """What mattered for each thing that was said, with words on its axes; rows sum to 1.
+
+    Of a target, ``decoder.cross_attention`` is its words over the source's, and
+    ``decoder.self_attention`` over what was written before; of a label, ``relevance`` is one row.
+    A place's relevance to itself that comes of the residual is left out. One backward pass for
+    each score. Raises ``ConfigError`` for a forecast, and for a model without attention.
+    """
+    if forced.told != "log p":
+        raise ConfigError("relevance is to what is said with a probability; a forecast has none")
+    found: dict[str, Matrix] = {}
+    for t, gathered in enumerate(_gathered(forced)):
+        for name, (place, rows) in _answered(forced, gathered, t).items():
+            whole = found.setdefault(name, np.zeros_like(rows))
+            whole[place] = rows[place] / max(rows[place].sum(), TINY)
+    maps = {name: whole[None].astype(np.float32) for name, whole in found.items()}
+    return forced.labelled(maps, RELEVANCE)
+
+
+def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int, Matrix]]:
+    """By the name of a map the row that score t was read from, and the matrix that it is of."""
+    found: dict[str, tuple[int, Matrix]] = {}
+    if of.decoder is not None:
+        found["decoder.self_attention"] = forced.first + t, of.decoder - np.eye(len(of.decoder))
+    if of.source is not None:
+        name = "decoder.cross_attention" if "decoder" in forced.read else "relevance"
+        found[name] = t, of.source
+    if found or of.encoder is None:
+        return found
+    own = of.encoder - np.eye(len(of.encoder))
+    if forced.first:  # a token at each place, behind the start
+        return {"encoder.self_attention": (forced.first + t, own)}
+    row = own.mean(axis=0) if forced.answer_at is None else own[forced.answer_at]
+    return {"relevance": (0, row[None])}
+
+
+def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
+    """What was relevant for each score, in their order."""
+    found = seams(forced.model)
+    calls: dict[str, list[Tensor]] = {}
+
+    def tap(name: str) -> Callable[[Tensor], Tensor]:
+        def see(weights: Tensor) -> Tensor:
+            kept = weights if weights.requires_grad else weights.detach().requires_grad_()
+            calls.setdefault(name, []).append(kept)
+            return kept
+
+        return see
+
+    with torch.enable_grad(), tapped({name: tap(name) for name in found}, found):
+        scores = forced.run()
+    if not calls:
+        raise ConfigError("this model has no attention, and so no relevance by attention")
+    parts = [part for pieces in calls.values() for part in pieces]
+    for score in scores:
+        asked = torch.autograd.grad(score, parts, retain_graph=True, allow_unused=True)
+        called = {id(part): grad for part, grad in zip(parts, asked, strict=True)}
+        of = Relevance()
+        for name in (name for name in found if name in calls):
+            of.add(name, _called_for(calls[name], called, forced.row))
+        yield of
+
+
+def _called_for(calls: list[Tensor], grads: Mapping[int, Tensor | None], row: int) -> Matrix:
+    """Ā = E_h[(∇A ⊙ A)⁺], (T, S), of the calls of one attention, joined along the queries."""
+    parts = []
+    for weights in calls:
+        grad = grads[id(weights)]
+        called = torch.zeros_like(weights) if grad is None else grad * weights
+        parts.append(called.detach()[row].clamp(min=0).double().mean(dim=0))
+    joined: Matrix = torch.cat(parts).cpu().numpy()
+    return joined
+
+
+def _evened(relevances: Matrix) -> Matrix:
+    """I + (R − I) with rows that sum to 1."""
+    eye = np.eye(len(relevances))
+    rest = relevances - eye
+    return eye + rest / np.maximum(rest.sum(axis=-1, keepdims=True), TINY)
+
+
+# ----------------------------------------------------------------------------------------- surface
+# The loss around trained weights, over two random directions (Li et al., 2018).
+#
+# f(α, β) = L(θ + α δ + β η), where each filter (row of a weight) of δ and η is as long as that of
+# θ:
+# so surfaces of different models can be compared. Vectors (biases, norms) stay. A plane through
+# millions of dimensions shows little of them; a sharp valley is more telling than a smooth one.
+
+Losses = NDArray[np.float64]  # (β, α), the model itself in the middle
+
+
+def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
+    """A random direction, filter-normalised: d_i ← d_i ‖θ_i‖ / ‖d_i‖; zeros for vectors."""
+    found = []
+    for parameter in model.parameters():
+        drawn = torch.zeros(parameter.shape)
+        if parameter.dim() > 1:
+            drawn = torch.randn(parameter.shape, generator=random)
+            sizes = parameter.detach().float().cpu().flatten(1).norm(dim=1)
+            scale = sizes / drawn.flatten(1).norm(dim=1).clamp(min=1e-12)
+            drawn = drawn * scale.view(-1, *[1] * (drawn.dim() - 1))
+        found.append(drawn.to(parameter))
+    return found
+
+
+@torch.no_grad()
+def surface(
+    model: nn.Module, loss: Callable[[], float], steps: int = 11, reach: float = 1.0, seed: int = 0
+) -> Losses:
+    """Losses on a grid of ``steps`` × ``steps`` from −reach to reach: as many runs of ``loss``.
+
+    The weights are put back bit for bit. Raises ``ConfigError`` for an even number of steps, whose
+    grid would not hold the model itself.
+    """
+    if steps < 3 or steps % 2 == 0:
+        raise ConfigError(
+            f"steps = {steps}: give an odd number, so that the model is in the middle"
+        )
+    random = torch.Generator().manual_seed(seed)
+    ways = [direction(model, random) for _ in range(2)]
+    kept = [parameter.detach().clone() for parameter in model.parameters()]
+    places = np.linspace(-reach, reach, steps)
+    found = np.zeros((steps, steps))
+    try:
+        for row, beta in enumerate(places):
+            for column, alpha in enumerate(places):
+                for p, start, one, other in zip(model.parameters(), kept, *ways, strict=True):
+                    p.copy_(start + alpha * one + beta * other)
+                found[row, column] = loss()
+    finally:
+        for parameter, start in zip(model.parameters(), kept, strict=True):
+            parameter.copy_(start)
+    return found
+
+
+def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") -> SheetsView:
+    """The picture of some models side by side; one scale of colours, the logarithm of the loss.
+
+    ``losses`` are those of `surface`, by the names of the models.
+    """
+    known = np.concatenate([found[np.isfinite(found)] for found in losses.values()])
+    least, most = max(float(known.min()), 1e-12), float(known.max())
+    sheets = []
+    for name, found in losses.items():
+        places = [f"{place:.2g}" for place in np.linspace(-reach, reach, len(found))]
+        above = np.log10(np.where(np.isfinite(found), found, np.nan) / least)
+        middle = len(found) // 2
+        told = f"{least:.3g} … {most:.3g}, middle {found[middle, middle]:.3g}"
+        ends = 0.0, float(np.log10(most / least))
+        sheets.append(Sheet(name, above, places, places, "β", "α", *ends, told=told))
+    count = sum(found.size for found in losses.values())
+    caption = f"log₁₀ (loss / least), filter-normalised directions, {count} runs (Li et al., 2018)"
+    return SheetsView(sheets, title, caption, across=min(2, len(sheets)))
+
+
+# --------------------------------------------------------------------------------------- positions
+# Position encodings as heat maps: what each place is told, and what a pair of places is worth.
+#
+# An encoding is drawn by the doors that it opens (`foveate.nn.positions`), whatever its kind.
+
+HEADS_SHOWN = 4
+
+
+def sheets(position: Position, length: int, hidden_size: int, num_heads: int) -> list[Sheet]:
+    """The sheets of an encoding; empty where it tells no places apart.
+
+    ``embed``: the vector of each place, (T, D), and the products of the vectors of two places,
+    (T, S), divided by the largest. ``rotate``: the same of a vector of ones that is turned.
+    ``bias``: what each head adds to the score of a pair, (T, S); some heads from first to last.
+    """
+    at = torch.arange(length)
+    found: list[Sheet] = []
+    with torch.no_grad():
+        nothing = torch.zeros(1, length, hidden_size)
+        told = position.embed(nothing, at)[0]
+        if not torch.equal(told, told[:1].expand_as(told)):
+            found += _vectors("added to place t", told)
+        ones = torch.ones(1, 1, length, hidden_size // num_heads)
+        turned = position.rotate(ones, at)[0, 0]
+        if not torch.equal(turned, ones[0, 0]):
+            found += _vectors("ones, turned at place t", turned)
+        bias = position.bias(at, at)
+    if bias is None:
+        return found
+    picked = torch.linspace(0, len(bias) - 1, min(len(bias), HEADS_SHOWN)).round().long()
+    return found + [_pairs(f"head {head} adds to score", bias[head]) for head in picked.tolist()]
+
+
+def positions(
+    position: Position, length: int = 64, hidden_size: int = 64, num_heads: int = 4
+) -> SheetsView:
+    """The picture of an encoding over ``length`` places, of vectors of ``hidden_size`` numbers.
+
+    Raises ``ValueError`` for one that opens no door, for it has nothing to show, or whose table is
+    shorter than ``length``.
+    """
+    drawn = sheets(position, length, hidden_size, num_heads)
+    if not drawn:
+        raise ValueError(
+            f'position = "{position.config.kind}" tells no two places apart: nothing to draw'
+        )
+    return SheetsView(drawn, f"Positions: {position.config.kind}")
+
+
+def _vectors(title: str, vectors: Tensor) -> list[Sheet]:
+    """The vectors themselves, (T, D), and their products, (T, S)."""
+    products = vectors @ vectors.mT
+    length, size = vectors.shape
+    return [
+        Sheet(title, vectors.numpy(), down="place t", across="dimension", aspect=size / length),
+        _pairs("product of two places", products / products.abs().max()),
+    ]
+
+
+def _pairs(title: str, values: Tensor) -> Sheet:
+    return Sheet(title, values.numpy(), down="place t", across="place s")
+
+
+# ------------------------------------------------------------------------------------- permutation
+# Does order matter? The input is shuffled; without positions self-attention gives the same.
+#
+# A map f is equivariant where f(x_π) = f(x)_π: it reads a bag of vectors. Attention is, positions,
+# recurrence and a causal mask are not (Vaswani et al., 2017; Lee et al., 2019).
+
+Figures = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """What a shuffled input has changed, put back in order.
+
+    ``outputs`` (S,): ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ of each place. ``attention`` (S,): ½ Σ_s |a'_ts −
+    a_ts|, the mean of all layers and heads; None without self-attention. ``lost``: log p of what
+    was to be said, the mean.
+    """
+
+    outputs: Figures
+    attention: Figures | None
+    lost: float
+
+
+@contextmanager
+def without_positions(model: nn.Module) -> Iterator[int]:
+    """Take position encodings away for a while; how many there were that say anything."""
+    found = [
+        (module, module.position)
+        for module in model.modules()
+        if isinstance(getattr(module, "position", None), Position)
+        and not isinstance(module.position, NoPosition)
+    ]
+    try:
+        for module, _ in found:
+            module.position = NoPosition(NoPosition.Config(), 1, 1)
+        yield len(found)
+    finally:
+        for module, position in found:
+            module.position = position
+
+
+@torch.inference_mode()
+def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
+    """Shuffle what comes out of the stem (embeddings, patches), before places are told.
+
+    Of a model with an encoder its source, else the text that the decoder reads. Raises
+    ``ConfigError`` where there is no stem to shuffle behind.
+    """
+    inside = side_of(forced.model)
+    if not inside:
+        raise ConfigError("this model reads its input at once: there are no places to shuffle")
+    plain, before, maps = _read(forced, inside, None)
+    random = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(plain), generator=random)
+    after, scores, turned = _read(forced, inside, order)
+    back = order.argsort()
+    put_back = after[back]
+    change = (put_back - plain).norm(dim=-1) / plain.norm(dim=-1).clamp(min=1e-12)
+    moved = [
+        (turned[name][:, back][:, :, back] - weights).abs().sum(dim=-1).mean(dim=0) / 2
+        for name, weights in maps.items()
+    ]
+    return Shuffled(
+        change.double().cpu().numpy(),
+        torch.stack(moved).mean(dim=0).double().cpu().numpy() if moved else None,
+        float(forced.difference(before, scores).mean()),
+    )
+
+
+def side_of(model: nn.Module) -> str:
+    """The name of the side whose input can be shuffled behind its stem; nothing without one."""
+    sides = [side for side in ("encoder", "decoder") if hasattr(model, side)]
+    return next((s for s in sides[:1] if hasattr(getattr(model, s), "stem")), "")
+
+
+def _read(
+    forced: ForcedPass, inside: str, order: Tensor | None
+) -> tuple[Tensor, Figures, dict[str, Tensor]]:
+    """What a side of the model leaves, (S, D), the scores, and its maps (H, S, S) by name."""
+    side: Any = getattr(forced.model, inside)
+    left: list[Tensor] = []
+
+    def turn(module: nn.Module, args: object, output: Tensor) -> Tensor:
+        return output if order is None else output[:, order.to(output.device)]
+
+    def leave(module: nn.Module, args: object, output: Any) -> None:
+        vectors: Tensor = output if isinstance(output, Tensor) else output.values  # of a memory
+        left.append(vectors[forced.row].float())
+
+    def own(name: str) -> bool:
+        return name.startswith(inside) and name.endswith("self_attention")
+
+    handles = [side.stem.register_forward_hook(turn), side.register_forward_hook(leave)]
+    try:
+        with capture(forced.model, own) as maps:
+            scores = forced.run().double().cpu().numpy()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return left[-1], scores, {name: weights[forced.row] for name, weights in maps.items()}
+
+
+def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> CurvesView:
+    """The picture: how much each place changes when all others stand elsewhere.
+
+    With the positions of the model, and where it has any without them: 0 everywhere says that order
+    does not matter. Without them the model was not trained, so only the shape of this is telling.
+    """
+    found = {"as it is": shuffled(forced, seed)}
+    with without_positions(forced.model) as count:
+        if count:
+            found["without positions"] = shuffled(forced, seed)
+    curves: dict[str, Figures] = {}
+    for name, one in found.items():
+        curves[f"outputs, {name}"] = one.outputs
+        if one.attention is not None:
+            curves[f"attention, {name}"] = one.attention
+    moved = "lost" if forced.told == "log p" else "moved by"
+    told = [f"{name} {forced.told} {moved} {one.lost:.2f}" for name, one in found.items()]
+    places = len(next(iter(curves.values())))
+    labels = list(forced.read.get(side_of(forced.model), ()))
+    return CurvesView(
+        np.arange(places, dtype=float), curves, "place", "change when shuffled",
+        title or "Does order matter?", labels=labels if len(labels) == places else (),
+        caption="shuffled input: " + "; ".join(told),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------- schedule
+# Learning-rate curves. Does not live here: the schedules (`foveate.train.optim`).
+
+POINTS = 400  # places at which a curve is drawn
+
+
+def schedule(
+    rates: Mapping[str, Callable[[int], float]],
+    steps: int,
+    up: str = "learning rate",
+    title: str = "",
+) -> CurvesView:
+    """The picture of some schedules from step 1 to ``steps``, a line for each name.
+
+    Anything that is a function of the step can be drawn: ``up`` says what it gives. Raises
+    ``ValueError`` for less than one step.
+    """
+    if steps < 1:
+        raise ValueError(f"{steps} steps: a curve begins with step 1")
+    places = np.unique(np.linspace(1, steps, min(steps, POINTS)).round()).astype(int)
+    curves = {name: np.array([rate(int(step)) for step in places]) for name, rate in rates.items()}
+    return CurvesView(places.astype(float), curves, "step", up, title)

@@ -1,0 +1,120 @@
+"""The bag of words, and the n-gram window of a feed-forward language model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.models.base import Decoder, Encoder, Memory
+from foveate.nn.embedding import Stem, TokenStem
+from foveate.nn.linear import Dropout
+from foveate.nn.state import State
+from foveate.spec import Input, Tokens
+
+
+@dataclass
+class Bag(Memory):
+    """A memory that has no order: its mean adds the values in the ``order`` (B, S) of their ids.
+
+    Sums of floats depend on their order in the last bits; so any permutation of the tokens gives
+    the identical mean.
+    """
+
+    order: Int[Tensor, "B S"] | None = None
+
+    def mean(self) -> Float[Tensor, "B D"]:
+        if self.order is None:
+            return super().mean()
+        places = self.order.unsqueeze(-1).expand_as(self.values)
+        keys = None if self.keys is None else self.keys.gather(1, self.order)
+        return Memory(self.values.gather(1, places), keys).mean()
+
+    def select(self, rows: Tensor) -> Bag:
+        chosen = super().select(rows)
+        order = None if self.order is None else self.order[rows]
+        return Bag(chosen.values, chosen.keys, None, order)
+
+
+class BagEncoder(Encoder):
+    """The embeddings of the tokens, whose mean is CBOW's h = Σ_i E[x_i] / n (Mikolov et al., 2013).
+
+    No place sees another, and none knows where it stands. Documents as counts of their terms are
+    `foveate.data.words`: with the counts c (V), h = Eᵀ c / n.
+    """
+
+    class Config(Encoder.Config, kind="cbow"):
+        """``dropout`` is that of the embeddings."""
+
+        embedding_size: int = Field(256, gt=0)
+        dropout: float = Field(0.1, ge=0, lt=1)
+
+    config: Config
+
+    def __init__(self, config: Config, source: Input) -> None:
+        super().__init__(config, source)
+        self.output_size = config.embedding_size
+        self.stem = TokenStem.Config().build(source, config.embedding_size)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, inputs: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Bag:
+        ids = inputs if keys is None else inputs.masked_fill(~keys, torch.iinfo(inputs.dtype).max)
+        return Bag(self.dropout(self.stem(inputs)), keys, None, ids.argsort(dim=1, stable=True))
+
+
+# ------------------------------------------------------------------------------------------ window
+# The sliding-window language model: the last N − 1 words, a feed-forward network, a softmax.
+
+
+class WindowDecoder(Decoder):
+    """o_t = R tanh(W [e_{t−N+2}; …; e_t] + b) + c: an (N−1)-th order Markov model
+    (Bengio et al., 2003). Before the beginning of the text e is 0.
+
+    Raises ``ValueError`` where it is given a memory, which it has no place for.
+    """
+
+    class Config(Decoder.Config, kind="window"):
+        """``order`` is N: a token is predicted from the N − 1 before it."""
+
+        stem: Stem.Config = TokenStem.Config()
+        order: int = Field(5, gt=1)
+        embedding_size: int = Field(256, gt=0)
+        hidden_size: int = Field(512, gt=0)
+        dropout: float = Field(0.1, ge=0, lt=1)
+
+    config: Config
+    reads_memory = False
+    constant_memory = True
+
+    def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
+        super().__init__(config, target, memory_size)
+        if memory_size is not None:
+            raise ValueError(
+                "the window decoder reads only what is written: it has no attention to a source; "
+                "use it in a language_model, or take another decoder"
+            )
+        size = config.embedding_size
+        self.stem = config.stem.build(target, size)
+        self.dropout = Dropout(config.dropout)
+        self.inner = nn.Linear((config.order - 1) * size, config.hidden_size)
+        self.outer = nn.Linear(config.hidden_size, size)
+        self.output_size = size
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
+    ) -> Float[Tensor, "B T D"]:
+        embedded = self.dropout(self.stem(ids))
+        state = State() if state is None else state
+        rows, steps, size = embedded.shape
+        older = self.config.order - 2  # embeddings of the window that were read before
+        (before,) = state.swap(self, lambda: (embedded.new_zeros(rows, older, size),))
+        joined = torch.cat((before, embedded), dim=1)  # (B, N−2+T, E)
+        state.put(self, (joined[:, steps:],))
+        state.position += steps
+        windows = joined.unfold(1, older + 1, 1).transpose(2, 3)  # (B, T, N−1, E)
+        hidden = torch.tanh(self.inner(windows.flatten(2)))
+        out: Tensor = self.outer(self.dropout(hidden))
+        return self.dropout(out)

@@ -1,0 +1,212 @@
+"""Embeddings: of tokens, of pixels, of the values of a series."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.config import BaseConfig, Configurable
+from foveate.spec import Input, Pixels, Series, Tokens
+
+
+class Stem(Configurable, nn.Module):
+    """Turns what a model reads into vectors (B, T, D), one for each place that attention sees.
+
+    ``reads`` is the kind of input (of `foveate.spec`) that it can read. Raises ``ValueError`` for
+    another one.
+    """
+
+    class Config(BaseConfig, family="stem"):
+        """Which stem."""
+
+    reads: ClassVar[type] = Tokens
+
+    def __init__(self, config: Config, source: Input, size: int) -> None:
+        super().__init__()
+        self.config, self.source = config, source
+        if not isinstance(source, self.reads):
+            fitting = f"{self.reads.__name__.lower()}, not {type(source).__name__.lower()}"
+            raise ValueError(f"the stem {config.kind!r} reads {fitting}; choose another stem")
+
+    def forward(self, inputs: Any) -> Float[Tensor, "B T D"]:
+        raise NotImplementedError
+
+
+class TokenStem(Stem):
+    """Embeds ids, E[id] · scale; √D keeps embeddings level with positions (Vaswani, 2017)."""
+
+    class Config(Stem.Config, kind="tokens"):
+        """``scale`` "sqrt" is √D."""
+
+        scale: Literal["none", "sqrt"] = "none"
+
+    config: Config
+
+    def __init__(self, config: Config, source: Input, size: int) -> None:
+        super().__init__(config, source, size)
+        assert isinstance(source, Tokens)
+        self.scale = math.sqrt(size) if config.scale == "sqrt" else 1.0
+        self.embedding = nn.Embedding(source.vocab_size, size)
+        nn.init.normal_(self.embedding.weight, std=1 / math.sqrt(size))
+
+    def forward(self, inputs: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        x: Tensor = self.embedding(inputs)
+        return x if self.scale == 1.0 else x * self.scale
+
+
+class SegmentStem(TokenStem):
+    """E[id] · scale + S[segment]: which of the joined texts a token is of (Devlin et al., 2019).
+
+    Reads ids (B, T), all of segment 0, or ids with their segments (B, T, 2).
+    """
+
+    class Config(TokenStem.Config, kind="segments"):
+        """``num_segments`` is how many texts may be joined."""
+
+        num_segments: int = Field(2, gt=0)
+
+    config: Config
+
+    def __init__(self, config: Config, source: Input, size: int) -> None:
+        super().__init__(config, source, size)
+        self.segment = nn.Embedding(config.num_segments, size)
+        nn.init.normal_(self.segment.weight, std=0.02)
+
+    def forward(self, inputs: Int[Tensor, "B T *two"]) -> Float[Tensor, "B T D"]:
+        if inputs.ndim == 2:
+            return super().forward(inputs) + self.segment.weight[0]
+        return super().forward(inputs[..., 0]) + self.segment(inputs[..., 1])
+
+
+# ------------------------------------------------------------------------------------- stem pixels
+# The stem of pictures: a grid of patches becomes a sequence of vectors.
+
+CLASS = "[class]"  # the label of the place that belongs to no patch
+
+
+class PatchStem(Stem):
+    """x_i = E p_i + b for each of the H/P × W/P patches p_i, row by row (Dosovitskiy, 2020).
+
+    E is a convolution of P × P pixels with stride P. With a class token a learned vector stands
+    before them. Raises ``ValueError`` where patches do not fill the picture.
+    """
+
+    class Config(Stem.Config, kind="patches"):
+        """``patch_size`` P in pixels."""
+
+        patch_size: int = Field(4, gt=0)
+        class_token: bool = False
+
+    config: Config
+    reads: ClassVar[type] = Pixels
+
+    def __init__(self, config: Config, source: Input, size: int) -> None:
+        super().__init__(config, source, size)
+        assert isinstance(source, Pixels)
+        patch = config.patch_size
+        if source.height % patch or source.width % patch:
+            raise ValueError(
+                f"patches of {patch}×{patch} do not fill a picture of "
+                f"{source.height}×{source.width}: choose a patch_size that divides both"
+            )
+        self.labels = grid_labels(source.height // patch, source.width // patch)
+        self.patches = nn.Conv2d(source.channels, size, patch, stride=patch)
+        spread = 1 / math.sqrt(source.channels * patch * patch)
+        nn.init.trunc_normal_(self.patches.weight, std=spread)
+        assert self.patches.bias is not None
+        nn.init.zeros_(self.patches.bias)
+        self.class_token = None
+        if config.class_token:
+            self.labels = [CLASS, *self.labels]
+            self.class_token = nn.Parameter(0.02 * torch.randn(size))
+
+    def forward(self, inputs: Float[Tensor, "B C H W"]) -> Float[Tensor, "B T D"]:
+        x: Tensor = self.patches(inputs).flatten(2).mT  # (B, D, h, w) -> (B, h·w, D)
+        if self.class_token is None:
+            return x
+        first = self.class_token.to(x.dtype).expand(len(x), 1, -1)
+        return torch.cat((first, x), dim=1)
+
+
+def grid_labels(height: int, width: int) -> list[str]:
+    """The label "row,column" of each cell of a grid, row by row, counted from 0."""
+    return [f"{row},{column}" for row in range(height) for column in range(width)]
+
+
+# ------------------------------------------------------------------------------------- series stem
+# Stems that read series: steps as they are, or patches of consecutive steps.
+
+
+class SeriesStem(Stem):
+    """Reads series of (B, L, C) and gives ``places`` vectors."""
+
+    reads = Series
+    places: int
+
+    def starts(self) -> list[int]:
+        """The first step of what each vector is about."""
+        raise NotImplementedError
+
+
+class SeriesPatches(SeriesStem):
+    """Patches of P steps, a new one every S steps, each projected: x_i = W p_i + b.
+
+    The last value is repeated S times at the end, so that no step is left out and the last patch
+    is about the newest steps (Nie et al., 2023).
+    """
+
+    class Config(Stem.Config, kind="series_patches"):
+        """``size`` is P, ``stride`` S."""
+
+        size: int = Field(16, gt=0)
+        stride: int = Field(8, gt=0)
+
+    config: Config
+
+    def __init__(self, config: Config, source: Input, size: int) -> None:
+        super().__init__(config, source, size)
+        assert isinstance(source, Series)
+        self.length = source.length + config.stride  # with the repeated steps
+        if self.length < config.size:
+            raise ValueError(
+                f"a patch of {config.size} steps does not fit into {source.length}: "
+                "make stem.size smaller, or the look-back longer"
+            )
+        self.places = (self.length - config.size) // config.stride + 1
+        self.project = nn.Linear(config.size * source.channels, size)
+
+    def starts(self) -> list[int]:
+        last = self.length - self.config.stride - 1  # where nothing but the repeated value is seen
+        return [min(i * self.config.stride, last) for i in range(self.places)]
+
+    def forward(self, inputs: Float[Tensor, "B L C"]) -> Float[Tensor, "B T D"]:
+        repeated = inputs[:, -1:].expand(-1, self.config.stride, -1)
+        padded = torch.cat((inputs, repeated), dim=1)
+        patches = padded.unfold(1, self.config.size, self.config.stride)  # (B, T, C, P)
+        x: Tensor = self.project(patches.flatten(2))
+        return x
+
+
+class SeriesSteps(SeriesStem):
+    """Each row of a series by itself, projected: x_t = W r_t + b."""
+
+    class Config(Stem.Config, kind="series_steps"):
+        pass
+
+    def __init__(self, config: Config, source: Input, size: int) -> None:
+        super().__init__(config, source, size)
+        assert isinstance(source, Series)
+        self.places = source.length
+        self.project = nn.Linear(source.channels, size)
+
+    def starts(self) -> list[int]:
+        return list(range(self.places))
+
+    def forward(self, inputs: Float[Tensor, "B L C"]) -> Float[Tensor, "B T D"]:
+        x: Tensor = self.project(inputs)
+        return x

@@ -1,0 +1,248 @@
+"""Positions: an encoding has three doors and opens one.
+
+``embed`` changes the embeddings, ``rotate`` the projected queries and keys, ``bias`` the scores.
+``at`` holds the places of the vectors, (T,) integers counted from 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.config import BaseConfig, Configurable
+
+
+class Position(Configurable, nn.Module):
+    """Tells places apart; by itself it changes nothing."""
+
+    class Config(BaseConfig, family="position"):
+        """Which encoding, and what it needs."""
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__()
+        self.config = config
+
+    def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        """Embeddings that know their places."""
+        return x
+
+    def rotate(self, x: Float[Tensor, "B H T K"], at: Int[Tensor, "T"]) -> Float[Tensor, "B H T K"]:
+        """Queries or keys that know their places."""
+        return x
+
+    def bias(
+        self, query_at: Int[Tensor, "T"], key_at: Int[Tensor, "S"]
+    ) -> Float[Tensor, "H T S"] | None:
+        """What a pair of places adds to its scores."""
+        return None
+
+
+class NoPosition(Position):
+    """No position: self-attention sees a bag of words."""
+
+    class Config(Position.Config, kind="none"):
+        pass
+
+
+class Sinusoidal(Position):
+    """PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i+1) = cos(…), added (Vaswani et al., 2017)."""
+
+    class Config(Position.Config, kind="sinusoidal"):
+        base: float = Field(10_000.0, gt=0)
+
+    config: Config
+
+    def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        return x + self.encode(at, x.shape[-1]).to(x.dtype)
+
+    def encode(self, at: Int[Tensor, "T"], size: int) -> Float[Tensor, "T D"]:
+        """The encoding of each place."""
+        angles = _angles(at, size + size % 2, self.config.base)  # (T, ⌈D/2⌉)
+        waves = torch.stack((angles.sin(), angles.cos()), dim=-1)
+        return waves.flatten(-2)[..., :size]
+
+
+class Concatenated(Sinusoidal):
+    """W [x; PE(t)] + b: sinusoids of their own ``size`` beside the embedding, not on top of it,
+    and a linear map back to D.
+    """
+
+    class Config(Sinusoidal.Config, kind="concatenated"):
+        size: int = Field(64, gt=0)
+
+    config: Config
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, hidden_size, num_heads)
+        self.join = nn.Linear(hidden_size + config.size, hidden_size)
+        nn.init.xavier_uniform_(self.join.weight)
+        nn.init.zeros_(self.join.bias)
+
+    def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        encoding = self.encode(at, self.config.size).to(x.dtype)
+        joined: Tensor = self.join(torch.cat((x, encoding.expand(len(x), -1, -1)), dim=-1))
+        return joined
+
+
+class Learned(Position):
+    """A learned vector for each place up to ``max_length``, added (BERT, GPT).
+
+    Raises ``ValueError`` for a place past ``max_length``.
+    """
+
+    class Config(Position.Config, kind="learned"):
+        max_length: int = Field(512, gt=0)
+
+    config: Config
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, hidden_size, num_heads)
+        self.table = nn.Embedding(config.max_length, hidden_size)
+        nn.init.normal_(self.table.weight, std=0.02)
+
+    def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        if len(at) and int(at[-1]) >= self.config.max_length:
+            raise ValueError(
+                f"place {int(at[-1])} is past the learned position's max_length = "
+                f"{self.config.max_length}; cut the text, or train with a larger max_length"
+            )
+        return x + self.table(at)
+
+
+class SinusoidalHalves(Sinusoidal):
+    """The same sines and cosines, all sines before all cosines, added (tensor2tensor, Marian)."""
+
+    class Config(Sinusoidal.Config, kind="sinusoidal_halves"):
+        pass
+
+    def encode(self, at: Int[Tensor, "T"], size: int) -> Float[Tensor, "T D"]:
+        angles = _angles(at, size + size % 2, self.config.base)  # (T, ⌈D/2⌉)
+        return torch.cat((angles.sin(), angles.cos()), dim=-1)[..., :size]
+
+
+class Rotary(Position):
+    """Turns each pair (x_i, x_{i+K/2}) by the angle t / base^(2i/K), so that qᵀk depends on the
+    distance alone (RoPE; Su et al., 2021).
+    """
+
+    class Config(Position.Config, kind="rope"):
+        base: float = Field(10_000.0, gt=0)
+
+    config: Config
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, hidden_size, num_heads)
+        if hidden_size // num_heads % 2:
+            raise ValueError(
+                f"rope turns pairs: the head size {hidden_size} / {num_heads} must be even"
+            )
+
+    def rotate(self, x: Float[Tensor, "B H T K"], at: Int[Tensor, "T"]) -> Float[Tensor, "B H T K"]:
+        angles = _angles(at, x.shape[-1], self.config.base)  # (T, K/2)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+class ALiBi(Position):
+    """Head h adds −m_h · |t − s| to a score, m_h = 2^(−8h/H): what is near counts more, and a text
+    longer than any in training is nothing new (Press et al., 2022).
+    """
+
+    class Config(Position.Config, kind="alibi"):
+        pass
+
+    slopes: Tensor
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, hidden_size, num_heads)
+        self.register_buffer("slopes", _slopes(num_heads), persistent=False)
+
+    def bias(
+        self, query_at: Int[Tensor, "T"], key_at: Int[Tensor, "S"]
+    ) -> Float[Tensor, "H T S"] | None:
+        distance = (query_at[:, None] - key_at[None, :]).abs()  # (T, S)
+        return -self.slopes[:, None, None] * distance
+
+
+def _slopes(heads: int) -> Tensor:
+    """m_h for H heads; where H is no power of two, those of the power below and of every second
+    one of the power above.
+    """
+    whole = 2 ** int(math.log2(heads))
+    slopes = [2 ** (-8 * h / whole) for h in range(1, whole + 1)]
+    slopes += [2 ** (-4 * h / whole) for h in range(1, 2 * (heads - whole), 2)]
+    return torch.tensor(slopes)
+
+
+def _angles(at: Tensor, size: int, base: float) -> Tensor:
+    """T · base^(−2i/size): (T, size/2)."""
+    powers = torch.arange(0, size, 2, device=at.device, dtype=torch.float32) / size
+    return at.float()[:, None] * torch.exp(-math.log(base) * powers)
+
+
+# ------------------------------------------------------------------------------------- position t5
+# Relative positions as T5 learns them: a number for each distance, added to the scores.
+
+
+class T5Bias(Position):
+    """score(q, k) + b[bucket(k − q)], b learned for each head, one table for all layers.
+
+    Half of the buckets are for keys after the query, half for those before it. In each half small
+    distances have a bucket of their own, larger ones share buckets that grow with the logarithm,
+    and all past ``max_distance`` share the last (Raffel et al., 2020).
+    """
+
+    class Config(Position.Config, kind="t5"):
+        """``num_buckets`` in all; ``max_distance`` in tokens."""
+
+        num_buckets: int = Field(32, ge=4, multiple_of=2)
+        max_distance: int = Field(128, gt=0)
+
+    config: Config
+    sides = 2  # before and after
+
+    def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
+        super().__init__(config, hidden_size, num_heads)
+        each = config.num_buckets // self.sides
+        if config.max_distance <= each // 2:
+            raise ValueError(
+                f"max_distance = {config.max_distance} must be more than the {each // 2} distances "
+                "that have buckets of their own; raise it, or lower num_buckets"
+            )
+        self.table = nn.Embedding(config.num_buckets, num_heads)
+        nn.init.normal_(self.table.weight, std=hidden_size**-0.5)
+
+    def bias(self, query_at: Int[Tensor, "T"], key_at: Int[Tensor, "S"]) -> Float[Tensor, "H T S"]:
+        buckets = self.buckets(key_at[None, :] - query_at[:, None])
+        return self.table(buckets).permute(2, 0, 1)  # (T, S, H) -> (H, T, S)
+
+    def buckets(self, ahead: Int[Tensor, "T S"]) -> Int[Tensor, "T S"]:
+        """The bucket of a key that stands so many places after its query."""
+        after = (ahead > 0).long() * (self.config.num_buckets // 2)
+        return after + self.steps(ahead.abs())
+
+    def steps(self, distance: Int[Tensor, "T S"]) -> Int[Tensor, "T S"]:
+        """The bucket of a distance ≥ 0 on one side."""
+        each = self.config.num_buckets // self.sides
+        exact = each // 2
+        growth = torch.log(distance.clamp(min=1).float() / exact)
+        growth = growth / math.log(self.config.max_distance / exact)
+        shared = exact + (growth * (each - exact)).long()
+        return torch.where(distance < exact, distance, shared.clamp(max=each - 1))
+
+
+class T5CausalBias(T5Bias):
+    """The same for a decoder, which never looks ahead: all buckets are for what is behind."""
+
+    class Config(T5Bias.Config, kind="t5_causal"):
+        pass
+
+    sides = 1
+
+    def buckets(self, ahead: Int[Tensor, "T S"]) -> Int[Tensor, "T S"]:
+        return self.steps((-ahead).clamp(min=0))

@@ -1,0 +1,379 @@
+"""Attention scores, the normalizers that turn them into weights, and sampled (hard) attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.config import BaseConfig, Configurable
+from foveate.nn.linear import single
+
+
+class Score(Configurable, nn.Module):
+    """How well each query matches each key."""
+
+    class Config(BaseConfig, family="score"):
+        """Which score, and what it needs."""
+
+    reads_keys = True  # False where the query alone decides
+
+    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+        super().__init__()
+        self.config = config
+
+    @property
+    def scale(self) -> float | None:
+        """C where the score is c·qᵀk, so that a fused kernel may form it; else None."""
+        return None
+
+    def forward(
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
+    ) -> Float[Tensor, "B H T S"]:
+        raise NotImplementedError
+
+
+class ScaledDot(Score):
+    """qᵀk / √K: the spread of the scores stays that of one product (Vaswani et al., 2017)."""
+
+    class Config(Score.Config, kind="scaled_dot"):
+        pass
+
+    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+        super().__init__(config, num_heads, head_size)
+        self.head_size = head_size
+
+    @property
+    def scale(self) -> float:
+        return 1 / math.sqrt(self.head_size)
+
+    def forward(
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
+    ) -> Float[Tensor, "B H T S"]:
+        return (query * self.scale) @ key.mT
+
+
+class Dot(Score):
+    """qᵀk (Luong et al., 2015)."""
+
+    class Config(Score.Config, kind="dot"):
+        pass
+
+    @property
+    def scale(self) -> float:
+        return 1.0
+
+    def forward(
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
+    ) -> Float[Tensor, "B H T S"]:
+        return query @ key.mT
+
+
+class General(Score):
+    """qᵀ W k, with a matrix W for each head (Luong et al., 2015)."""
+
+    class Config(Score.Config, kind="general"):
+        pass
+
+    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+        super().__init__(config, num_heads, head_size)
+        self.weight = nn.Parameter(torch.empty(num_heads, head_size, head_size))
+        nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
+
+    def forward(
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
+    ) -> Float[Tensor, "B H T S"]:
+        return query @ self.weight.to(query.dtype) @ key.mT
+
+
+class Additive(Score):
+    """vᵀ tanh(q + k), with q = W_q s and k = W_k h projected outside (Bahdanau et al., 2015)."""
+
+    class Config(Score.Config, kind="additive"):
+        pass
+
+    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+        super().__init__(config, num_heads, head_size)
+        self.weight = nn.Parameter(torch.empty(num_heads, head_size))
+        nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
+
+    def forward(
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
+    ) -> Float[Tensor, "B H T S"]:
+        sums = query.unsqueeze(3) + key.unsqueeze(2)  # (B, H, T, S, K)
+        weight = self.weight[:, None, :, None].to(sums.dtype)  # (H, 1, K, 1)
+        return (torch.tanh(sums) @ weight).squeeze(-1)
+
+
+class Cosine(Score):
+    """sharpness · cos(q, k): content-based addressing (Graves et al., 2014)."""
+
+    class Config(Score.Config, kind="cosine"):
+        sharpness: float = Field(10.0, gt=0)
+
+    config: Config
+
+    def forward(
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
+    ) -> Float[Tensor, "B H T S"]:
+        return self.config.sharpness * F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).mT
+
+
+class Location(Score):
+    """W q: the query alone says where to look; row i of W scores place i (Luong et al., 2015).
+
+    Raises ``ValueError`` for more keys than ``max_length``.
+    """
+
+    class Config(Score.Config, kind="location"):
+        max_length: int = Field(256, gt=0)
+
+    config: Config
+    reads_keys = False
+
+    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+        super().__init__(config, num_heads, head_size)
+        self.weight = nn.Parameter(torch.empty(num_heads, config.max_length, head_size))
+        nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
+
+    def forward(
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
+    ) -> Float[Tensor, "B H T S"]:
+        length, limit = key.shape[2], self.config.max_length
+        if length > limit:
+            raise ValueError(
+                f"a source of {length} tokens is longer than the location score's "
+                f"max_length = {limit}; raise it in the config, or cut the source"
+            )
+        return query @ self.weight[:, :length].to(query.dtype).mT
+
+
+class AffineLocation(Location):
+    """W q + b: the query says where to look, and b which places are looked at whatever it says."""
+
+    class Config(Location.Config, kind="affine_location"):
+        pass
+
+    config: Config
+
+    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+        super().__init__(config, num_heads, head_size)
+        self.bias = nn.Parameter(torch.zeros(num_heads, config.max_length))
+
+    def forward(
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
+    ) -> Float[Tensor, "B H T S"]:
+        scores = super().forward(query, key)
+        return scores + self.bias[:, None, : key.shape[2]].to(scores.dtype)
+
+
+# -------------------------------------------------------------------------------------- normalizer
+# Normalisers: scores over keys become weights that sum to 1. A new one is one class here.
+
+
+class Normalizer(Configurable, nn.Module):
+    """Scores (…, S), −∞ where masked, to weights (…, S) that sum to 1 and are 0 where masked."""
+
+    class Config(BaseConfig, family="normalizer"):
+        """Which normaliser, and what it needs."""
+
+    fusable = False  # whether scaled_dot_product_attention computes the same
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+
+    def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        raise NotImplementedError
+
+
+class Softmax(Normalizer):
+    """exp(e_i / τ) / Σ_j exp(e_j / τ), τ the temperature."""
+
+    class Config(Normalizer.Config, kind="softmax"):
+        temperature: float = Field(1.0, gt=0)
+
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.fusable = config.temperature == 1.0
+
+    def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        if self.config.temperature != 1.0:
+            scores = scores / self.config.temperature
+        return scores.softmax(dim=-1)
+
+
+class Hardmax(Normalizer):
+    """1 at the highest score, 0 elsewhere; of equals the first.
+
+    The equation has no gradient, so that of softmax(e) is passed on instead (straight-through;
+    Bengio et al., 2013).
+    """
+
+    class Config(Normalizer.Config, kind="hardmax"):
+        pass
+
+    def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        soft = scores.softmax(dim=-1)
+        hard = torch.zeros_like(soft).scatter_(-1, scores.argmax(dim=-1, keepdim=True), 1)
+        return hard + (soft - soft.detach())
+
+
+class Sparsemax(Normalizer):
+    """[e − τ]₊ with τ such that the weights sum to 1: the point of the simplex that is nearest to
+    the scores (Martins & Astudillo, 2016).
+    """
+
+    class Config(Normalizer.Config, kind="sparsemax"):
+        pass
+
+    def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        z = _below_top(scores)
+        ordered, rank = _ordered(z)
+        sums = ordered.cumsum(dim=-1)
+        support = (1 + rank * ordered > sums).sum(dim=-1, keepdim=True)
+        threshold = (sums.gather(-1, support - 1) - 1) / support
+        weights = (z - threshold).clamp(min=0)
+        slope = (weights > 0).to(weights.dtype)
+        return _Given.apply(scores, weights, slope)  # type: ignore[no-untyped-call]
+
+
+class Entmax15(Normalizer):
+    """[e/2 − τ]₊² with τ such that the weights sum to 1: half-way from softmax to sparsemax
+    (Peters, Niculae & Martins, 2019; their exact algorithm by sorting).
+    """
+
+    class Config(Normalizer.Config, kind="entmax15"):
+        pass
+
+    def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        z = _below_top(scores) / 2
+        ordered, rank = _ordered(z)
+        mean = ordered.cumsum(dim=-1) / rank
+        spread = ordered.square().cumsum(dim=-1) - rank * mean.square()  # Σ (z − mean)²
+        thresholds = mean - ((1 - spread) / rank).clamp(min=0).sqrt()
+        support = (thresholds <= ordered).sum(dim=-1, keepdim=True)
+        root = (z - thresholds.gather(-1, support - 1)).clamp(min=0)
+        return _Given.apply(scores, root.square(), root)  # type: ignore[no-untyped-call]
+
+
+class _Given(torch.autograd.Function):
+    """Weights p that were found without a graph, with the Jacobian of the entmax family:
+    ∂p/∂e = diag(s) − s sᵀ / Σs, where s is p^(2 − α) (Peters, Niculae & Martins, 2019).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, weights: Tensor, slope: Tensor) -> Tensor:
+        ctx.save_for_backward(slope)
+        ctx.dtype = scores.dtype
+        return weights
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        change = grads[0] * slope
+        change = change - slope * change.sum(dim=-1, keepdim=True) / slope.sum(-1, keepdim=True)
+        return change.to(ctx.dtype), None, None
+
+
+def _below_top(scores: Tensor) -> Tensor:
+    """Scores counted from the highest, without a graph; those that can get no weight are cut.
+
+    Sparsemax gives nothing to a score 1 below the highest, entmax-1.5 to one 2 below it: −∞ may
+    stand as −4, which keeps sums finite.
+    """
+    scores = single(scores.detach())
+    return (scores - scores.amax(dim=-1, keepdim=True)).clamp(min=-4)
+
+
+def _ordered(z: Tensor) -> tuple[Tensor, Tensor]:
+    """The scores from high to low, and 1, 2, … S."""
+    ordered = z.sort(dim=-1, descending=True).values
+    return ordered, torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=z.dtype)
+
+
+# ------------------------------------------------------------------------------------------ choice
+# Parts that choose by chance, and who listens to them: the door of REINFORCE.
+#
+# A part that chooses (a place of a glimpse, one key of an attention) takes the expectation of its
+# policy as long as nobody listens; within `choices` it draws, and tells what it drew. So
+# validation
+# and use are deterministic without a switch. Does not live here: what a choice is rewarded with.
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was drawn for each row: its ``log_probability`` under the policy, (B,), or (B, T) where
+    T steps were drawn at once.
+
+    ``baseline`` (B,) is the reward that the model itself expected, None where it expects nothing.
+    """
+
+    log_probability: Tensor
+    baseline: Tensor | None = None
+
+
+class Chooser:
+    """What modules that choose derive from; ``listener`` is told each choice."""
+
+    listener: Callable[[Choice], None] | None = None
+
+
+@contextmanager
+def choices(model: nn.Module) -> Iterator[list[Choice]]:
+    """Let every part of a model draw, and collect what was drawn, in order.
+
+    with choices(model) as made:
+        scores = model(pixels)
+    made[0].log_probability
+    """
+    made: list[Choice] = []
+    choosers = [module for module in model.modules() if isinstance(module, Chooser)]
+    before = [chooser.listener for chooser in choosers]
+    for chooser in choosers:
+        chooser.listener = made.append
+    try:
+        yield made
+    finally:
+        for chooser, listener in zip(choosers, before, strict=True):
+            chooser.listener = listener
+
+
+# ----------------------------------------------------------------------------------------- sampled
+# Hard attention: one key is drawn in place of a weighted mean of all (Xu et al., 2015).
+
+
+class Sampled(Normalizer, Chooser):
+    """s ~ softmax(e): weight 1 for the key drawn, 0 for the rest; softmax where nobody listens.
+
+    While it is trained (objective "reinforce") a query keeps the expectation with probability
+    ``expected``, which lowers the variance and keeps training near to use (Xu et al., 2015).
+    """
+
+    class Config(Normalizer.Config, kind="sampled"):
+        expected: float = Field(0.5, ge=0, lt=1)
+
+    config: Config
+
+    def forward(self, scores: Float[Tensor, "*B S"]) -> Float[Tensor, "*B S"]:
+        weights = scores.softmax(dim=-1)
+        if self.listener is None:
+            return weights
+        drawn = torch.multinomial(weights.detach().float().flatten(0, -2), 1).view(
+            *weights.shape[:-1], 1
+        )
+        log_p = scores.float().log_softmax(dim=-1).gather(-1, drawn).squeeze(-1)  # (B, H, T)
+        keeps = torch.rand(log_p.shape, device=log_p.device) < self.config.expected
+        self.listener(Choice(log_p.masked_fill(keeps, 0.0).sum(dim=1)))  # of all heads: (B, T)
+        hard = F.one_hot(drawn.squeeze(-1), weights.shape[-1]).to(weights.dtype)
+        return torch.where(keeps[..., None], weights, hard)

@@ -1,0 +1,371 @@
+"""Training objectives: cross-entropy with teacher forcing, REINFORCE, attention regularisers."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.config import BaseConfig, Configurable
+from foveate.models.base import Memory
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.nn.attention import Attention, Tap
+from foveate.nn.loss import linear_cross_entropy
+from foveate.nn.scores import Choice
+from foveate.nn.state import State
+from foveate.tasks.base import Loss
+
+Ids = Int[Tensor, "B T"]
+
+
+class TeacherForcing(Configurable, ABC):
+    """Chooses what is read, (B, T), where ``gold`` (B, T) is the target behind its start."""
+
+    class Config(BaseConfig, family="teacher_forcing"):
+        """Which choice."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @abstractmethod
+    def read(self, model: EncoderDecoder, gold: Ids, memory: Memory, step: int) -> Ids:
+        """The ids read at a step of training, counted from 1."""
+
+
+class Always(TeacherForcing):
+    """The true target at every place (Williams & Zipser, 1989)."""
+
+    class Config(TeacherForcing.Config, kind="always"):
+        """Nothing to choose."""
+
+    def read(self, model: EncoderDecoder, gold: Ids, memory: Memory, step: int) -> Ids:
+        return gold
+
+
+class Own(TeacherForcing):
+    """The model's own greedy output at every place but the first: what it meets when it is used."""
+
+    class Config(TeacherForcing.Config, kind="own"):
+        """Nothing to choose."""
+
+    def read(self, model: EncoderDecoder, gold: Ids, memory: Memory, step: int) -> Ids:
+        keep = torch.zeros_like(gold, dtype=torch.bool)
+        return step_by_step(model, gold, memory, keep, "greedy")
+
+
+Choose = Literal["greedy", "sample"]
+
+
+# ------------------------------------------------------------------------------ schedules
+
+
+class SamplingSchedule(Configurable, ABC):
+    """ε(i), the probability that the true token is read at step i."""
+
+    class Config(BaseConfig, family="sampling_schedule"):
+        """How ε falls."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @abstractmethod
+    def epsilon(self, step: int) -> float:
+        """ε in [0, 1]."""
+
+
+class LinearDecay(SamplingSchedule):
+    """ε(i) = max(ε_min, k − c i)."""
+
+    class Config(SamplingSchedule.Config, kind="linear"):
+        """``start`` is k, ``slope`` c a step, ``floor`` ε_min."""
+
+        start: float = Field(1.0, ge=0, le=1)
+        slope: float = Field(1e-4, ge=0)
+        floor: float = Field(0.5, ge=0, le=1)
+
+    config: Config
+
+    def epsilon(self, step: int) -> float:
+        return max(self.config.floor, self.config.start - self.config.slope * step)
+
+
+class ExponentialDecay(SamplingSchedule):
+    """ε(i) = kⁱ, k < 1."""
+
+    class Config(SamplingSchedule.Config, kind="exponential"):
+        """``base`` is k."""
+
+        base: float = Field(0.9999, gt=0, lt=1)
+
+    config: Config
+
+    def epsilon(self, step: int) -> float:
+        return float(self.config.base**step)
+
+
+class InverseSigmoidDecay(SamplingSchedule):
+    """ε(i) = k / (k + exp(i / k)), k ≥ 1."""
+
+    class Config(SamplingSchedule.Config, kind="inverse_sigmoid"):
+        """``rate`` is k: ε is 1/2 at step k log k."""
+
+        rate: float = Field(1000.0, ge=1)
+
+    config: Config
+
+    def epsilon(self, step: int) -> float:
+        k = self.config.rate
+        return k / (k + math.exp(min(step / k, 700.0)))
+
+
+class Scheduled(TeacherForcing):
+    """Scheduled sampling: each token read is the true one with probability ε(i) (Bengio, 2015).
+
+    A recurrent decoder goes step by step and reads its own last token elsewhere. A decoder that
+    reads all places at once says what it would predict from the true target, and that is mixed
+    with the target for a second pass (Mihaylova & Martins, 2019). Choices carry no gradient.
+    """
+
+    class Config(TeacherForcing.Config, kind="scheduled"):
+        """``choose`` the most probable token, or draw one from the model's distribution."""
+
+        schedule: SamplingSchedule.Config = InverseSigmoidDecay.Config()
+        choose: Choose = "greedy"
+
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.schedule: SamplingSchedule = config.schedule.build()
+
+    def read(self, model: EncoderDecoder, gold: Ids, memory: Memory, step: int) -> Ids:
+        epsilon = self.schedule.epsilon(step)
+        if epsilon >= 1:  # no draws: the dropout masks that follow are those of teacher forcing
+            return gold
+        keep = torch.rand(gold.shape, device=gold.device) < epsilon
+        way = second_pass if model.decoder.parallel else step_by_step
+        return way(model, gold, memory, keep, self.config.choose)
+
+
+# ------------------------------------------------------------------------------ two ways to mix
+
+
+@torch.no_grad()
+def step_by_step(
+    model: EncoderDecoder, gold: Ids, memory: Memory, keep: Bool[Tensor, "B T"], choose: Choose
+) -> Ids:
+    """The true token where ``keep`` is true, else what the model says after what it has read."""
+    state, read = State(), [gold[:, 0]]
+    for t in range(1, gold.shape[1]):
+        hidden = model.decode(read[-1][:, None], memory, state)
+        own = _choose(model.logits(hidden[:, 0]), choose)
+        read.append(torch.where(keep[:, t], gold[:, t], own))
+    return torch.stack(read, dim=1)
+
+
+@torch.no_grad()
+def second_pass(
+    model: EncoderDecoder, gold: Ids, memory: Memory, keep: Bool[Tensor, "B T"], choose: Choose
+) -> Ids:
+    """The true token where ``keep`` is true, else what the model says after the true ones."""
+    own = _choose(model.logits(model.decode(gold[:, :-1], memory)), choose)
+    return torch.cat((gold[:, :1], torch.where(keep[:, 1:], gold[:, 1:], own)), dim=1)
+
+
+def _choose(logits: Float[Tensor, "*B V"], choose: Choose) -> Int[Tensor, "*B"]:
+    if choose == "greedy":
+        return logits.argmax(dim=-1)
+    odds = logits.float().softmax(dim=-1)
+    return torch.multinomial(odds.flatten(0, -2), 1).view(odds.shape[:-1])
+
+
+# --------------------------------------------------------------------------------------- objective
+# What is minimised. A new objective is one class here, or in a file of its own.
+
+
+class Objective(Configurable):
+    """Turns what a model gives and what was wanted into a `Loss`: sums over targets."""
+
+    class Config(BaseConfig, family="objective"):
+        """Which objective."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.step = 0
+
+    def advance(self, step: int) -> None:
+        """Say which step of training comes next, from 1, for what changes in its course."""
+        self.step = step
+
+
+class CrossEntropy(Objective):
+    """NLL = −Σ_t log p(y_t | y_<t), with the labels y_ls = (1 − α) y_hot + α/V (Szegedy, 2016)."""
+
+    class Config(Objective.Config, kind="cross_entropy"):
+        """``label_smoothing`` is α; ``teacher_forcing`` says what a decoder reads meanwhile."""
+
+        label_smoothing: float = Field(0.1, ge=0, lt=1)
+        teacher_forcing: TeacherForcing.Config = Always.Config()
+
+    config: Config
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.teacher_forcing: TeacherForcing = config.teacher_forcing.build()
+
+    def __call__(
+        self,
+        hidden: Float[Tensor, "N D"],
+        weight: Float[Tensor, "V D"],
+        target: Int[Tensor, "N"],
+        bias: Float[Tensor, "V"] | None = None,
+    ) -> Loss:
+        """The loss of N targets, the logits being W h + b."""
+        if bias is not None:  # W h + b = [W b] [h; 1]
+            hidden = torch.cat((hidden, hidden.new_ones(len(hidden), 1)), dim=1)
+            weight = torch.cat((weight, bias[:, None]), dim=1)
+        total, nll = linear_cross_entropy(hidden, weight, target, self.config.label_smoothing)
+        return Loss(total, len(target), {"nll": nll})
+
+
+# ----------------------------------------------------------------------------- objective reinforce
+# REINFORCE: the gradient of an expected reward through choices that have no gradient themselves.
+#
+# ∇ E[R] ≈ Σ_t (R_t − b_t) ∇ log π(choice_t)      (Williams, 1992)
+
+
+class Reinforce(CrossEntropy):
+    """Cross-entropy for what is computed, REINFORCE for what is drawn, squares for the baseline:
+    NLL − λ Σ_t (R_t − b_t) log π_t + Σ_t (R_t − b_t)² (Mnih et al., 2014; Xu et al., 2015).
+    """
+
+    class Config(CrossEntropy.Config, kind="reinforce"):
+        """``weight`` is λ."""
+
+        label_smoothing: float = Field(0.0, ge=0, lt=1)
+        weight: float = Field(1.0, gt=0)
+
+    config: Config
+
+
+def add_choices(
+    loss: Loss,
+    made: Sequence[Choice],
+    reward: Float[Tensor, "B"] | Float[Tensor, "T B"],
+    objective: Objective,
+) -> Loss:
+    """The loss with what T choices cost; ``reward`` R of each row, or of each choice of each row.
+
+    Raises ``ValueError`` where a model chooses and the objective would not train it to.
+    """
+    if not made:
+        return loss
+    if not isinstance(objective, Reinforce):
+        raise ValueError(
+            "the model draws where to look, and cross-entropy alone cannot train that: "
+            'write [objective] kind = "reinforce"'
+        )
+    log_p = torch.stack([choice.log_probability.float() for choice in made])  # (T, B)
+    reward = reward.detach().float().expand_as(log_p)
+    advantage = reward
+    total = loss.total
+    if made[0].baseline is not None:
+        expected = torch.stack([_baseline(choice) for choice in made])
+        advantage = reward - expected.detach()
+        total = total + (reward - expected).square().mean(dim=0).sum()
+    drawn = objective.config.weight * (advantage * log_p).sum()
+    logged = loss.logged | {"reward": reward.mean(dim=0).sum()}
+    return Loss(total - drawn, loss.count, logged)
+
+
+def _baseline(choice: Choice) -> Tensor:
+    assert choice.baseline is not None
+    return choice.baseline.float()
+
+
+# ------------------------------------------------------------------------------------ caption loss
+# What captioning adds to cross-entropy: looking everywhere once, and drawing where to look.
+#
+# doubly stochastic:  λ Σ_i (1 − Σ_t α_ti)²                          (Xu et al., 2015, eq. 14)
+# hard attention:     −Σ_t A_t log p(s_t)
+#                     A_t = Σ_{u ≥ t} [log p(y_u | drawn) − log p(y_u | expected)]
+#
+# The baseline of hard attention is what the same words get when nothing is drawn; Xu et al. take a
+# moving average of rewards, which would be state outside of the model.
+
+
+@contextmanager
+def watched(model: nn.Module, block: str) -> Iterator[dict[str, list[Tensor]]]:
+    """Collect the weights of attentions whose names end in ``block``, with their graph.
+
+    `foveate.look.capture` is for looking and keeps no graph; this is for losses. A tap that was
+    there goes on being called.
+    """
+    seen: dict[str, list[Tensor]] = {}
+
+    def tap(name: str, before: Tap | None) -> Tap:
+        def see(weights: Tensor) -> Tensor | None:
+            replaced = None if before is None else before(weights)
+            seen.setdefault(name, []).append(weights if replaced is None else replaced)
+            return replaced
+
+        return see
+
+    parts = {
+        name: cast(Attention, module)
+        for name, module in model.named_modules()
+        if name.endswith(block) and hasattr(module, "tap")
+    }
+    taps = {name: attention.tap for name, attention in parts.items()}
+    for name, attention in parts.items():
+        attention.tap = tap(name, taps[name])
+    try:
+        yield seen
+    finally:
+        for name, attention in parts.items():
+            attention.tap = taps[name]
+
+
+def doubly_stochastic(
+    seen: dict[str, list[Tensor]], real: Bool[Tensor, "B T"]
+) -> Float[Tensor, ""]:
+    """Σ over pictures and places i of (1 − Σ_t α_ti)², the mean of heads and layers.
+
+    ``seen`` holds weights (B, H, T, S) in pieces along T; ``real`` is false at padding.
+    """
+    parts = []
+    for pieces in seen.values():
+        weights = torch.cat(pieces, dim=2).float()
+        looks = (weights * real[:, None, :, None]).sum(dim=2)  # (B, H, S)
+        parts.append((1 - looks).square().sum(dim=2).mean(dim=1).sum())
+    return torch.stack(parts).mean()
+
+
+def steps_drawn(made: Sequence[Choice], steps: int) -> list[Choice]:
+    """One choice for each of T steps, of all layers together.
+
+    A recurrent decoder draws (B, 1) T times, a Transformer (B, T) in each of its layers.
+    """
+    drawn = torch.cat([choice.log_probability for choice in made], dim=1)
+    each = drawn.unflatten(1, (-1, steps)).sum(dim=1)  # (B, L·T) -> (B, T)
+    return [Choice(log_p) for log_p in each.unbind(dim=1)]
+
+
+def advantage(
+    drawn: Float[Tensor, "B T"], expected: Float[Tensor, "B T"], real: Bool[Tensor, "B T"]
+) -> Float[Tensor, "T B"]:
+    """A_t: how much better the words from t on were for what was drawn."""
+    gain = (drawn - expected) * real
+    return gain.flip(1).cumsum(dim=1).flip(1).T
+
+
+def add_regulariser(loss: Loss, cost: Tensor, weight: float) -> Loss:
+    """The loss with λ times a cost, which is logged by itself."""
+    return Loss(loss.total + weight * cost, loss.count, loss.logged | {"places": cost.detach()})

@@ -1,0 +1,391 @@
+"""What tasks on text share: batches of tokens, labels of axes, a single text as input."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from foveate.data.batches import pad
+from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
+from foveate.data.readers import TokenIds, is_table, taken
+from foveate.data.text import Corpus, DataError, Reading, TextData, at, collect, keep, read_pairs
+from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SILENT, Encoded, Span, Tokenizer
+from foveate.data.words import is_unsegmented, split_words
+from foveate.look.capture import AttentionRecord
+from foveate.look.drawing import Units, group_pieces, to_words
+from foveate.tasks.base import Task
+
+Ids = list[int]
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """Pairs side by side: ``source`` (B, S) with ends, ``keys`` true at real source tokens or None,
+    ``read`` (B, T) the target behind its start, ``wanted`` (B, T) the target with its end, ``real``
+    the flat places of real targets or None where all are.
+    """
+
+    source: Tensor
+    keys: Tensor | None
+    read: Tensor
+    wanted: Tensor
+    real: Tensor | None
+
+    def to(self, device: torch.device) -> TextBatch:
+        """The same on a device."""
+        parts = (self.source, self.keys, self.read, self.wanted, self.real)
+        return TextBatch(*(p if p is None else p.to(device) for p in parts))  # type: ignore[arg-type]
+
+
+def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
+    """Tensors of some pairs of ids: ends and starts added, padded on the right."""
+    source, keys = source_batch(sources)
+    read = torch.from_numpy(pad([[BOS, *ids] for ids in targets]))
+    wanted = torch.from_numpy(pad([[*ids, EOS] for ids in targets]))
+    lengths = torch.tensor([len(ids) + 1 for ids in targets])
+    ragged = len(set(lengths.tolist())) > 1
+    places = torch.arange(read.shape[1])[None] < lengths[:, None]
+    real = places.flatten().nonzero().flatten() if ragged else None
+    return TextBatch(source, keys, read, wanted, real)
+
+
+def source_batch(sources: Sequence[Ids]) -> tuple[Tensor, Tensor | None]:
+    """Ids (B, S) of some sources with their ends, and where they are real, None if everywhere."""
+    ids = torch.from_numpy(pad([[*s, EOS] for s in sources]))
+    keys = ids != PAD
+    return ids, None if bool(keys.all()) else keys
+
+
+def lengths_of(*sides: Sequence[Ids]) -> NDArray[np.int32]:
+    """(N, sides) numbers of tokens."""
+    return np.stack([sizes_of(side).astype(np.int32) for side in sides], axis=1)
+
+
+def sizes_of(texts: Sequence[Ids]) -> NDArray[np.int64]:
+    """(N,) numbers of tokens."""
+    if isinstance(texts, TokenIds):
+        return texts.lengths()
+    return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+
+
+# ------------------------------------------------------------------------------------------ labels
+# Labels for the axes of attention maps: tokens, or the words that they are merged into.
+
+Axis = tuple[list[list[int]], list[str]]  # the tokens of each row or column, and its label
+END, START = "</s>", "<s>"
+# An angle-bracket placeholder or special token, such as <N> and <unk>, is one word.
+_PLACEHOLDER = re.compile(r"<[^<>\s]+>")
+
+
+@dataclass(frozen=True)
+class TokenizedText:
+    """A text, the characters of each of its tokens (None: a special one) and a label for each.
+
+    ``units`` says what its axis shows by default: its tokens, or its words, of which those in a
+    script without blanks are shown as their tokens.
+    """
+
+    text: str
+    spans: Sequence[Span | None]
+    labels: Sequence[str]
+    units: Units = "words"
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, text: str, encoded: Encoded) -> TokenizedText:
+        """A text and its tokens; a first token that is the blank before it joins its first word."""
+        ids, spans = encoded.ids, encoded.offsets
+        placed = [
+            None if i in SILENT else (start, end) if end else (0, 1)
+            for i, (start, end) in zip(ids, spans, strict=True)
+        ]
+        return cls(text, placed, tokenizer.labels(ids, text, spans), tokenizer.units)
+
+    @classmethod
+    def read(cls, tokenizer: Tokenizer, text: str) -> TokenizedText:
+        """A text that a model reads."""
+        return cls.of(tokenizer, text, tokenizer.encode(text))
+
+    @classmethod
+    def written(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> TokenizedText:
+        """A text that a model produces, by its ids."""
+        return cls.of(tokenizer, tokenizer.decode(ids), Encoded(list(ids), tokenizer.spans(ids)))
+
+    def axis(self, units: Units, before: Sequence[str] = (), after: Sequence[str] = ()) -> Axis:
+        """The tokens of each row (or column), with special tokens around the text, and its label.
+
+        With ``units = "auto"`` the words of scripts without blanks are shown as their tokens.
+        """
+        tokens = [*before, *self.labels, *after]
+        if units == "tokens" or (units == "auto" and self.units == "tokens"):
+            return [[n] for n in range(len(tokens))], tokens
+        places = words_of(self.text)
+        offsets = [*(None for _ in before), *self.spans, *(None for _ in after)]
+        grouping = group_pieces(offsets, places)
+        names = grouping.labels([self.text[a:b] for a, b in places], tokens)
+        if units == "words":
+            return grouping.pieces, names
+        rows: list[tuple[list[int], str]] = []
+        for pieces, name, word in zip(grouping.pieces, names, grouping.words, strict=True):
+            apart = word is not None and is_unsegmented(name)
+            rows += [([n], tokens[n]) for n in pieces] if apart else [(pieces, name)]
+        return [pieces for pieces, _ in rows], [name for _, name in rows]
+
+
+def words_of(text: str) -> list[Span]:
+    """The words of a text as axes show them: `split_words`, but a placeholder is one word."""
+    whole = [found.span() for found in _PLACEHOLDER.finditer(text)]
+    words = [w for w in split_words(text) if not any(a <= w[0] and w[1] <= b for a, b in whole)]
+    return sorted([*words, *whole])
+
+
+def caption_record(
+    maps: Mapping[str, NDArray[np.float32]],
+    units: Units,
+    name: str,
+    places: Sequence[str],
+    caption: TokenizedText,
+) -> AttentionRecord:
+    """Maps (H, T, S) of a picture's captioner: the encoder's between ``places`` of the picture,
+    the decoder's from what is produced to places, or to what was read.
+    """
+    written, before = caption.axis(units, after=[END]), caption.axis(units, before=[START])
+    seen: Axis = [[i] for i in range(len(places))], list(places)
+    axes = {}
+    for block in maps:
+        row = seen if block.startswith("encoder") else written
+        axes[block] = row, before if row is written and block.endswith("self_attention") else seen
+    return _merged(maps, axes, f"{name} → {caption.text}")
+
+
+def attention_record(
+    maps: Mapping[str, NDArray[np.float32]],
+    units: Units,
+    source: TokenizedText,
+    target: TokenizedText,
+) -> AttentionRecord:
+    """Maps (H, T, S) between tokens in the units asked for, with their labels.
+
+    The encoder's rows and columns are the source and its end; the decoder's rows are what is
+    produced and the end, and the columns of its self-attention the start and what was read.
+    """
+    read = source.axis(units, after=[END])
+    written, before = target.axis(units, after=[END]), target.axis(units, before=[START])
+    axes = {}
+    for name in maps:
+        own = name.endswith("self_attention")
+        row = read if name.startswith("encoder") else written
+        axes[name] = row, read if row is read or not own else before
+    return _merged(maps, axes, f"{source.text} → {target.text}")
+
+
+def encoder_record(
+    maps: Mapping[str, NDArray[np.float32]], units: Units, source: TokenizedText, produced: str
+) -> AttentionRecord:
+    """Maps (H, T, S) of what reads ``<s> text </s>``, in the units asked for, with their labels.
+
+    The rows of an encoder's maps are the text's; another map (a pooling) has the one row of what
+    it produced.
+    """
+    read, answer = source.axis(units, [START], [END]), ([[0]], [produced])
+    axes = {name: (read if name.startswith("encoder") else answer, read) for name in maps}
+    return _merged(maps, axes, f"{source.text} → {produced}")
+
+
+def joined_record(
+    maps: Mapping[str, NDArray[np.float32]],
+    units: Units,
+    source: TokenizedText,
+    target: TokenizedText,
+) -> AttentionRecord:
+    """Maps (H, T, T) of what reads ``<s> source </s> target`` in one sequence.
+
+    Rows are what comes next, to the target's end; columns what was read before it.
+    """
+    first, second = source.axis(units, after=[END]), target.axis(units)
+    begun = len(source.spans) + 1  # the tokens of the source and its end
+    pieces = [*first[0], *([begun + piece for piece in group] for group in second[0])]
+    labels = [*first[1], *second[1]]
+    rows: Axis = [*pieces, [begun + len(target.spans)]], [*labels, END]
+    columns: Axis = [[0], *([1 + piece for piece in group] for group in pieces)], [START, *labels]
+    title = f"{source.text} → {target.text}"
+    return _merged(maps, dict.fromkeys(maps, (rows, columns)), title)
+
+
+def _merged(
+    maps: Mapping[str, NDArray[np.float32]], axes: Mapping[str, tuple[Axis, Axis]], title: str
+) -> AttentionRecord:
+    """The record of maps between tokens whose rows and columns are merged as ``axes`` say."""
+    return AttentionRecord(
+        {
+            name: np.stack([to_words(w, axes[name][0][0], axes[name][1][0]) for w in heads])
+            for name, heads in maps.items()
+        },
+        {name: rows[1] for name, (rows, _) in axes.items()},
+        {name: columns[1] for name, (_, columns) in axes.items()},
+        title=title,
+    )
+
+
+def namer(tokenizer: Tokenizer) -> Callable[[int], str]:
+    """What says the text of an id, special ones by their names."""
+    return lambda i: tokenizer.decode([i], skip_special=False) or tokenizer.name(i)
+
+
+# ------------------------------------------------------------------------------------------ single
+# One text an example, as data: a file, a tokenizer, lengths, batches. Knows no model.
+#
+# What is done with the texts (labels, hidden words) is up to the tasks that derive from it.
+
+Batch = TypeVar("Batch")
+TOKENIZER = "tokenizer.json"  # in the folder of a run
+TOKENIZERS = (TOKENIZER, "source.tokenizer.json")  # of runs of other tasks, the fitting one
+EXTRA = 2  # the start and the end that stand around each text
+
+
+class SingleText(Task[Batch]):
+    """Lines of text in; every text is read as ``<s> text </s>``."""
+
+    class Config(Task.Config):
+        """Where the texts lie and how they become tokens.
+
+        ``source`` names a file with ``{split}`` for train, valid and test: one text a line, or a
+        TSV, CSV or JSONL file, of which `foveate.data.text.TextData` names columns and keys.
+        """
+
+        source: str
+        tokenizer: Tokenizer.Config = BPE.Config()
+
+    config: Config
+
+    def __init__(self, config: Config, data: TextData) -> None:
+        self.config, self.data = config, data
+        self._tokenizer: Tokenizer | None = None
+        self._read: dict[str, Corpus] = {}
+        self._encoded: dict[str, tuple[Corpus, Sequence[Ids]]] = {}
+
+    # ---- data
+
+    def prepare(self, folder: Path, seed: int) -> None:
+        if self._tokenizer is None:
+            corpus = self.corpus("train")
+            rows = sample(len(corpus), self.data.tokenizer_sample, seed)
+            texts = corpus.take(rows).sources
+            self._tokenizer = learn_tokenizer(self.config.tokenizer, lambda: texts)
+        self._tokenizer.save(folder / TOKENIZER)
+
+    def restore(self, folder: Path) -> None:
+        self._tokenizer = Tokenizer.load(folder / TOKENIZER)
+
+    def inherit(self, run: Path) -> None:
+        found = next((run / name for name in TOKENIZERS if (run / name).is_file()), None)
+        if found is None:
+            raise DataError(f"{run} has no tokenizer to take over: no {' or '.join(TOKENIZERS)}")
+        self._tokenizer = Tokenizer.load(found)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
+        return self._tokenizer
+
+    def corpus(self, split: str) -> Corpus:
+        """The texts of a split and what belongs to them, without those that the config drops.
+
+        Those of the training split stay in files and are read when they are asked for.
+        """
+        if split not in self._read:
+            reading = self._reading(split)
+            self._read[split] = prepare_texts([reading]) if split == "train" else collect(reading)
+        return self._read[split]
+
+    def _reading(self, split: str) -> Reading:
+        """The texts of a split; the other side of a table is read and left alone."""
+        source = self.config.source
+        other = None if is_table(at(source, split, self.data.splits)) else source
+        return Reading(source, other, split, self.data)
+
+    def _tokens(self, split: str) -> tuple[Corpus, Sequence[Ids]]:
+        """Texts and their ids; in training without empty and too long ones, which are counted."""
+        if split not in self._encoded:
+            corpus = self.corpus(split)
+            ids: Sequence[Ids]
+            if isinstance(corpus, PreparedCorpus):
+                (ids,) = prepare_ids(corpus.folder, {"source": self.tokenizer})
+            else:
+                ids = self.tokenizer.encode_ids(corpus.sources)
+            if split == "train":
+                kept, dropped = keep(lengths_of(ids), self.data)
+                dropped = {reason.replace("side", "text"): n for reason, n in dropped.items()}
+                corpus, ids = corpus.take(kept, dropped), taken(ids, kept)
+            self._encoded[split] = corpus, ids
+        return self._encoded[split]
+
+    def lengths(self, split: str) -> NDArray[np.int32]:
+        return lengths_of(self._tokens(split)[1]) + np.int32(EXTRA)
+
+    def describe_data(self) -> list[str]:
+        """What was read of each split, what was dropped and why, what stands in train as well."""
+        said, known = [], set(map(hash, self.corpus("train").sources))
+        for split in ("train", "valid", "test"):
+            with contextlib.suppress(DataError):  # a run may do without
+                corpus, ids = self._tokens(split)
+                sizes = sizes_of(ids)
+                said.append(
+                    f"{split}: {len(corpus):,} texts, {int(sizes.sum()):,} tokens, longest "
+                    f"{int(sizes.max(initial=0)):,}; {self._about(corpus)}"
+                )
+                both = (
+                    sum(hash(text) in known for text in corpus.sources) if split != "train" else 0
+                )
+                said += [f"{split}: {both:,} texts also in train"] if both else []
+                said += [f"{split}: dropped, {what}: {n:,}" for what, n in corpus.dropped.items()]
+                said += [f"{split}: skipped, {line}" for line in corpus.skipped]
+        size, kind = self.tokenizer.vocab_size, self.tokenizer.config.kind
+        seen, texts = self.data.tokenizer_sample, len(self.corpus("train"))
+        some = f", learnt from {seen:,} of {texts:,} texts" if seen < texts else ""
+        return [*said, f"vocabulary: {size:,} {kind} pieces{some}"]
+
+    def _about(self, corpus: Corpus) -> str:
+        """What else is to be said of a split."""
+        words = sum(len(text.split()) for text in corpus.sources)
+        return f"{words:,} words between blanks"
+
+    # ---- answers
+
+    def examples(self, split: str) -> Corpus:
+        return self.corpus(split)
+
+    def cut(self, corpus: Corpus) -> tuple[list[Ids], list[int]]:
+        """The ids of each text, at most ``data.max_length``, and the lines that lost some."""
+        ids, limit = self.tokenizer.encode_ids(corpus.sources), self.data.max_length
+        longer = [line for line, one in zip(corpus.lines, ids, strict=True) if len(one) > limit]
+        return [one[:limit] for one in ids], longer
+
+
+def read_texts(source: Path) -> Corpus:
+    """The texts of a file of the user's. Raises ``DataError`` where it holds none."""
+    corpus = read_pairs(source, None if is_table(source) else source, TextData())
+    if not len(corpus):
+        raise DataError(f"{source} is empty: nothing to evaluate on")
+    return corpus
+
+
+def wrapped(texts: Sequence[Ids]) -> tuple[Tensor, Tensor | None]:
+    """``<s> text </s>`` of some texts, (B, S), and where they are real, None if everywhere."""
+    ids = torch.from_numpy(pad([[BOS, *one, EOS] for one in texts]))
+    keys = ids != PAD
+    return ids, None if bool(keys.all()) else keys
+
+
+def to(device: torch.device, *tensors: Tensor | None) -> Any:
+    """The tensors on a device; what is None stays None."""
+    return tuple(None if tensor is None else tensor.to(device) for tensor in tensors)

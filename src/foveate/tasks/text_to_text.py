@@ -1,0 +1,524 @@
+"""What tasks from text to text share: corpora, examples, ensembles, word maps, pairs."""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pydantic
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.align.aer import Rows
+from foveate.config import Config
+from foveate.data.batches import Mixture
+from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
+from foveate.data.readers import taken
+from foveate.data.report import report
+from foveate.data.text import (
+    Corpus,
+    DataError,
+    Pair,
+    Reading,
+    TextData,
+    collect,
+    keep,
+    read_pairs,
+    to_measure,
+)
+from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
+from foveate.data.words import split_words
+from foveate.decode.search import EnsembleSteps, Steps, log_mean_p
+from foveate.look.capture import capture
+from foveate.look.drawing import group_pieces, to_words
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.language_model import LanguageModel
+from foveate.tasks.base import Task
+from foveate.tasks.metrics import LOWER_IS_BETTER, known_metrics
+from foveate.tasks.text import Ids, TextBatch, collate, lengths_of
+
+if TYPE_CHECKING:
+    from foveate.models.encoder_decoder import EncoderDecoder
+
+
+class Part(Config):
+    """One of several corpora; ``source`` and ``target`` as in a task with one.
+
+    ``weight`` is its share relative to the others, its number of pairs if absent. ``tag`` is put
+    before its sources, a piece of its own: ``<2fr>`` asks for French (Johnson et al., 2017).
+    """
+
+    source: str
+    target: str | None = None
+    weight: float | None = Field(default=None, gt=0)
+    tag: str | None = Field(default=None, pattern=r"^<2[^<>\s]+>$")
+
+
+class Tagged(Reading):
+    """The pairs of a split of one corpus, the sources behind its tag."""
+
+    def __init__(self, part: Part, split: str, config: TextData) -> None:
+        super().__init__(part.source, part.target, split, config)
+        self.tag = part.tag
+
+    def changed(self, pair: Pair) -> Pair:
+        line, source, target = pair
+        return line, tagged(source, self.tag), target
+
+    def key(self) -> dict[str, object]:
+        return {"tag": self.tag, **super().key()}
+
+
+def join(corpora: Sequence[Corpus]) -> Corpus:
+    """One corpus of all, in their order."""
+    if len(corpora) == 1:
+        return corpora[0]
+    dropped = Counter[str]()
+    for corpus in corpora:
+        dropped.update(corpus.dropped)
+    several = any(corpus.alternatives is not None for corpus in corpora)
+    alternatives = [
+        (one,) if isinstance(one, str) else one for corpus in corpora for one in corpus.references
+    ]
+    return Corpus(
+        list(chain.from_iterable(corpus.sources for corpus in corpora)),
+        list(chain.from_iterable(corpus.targets for corpus in corpora)),
+        array("q", chain.from_iterable(corpus.lines for corpus in corpora)),
+        list(chain.from_iterable(corpus.skipped for corpus in corpora)),
+        dict(dropped),
+        alternatives if several else None,
+    )
+
+
+def tagged(text: str, tag: str | None) -> str:
+    """A text behind its tag; without one, or where there is no text, as it is."""
+    return text if tag is None or not text.strip() else f"{tag} {text}"
+
+
+def bare(text: str, tags: Sequence[str]) -> str:
+    """A text without the tag that it begins with."""
+    tag = next((tag for tag in tags if text.startswith(tag)), "")
+    return text.removeprefix(tag).removeprefix(" ") if tag else text
+
+
+# ---------------------------------------------------------------------------------------- examples
+# Pairs of texts with their ids, and which of them training takes.
+
+Sides = tuple[Sequence[Ids], ...]  # of the source and of the target
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Pairs with their ids. ``rows`` are their places in the corpus as it was read, None if all
+    are here.
+    """
+
+    corpus: Corpus
+    sources: Sequence[Ids]
+    targets: Sequence[Ids]
+    rows: NDArray[np.integer] | None = None
+
+    def kept(self, config: TextData) -> Examples:
+        """The examples whose lengths training takes; the corpus counts the others."""
+        rows, dropped = keep(lengths_of(self.sources, self.targets), config)
+        if not dropped:
+            return self
+        sides = taken(self.sources, rows), taken(self.targets, rows)
+        return Examples(self.corpus.take(rows, dropped), *sides, rows.astype(np.uint32))
+
+    def row(self, index: int) -> int:
+        """Where an example stands in the corpus as it was read."""
+        return index if self.rows is None else int(self.rows[index])
+
+
+# ---------------------------------------------------------------------------------------- ensemble
+# Several trained models as one: which go together, and how a task asks them.
+
+
+class Ensemble(nn.Module):
+    """Models of any kinds that read the same tokens, and answer with the mean of their p.
+
+    Raises ``ValueError`` where one reads source and target apart and another joined.
+    """
+
+    def __init__(self, members: Sequence[nn.Module]) -> None:
+        super().__init__()
+        for family in (EncoderDecoder, LanguageModel):
+            if 0 < sum(isinstance(member, family) for member in members) < len(members):
+                raise ValueError("an encoder–decoder and a language model decode no text together")
+        self.members = nn.ModuleList(members)
+
+    @property
+    def output(self) -> Any:
+        """The output projection of the first member; it says where all compute."""
+        return self.members[0].output
+
+    def forward(self, *inputs: Tensor | None) -> Tensor:
+        """Log of the mean p of every next token (B, T, V)."""
+        return log_mean_p([member(*inputs) for member in self.members])
+
+    def decode(self, *inputs: Any) -> Tensor:
+        """Refuse: members have states and attention of their own. Raises ``ValueError``."""
+        raise ValueError(
+            "several models that decode together have no one map to draw; look at a run by itself"
+        )
+
+    encode = decode
+
+
+def steps_of(model: nn.Module, begin: Callable[[Any], Steps]) -> Steps:
+    """The steps that ``begin`` makes of a model, or of all members of an ensemble together."""
+    if not isinstance(model, Ensemble):
+        return begin(model)
+    return EnsembleSteps([begin(member) for member in model.members])
+
+
+def together(tasks: Sequence[Any], models: Sequence[nn.Module], names: Sequence[str]) -> Ensemble:
+    """The models of several runs as one. Raises ``ValueError`` where they read other tokens."""
+    first, *others = tasks
+    for task, name in zip(others, names[1:], strict=True):
+        check_pieces(first.pieces(), task.pieces(), (names[0], name))
+    return Ensemble(models).eval()
+
+
+def check_pieces(
+    own: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]], names: tuple[str, str]
+) -> None:
+    """Raise ``ValueError`` where two runs read other tokens, with what differs and the remedy.
+
+    ``own`` and ``other`` are the tokens of each part of a model by their ids, ``names`` the runs.
+    """
+    for part, pieces in own.items():
+        others = other.get(part, [])
+        if list(pieces) == list(others):
+            continue
+        differs = f"{len(pieces):,} and {len(others):,} tokens in the {part}"
+        if len(pieces) == len(others):
+            row = next(
+                i for i, both in enumerate(zip(pieces, others, strict=True)) if len(set(both)) > 1
+            )
+            differs += f", and token {row} is {pieces[row]!r} and {others[row]!r}"
+        raise ValueError(
+            f"{names[0]} and {names[1]} cannot decode together: they have {differs}; give them one "
+            "vocabulary: the same task, data and seed, or the tokens of the first run by [start]"
+        )
+
+
+# --------------------------------------------------------------------------------------- word maps
+# Cross-attention between the words of given pairs: what alignments are read from.
+
+WordMaps = dict[str, NDArray[np.float32]]  # by layer (H, T, S + 1)
+Cut = Callable[[str], list[tuple[int, int]]]
+AT_ONCE = 32  # pairs in one forced pass
+
+
+def word_maps(
+    model: EncoderDecoder,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    pairs: Sequence[tuple[str, str | Ids]],
+    rows: Rows = "produced",
+    cut: Cut = split_words,
+) -> Iterator[WordMaps]:
+    """For each pair the maps (H, T, S + 1) by layer: T target words, S source words and the end.
+
+    One forced pass over (source, target). Step t reads y_{t−1} and produces y_t: a word's row is
+    the mean of its pieces' steps, or of the steps that follow them (``rows = "read"``).
+    ``cut`` says where the words of a text stand; a target may be given as ids.
+    """
+    for start in range(0, len(pairs), AT_ONCE):
+        chosen = pairs[start : start + AT_ONCE]
+        sources = tokenizers[0].encode_batch([source for source, _ in chosen])
+        targets = [_encoded(tokenizers[1], target) for _, target in chosen]
+        maps = _forced(model, [s.ids for s in sources], [e.ids for _, e in targets])
+        for row, ((source, _), (target, encoded)) in enumerate(zip(chosen, targets, strict=True)):
+            end = len(sources[row].ids)
+            columns = [*pieces_of(sources[row], cut(source)), [end]]
+            later = rows == "read"
+            steps = [[t + later for t in word] for word in pieces_of(encoded, cut(target))]
+            yield {name: to_words(w[row], steps, columns) for name, w in maps.items()}
+
+
+def pieces_of(text: Encoded, words: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """The pieces of each word of a text; a first piece without characters goes to the first."""
+    if not words:
+        return []
+    return group_pieces([(a, b) if b else (0, 1) for a, b in text.offsets], words).pieces
+
+
+def _encoded(tokenizer: Tokenizer, target: str | Ids) -> tuple[str, Encoded]:
+    if isinstance(target, str):
+        return target, tokenizer.encode(target)
+    return tokenizer.decode(target), Encoded(list(target), tokenizer.spans(target))
+
+
+@torch.inference_mode()
+def _forced(
+    model: EncoderDecoder, sources: list[Ids], targets: list[Ids]
+) -> dict[str, NDArray[np.float32]]:
+    batch = collate(sources, targets).to(model.output.weight.device)
+    with capture(model, lambda name: name.endswith("cross_attention")) as maps:
+        model.decode(batch.read, model.encode(batch.source, batch.keys))
+    return {name: weights.cpu().numpy() for name, weights in maps.items()}
+
+
+# ------------------------------------------------------------------------------------------- pairs
+# Pairs of texts as data: files, tokenizers, lengths, batches. Knows no model.
+
+
+class PairTask(Task[TextBatch]):
+    """Lines of text in, lines of text out; how they are modelled is up to who derives from it."""
+
+    class Config(Task.Config):
+        """Where the pairs lie and how they become tokens.
+
+        ``source`` and ``target`` name line-aligned files with ``{split}`` for train, valid, test;
+        without ``target``, ``source`` is one TSV or JSONL file that holds both sides, or a file of
+        ``data.format``. ``target_tokenizer`` is that of the target where it is of another kind.
+        ``corpora`` in place of ``source`` are several such pairs, each with a weight and a tag.
+        """
+
+        source: str | None = None
+        target: str | None = None
+        tokenizer: Tokenizer.Config = BPE.Config()
+        target_tokenizer: Tokenizer.Config | None = None
+        corpora: tuple[Part, ...] = ()
+        joint: bool = True  # one vocabulary for both sides, which a model may then tie
+        metrics: tuple[str, ...] = ("bleu", "chrf", "ter", "exact_match")
+
+        @pydantic.model_validator(mode="after")
+        def _one_or_two(self) -> Self:
+            if self.joint and self.target_tokenizer is not None:
+                raise ValueError("a target_tokenizer needs joint = false: two vocabularies")
+            if (self.source is None) == (not self.corpora):
+                raise ValueError("needs either source or corpora: where the pairs lie")
+            return self
+
+        def parts(self) -> tuple[Part, ...]:
+            """The corpora, also where there is one."""
+            if self.source is None:
+                return self.corpora
+            return (Part(source=self.source, target=self.target),)
+
+        def tags(self) -> list[str]:
+            """The tags of the corpora, each once."""
+            return list(dict.fromkeys(part.tag for part in self.parts() if part.tag))
+
+        @pydantic.field_validator("metrics")
+        @classmethod
+        def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+            return known_metrics(names)
+
+    config: Config
+
+    def __init__(self, config: Config, data: TextData) -> None:
+        self.config, self.data = config, data
+        self.tokenizers: tuple[Tokenizer, Tokenizer] | None = None
+        self.folder = Path()  # of the run
+        self._read: dict[str, Corpus] = {}
+        self._encoded: dict[str, Sides] = {}
+        self._examples: dict[str, Examples] = {}
+
+    # ---- data
+
+    def prepare(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        if self.tokenizers is None:
+            self.tokenizers = self._train(seed)
+        source, target = self.tokenizers
+        source.save(folder / "source.tokenizer.json")
+        target.save(folder / "target.tokenizer.json")
+
+    def _train(self, seed: int) -> tuple[Tokenizer, Tokenizer]:
+        tags = self.config.tags()
+        sources, targets = self._learnt_from(tags, seed)
+        if self.config.joint:
+            source = learn_tokenizer(self.config.tokenizer, lambda: chain(sources, targets))
+            target = source
+        else:
+            config = self.config.target_tokenizer or self.config.tokenizer
+            source = learn_tokenizer(self.config.tokenizer, lambda: sources, "source tokenizer")
+            target = learn_tokenizer(config, lambda: targets, "target tokenizer")
+        source.add_tags(tags)
+        return source, target
+
+    def _learnt_from(self, tags: Sequence[str], seed: int) -> tuple[Sequence[str], Sequence[str]]:
+        """The sources without tags and the targets that tokenizers see."""
+        corpus = self.corpus("train")
+        some = corpus.take(sample(len(corpus), self.data.tokenizer_sample, seed))
+        return [bare(text, tags) for text in some.sources] if tags else some.sources, some.targets
+
+    def inherit(self, run: Path) -> None:
+        self.restore(run)
+
+    def extend(self) -> None:
+        tags = list(self.source_tokenizer.tags)
+        sides = self._learnt_from(tags, 0)
+        source, target = self._both()
+        source.extend(chain(*sides) if self.config.joint else sides[0], self.config.tokenizer)
+        if not self.config.joint:
+            target.extend(sides[1], self.config.target_tokenizer or self.config.tokenizer)
+        source.add_tags(list(dict.fromkeys([*tags, *self.config.tags()])))
+
+    def pieces(self) -> dict[str, list[str]]:
+        source, target = self._both()
+        return {"encoder": source.pieces, "decoder": target.pieces, "output": target.pieces}
+
+    def restore(self, folder: Path) -> None:
+        self.folder = folder
+        source = Tokenizer.load(folder / "source.tokenizer.json")
+        joint = self.config.joint
+        self.tokenizers = (
+            source,
+            source if joint else Tokenizer.load(folder / "target.tokenizer.json"),
+        )
+
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        return self._both()[0]
+
+    @property
+    def target_tokenizer(self) -> Tokenizer:
+        return self._both()[1]
+
+    def _both(self) -> tuple[Tokenizer, Tokenizer]:
+        if self.tokenizers is None:
+            raise RuntimeError("the task has no tokenizers yet: call prepare or restore first")
+        return self.tokenizers
+
+    def corpus(self, split: str) -> Corpus:
+        """The pairs of a split as text, without those that the config drops.
+
+        Those of the training split stay in files and are read when they are asked for.
+        """
+        if split not in self._read:
+            readings = [Tagged(part, split, self.data) for part in self.config.parts()]
+            self._read[split] = (
+                prepare_texts(readings) if split == "train" else join(list(map(collect, readings)))
+            )
+        return self._read[split]
+
+    def _ids(self, split: str) -> Sides:
+        """The ids of both sides of the pairs of `corpus`."""
+        if split not in self._encoded:
+            corpus, (source, target) = self.corpus(split), self._both()
+            if isinstance(corpus, PreparedCorpus):
+                sides = {"source": source, "target": target}
+                self._encoded[split] = tuple(prepare_ids(corpus.folder, sides))
+            else:
+                self._encoded[split] = (
+                    source.encode_ids(corpus.sources),
+                    target.encode_ids(corpus.targets),
+                )
+        return self._encoded[split]
+
+    def _tokens(self, split: str) -> Examples:
+        """The pairs of a split with their ids, in training without those of bad lengths."""
+        if split not in self._examples:
+            sources, targets = self._ids(split)
+            examples = Examples(self.corpus(split), sources, targets)
+            self._examples[split] = examples.kept(self.data) if split == "train" else examples
+        return self._examples[split]
+
+    def lengths(self, split: str) -> NDArray[np.int32]:
+        examples = self._tokens(split)
+        return lengths_of(examples.sources, examples.targets) + 1
+
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
+        examples = self._tokens(split)
+        corpus = examples.corpus
+        sides = [[ids[i] for i in indices] for ids in (examples.sources, examples.targets)]
+        texts = corpus.sources, corpus.targets
+        for side, tokenizer in enumerate(self._both() if split == "train" else ()):
+            if tokenizer.noisy:
+                drawn = tokenizer.encode_noisy(
+                    [texts[side][i] for i in indices], [(noise, side, i) for i in indices]
+                )
+                both = zip(drawn, sides[side], strict=True)
+                sides[side] = [d if len(d) <= self.data.max_length else ids for d, ids in both]
+        return collate(*sides)
+
+    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Any:
+        parts, numbers = self.config.parts(), self._tokens("train").corpus.parts
+        if numbers is None:
+            return super().plan(lengths, batch_tokens, seed)
+        sizes = np.bincount(numbers, minlength=len(parts)).tolist()
+        weights = [p.weight or size for p, size in zip(parts, sizes, strict=True)]
+        return Mixture(lengths, batch_tokens, seed, numbers, weights)
+
+    def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
+        """Lines behind the tag that asks for a language, such as "fr" for ``<2fr>``.
+
+        Raw lines of the run's ``data.format`` become sources. Raises ``ValueError`` where a line is
+        neither, where the run has no such tag, or needs one and a line has none.
+        """
+        if self.data.format is not None:
+            lines = list(map(self.data.format.build().source, lines))
+        tags = self.source_tokenizer.tags
+        known = ", ".join(tag[2:-1] for tag in tags) or "none, this run has one pair of languages"
+        if to is not None:
+            if f"<2{to}>" not in tags:
+                raise ValueError(f"no language {to!r} to translate to; there are: {known}")
+            return [tagged(line, f"<2{to}>") for line in lines]
+        plain = (line for line in lines if line.strip() and not line.startswith(tuple(tags)))
+        if tags and next(plain, None) is not None:
+            raise ValueError(f"this run translates to several languages; name one (to): {known}")
+        return list(lines)
+
+    def beginnings(self, prefix: str | Sequence[str], count: int) -> list[Ids]:
+        """The ids with which the outputs of ``count`` lines begin: one text for all, or for each.
+
+        White space at its end is left out: a word that follows brings its own. Raises
+        ``ValueError`` where there are not as many as lines, or one holds what no output can.
+        """
+        texts = [prefix] * count if isinstance(prefix, str) else list(prefix)
+        if len(texts) != count:
+            raise ValueError(f"{len(texts)} prefixes for {count} lines; give one for each, or one")
+        found = self.target_tokenizer.encode_ids([text.rstrip() for text in texts])
+        for text, ids in zip(texts, found, strict=True):
+            if UNK in ids:
+                raise ValueError(f"the prefix {text!r} holds what is not in the target vocabulary")
+        return found
+
+    def describe_data(self) -> list[str]:
+        """The report on the data in short: what is there, what is odd, what is dropped and why."""
+        corpora = {"train": self.corpus("train")}
+        for split in ("valid", "test"):
+            with contextlib.suppress(DataError):  # a run may do without
+                corpora[split] = self.corpus(split)
+        sizes = [f"{t.vocab_size:,} {t.config.kind}" for t in dict.fromkeys(self._both())]
+        done = {"drop_duplicates": False, "drop_identical": False}  # when they were read
+        tokens = {split: lengths_of(*self._ids(split)) for split in corpora}
+        found = report(corpora, self.data.model_copy(update=done), tokens)
+        seen, pairs = self.data.tokenizer_sample, len(corpora["train"])
+        some = f", learnt from {seen:,} of {pairs:,} pairs" if seen < pairs else ""
+        return [*found.lines(), f"vocabulary: {' and '.join(sizes)} pieces{some}"]
+
+    def better(self, name: str) -> int:
+        return -1 if name in LOWER_IS_BETTER else super().better(name)
+
+    # ---- examples
+
+    def examples(self, split: str) -> Corpus:
+        return self.corpus(split)
+
+    def given(self, sources: Sequence[str], references: Sequence[str]) -> Corpus:
+        """Pairs of the user's own. Raises ``ValueError`` where one side has more."""
+        if len(sources) != len(references):
+            raise ValueError(f"{len(sources)} sources but {len(references)} references")
+        return Corpus(list(sources), list(references), range(1, len(sources) + 1))
+
+    def read(self, source: Path, reference: Path | None = None) -> Corpus:
+        layout = TextData(format=self.data.format if reference is None else None)
+        corpus = to_measure(read_pairs(source, reference, layout), layout)
+        if not len(corpus):
+            raise DataError(f"{source} is empty: nothing to evaluate on")
+        return corpus

@@ -1,0 +1,620 @@
+"""Training on several processes: ranks, timeouts, DDP and FSDP."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, Literal, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+
+from foveate.config import ConfigError
+from foveate.tasks.base import Loss
+from foveate.train.checkpoint import TrainError, own_part, own_tensors, whole
+from foveate.train.config import TrainConfig
+from foveate.train.optim import MovingMean
+from foveate.train.trainer import Job, why_not_finite
+
+HUNG = 75  # exit code: a temporary failure (EX_TEMPFAIL), so that torchrun starts anew
+
+
+class Watchdog:
+    """Ends the process with `HUNG` where one thing takes longer than ``seconds``.
+
+    Before that it prints which rank was doing what since when, where in the code it stands, and
+    what the others were last heard doing: the one that hangs is the one that is not waiting. Two
+    threads share the work, so that a store that no longer answers cannot stop the clock.
+    """
+
+    def __init__(self, rank: int, world: int, seconds: float, store: Any) -> None:
+        """``store``: a key-value store that all ranks see (`torch.distributed.Store`)."""
+        self.rank, self.world, self.seconds = rank, world, seconds
+        self._store, self._beats = store, 0
+        self._heard: dict[int, str] = {}
+        self._closed = threading.Event()
+        self.what, self._since = "starting", time.monotonic()
+        self._limited = False  # reading data and building a model have no bound
+        self._threads = [
+            threading.Thread(target=work, name=f"foveate-{name}", daemon=True)
+            for name, work in (("watchdog", self._watch), ("pulse", self._pulse))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def doing(self, what: str, limited: bool = True) -> None:
+        """Something new begins: the clock starts again, or stands still if it may take long."""
+        self.what, self._since, self._limited = what, time.monotonic(), limited
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._closed.set()
+        self._threads[0].join()
+
+    @property
+    def _waited(self) -> float:
+        return time.monotonic() - self._since
+
+    def _watch(self) -> None:
+        while not self._closed.wait(min(1.0, self.seconds / 20)):
+            if self._limited and self._waited > self.seconds:
+                print(self.report(), file=sys.stderr, flush=True)
+                os._exit(HUNG)
+
+    def report(self) -> str:
+        """What is said of a hang."""
+        lines = [f"rank {self.rank} hangs: {self.what} for {self._waited:.0f} s; it stands at"]
+        main = sys._current_frames().get(threading.main_thread().ident or 0)
+        frames = traceback.extract_stack(main)[-4:]
+        lines += [f"    {f.filename}:{f.lineno} {f.name}: {f.line}" for f in frames]
+        for rank in range(self.world):
+            if rank != self.rank:
+                lines.append(f"  rank {rank}: {self._heard.get(rank, 'not heard of')}")
+        return "\n".join(lines)
+
+    # ---- what ranks tell each other of themselves
+
+    def pulse_of(self, rank: int) -> str | None:
+        """A word that changes as long as a rank lives and can be reached."""
+        key = f"doing/{rank}"
+        return self._store.get(key).decode() if self._store.check([key]) else None
+
+    def _pulse(self) -> None:
+        """Tell all twice within the time what goes on here; ask others only where it takes long."""
+        while not self._closed.wait(min(1.0, self.seconds / 20)):
+            try:
+                self._tell()
+            except RuntimeError:
+                return  # the store is gone: what is there to tell it then?
+
+    def _tell(self) -> None:
+        self._beats += 1
+        word = {"beat": self._beats, "what": self.what, "seconds": round(self._waited)}
+        self._store.set(f"doing/{self.rank}", json.dumps(word))
+        if not self._limited or self._waited < self.seconds / 2:
+            return
+        for rank in range(self.world):
+            if (heard := self.pulse_of(rank)) is not None:
+                said = json.loads(heard)
+                self._heard[rank] = f"{said['what']} for {said['seconds']} s when last heard"
+
+
+# ------------------------------------------------------------------------------------------- ranks
+# The processes that train one model together, and what they say to each other beside gradients.
+
+T = TypeVar("T")
+Signal = signal.Signals | None
+STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Ranks:
+    """One process alone: the leader of all, which is itself."""
+
+    rank, world = 0, 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the rank that writes files and speaks to people."""
+        return self.rank == 0
+
+    def sums(self, values: dict[str, float]) -> dict[str, float]:
+        """Σ over the ranks of each value; all ranks have the same names."""
+        return values
+
+    def agree(self, now: float, received: Signal) -> tuple[float, Signal]:
+        """The leader's clock, and the signal that any rank has received: the same for all."""
+        return now, received
+
+    def lead(self, what: str, do: Callable[[], T]) -> T:
+        """The leader does something, which takes as long as it takes; all get its JSON result.
+
+        Where it raises, the other ranks end too.
+        """
+        return do()
+
+    @contextlib.contextmanager
+    def leader_first(self, what: str) -> Iterator[None]:
+        """All ranks do what is inside, the leader alone at first, the others after it."""
+        yield
+
+    def doing(self, what: str) -> None:
+        """Say what begins now, for the report if it hangs."""
+
+    def same(self, what: str, value: str) -> None:
+        """Raise `TrainError` where a rank has another value than the leader."""
+
+
+class Group(Ranks):
+    """Ranks that `torchrun` has started; collectives of PyTorch, and its store for words.
+
+    What the leader does alone (reading data, validating, saving) has no time limit: the others do
+    not wait in a collective, which would time out, but look into the store, where the leader's
+    pulse tells them that it lives and can be reached.
+    """
+
+    def __init__(self, hang_minutes: float) -> None:
+        """Meet the others, by the environment variables that torchrun sets."""
+        seconds = 60 * hang_minutes
+        network: Any = dist  # PyTorch declares not all that it says to be public
+        store, self.rank, self.world = next(network.rendezvous("env://"))
+        session = _met(store, self.rank, self.world, seconds)
+        self._store = network.PrefixStore(f"foveate/{session}", store)
+        self._words = 0
+        self._now, self._limited = "starting", False  # the building of a model has no bound
+        self.watchdog = Watchdog(self.rank, self.world, seconds, self._store)
+        gpu = torch.cuda.is_available()
+        if gpu:
+            torch.cuda.set_device(_own_gpu())
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if gpu else "gloo",
+            store=network.PrefixStore("collectives", self._store),
+            rank=self.rank,
+            world_size=self.world,
+            timeout=timedelta(seconds=seconds + 60),  # the watchdog, who can say more, comes first
+        )
+
+    def close(self) -> None:
+        """Part from the others."""
+        self.watchdog.close()
+        dist.destroy_process_group()
+
+    # ---- collectives
+
+    def sums(self, values: dict[str, float]) -> dict[str, float]:
+        total = torch.tensor(list(values.values()), dtype=torch.float64)
+        dist.all_reduce(total)
+        return dict(zip(values, total.tolist(), strict=True))
+
+    def agree(self, now: float, received: Signal) -> tuple[float, Signal]:
+        said = {"now": now if self.leads else 0.0}
+        said |= {stop.name: float(received is stop) for stop in STOPS}
+        agreed = self.sums(said)
+        return agreed["now"], next((stop for stop in STOPS if agreed[stop.name]), None)
+
+    # ---- words
+
+    def doing(self, what: str) -> None:
+        self._go_on(what, limited=True)
+
+    def _go_on(self, what: str, limited: bool) -> None:
+        self._now, self._limited = what, limited
+        self.watchdog.doing(what, limited)
+
+    def lead(self, what: str, do: Callable[[], T]) -> T:
+        result: list[T] = []
+        with self.leader_first(what) as told:
+            if self.leads:
+                result.append(do())
+                told.append(result[0])
+        return result[0] if self.leads else told[0]
+
+    @contextlib.contextmanager
+    def leader_first(self, what: str) -> Iterator[Any]:
+        self._words += 1
+        key, told = f"word/{self._words}", list[Any]()
+        before = self._now, self._limited
+        if not self.leads:
+            told.append(self._heard(key, what))
+            self._go_on(*before)
+            yield told
+            return
+        self.watchdog.doing(what, limited=False)
+        try:
+            yield told
+        except BaseException:
+            self._store.set(key, json.dumps({"failed": True}))
+            raise
+        self._store.set(key, json.dumps({"said": told[0] if told else None}))
+        self._go_on(*before)
+
+    def _heard(self, key: str, what: str) -> Any:
+        """What the leader says under a key, for which there is time as long as it lives."""
+        self.doing(f"{self._now}, waiting for rank 0: {what}")
+        pulse, pause = self.watchdog.pulse_of(0), 0.005
+        while not self._store.check([key]):
+            time.sleep(pause)
+            pause = min(0.5, 1.5 * pause)
+            if (now := self.watchdog.pulse_of(0)) != pulse:
+                pulse = now
+                self.doing(self._now)
+        word = json.loads(self._store.get(key))
+        if "failed" in word:
+            raise SystemExit(2)  # rank 0 has said why
+        return word["said"]
+
+    def same(self, what: str, value: str) -> None:
+        told = self.lead(what, lambda: value)
+        if told != value:
+            raise TrainError(
+                f"rank {self.rank} on {socket.gethostname()} has another {what} than rank 0: all "
+                "hosts must read the same files with the same versions"
+            )
+
+    @contextlib.contextmanager
+    def lost(self) -> Iterator[None]:
+        """Within, an error of the network becomes one that says who misses whom, and where."""
+        try:
+            yield
+        except RuntimeError as error:
+            if not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+                raise
+            reason = str(error).strip().splitlines()[0]
+            raise TrainError(
+                f"rank {self.rank} lost the others in {self._now} ({reason}); the run goes on "
+                "from its last checkpoint by the same command, or by itself with torchrun "
+                "--max-restarts"
+            ) from error
+
+
+def _met(store: Any, rank: int, world: int, seconds: float) -> str:
+    """A name for this meeting of the ranks, once all are there.
+
+    After a restart the store may still hold what processes that are gone have said. So rank 0
+    draws a name, the others sign it, each with a word of its own, and go when rank 0 has read it.
+    """
+    own, until = uuid.uuid4().hex, time.monotonic() + seconds
+    if rank == 0:
+        store.set("session", own)
+        signed = [f"{own}/{other}" for other in range(1, world)]
+        _until(lambda: not signed or store.check(signed), until, "the other ranks have not come")
+        store.set(f"{own}/all", " ".join(store.get(key).decode() for key in signed))
+        return own
+
+    def go() -> bool:
+        session = store.get("session").decode() if store.check(["session"]) else "none"
+        store.set(f"{session}/{rank}", own)
+        key = f"{session}/all"
+        return bool(store.check([key])) and own in store.get(key).decode().split()
+
+    _until(go, until, "rank 0 has not come")
+    return str(store.get("session").decode())
+
+
+def _until(holds: Callable[[], bool], end: float, what: str) -> None:
+    while not holds():
+        if time.monotonic() > end:
+            raise TrainError(f"{what} within train.hang_minutes: has their host started?")
+        time.sleep(0.02)
+
+
+def _own_gpu() -> int:
+    local, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if local >= there:
+        raise TrainError(
+            f"rank {local} of this host has no GPU of its own: {there} are there; start fewer "
+            "ranks a host (torchrun --nproc-per-node), or hide them (CUDA_VISIBLE_DEVICES=)"
+        )
+    return local
+
+
+@contextlib.contextmanager
+def ranks_of(config: TrainConfig) -> Iterator[Ranks]:
+    """The ranks that ``torchrun`` has started this process as one of, or one process alone.
+
+    Raises ``ConfigError`` where there are several and ``train.parallel`` is "none".
+    """
+    started = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
+    world = int(os.environ["WORLD_SIZE"]) if started else 1
+    if config.parallel == "none" and world > 1:
+        raise ConfigError(
+            f'train.parallel = "none", but torchrun has started {world} ranks; write "auto", or '
+            "start one",
+            ("train", "parallel"),
+        )
+    if not started or (world == 1 and config.parallel in ("auto", "none")):
+        yield Ranks()
+        return
+    group = Group(config.hang_minutes)
+    try:
+        with group.lost():
+            yield group
+    except BaseException:
+        group.watchdog.close()  # and no more: parting would wait for those who are lost
+        raise
+    group.close()
+
+
+# ---------------------------------------------------------------------------------------- parallel
+# One model on several devices: who holds which weights, and how gradients become those of all.
+#
+# The gradient of a step is that of one process with all batches: Σ over ranks and batches of
+# ∇total, over Σ count. So nothing here divides by the number of ranks.
+
+BYTES = 16  # of a parameter in training: weight, gradient and two moments in fp32
+SHARE = 0.6  # of a device's memory that these may take; activations need the rest
+
+
+class Parallel:
+    """One process: all batches, weights and gradients are its own."""
+
+    name = "none"
+
+    def __init__(self, ranks: Ranks, job: Job) -> None:
+        self.ranks, self.job = ranks, job
+        self.moved: dict[str, int] = {}  # bytes by kind of collective, as this rank gave them
+        self.plain: nn.Module = job.model  # where whole weights can be looked at, on rank 0
+
+    def loss(self, batch: Any) -> Loss:
+        """The loss of a batch, with its graph."""
+        return self.job.task.loss(self.job.model, batch, self.job.objective)
+
+    def gathering(self, last: bool) -> contextlib.AbstractContextManager[object]:
+        """Around forward and backward of a batch; the last of a step brings gradients together."""
+        return contextlib.nullcontext()
+
+    def gradients(self) -> list[Tensor]:
+        """What this rank holds of the gradients."""
+        parameters = self.job.model.parameters()
+        return [own_part(p.grad) for p in parameters if p.grad is not None]
+
+    def norm(self, gradients: Sequence[Tensor]) -> float:
+        """‖g‖ of the gradients of all weights, wherever they are."""
+        return float(get_total_norm(gradients, foreach=True))
+
+    @contextlib.contextmanager
+    def measured(self, mean: MovingMean | None) -> Iterator[nn.Module]:
+        """The whole model as it is measured, on rank 0: with the moving mean, where there is one.
+
+        All ranks enter.
+        """
+        with contextlib.nullcontext() if mean is None else mean.applied():
+            yield self.plain
+
+    def why(
+        self, turns: Sequence[Any], loss: float, forward: Callable[[Any], Loss], rate: float
+    ) -> str:
+        """Why numbers are not finite, by this rank's batches with their summed loss."""
+        return why_not_finite(self.job.model, turns, forward, rate)
+
+    def volume(self, steps: int) -> dict[str, float]:
+        """MiB that a rank gave into collectives, for each step since last asked."""
+        found = {f"{kind}_mib": round(n / steps / 2**20, 6) for kind, n in self.moved.items()}
+        self.moved.update(dict.fromkeys(self.moved, 0))
+        return found
+
+
+class _WholeLoss(nn.Module):
+    """From batch to loss as one module, for the hooks of PyTorch hang on its forward."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self.model, self._job = job.model, job
+
+    def forward(self, batch: Any) -> tuple[Tensor, int, dict[str, Tensor]]:
+        loss = self._job.task.loss(self.model, batch, self._job.objective)
+        return loss.total, loss.count, loss.logged
+
+
+class Replicas(Parallel):
+    """Every rank holds the model and steps alike; gradients are summed while they are formed.
+
+    Bytes a step: one all-reduce of the gradients, 4 a parameter, and of which of them were used.
+    """
+
+    name = "ddp"
+
+    def __init__(self, ranks: Ranks, job: Job) -> None:
+        super().__init__(ranks, job)
+        self.moved = {"all_reduced": 0}
+        self._marks = 4 * sum(1 for p in job.model.parameters() if p.requires_grad)
+        module = _WholeLoss(job)
+        # one weight that nothing uses: where there is none, DDP complains of having looked for it
+        module.unused = nn.Parameter(next(job.model.parameters()).new_zeros(1))
+        with warnings.catch_warnings():  # of a name that newer PyTorch has for broadcast_buffers
+            warnings.simplefilter("ignore", FutureWarning)
+            self._replica = nn.parallel.DistributedDataParallel(
+                module,
+                broadcast_buffers=False,  # those of rank 0 are measured and saved
+                find_unused_parameters=True,  # a batch need not use all of a model
+                gradient_as_bucket_view=True,
+            )
+        self._replica.register_comm_hook(None, lambda _, bucket: self._sum(bucket))
+
+    def loss(self, batch: Any) -> Loss:
+        return Loss(*self._replica(batch))
+
+    def gathering(self, last: bool) -> contextlib.AbstractContextManager[object]:
+        if not last:
+            return self._replica.no_sync()
+        self.moved["all_reduced"] += self._marks
+        return contextlib.nullcontext()
+
+    def _sum(self, bucket: Any) -> torch.futures.Future[Tensor]:
+        """Gradients ← their sums over ranks, where DDP by itself would take the mean."""
+        buffer = bucket.buffer()
+        self.moved["all_reduced"] += buffer.nbytes
+        work: Any = dist.all_reduce(buffer, async_op=True)
+        return work.get_future().then(lambda done: done.value()[0])
+
+    def why(
+        self, turns: Sequence[Any], loss: float, forward: Callable[[Any], Loss], rate: float
+    ) -> str:
+        if loss == loss and abs(loss) != float("inf"):
+            return "the loss of this rank is finite, but not what all ranks together make"
+        return super().why(turns, loss, forward, rate)
+
+
+class Shards(Parallel):
+    """Every rank holds a part of each weight, its gradient and its moments.
+
+    A layer's weights are gathered when it comes, forward and backward, and dropped after it; its
+    gradients are summed and scattered. Bytes a batch: two all-gathers and one reduce-scatter of
+    the parameters, at 4 each. Rank 0 keeps a plain copy, on the processor until it is measured.
+    """
+
+    name = "fsdp"
+
+    def __init__(self, ranks: Ranks, job: Job) -> None:
+        try:
+            from torch.distributed.device_mesh import init_device_mesh
+            from torch.distributed.fsdp import FSDPModule, fully_shard
+        except ImportError:
+            raise TrainError(
+                f'train.parallel = "fsdp" needs a newer PyTorch than {torch.__version__}'
+            ) from None
+
+        super().__init__(ranks, job)
+        self.moved = {"all_gathered": 0, "reduce_scattered": 0}
+        self._device = next(job.model.parameters()).device
+        if ranks.leads:
+            self.plain = copy.deepcopy(job.model.cpu())
+        job.model.to(self._device)
+        self._whole = _WholeLoss(job)
+        mesh = init_device_mesh(self._device.type, (ranks.world,))
+        for layer in layers(job.model):
+            fully_shard(layer, mesh=mesh)
+        fully_shard(self._whole, mesh=mesh)
+        gather: Any = _Gather(self.moved)
+        scatter: Any = _Scatter(self.moved)
+        for module in self._whole.modules():
+            if isinstance(module, FSDPModule):
+                module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(True)
+                module.set_custom_all_gather(gather)
+                module.set_custom_reduce_scatter(scatter)
+
+    def loss(self, batch: Any) -> Loss:
+        return Loss(*self._whole(batch))
+
+    def norm(self, gradients: Sequence[Tensor]) -> float:
+        """‖g‖² = Σ over ranks of ‖own part of g‖²."""
+        square = super().norm(gradients) ** 2
+        return float(self.ranks.sums({"square": square})["square"] ** 0.5)
+
+    @contextlib.contextmanager
+    def measured(self, mean: MovingMean | None) -> Iterator[nn.Module]:
+        tensors = own_tensors(self.job.model) if mean is None else mean.tensors
+        plain = own_tensors(self.plain) if self.ranks.leads else {}
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                full = whole(tensor)
+                if self.ranks.leads:
+                    plain[name].copy_(full)
+        if self.ranks.leads:
+            self.plain.to(self._device)
+        try:
+            yield self.plain
+        finally:
+            if self.ranks.leads:
+                self.plain.cpu()
+
+    def why(
+        self, turns: Sequence[Any], loss: float, forward: Callable[[Any], Loss], rate: float
+    ) -> str:
+        return f"numbers are not finite (learning rate {rate:.2g}); one device can say where"
+
+
+def layers(model: nn.Module) -> list[nn.Module]:
+    """The repeated parts of a model, each called once in a pass, with weights of their own."""
+    holders: dict[int, int] = {}
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            holders[id(parameter)] = holders.get(id(parameter), 0) + 1
+    return [
+        layer
+        for stack in stacks(model)
+        for layer in stack
+        if not isinstance(layer, nn.ModuleList)
+        and all(holders[id(parameter)] == 1 for parameter in layer.parameters())
+    ]
+
+
+def stacks(model: nn.Module) -> list[nn.ModuleList]:
+    """The lists in which layers stand, one on another."""
+    lists = [m for name, m in model.named_modules() if name.split(".")[-1] == "layers"]
+    return [m for m in lists if isinstance(m, nn.ModuleList)]
+
+
+class _Gather:
+    """FSDP's all-gather, counting the bytes that it makes."""
+
+    def __init__(self, moved: dict[str, int]) -> None:
+        self.moved = moved
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False
+    ) -> Any:
+        self.moved["all_gathered"] += output_tensor.nbytes
+        gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # the newer name
+        return gather(output_tensor, input_tensor, group=group, async_op=async_op)
+
+
+class _Scatter(_Gather):
+    """FSDP's reduce-scatter, counting the bytes that it takes."""
+
+    def __call__(  # type: ignore[override]
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: Any,
+        op: Any,
+        async_op: bool = False,
+    ) -> Any:
+        self.moved["reduce_scattered"] += input_tensor.nbytes
+        scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+        return scatter(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
+
+
+KINDS: dict[str, type[Parallel]] = {kind.name: kind for kind in (Parallel, Replicas, Shards)}
+
+
+def parallel_of(
+    name: Literal["auto", "none", "ddp", "fsdp"], ranks: Ranks, job: Job
+) -> tuple[Parallel, list[str]]:
+    """How these ranks train the model together, and what to say of it.
+
+    "auto" keeps replicas where weights, gradients and moments leave room for activations, and
+    shards them elsewhere.
+    """
+    if type(ranks) is Ranks:
+        waiting = [f'train.parallel = "{name}" waits for torchrun: this is one process']
+        return Parallel(ranks, job), waiting if name in ("ddp", "fsdp") else []
+    needed = BYTES * sum(p.numel() for p in job.model.parameters())
+    chosen = ("ddp" if needed <= SHARE * _memory() else "fsdp") if name == "auto" else name
+    said = f"{ranks.world} ranks, {chosen}: weights, gradients and moments take"
+    found = KINDS[chosen](ranks, job)
+    return found, [f"{said} {needed / 2**20 / (ranks.world if chosen == 'fsdp' else 1):,.1f} MiB"]
+
+
+def _memory() -> float:
+    """Bytes of this rank's GPU; on processors, where replicas are simplest, without a bound."""
+    if not torch.cuda.is_available():
+        return float("inf")
+    return float(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)

@@ -17,6 +17,7 @@ import pytest
 
 from foveate.config import ConfigError
 from foveate.documents import formats
+from foveate.documents import html as html_module
 from foveate.documents.documents import Choices, read_document
 from foveate.documents.formats import DEEPEST
 from foveate.documents.html import check, html_passage, without_repeats
@@ -145,7 +146,7 @@ def test_elements_that_cannot_be_opened_again_read_the_same_where_they_are_close
     assert mark == "\ue000\ue000" and mark in marked
     found = back(html_passage(html))
     html5lib.HTMLParser(strict=True).parseFragment(found)
-    monkeypatch.setattr(html, "REPEATED", 10**9)
+    monkeypatch.setattr(html_module, "REPEATED", 10**9)
     assert back(html_passage(html)) == found and without_repeats(html) == (html, "")
 
 
@@ -218,7 +219,7 @@ def test_what_an_archive_says_of_its_sizes_is_not_believed(document: bytes) -> N
 def test_archives_that_swell_are_refused(
     document: bytes, more: dict[str, bytes], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, most in {"UNPACKED": 2 * 2**20, "XML": 2**20, "MARKS": 90_000}.items():
+    for name, most in {"UNPACKED": 2 * 2**20, "XML_BYTES": 2**20, "MARKS": 90_000}.items():
         monkeypatch.setattr(formats, name, most)
     assert formats.bounded(document, "a.docx")
     bomb = packed(members(document) | more)

@@ -17,8 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from foveate.data import corpus
-from foveate.data.corpus import Meter, learn_tokenizer, prepare_ids, prepare_texts, sample
+from foveate.data import corpus as corpus_module
+from foveate.data.corpus import (
+    Meter,
+    learn_tokenizer,
+    prepare_ids,
+    prepare_texts,
+    sample,
+    spans_of,
+)
 from foveate.data.report import traits_of
 from foveate.data.synthetic import write
 from foveate.data.text import DataError, Reading, TextData, read_split
@@ -79,7 +86,7 @@ def test_any_number_of_processes_and_any_span_give_the_same(
 ) -> None:
     tokenizer = learnt(files)
     corpus = prepare_texts([reading(files)])
-    monkeypatch.setattr(corpus, "spans_of", lambda count: corpus.spans_of(count, rows))
+    monkeypatch.setattr(corpus_module, "spans_of", lambda count: spans_of(count, rows))
     sides = {"source": tokenizer, "target": tokenizer}
     found = prepare_ids(corpus.folder, sides, processes=processes)
     for texts, ids in zip((corpus.sources, corpus.targets), found, strict=True):
@@ -93,7 +100,7 @@ def test_the_report_sees_the_same_through_processes(
 ) -> None:
     corpus = prepare_texts([reading(files)])
     alone = traits_of(corpus.take(range(len(corpus))))
-    monkeypatch.setattr(corpus, "ENOUGH", 1)
+    monkeypatch.setattr(corpus_module, "ENOUGH", 1)
     monkeypatch.setenv("FOVEATE_PROCESSES", "2")
     monkeypatch.setattr("foveate.data.report.spans_of", lambda n: [(0, 30), (30, n)])
     for name, values in vars(traits_of(corpus)).items():
@@ -107,8 +114,8 @@ def test_what_is_there_is_not_made_again_and_a_changed_file_is(
     tokenizer = learnt(files)
     prepare_ids(first.folder, {"source": tokenizer})
     with monkeypatch.context() as patch:
-        patch.setattr(corpus, "_write_texts", None)
-        patch.setattr(corpus, "_write_ids", None)
+        patch.setattr(corpus_module, "_write_texts", None)
+        patch.setattr(corpus_module, "_write_ids", None)
         assert prepare_texts([reading(files)]).folder == first.folder
         prepare_ids(first.folder, {"source": tokenizer})
         # limits of length choose among what is there
@@ -144,22 +151,22 @@ def test_a_full_disk_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> No
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(DataError, match="no room for prepared data: make some, or name another"):
-        corpus.stored({"a": 1}, full)
+        corpus_module.stored({"a": 1}, full)
     assert not list(cache.glob("*.new"))
 
 
 KILLED = """
 import sys, time
-from foveate.data import prepared, store
+from foveate.data import corpus
 from foveate.data.text import Reading, TextData
-whole = prepared.portions
+whole = corpus.portions
 def slowly(items, size):
     for some in whole(items, 5):
         yield some
         print("some", flush=True)
         time.sleep(60)
-prepared.portions = slowly
-prepared.prepare_texts([Reading(*sys.argv[1:], "train", TextData())])
+corpus.portions = slowly
+corpus.prepare_texts([Reading(*sys.argv[1:], "train", TextData())])
 """
 
 
@@ -182,7 +189,7 @@ def test_killed_it_leaves_nothing_half(cache: Path, files: Path) -> None:
 def test_a_worker_leaves_when_nobody_speaks_to_it(cache: Path, files: Path) -> None:
     folder = str(prepare_texts([reading(files)]).folder)
     values = {"texts": folder, "tokenizers": {}, "modules": [], "end": []}
-    with corpus.Worker(corpus.encoder, values) as worker:
+    with corpus_module.Worker(corpus_module.encoder, values) as worker:
         assert worker((0, 1)) == {}
         process = worker._process
         assert process.stdin is not None
@@ -194,13 +201,13 @@ def test_a_worker_leaves_when_nobody_speaks_to_it(cache: Path, files: Path) -> N
 def test_an_error_in_another_process_is_raised_here(cache: Path) -> None:
     values = {"texts": "nowhere", "tokenizers": {"source": "none.json"}, "modules": [], "end": []}
     with pytest.raises(RuntimeError, match=r"another process: FileNotFoundError: .*none\.json"):
-        list(corpus.in_order(corpus.encoder, values, [(0, 1), (1, 2)], processes=2))
+        list(corpus_module.in_order(corpus_module.encoder, values, [(0, 1), (1, 2)], processes=2))
 
 
 def test_what_nobody_used_for_long_goes(cache: Path, files: Path) -> None:
     old = prepare_texts([reading(files)]).folder
-    then = time.time() - (corpus.DAYS + 1) * 86_400
-    os.utime(old / corpus.MANIFEST, (then, then))
+    then = time.time() - (corpus_module.DAYS + 1) * 86_400
+    os.utime(old / corpus_module.MANIFEST, (then, then))
     begun = cache / "other.new"
     begun.mkdir()
     os.utime(begun, (then, then))
@@ -271,6 +278,6 @@ def test_a_damaged_tokenizer_is_trained_again(
 def test_training_a_tokenizer_shows_a_bar(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.StringIO()
     console = Console(file=text, force_terminal=True, width=100)
-    monkeypatch.setattr(corpus, "Meter", lambda *given: Meter(*given, console))
+    monkeypatch.setattr(corpus_module, "Meter", lambda *given: Meter(*given, console))
     learn_tokenizer(Unigram.Config(vocab_size=300), lambda: [f"word {n}" for n in range(1500)])
     assert "training the unigram tokenizer" in text.getvalue()

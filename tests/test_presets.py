@@ -21,6 +21,8 @@ PRESETS = {
     name: config
     for name, config in kinds("model")["model"].items()
     if config.__module__ == presets.__name__
+    and issubclass(config, EncoderDecoder.Config)
+    and config is not presets.ShowAttendTell
 }
 every = pytest.mark.parametrize("name", PRESETS)
 

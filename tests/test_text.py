@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.config import ConfigError, parse_tree
+from foveate.data.readers import read_lines
 from foveate.data.text import (
     BadLine,
     Corpus,
@@ -19,7 +20,6 @@ from foveate.data.text import (
     at,
     clean,
     keep,
-    read_lines,
     read_pairs,
     read_split,
 )

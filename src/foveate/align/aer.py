@@ -27,8 +27,9 @@ def links(
 ) -> Links:
     """Each target word linked to the source word at which it looks most: {(argmax_s a_ts, t)}.
 
-    ``weights`` is (T, S), between words (`foveate.look.drawing.to_words`). Words of ``skip_rows`` and
-    ``skip_columns``, such as ``</s>``, are never linked: a row that looks most at a skipped column
+    ``weights`` is (T, S), between words (`foveate.look.drawing.to_words`). Words of
+    ``skip_rows`` and ``skip_columns``, such as ``</s>``, are never linked: a row that looks most
+    at a skipped column
     says that its word has no counterpart, and so has no link. Nor has a row whose largest weight
     is not above ``least``. The first of equals wins. (Bahdanau et al., 2015; Luong et al., 2015)
     """

@@ -38,8 +38,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from foveate.data.catalogue import DataError
-from foveate.data.readers import BadLine, Texts, TokenIds, Writer, mapped, smallest
-from foveate.data.text import Corpus, Reading, TextData, at, read_lines
+from foveate.data.readers import BadLine, Texts, TokenIds, Writer, mapped, read_lines, smallest
+from foveate.data.text import Corpus, Reading, TextData, at
 from foveate.data.tokenizer import Tokenizer, valid
 from foveate.files import cache_folder
 

@@ -1,4 +1,4 @@
-"""What every search shares: the protocol `Steps` of a decoder, hypotheses, ensembles, forced scores."""
+"""What every search shares: the protocol `Steps`, hypotheses, ensembles, forced scores."""
 
 from __future__ import annotations
 

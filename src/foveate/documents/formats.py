@@ -53,8 +53,8 @@ def bounded(data: bytes, where: str) -> bytes:
                     _refuse_dtd(member, f"{where}: {info.filename}")
                 if xml > XML_BYTES or marks > MARKS:
                     raise ConfigError(
-                        f"{where} holds more than {XML_BYTES // MIB} MiB of XML, or more than {MARKS:,} "
-                        "elements and attributes; translate it in parts"
+                        f"{where} holds more than {XML_BYTES // MIB} MiB of XML, or more than "
+                        f"{MARKS:,} elements and attributes; translate it in parts"
                     )
                 new.writestr(info.filename, member)
     except (

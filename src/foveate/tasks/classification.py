@@ -19,7 +19,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.data.batches import sorted_batches
-from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, DataError, Pair, Reading, TextData, at, read_pairs
 from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, TextIO
 
 from foveate.config import ConfigError
-from foveate.data.text import read_lines
+from foveate.data.readers import read_lines
 from foveate.files import replace_file
 from foveate.tasks.base import CUT
 from foveate.verbs.crew import Crew, Job

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foveate.config import ConfigError
-from foveate.data.text import read_lines
+from foveate.data.readers import read_lines
 from foveate.tree import override
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TextIO
 
 from foveate.config import ConfigError
-from foveate.data.text import read_lines
+from foveate.data.readers import read_lines
 from foveate.tasks.base import CUT
 from foveate.verbs import CHUNK, DAMAGED, Tally, chunks, one_line
 from foveate.verbs.vision import pictures_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-from foveate.data.text import read_lines
+from foveate.data.readers import read_lines
 
 if TYPE_CHECKING:
     from foveate.run import Run

@@ -57,7 +57,7 @@ def targets(place: Path) -> Targets:
     from foveate.documents.memory import Glossary, Memory
     from foveate.export.huggingface import import_from, read_tokenizer
     from foveate.run import RunConfig
-    from foveate.serve.keys import KeyFile
+    from foveate.server.keys import KeyFile
     from foveate.tasks.shortlist import FILE, Shortlist
     from foveate.train import checkpoint, journal
     from foveate.train.checkpoint import opened, size_of
@@ -150,7 +150,8 @@ def _request(data: bytes) -> object:
     """The body of a request, its first byte saying of which kind it is."""
     from starlette.requests import Request
 
-    from foveate.serve.asking import TranslateBody, parsed, read_fields
+    from foveate.server.translation_api import read_fields, validated
+    from foveate.server.translation_schemas import TranslateBody
 
     scope = {
         "type": "http", "method": "POST", "path": "/translate", "query_string": data[:5],
@@ -160,7 +161,7 @@ def _request(data: bytes) -> object:
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": data[1:], "more_body": False}
 
-    return parsed(TranslateBody, asyncio.run(read_fields(Request(scope, receive))))
+    return validated(TranslateBody, asyncio.run(read_fields(Request(scope, receive))))
 
 
 # ------------------------------------------------------------------------------ examples
@@ -222,7 +223,7 @@ class Watch:
 
     def __call__(self, data: bytes) -> None:
         from foveate.errors import is_for_the_user
-        from foveate.serve.errors import Refused
+        from foveate.server.common import RequestError
 
         self.calls += 1
         try:
@@ -231,7 +232,7 @@ class Watch:
             raise
         except BaseException as error:
             told = isinstance(error, Exception) and is_for_the_user(error)
-            if told or isinstance(error, Refused):
+            if told or isinstance(error, RequestError):
                 return
             frames = traceback.extract_tb(error.__traceback__)
             ours = [f for f in frames if "foveate" in f.filename and "benchmarks" not in f.filename]

@@ -22,7 +22,7 @@ import uvicorn
 from PIL import Image
 
 from drawn import chromium
-from foveate.studio.app import application
+from foveate.server.studio_api import application
 
 SENTENCE = "She never smiles in the old kitchen."
 HEIGHTS = {360: 780, 1280: 900, 2560: 1440}

@@ -16,13 +16,13 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from foveate.serve.app import application
-from foveate.serve.fleet import Fleet
-from foveate.serve.helping import Help, equip
-from foveate.serve.keys import KeyFile
-from foveate.serve.service import Service
-from foveate.serve.serving import Gentle, configured
-from foveate.serve.settings import Batching, Limits
+from foveate.server.batching import Batching
+from foveate.server.connections import DrainingServer, uvicorn_config
+from foveate.server.keys import KeyFile
+from foveate.server.runs import RunPool, TranslationOptions
+from foveate.server.translation import Service
+from foveate.server.translation_api import application
+from foveate.server.translation_schemas import Limits
 
 ROOT = Path(__file__).parent.parent
 NAMED = {"transformer": "en:fr", "rnn": "en:fr"}
@@ -31,13 +31,13 @@ NAMED = {"transformer": "en:fr", "rnn": "en:fr"}
 def served(
     folder: Path, limits: Limits | None = None, keys: KeyFile | None = None, **choices: Any
 ) -> FastAPI:
-    """The service of one run from English to French; ``help`` and ``rules`` as it takes them."""
-    bounds: dict[str, Any] = {"wait": 0.002, "queue": 400_000}
-    bounds |= {name: choices.pop(name) for name in ("wait", "queue", "tokens") if name in choices}
+    """The service of one run from English to French; ``options`` and ``rules`` as it takes them."""
+    bounds: dict[str, Any] = {"max_delay": 0.002, "queue": 400_000}
+    bounds |= {name: choices.pop(name) for name in (*bounds, "tokens") if name in choices}
     batching = Batching(**bounds)
-    fleet = Fleet([folder], {folder.name: "en:fr"}, batching=batching)
-    equip(fleet, choices.pop("help", Help()))
-    service = Service(fleet, limits or Limits(), keys, choices.pop("rules", None))
+    pool = RunPool([folder], {folder.name: "en:fr"}, batching=batching)
+    choices.pop("options", TranslationOptions()).equip(pool)
+    service = Service(pool, limits or Limits(), keys, choices.pop("rules", None))
     return application(service, "test", **choices)
 
 
@@ -47,9 +47,9 @@ def asked(app: FastAPI) -> httpx.AsyncClient:
 
 
 @contextmanager
-def begun(app: FastAPI, patience: float = 20.0) -> Iterator[Gentle]:
+def begun(app: FastAPI, head_seconds: float = 20.0) -> Iterator[DrainingServer]:
     """The server of an application on a real socket, in a thread of this process."""
-    server = Gentle(configured(app, patience, drain=5))
+    server = DrainingServer(uvicorn_config(app, head_seconds, drain=5))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
@@ -62,15 +62,15 @@ def begun(app: FastAPI, patience: float = 20.0) -> Iterator[Gentle]:
         assert not thread.is_alive()
 
 
-def port_of(server: Gentle) -> int:
+def port_of(server: DrainingServer) -> int:
     """Where it listens."""
     return int(server.servers[0].sockets[0].getsockname()[1])
 
 
 @contextmanager
-def running(app: FastAPI, patience: float = 20.0) -> Iterator[int]:
+def running(app: FastAPI, head_seconds: float = 20.0) -> Iterator[int]:
     """The port of such a server."""
-    with begun(app, patience) as server:
+    with begun(app, head_seconds) as server:
         yield port_of(server)
 
 

@@ -22,8 +22,7 @@ from safetensors import SafetensorError
 from foveate.errors import message_of
 from foveate.export.base import appearing
 from foveate.files import part_of, replace_file
-from foveate.serve.keys import KeyFile
-from foveate.serve.rates import Buckets
+from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.train import checkpoint
 from foveate.train.checkpoint import FILE, BusyError, DamagedError, TrainError, alone
 from foveate.training import average, train
@@ -218,7 +217,7 @@ def test_a_damaged_checkpoint_is_not_averaged(run: Path) -> None:
 def test_limits_of_a_client_do_not_heed_the_time_of_day(
     jump: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    buckets = Buckets()
+    buckets = TokenBuckets()
     assert buckets.take("me", 1) == 0
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + jump)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from foveate.listening import listen
+from foveate.server.common import listen
 
 
 def test_who_comes_early_waits_and_a_taken_port_is_left_to_its_owner() -> None:

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 import own_loop
 from foveate.config import ConfigError
 from foveate.run import Run
-from foveate.serve.door import anonymous, household
-from foveate.serve.keys import KeyFile
-from foveate.serve.rates import Buckets
-from foveate.serve.settings import Limits
+from foveate.server.keys import KeyFile, TokenBuckets
+from foveate.server.translation_api import anonymous, network
+from foveate.server.translation_schemas import Limits
 from serve_tools import asked, served
 from small_runs import made
 
@@ -151,7 +150,7 @@ def test_a_request_of_many_texts_is_taken_whole_or_not_at_all(run: Run) -> None:
 
 
 def test_what_takes_too_long_is_given_up(run: Run) -> None:
-    app = served(run.path, Limits(seconds=0.05), wait=2.0)
+    app = served(run.path, Limits(seconds=0.05), max_delay=2.0)
     [found] = send(app, {"json": BODY})
     assert found.status_code == 504 and list(found.json()) == ["error"]
 
@@ -159,7 +158,7 @@ def test_what_takes_too_long_is_given_up(run: Run) -> None:
 @given(st.lists(st.floats(0, 30), max_size=60), st.sampled_from([1.0, 6.0, 60.0]))
 def test_a_bucket_never_gives_more_than_its_rate(gaps: list[float], rate: float) -> None:
     now = [0.0]
-    buckets = Buckets(lambda: now[0])
+    buckets = TokenBuckets(lambda: now[0])
     given: list[float] = []
     for gap in gaps:
         now[0] += gap
@@ -178,9 +177,9 @@ def test_a_bucket_never_gives_more_than_its_rate(gaps: list[float], rate: float)
 
 
 def test_one_household_is_one_client() -> None:
-    same: Callable[[str, str], bool] = lambda a, b: household(a) == household(b)  # noqa: E731
+    same: Callable[[str, str], bool] = lambda a, b: network(a) == network(b)  # noqa: E731
     assert same("2001:db8::1", "2001:db8::ffff:1") and not same("2001:db8::1", "2001:db8:0:1::1")
-    assert not same("192.0.2.1", "192.0.2.2") and household("") == ""
+    assert not same("192.0.2.1", "192.0.2.2") and network("") == ""
     assert anonymous("address:192.0.2.1") == anonymous("address:192.0.2.1") != anonymous("x")
 
 

@@ -18,8 +18,8 @@ from fastapi import FastAPI
 
 import own_loop
 from foveate.run import Run
-from foveate.serve.kept import Kept
-from foveate.serve.settings import Limits
+from foveate.server.translation import FileCache
+from foveate.server.translation_schemas import Limits
 from serve_tools import asked, served
 from small_runs import made
 
@@ -219,7 +219,7 @@ def test_a_file_must_be_one_and_must_be_there(app: FastAPI) -> None:
 
 def test_what_is_kept_is_bounded_in_size_and_time() -> None:
     now = [0.0]
-    kept = Kept(most=10, seconds=60, clock=lambda: now[0])
+    kept = FileCache(size=10, seconds=60, clock=lambda: now[0])
     first, second = kept.put(b"12345", "a.txt", "fr"), kept.put(b"12345", "a.txt", "fr")
     assert first != second and len(first) > 25
     assert kept.get(first) == kept.get(second) == b"12345"

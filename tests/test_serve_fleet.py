@@ -12,11 +12,12 @@ import pytest
 from foveate.config import ConfigError
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run, RunConfig, load
-from foveate.serve.errors import Refused
-from foveate.serve.fleet import Fleet
-from foveate.serve.kinds import Translate
-from foveate.serve.languages import NAMES, Direction, directions
-from foveate.verbs.serve import Choices, application
+from foveate.server.batching import TranslateLines
+from foveate.server.common import RequestError
+from foveate.server.languages import NAMES, Direction, directions
+from foveate.server.launch import ServerOptions, application
+from foveate.server.runs import RunPool
+from foveate.verbs.serve import run_loader
 from small_runs import made
 
 
@@ -29,28 +30,29 @@ NAMED = {"transformer": "en:fr", "rnn": "fr:en"}
 
 
 def test_each_direction_has_its_run_and_is_loaded_when_asked_for(runs: dict[str, Run]) -> None:
-    fleet = Fleet([run.path for run in runs.values()], NAMED)
+    fleet = RunPool([run.path for run in runs.values()], NAMED)
     assert fleet.table() == {"en": ["fr"], "fr": ["en"]}
-    assert [place.run for place in fleet.places.values()] == [None, None]
+    assert [place.run for place in fleet.runs.values()] == [None, None]
     found = fleet.find("fr", "en")
     assert found is not None and found[0].name == "rnn" and fleet.find("en", "de") is None
     fleet.run(found[0])
-    assert [place.loads for place in fleet.places.values()] == [0, 1]
+    assert [place.loads for place in fleet.runs.values()] == [0, 1]
 
 
 def test_all_at_once_says_what_is_wrong_with_one(runs: dict[str, Run]) -> None:
-    fleet = Fleet([run.path for run in runs.values()], NAMED)
+    fleet = RunPool([run.path for run in runs.values()], NAMED)
     fleet.load()
-    assert [place.loads for place in fleet.places.values()] == [1, 1]
-    assert all(fleet.run(place) is place.run for place in fleet.places.values())
-    assert [place.loads for place in fleet.places.values()] == [1, 1]
+    assert [place.loads for place in fleet.runs.values()] == [1, 1]
+    assert all(fleet.run(place) is place.run for place in fleet.runs.values())
+    assert [place.loads for place in fleet.runs.values()] == [1, 1]
     with pytest.raises(ExchangeError, match="ctranslate2 has no encoder"):
-        application([runs["rnn"].path], Choices(languages=["fr:en"], engine="ctranslate2"))
+        options = ServerOptions(languages=["fr:en"])
+        application([runs["rnn"].path], options, run_loader(engine="ctranslate2"))
 
 
 def test_what_was_used_least_of_late_makes_room(runs: dict[str, Run]) -> None:
-    fleet = Fleet([run.path for run in runs.values()], NAMED)
-    first, second = fleet.places.values()
+    fleet = RunPool([run.path for run in runs.values()], NAMED)
+    first, second = fleet.runs.values()
     fleet.memory = max(first.weights(), second.weights()) + 10
     for place, other in ((first, second), (second, first), (first, second)):
         assert fleet.run(place) is fleet.run(place)
@@ -59,9 +61,9 @@ def test_what_was_used_least_of_late_makes_room(runs: dict[str, Run]) -> None:
     fleet.memory = first.weights() + second.weights()
     assert fleet.run(second) and fleet.run(first) and first.run and second.run
     with pytest.raises(ConfigError, match="raise --weights"):
-        Fleet([first.folder], {"transformer": "en:fr"}, memory=2 * first.weights(), copies=3)
+        RunPool([first.folder], {"transformer": "en:fr"}, memory=2 * first.weights(), copies=3)
     with pytest.raises(ConfigError, match="raise --weights"):
-        Fleet([first.folder], {"transformer": "en:fr"}, memory=1000)
+        RunPool([first.folder], {"transformer": "en:fr"}, memory=1000)
 
 
 def test_a_training_that_goes_on_renews_the_answers(runs: dict[str, Run], tmp_path: Path) -> None:
@@ -78,11 +80,11 @@ def test_a_training_that_goes_on_renews_the_answers(runs: dict[str, Run], tmp_pa
         best.write_text(json.dumps(tree | {key: new}))
 
     choose(steps[0])
-    fleet = Fleet([folder], {"run": "en:fr"})
-    [place] = fleet.places.values()
+    fleet = RunPool([folder], {"run": "en:fr"})
+    [place] = fleet.runs.values()
 
     def answer() -> str:
-        [future] = place.batcher.submit("a", Translate(), ["the dog runs"])
+        [future] = place.batcher.submit("a", TranslateLines(), ["the dog runs"])
         return str(future.result(20))
 
     first = load(folder, str(int(steps[0].name[5:])))
@@ -103,10 +105,10 @@ def test_a_run_that_cannot_be_loaded_is_told_without_its_path(
     folder = tmp_path / "run"
     shutil.copytree(runs["transformer"].path, folder)
     shutil.rmtree(folder / "checkpoints")
-    fleet = Fleet([folder], {"run": "en:fr"})
-    [place] = fleet.places.values()
-    with pytest.raises(Refused) as refused:
-        place.batcher.submit("a", Translate(), ["x"])[0].result(20)
+    fleet = RunPool([folder], {"run": "en:fr"})
+    [place] = fleet.runs.values()
+    with pytest.raises(RequestError) as refused:
+        place.batcher.submit("a", TranslateLines(), ["x"])[0].result(20)
     assert refused.value.status == 503 and str(tmp_path) not in refused.value.message
 
 

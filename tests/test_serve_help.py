@@ -15,8 +15,7 @@ from foveate.config import ConfigError
 from foveate.documents.memory import Aided, Aids, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.run import Run
-from foveate.serve.fleet import Fleet
-from foveate.serve.helping import Help, equip
+from foveate.server.runs import RunPool, TranslationOptions
 from serve_tools import asked, program, served
 from small_runs import made
 
@@ -41,8 +40,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(runs: dict[str, Run], files: Path) -> FastAPI:
-    said = Help([str(files / "terms.tsv")], [str(files / "memory.tsv")], banned=["chien"])
-    return served(runs["transformer"].path, help=said, rules=Rules((r"ORD-\w+",)))
+    said = TranslationOptions(
+        [str(files / "terms.tsv")], [str(files / "memory.tsv")], banned=["chien"]
+    )
+    return served(runs["transformer"].path, options=said, rules=Rules((r"ORD-\w+",)))
 
 
 TEXT = "the dog runs ORD-x1\na cat sleeps\n"
@@ -111,40 +112,52 @@ def test_alternatives_hold_the_terms_and_the_best_stays(app: FastAPI) -> None:
 
 
 def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
-    fleet = Fleet([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
+    fleet = RunPool([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
     terms, tmx = files / "terms.tsv", files / "memory.tmx"
-    said = equip(fleet, Help([f"en:fr={terms}"], [str(tmx)], fuzzy=80, copies_unknown=True))
+    said = TranslationOptions([f"en:fr={terms}"], [str(tmx)], fuzzy=80, copies_unknown=True).equip(
+        fleet
+    )
     assert said[0].startswith(f"en:fr (transformer): glossary {terms} (terms: 1), memory {tmx}")
     assert "pairs: 1, 80 % alike will do" in said[0]
     assert said[1].startswith(f"fr:en (rnn): memory {tmx}") and "glossary" not in said[1]
-    [helped] = fleet.places["rnn"].helped.values()
+    [helped] = fleet.runs["rnn"].aids.values()
     assert helped.aids.memory is not None
     assert helped.aids.memory.find("il dort") == ("a cat sleeps", 100.0)
-    assert equip(fleet, Help()) == []
+    assert TranslationOptions().equip(fleet) == []
 
 
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (Help(["terms.tsv"]), r"for which direction\? Say --glossary en:fr=terms.tsv"),
-        (Help(["de:fr=terms.tsv"]), "no de:fr; there are: en:fr, transformer, fr:en, rnn"),
-        (Help(["en:fr=terms.tsv", "transformer=terms.tsv"]), "are both for en:fr"),
-        (Help(["en:fr=wrong.tsv"]), "wrong.tsv:2 is no entry"),
-        (Help(memory=["rnn=wrong.tsv"]), "wrong.tsv:2 has no tab"),
-        (Help(memory=["other.tmx"]), "other.tmx has no pair from en to fr"),
-        (Help(["en:fr=nowhere.tsv"]), "nowhere.tsv: there is no such file"),
-        (Help(memory=["500"]), "for a limit of MiB say --weights"),
+        (
+            TranslationOptions(["terms.tsv"]),
+            r"for which direction\? Say --glossary en:fr=terms.tsv",
+        ),
+        (
+            TranslationOptions(["de:fr=terms.tsv"]),
+            "no de:fr; there are: en:fr, transformer, fr:en, rnn",
+        ),
+        (TranslationOptions(["en:fr=terms.tsv", "transformer=terms.tsv"]), "are both for en:fr"),
+        (TranslationOptions(["en:fr=wrong.tsv"]), "wrong.tsv:2 is no entry"),
+        (TranslationOptions(memory=["rnn=wrong.tsv"]), "wrong.tsv:2 has no tab"),
+        (TranslationOptions(memory=["other.tmx"]), "other.tmx has no pair from en to fr"),
+        (TranslationOptions(["en:fr=nowhere.tsv"]), "nowhere.tsv: there is no such file"),
+        (TranslationOptions(memory=["500"]), "for a limit of MiB say --weights"),
     ],
 )
 def test_what_is_wrong_is_named(
-    runs: dict[str, Run], files: Path, said: Help, words: str, monkeypatch: pytest.MonkeyPatch
+    runs: dict[str, Run],
+    files: Path,
+    said: TranslationOptions,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(files)
     Path("wrong.tsv").write_text("dog\tchien\ncat\n", "utf-8")
     Path("other.tmx").write_text(TMX.replace('"fr"', '"de"'), "utf-8")
-    fleet = Fleet([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
+    fleet = RunPool([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
     with pytest.raises(ConfigError, match=words):
-        equip(fleet, said)
+        said.equip(fleet)
 
 
 def test_the_program_says_what_helps(runs: dict[str, Run], files: Path) -> None:

@@ -20,12 +20,14 @@ from typing import Any
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
+from typer.testing import CliRunner
 
+from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.run import Run
-from foveate.serve import serving
-from foveate.serve.settings import Limits
-from foveate.verbs import serve as verbs
+from foveate.server import connections, launch
+from foveate.server.translation_schemas import Limits
+from foveate.verbs.serve import run_loader
 from serve_tools import ROOT, Program, begun, port_of, program, running, served
 from small_runs import made
 
@@ -154,7 +156,7 @@ def test_a_term_signal_while_busy_loses_nothing_that_was_sent(run: Run) -> None:
 def test_who_had_just_come_when_a_server_ends_may_still_ask(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "MOMENT", 20)
+    monkeypatch.setattr(connections, "GRACE", 20)
     with (
         begun(served(run.path)) as server,
         closing(HTTPConnection("127.0.0.1", port_of(server), timeout=20)) as new,
@@ -170,7 +172,7 @@ def test_who_had_just_come_when_a_server_ends_may_still_ask(
 def test_who_sends_nothing_is_sent_away(run: Run) -> None:
     head = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n"
     whole = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    with running(served(run.path, Limits(reading=0.4)), patience=0.4) as port:
+    with running(served(run.path, Limits(reading=0.4)), head_seconds=0.4) as port:
         for said in (b"", b"GET / HT", head):
             with socket.create_connection(("127.0.0.1", port), timeout=10) as wire:
                 wire.sendall(said)
@@ -224,13 +226,13 @@ def test_processes_translate_and_one_that_is_killed_costs_its_batch_at_most(run:
 
 def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
     app = served(run.path, tokens=64)  # batches of a few lines
-    [place] = app.state.service.fleet.places.values()
+    [place] = app.state.service.pool.runs.values()
     with running(app) as port:
         with pytest.raises(httpx.ReadTimeout):
             many = BODY | {"q": ["the dog runs"] * 1000, "alternatives": 9}
             httpx.post(f"http://127.0.0.1:{port}/translate", json=many, timeout=0.3)
         began = time.monotonic()
-        while place.batcher.held:
+        while place.batcher.characters:
             assert time.monotonic() < began + 20
             time.sleep(0.01)
     text = app.state.service.metrics.text().decode()
@@ -259,6 +261,18 @@ def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
 def test_what_is_unsafe_or_makes_no_sense_is_refused(
     run: Run, said: dict[str, Any], words: str
 ) -> None:
-    choices = verbs.Choices(**{"languages": ["en:fr"]} | said)
+    loading = {name: said[name] for name in ("precision", "engine") if name in said}
+    options = {"languages": ["en:fr"]} | {n: v for n, v in said.items() if n not in loading}
     with pytest.raises(ConfigError, match=re.escape(words)):
-        verbs.serve([run.path], choices)
+        launch.serve([run.path], launch.ServerOptions(**options), run_loader(**loading))
+
+
+@pytest.mark.parametrize("option", ["--max-batch-delay-ms", "--wait-ms"])
+def test_the_old_name_of_the_batch_delay_is_read_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    started: list[launch.ServerOptions] = []
+    monkeypatch.setattr(launch, "serve", lambda runs, options, loader: started.append(options))
+    done = CliRunner().invoke(app, ["serve", "run", option, "3"])
+    assert done.exit_code == 0 and started[0].batching["max_delay"] == 0.003
+    assert ("--max-batch-delay-ms" in done.stderr) == (option == "--wait-ms")

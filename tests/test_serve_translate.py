@@ -154,9 +154,9 @@ def test_other_pages(app: FastAPI) -> None:
 
 def test_a_folder_that_does_not_translate_is_refused(run: Run, tmp_path: Path) -> None:
     from foveate.config import ConfigError
-    from foveate.serve.fleet import Fleet
+    from foveate.server.runs import RunPool
 
     with pytest.raises(ConfigError, match=r"say --as transformer=en:fr"):
-        Fleet([run.path])
+        RunPool([run.path])
     with pytest.raises(ConfigError, match="no run"):
-        Fleet([tmp_path])
+        RunPool([tmp_path])

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 import own_loop
 from foveate.run import Run
-from foveate.serve.settings import Limits
+from foveate.server.translation_schemas import Limits
 from serve_tools import asked, served
 from small_runs import made
 from tolerances import MODEL, near
@@ -69,7 +69,7 @@ def test_pairs_that_are_none_are_refused(app: FastAPI, tree: dict[str, Any]) -> 
 
 
 def test_a_stream_that_takes_too_long_ends_with_an_error(run: Run) -> None:
-    slow = served(run.path, Limits(seconds=0.05), wait=2.0)
+    slow = served(run.path, Limits(seconds=0.05), max_delay=2.0)
     text = post(slow, "/v1/stream", q="the dog runs").text
     assert text.startswith("event: error") and "longer" in text
 

@@ -17,8 +17,8 @@ from fastapi.testclient import TestClient
 from foveate.data.tokenizer import EOS
 from foveate.look.drawing import Numbers, SheetDrawing
 from foveate.run import Run, load
-from foveate.studio.app import application
-from foveate.studio.place import Studio
+from foveate.server.studio_api import application
+from foveate.server.studio_state import StudioState
 from small_runs import CONFIGS, made
 from tolerances import MODEL, ROW, near
 
@@ -368,12 +368,12 @@ def test_a_view_over_the_checkpoints_of_a_training(client: TestClient) -> None:
 
 
 def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:
-    found: Studio = client.app.state.studio  # type: ignore[attr-defined]
+    found: StudioState = client.app.state.studio  # type: ignore[attr-defined]
     values = np.random.default_rng(0).random((300, 300)).astype(np.float32)
     small = Numbers.exact(values[:100, :100])
     drawing = SheetDrawing(values=Numbers.exact(values), least=0, most=1)
-    sent = found.tensors.outside(drawing)
-    assert found.tensors.outside(SheetDrawing(values=small, least=0, most=1)).values == small
+    sent = found.arrays.linked(drawing)
+    assert found.arrays.linked(SheetDrawing(values=small, least=0, most=1)).values == small
     assert sent.values.data == "" and sent.values.url.startswith(f"{API}/tensors/")
     answer = client.get(sent.values.url)
     assert answer.headers["content-encoding"] == "gzip"
@@ -460,10 +460,10 @@ def test_the_page_says_how_it_is_built_where_it_is_missing(
 
 
 def test_a_run_is_loaded_anew_when_its_weights_are(runs: dict[str, Run]) -> None:
-    found = Studio([runs["rnn"].path.parent])
-    first = found.shelf.run("rnn")
-    assert found.shelf.run("rnn") is first
+    found = StudioState([runs["rnn"].path.parent])
+    first = found.runs.run("rnn")
+    assert found.runs.run("rnn") is first
     chosen = first.path / "best.json"
     chosen.write_bytes(chosen.read_bytes())
-    assert found.shelf.run("rnn") is not first
+    assert found.runs.run("rnn") is not first
     assert load(first.path).checkpoint == first.checkpoint

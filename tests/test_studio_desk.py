@@ -8,28 +8,29 @@ from typing import Any
 
 import pytest
 
-from foveate.studio.desk import Desk, Say, Stopped
-from foveate.studio.errors import Refused
+from foveate.server.answers import Send
+from foveate.server.common import RequestError
+from foveate.server.studio_state import JobQueue, Stopped
 from own_loop import run
 
 
 def test_events_come_as_they_are_said_and_then_what_came_of_it() -> None:
     async def main() -> list[Any]:
-        desk = Desk()
+        jobs = JobQueue()
         gate = threading.Event()
 
-        def work(say: Say) -> str:
-            say(1)
+        def work(send: Send) -> str:
+            send(1)
             gate.wait(10)
-            say(2)
+            send(2)
             return "done"
 
         found = []
-        async for event in desk.take(work).events(0.05, "ping"):
+        async for event in jobs.start(work).events(0.05, "ping"):
             found.append(event)
             if event == "ping":
                 gate.set()
-        desk.close()
+        jobs.close()
         return found
 
     found = run(main())
@@ -41,26 +42,26 @@ def test_it_stops_where_the_reader_leaves() -> None:
     said: list[int] = []
     over = threading.Event()
 
-    def endless(say: Say) -> None:
+    def endless(send: Send) -> None:
         try:
             for number in range(10**9):
                 said.append(number)
-                say(number)
+                send(number)
         except Stopped:
             over.set()
             raise
 
     async def main() -> int:
-        desk = Desk()
-        events = desk.take(endless).events(1, None)
+        jobs = JobQueue()
+        events = jobs.start(endless).events(1, None)
         async for event in events:
             if event == 3:
                 break
         await events.aclose()  # type: ignore[attr-defined]
         assert await asyncio.to_thread(over.wait, 10)
-        assert await desk.do(lambda: 5) == 5, "the next has its turn"
-        held = desk.held
-        desk.close()
+        assert await jobs.run(lambda: 5) == 5, "the next has its turn"
+        held = jobs.count
+        jobs.close()
         return held
 
     assert run(main()) == 0
@@ -79,16 +80,16 @@ def test_one_at_a_time_and_no_more_than_may_wait() -> None:
         together.pop()
 
     async def main() -> None:
-        desk = Desk(waiting=2)
-        waiting = [asyncio.ensure_future(desk.do(work)) for _ in range(3)]
+        jobs = JobQueue(waiting=2)
+        waiting = [asyncio.ensure_future(jobs.run(work)) for _ in range(3)]
         await asyncio.sleep(0.05)
-        with pytest.raises(Refused, match="wait already") as refused:
-            await desk.do(work)
+        with pytest.raises(RequestError, match="wait already") as refused:
+            await jobs.run(work)
         assert refused.value.status == 429
         gate.set()
         await asyncio.gather(*waiting)
-        await desk.do(work)
-        desk.close()
+        await jobs.run(work)
+        jobs.close()
 
     run(main())
     assert most == [1] * 4
@@ -96,16 +97,16 @@ def test_one_at_a_time_and_no_more_than_may_wait() -> None:
 
 def test_an_error_reaches_the_one_who_asked() -> None:
     async def main() -> None:
-        desk = Desk()
+        jobs = JobQueue()
 
-        def work(say: Say) -> None:
-            say("before")
+        def work(send: Send) -> None:
+            send("before")
             raise ValueError("no")
 
         with pytest.raises(ValueError, match="no"):
-            async for _ in desk.take(work).events(1, None):
+            async for _ in jobs.start(work).events(1, None):
                 pass
-        assert await desk.do(lambda: 1) == 1
-        desk.close()
+        assert await jobs.run(lambda: 1) == 1
+        jobs.close()
 
     run(main())

@@ -10,8 +10,8 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from foveate.config import ConfigError
-from foveate.studio.guard import LOOPBACK, Guard
-from foveate.studio.serving import serve
+from foveate.server.common import LOOPBACK
+from foveate.server.studio_api import StudioGuard, serve
 
 
 async def told(request: Request) -> Response:
@@ -20,7 +20,7 @@ async def told(request: Request) -> Response:
 
 def client(token: str | None = None, hosts: frozenset[str] | None = LOOPBACK) -> TestClient:
     app = Starlette(routes=[Route("/", told, methods=["GET", "POST"])])
-    app.add_middleware(Guard, token=token, hosts=hosts)
+    app.add_middleware(StudioGuard, token=token, hosts=hosts)
     return TestClient(app, base_url="http://127.0.0.1:8377")
 
 

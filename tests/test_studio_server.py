@@ -18,8 +18,8 @@ import pytest
 import uvicorn
 
 from foveate.run import Run
-from foveate.studio.app import application
-from foveate.studio.place import Studio
+from foveate.server.studio_api import application
+from foveate.server.studio_state import StudioState
 from small_runs import made
 
 EVENTS = {"accept": "text/event-stream"}
@@ -33,7 +33,7 @@ def language(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture
-def server(language: Run) -> Iterator[tuple[httpx.Client, Studio]]:
+def server(language: Run) -> Iterator[tuple[httpx.Client, StudioState]]:
     app = application([language.path], waiting=1)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
@@ -56,17 +56,17 @@ def until(true: object, seconds: float = 20) -> None:
         time.sleep(0.01)
 
 
-def test_the_search_stops_where_the_reader_leaves(server: tuple[httpx.Client, Studio]) -> None:
+def test_the_search_stops_where_the_reader_leaves(server: tuple[httpx.Client, StudioState]) -> None:
     client, studio = server
     steps: list[int] = []
-    run = studio.shelf.run("language")
+    run = studio.runs.run("language")
     handle = run.model.decoder.register_forward_hook(lambda *_: steps.append(1))
     with client.stream("POST", "/runs/language/answer", json=LONG, headers=EVENTS) as answer:
         lines = answer.iter_lines()
         while not next(lines).startswith("event: token"):
             pass
-        assert studio.desk.held == 1
-    until(lambda: studio.desk.held == 0)
+        assert studio.jobs.count == 1
+    until(lambda: studio.jobs.count == 0)
     seen = len(steps)
     time.sleep(0.2)
     assert seen == len(steps) < 2000
@@ -76,11 +76,11 @@ def test_the_search_stops_where_the_reader_leaves(server: tuple[httpx.Client, St
 
 
 def test_who_comes_when_the_queue_is_full_is_sent_away(
-    server: tuple[httpx.Client, Studio], language: Run
+    server: tuple[httpx.Client, StudioState], language: Run
 ) -> None:
     client, studio = server
     gate = threading.Event()
-    run = studio.shelf.run("language")
+    run = studio.runs.run("language")
     handle = run.model.decoder.register_forward_hook(lambda *_: gate.wait(20) and None)
     short = {"text": "the", "search": {"maxExtra": 2}}
     found: list[int] = []
@@ -94,7 +94,7 @@ def test_who_comes_when_the_queue_is_full_is_sent_away(
     ]
     for thread in threads:
         thread.start()
-    until(lambda: studio.desk.held == 2)
+    until(lambda: studio.jobs.count == 2)
     busy = client.post("/runs/language/answer", json=short)
     assert busy.status_code == 429 and busy.json()["error"]["code"] == "busy"
     assert busy.headers["retry-after"] == "1"
@@ -107,7 +107,7 @@ def test_who_comes_when_the_queue_is_full_is_sent_away(
 
 
 def test_a_running_training_is_told_as_it_goes_on(
-    server: tuple[httpx.Client, Studio], language: Run
+    server: tuple[httpx.Client, StudioState], language: Run
 ) -> None:
     client, _ = server
     log = language.path / "log.jsonl"
@@ -180,10 +180,12 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_document_is_the_same_every_time() -> None:
-    from foveate.verbs.studio import document
+    from foveate.server.launch import studio_document as document
 
     first = document()
     assert first == document()
     schemas = json.loads(first)["components"]["schemas"]
     kinds = {ref["$ref"].rpartition("/")[2] for ref in schemas["AnswerEvent"]["oneOf"]}
-    assert {"Start", "Token", "BeamStep", "TextDone", "Failed", "Ping"} <= kinds <= set(schemas)
+    assert (
+        {"AnswerStart", "Token", "BeamStep", "TextDone", "Failed", "Ping"} <= kinds <= set(schemas)
+    )

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.studio.series import thinned
-from foveate.studio.trainings import Tail, event, keys, samples, series, training
+from foveate.server.trainings import LogTail, event, keys, samples, series, thinned, training
 from foveate.train.journal import Journal
 
 
@@ -29,7 +28,7 @@ def write(run: Path, steps: range, at: int = 0) -> None:
     journal.close()
 
 
-def places(tail: Tail) -> list[str]:
+def places(tail: LogTail) -> list[str]:
     return [place for place, _ in tail.news()]
 
 
@@ -86,7 +85,7 @@ def test_curves_of_a_log(tmp_path: Path) -> None:
 
 
 def test_a_tail_tells_each_line_once(tmp_path: Path) -> None:
-    tail = Tail(tmp_path / "run" / "log.jsonl")
+    tail = LogTail(tmp_path / "run" / "log.jsonl")
     assert places(tail) == [], "there is no log yet"
     write(tmp_path / "run", range(9, 11))
     assert places(tail) == ["9.0", "10.0", "10.1"]
@@ -111,15 +110,15 @@ def test_a_tail_tells_each_line_once(tmp_path: Path) -> None:
 )
 def test_a_reader_goes_on_where_it_was(tmp_path: Path, after: str, wanted: list[str]) -> None:
     write(tmp_path / "run", range(9, 12))
-    assert places(Tail(tmp_path / "run" / "log.jsonl", after)) == wanted
+    assert places(LogTail(tmp_path / "run" / "log.jsonl", after)) == wanted
     with pytest.raises(ValueError, match="no place"):
-        Tail(tmp_path, "ten")
+        LogTail(tmp_path, "ten")
 
 
 def test_a_training_that_goes_on_from_a_checkpoint_cuts_what_was_told(tmp_path: Path) -> None:
     run = tmp_path / "run"
     write(run, range(1, 8))
-    tail = Tail(run / "log.jsonl")
+    tail = LogTail(run / "log.jsonl")
     list(tail.news())
     write(run, range(5, 12), at=4)
     told = list(tail.news())
@@ -134,5 +133,5 @@ def test_a_training_that_goes_on_from_a_checkpoint_cuts_what_was_told(tmp_path: 
         "10.1",
         "11.0",
     ]
-    later = list(Tail(run / "log.jsonl", "40.0").news())
+    later = list(LogTail(run / "log.jsonl", "40.0").news())
     assert later == [("11.0", {"event": "cut", "step": 11})]

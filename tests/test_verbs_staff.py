@@ -11,7 +11,7 @@ import pytest
 
 from foveate.data.corpus import WorkerError
 from foveate.run import Run
-from foveate.verbs.staff import Staffed, staffed
+from foveate.verbs.staff import ProcessRun, load_with_processes
 from small_runs import made
 
 LINES = ["the dog runs", "", "a girl sings", "the dog runs and a girl sings"]
@@ -23,14 +23,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture
-def staff(run: Run) -> Iterator[Staffed]:
-    found = staffed(run.path, 2, precision="fp32")
-    assert isinstance(found, Staffed)
+def staff(run: Run) -> Iterator[ProcessRun]:
+    found = load_with_processes(run.path, 2, precision="fp32")
+    assert isinstance(found, ProcessRun)
     yield found
     found.workers.__exit__()
 
 
-def test_answers_are_those_of_one_process(run: Run, staff: Staffed) -> None:
+def test_answers_are_those_of_one_process(run: Run, staff: ProcessRun) -> None:
     counted: list[int] = []
     assert staff.translate(LINES, progress=counted.append) == run.translate(LINES)
     assert counted == [len(LINES)]
@@ -46,7 +46,7 @@ def test_answers_are_those_of_one_process(run: Run, staff: Staffed) -> None:
             staff.translate(wrong, to="fr")
 
 
-def test_another_process_stands_in_for_one_that_was_killed(run: Run, staff: Staffed) -> None:
+def test_another_process_stands_in_for_one_that_was_killed(run: Run, staff: ProcessRun) -> None:
     for worker in list(staff.workers.all):
         worker.kill()
         time.sleep(0.1)
@@ -58,8 +58,8 @@ def test_another_process_stands_in_for_one_that_was_killed(run: Run, staff: Staf
 
 
 def test_processes_end_with_the_run(run: Run) -> None:
-    found = staffed(run.path, 1, precision="int8")
-    assert isinstance(found, Staffed) and len(found.translate(LINES)) == len(LINES)
+    found = load_with_processes(run.path, 1, precision="int8")
+    assert isinstance(found, ProcessRun) and len(found.translate(LINES)) == len(LINES)
     workers = found.workers.all
     del found
     gc.collect()
@@ -67,6 +67,6 @@ def test_processes_end_with_the_run(run: Run) -> None:
 
 
 def test_without_processes_it_is_a_run_in_the_precision_that_is_asked_for(run: Run) -> None:
-    found = staffed(Path(run.path), 0, precision="int8")
+    found = load_with_processes(Path(run.path), 0, precision="int8")
     assert type(found) is Run
     assert any(type(module).__name__ == "Int8Linear" for module in found.model.modules())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from foveate.studio.app import BUILT, STATIC, application
+from foveate.server.studio_api import BUILT, STATIC, application
 
 
 def require_page() -> None:

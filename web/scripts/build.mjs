@@ -11,7 +11,7 @@ const one = (entry, format) => ({
 const ENTRIES = {
   embed: { build: one("embed", "iife") },
   widget: { build: one("widget", "es") },
-  studio: { root: "src/studio", base: "./", plugins: [svelte()], build: { ...target, outDir: "../../../src/foveate/studio/static", emptyOutDir: true } },
+  studio: { root: "src/studio", base: "./", plugins: [svelte()], build: { ...target, outDir: "../../../src/foveate/server/static", emptyOutDir: true } },
 };
 
 const wanted = process.argv.slice(2);

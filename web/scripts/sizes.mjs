@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
-const look = "../src/foveate/look", assets = "../src/foveate/studio/static";
+const look = "../src/foveate/look", assets = "../src/foveate/server/static";
 const under = (folder) => readdirSync(folder, { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile()).map((entry) => `${entry.parentPath}/${entry.name}`);
 const limits = [["embed", [`${look}/embed.js`], 40], ["widget", [`${look}/widget.js`], 40], ["studio", under(assets), 180]];

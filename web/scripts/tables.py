@@ -40,8 +40,7 @@ def palette() -> dict[str, Any]:
 
 def api() -> dict[str, Any]:
     """What the studio's API takes and tells, by name."""
-    from foveate.studio.app import application
-    from foveate.studio.openapi import document
+    from foveate.server.studio_api import application, document
 
     found: dict[str, Any] = document(application([]))["components"]["schemas"]
     return {name: form for name, form in sorted(found.items()) if "Validation" not in name}

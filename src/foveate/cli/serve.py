@@ -33,6 +33,10 @@ Terms = Annotated[
     list[str] | None, typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: one is there")
 ]
 Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, asked first")]
+Host = Annotated[str, typer.Option(help="another than this machine needs --keys or --no-auth")]
+Delay = Annotated[float, typer.Option(min=0, help="a request waits for others in its batch")]
+Keys = Annotated[Path | None, typer.Option("--keys", help="ask for keys of this file")]
+OldDelay = Annotated[float | None, typer.Option(min=0, hidden=True)]
 Protect = Annotated[list[str] | None, typer.Option(metavar="REGEX", help="kept, beside URLs, …")]
 
 
@@ -44,16 +48,12 @@ def add(app: typer.Typer) -> None:
 @serve.command("runs")
 def serve_runs(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="runs that translate")],
-    host: Annotated[
-        str, typer.Option(help="another than this machine needs --keys or --no-auth")
-    ] = "127.0.0.1",
+    host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = 5000,
     languages: Annotated[
         list[str] | None, typer.Option("--as", help="en:fr, or RUN=en:fr, where files do not tell")
     ] = None,
-    key_file: Annotated[
-        Path | None, typer.Option("--keys", help="ask for keys of this file")
-    ] = None,
+    key_file: Keys = None,
     auth: Annotated[bool, typer.Option("--auth/--no-auth", help="whether keys are needed")] = True,
     allow_host: Annotated[list[str] | None, typer.Option(help="a name of this server")] = None,
     cors: Annotated[list[str] | None, typer.Option(help="a site whose pages may use it")] = None,
@@ -77,7 +77,8 @@ def serve_runs(
     items: Annotated[int | None, typer.Option(min=1, help="texts of a request")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="until an answer")] = None,
     rate: Annotated[float | None, typer.Option(min=0, help="requests a minute of a client")] = None,
-    wait_ms: Annotated[float, typer.Option(min=0, help="for company in a batch")] = 5.0,
+    max_batch_delay_ms: Delay = 5.0,
+    wait_ms: OldDelay = None,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="source tokens × beams")] = None,
     queue: Annotated[int | None, typer.Option(min=1, help="characters that may wait")] = None,
     drain: Annotated[float, typer.Option(min=0, help="seconds to finish at the end")] = 30.0,
@@ -86,22 +87,24 @@ def serve_runs(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
 ) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
-    from foveate.verbs import serve as verbs
+    from foveate.server.launch import ServerOptions, serve
+    from foveate.verbs.serve import batch_threads, run_loader
 
-    workers = verbs.workers(threads, processes)
-    said = verbs.Choices(
+    if wait_ms is not None:
+        typer.echo("warning: --wait-ms is now called --max-batch-delay-ms", err=True)
+    delay_ms = max_batch_delay_ms if wait_ms is None else wait_ms
+    options = ServerOptions(
         host=host, port=port, languages=languages or (), keys=key_file, auth=auth,
         names=allow_host or (), origins=cors or (), proxy=behind_proxy, weights=weights,
-        precision=precision, engine=engine, sample=sample, processes=processes, preload=preload,
-        studio=studio, studio_token=studio_token, drain=drain, log_level=log_level,
-        protect=protect or (),
-        help={"glossary": glossary or (), "memory": memory or (), "fuzzy": fuzzy,
-              "banned": ban or (), "copies_unknown": copy_unknown},
+        preload=preload, studio=studio, studio_token=studio_token, drain=drain,
+        log_level=log_level, protect=protect or (),
+        translation={"glossary": glossary or (), "memory": memory or (), "fuzzy": fuzzy,
+                     "banned": ban or (), "copies_unknown": copy_unknown},
         limits={"characters": characters, "items": items, "seconds": seconds, "rate": rate},
-        batching={"wait": wait_ms / 1000, "tokens": batch_tokens, "queue": queue,
-                  "workers": workers},
+        batching={"max_delay": delay_ms / 1000, "tokens": batch_tokens, "queue": queue,
+                  "workers": batch_threads(threads, processes)},
     )  # fmt: skip
-    verbs.serve(runs, said)
+    serve(runs, options, run_loader(precision, engine, sample, processes))
 
 
 @keys.command("add")
@@ -111,17 +114,17 @@ def add_key(
     rate: Annotated[float | None, typer.Option(min=0, help="requests a minute; 0: any")] = None,
 ) -> None:
     """Make a key and print it, this once."""
-    from foveate.verbs import serve as verbs
+    from foveate.server.keys import KeyFile
 
-    typer.echo(verbs.key_file(file).add(name, rate))
+    typer.echo(KeyFile(file).add(name, rate))
 
 
 @keys.command("list")
 def list_keys(file: File) -> None:
     """Names, beginnings and rates."""
-    from foveate.verbs import serve as verbs
+    from foveate.server.keys import KeyFile
 
-    for key in verbs.key_file(file).all():
+    for key in KeyFile(file).all():
         rate = "" if key.rate is None else f"  {key.rate:g} a minute"
         typer.echo(f"{key.name}  {key.begins}…  {key.made}{rate}")
 
@@ -129,6 +132,6 @@ def list_keys(file: File) -> None:
 @keys.command("remove")
 def remove_key(name: Annotated[str, typer.Argument(help="whose")], file: File) -> None:
     """Forget a key; running servers notice at once."""
-    from foveate.verbs import serve as verbs
+    from foveate.server.keys import KeyFile
 
-    verbs.key_file(file).remove(name)
+    KeyFile(file).remove(name)

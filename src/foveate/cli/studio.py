@@ -26,9 +26,9 @@ def studio(
     openapi: Annotated[bool, typer.Option("--openapi", help="print the API and end")] = False,
 ) -> None:
     """Open runs in the browser."""
-    from foveate.verbs.studio import document, serve
+    from foveate.server.launch import serve_studio, studio_document
 
     if openapi:
-        typer.echo(document(), nl=False)
+        typer.echo(studio_document(), nl=False)
     else:
-        serve(runs or [], port, host, token, browser)
+        serve_studio(runs or [], port, host, token, browser)

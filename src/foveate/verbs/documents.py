@@ -20,7 +20,7 @@ from foveate.documents.memory import Aided, aligner
 from foveate.documents.translate import joined_all
 from foveate.files import replace_file
 from foveate.run import Run
-from foveate.serve.languages import directions
+from foveate.server.languages import directions
 from foveate.tasks.base import CUT
 from foveate.verbs import Tally, Wanted
 

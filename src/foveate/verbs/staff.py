@@ -1,8 +1,8 @@
-"""A run that has other processes translate: a server's, whose own process has many to talk to.
+"""A run whose translations other processes compute, for a server with many connections.
 
-In one process the threads that search and those that talk wait for each other: Python runs one of
-them at a time. Lives here: a run as the server knows it, with processes behind it. Does not live
-here: what these do (`foveate.verbs.crew`), and who is answered when (`foveate.serve.batcher`).
+In one process the threads that search and those that serve wait for each other: Python runs one of
+them at a time. Does not live here: what the processes do (`foveate.verbs.crew`), and the order of
+requests (`foveate.server.batching`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from foveate.data.corpus import Arrays, Work, Workers
 from foveate.run import Run
 from foveate.verbs.crew import Loading, answers_of, own, read, said, translations
 
-HERE = {"prefix", "wording"}  # what no process is told
+LOCAL = {"prefix", "wording"}  # options that are handled in this process
 
 
-class Staffed(Run):
+class ProcessRun(Run):
     """A run whose translations and word links come of ``processes`` that have the same weights.
 
-    What is to begin with a prefix, to hold given words, or to be looked into otherwise is made
-    here. A process that is killed is followed by another; who waited for it gets a
-    ``WorkerError``. They end when nobody holds the run any more.
+    Outputs with a prefix or with forced words, and all else that a run does, are computed in this
+    process. A process that is killed is replaced; its callers get a ``WorkerError``. All processes
+    end when the run is no longer referenced.
     """
 
     def __init__(self, run: Run, loading: Loading, processes: int) -> None:
@@ -36,7 +36,7 @@ class Staffed(Run):
         self.apart = True
         stack, same = ExitStack(), loading._replace(run=str(run.path / run.checkpoint))
         weakref.finalize(self, stack.close)
-        self.workers = stack.enter_context(Workers(hand, same._asdict(), processes))
+        self.workers = stack.enter_context(Workers(process_work, same._asdict(), processes))
         with ThreadPoolExecutor(processes) as all_at_once:  # each loads the run at its first call
             list(all_at_once.map(lambda worker: worker(("translate", [], {})), self.workers.all))
 
@@ -46,26 +46,26 @@ class Staffed(Run):
         progress: Callable[[int], None] | None = None,
         **choices: Any,
     ) -> list[Translation]:
-        """As `foveate.run.Run.translate`; ``progress`` is told once, at the end."""
-        given = {name: value for name, value in choices.items() if value is not None}
-        if isinstance(lines, str) or given.keys() & HERE:
-            return super().translate(lines, progress=progress, **given)
-        self.can("addressed", "translate")(lines, given.get("to"))  # errors are said here
-        found = answers_of(self.workers(("translate", list(lines), given)), self)
+        """As `foveate.run.Run.translate`; ``progress`` is called once, at the end."""
+        options = {name: value for name, value in choices.items() if value is not None}
+        if isinstance(lines, str) or options.keys() & LOCAL:
+            return super().translate(lines, progress=progress, **options)
+        self.can("addressed", "translate")(lines, options.get("to"))  # raises its errors here
+        translations = answers_of(self.workers(("translate", list(lines), options)), self)
         if progress is not None:
-            progress(len(found))
-        return found
+            progress(len(translations))
+        return translations
 
     def links(self, pairs: Sequence[tuple[str, Any]], head: Head | None = None) -> list[Links]:
         """As `foveate.run.Run.links`."""
         if head is not None:
             return super().links(pairs, head)
-        found = read(self.workers(("link", list(pairs))))
-        return [{(i, j) for i, j in links} for links in found]
+        aligned = read(self.workers(("link", list(pairs))))
+        return [{(i, j) for i, j in links} for links in aligned]
 
 
-def hand(values: Mapping[str, Any]) -> Work:
-    """What a process does: translate lines, or link the words of pairs."""
+def process_work(values: Mapping[str, Any]) -> Work:
+    """What a process computes: translations of lines, or word links of pairs."""
     run = own(values)
 
     def work(what: str, *given: Any) -> Arrays:
@@ -78,8 +78,8 @@ def _links(run: Run, pairs: list[tuple[str, Any]]) -> Arrays:
     return said(map(sorted, run.links(pairs)))
 
 
-def staffed(folder: Path, processes: int, **choices: Any) -> Run:
-    """A run of a folder with so many processes, or without any; choices are of `Loading`."""
-    loading = Loading(str(folder), **choices)
+def load_with_processes(folder: Path, processes: int, **options: Any) -> Run:
+    """The run of a folder with so many processes, or without any; options are of `Loading`."""
+    loading = Loading(str(folder), **options)
     run = loading.load()
-    return Staffed(run, loading, processes) if processes else run
+    return ProcessRun(run, loading, processes) if processes else run

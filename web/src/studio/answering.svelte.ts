@@ -1,11 +1,11 @@
 // An answer as it comes: its tokens, its beam, what came of it. Pages ask and read.
-import type { Ask, BeamStep, DrawnDone, Hypothesis, LabelDone, Start, TextDone, Token } from "./api";
+import type { AnswerHypothesis, AnswerRequest, AnswerStart, BeamStep, DrawnDone, LabelDone, TextDone, Token } from "./api";
 import type { Node } from "../core";
 import { isAborted, said, streamed } from "./client";
 
 export type Done = TextDone | LabelDone | DrawnDone;
 export type Status = "idle" | "working" | "done" | "stopped" | "failed";
-type Event = Start | Token | BeamStep | Done;
+type Event = AnswerStart | Token | BeamStep | Done;
 
 /** A token as it is shown; `token` is there once the server has told all of it. */
 export interface Said {
@@ -41,7 +41,7 @@ export function pathOf(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
 export class Answering {
   status = $state<Status>("idle");
   failure = $state("");
-  start = $state.raw<Start | undefined>();
+  start = $state.raw<AnswerStart | undefined>();
   done = $state.raw<Done | undefined>();
   beam = $state.raw<BeamStep[]>([]);
   /** Which of several outputs is shown. */
@@ -54,7 +54,7 @@ export class Answering {
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   /** Ask a run; an answer that is still on its way is given up. True where it came whole. */
-  async ask(run: string, question: Partial<Ask>): Promise<boolean> {
+  async ask(run: string, question: Partial<AnswerRequest>): Promise<boolean> {
     this.stopper?.abort();
     const stopper = (this.stopper = new AbortController());
     this.known = this.hypothesis?.tokens ?? [];
@@ -93,18 +93,18 @@ export class Answering {
     clearTimeout(this.timer);
     this.timer = undefined;
     const events = this.waiting.splice(0), of = <E extends Event>(name: E["event"]) => events.filter((event): event is E => event.event === name);
-    const [start] = of<Start>("start"), [done] = of<Done>("done"), tokens = of<Token>("token"), beam = of<BeamStep>("beam");
+    const [start] = of<AnswerStart>("start"), [done] = of<Done>("done"), tokens = of<Token>("token"), beam = of<BeamStep>("beam");
     if (start) Object.assign(this, { start, done: undefined });
     if (tokens.length) this.tokens = [...this.tokens, ...tokens];
     if (beam.length) this.beam = [...this.beam, ...beam];
     if (done) Object.assign(this, { done, status: "done" });
   }
 
-  get hypotheses(): Hypothesis[] {
+  get hypotheses(): AnswerHypothesis[] {
     return this.done?.kind === "text" ? this.done.hypotheses : [];
   }
 
-  get hypothesis(): Hypothesis | undefined {
+  get hypothesis(): AnswerHypothesis | undefined {
     return this.hypotheses[this.chosen];
   }
 

@@ -1,38 +1,38 @@
-// Written by `npm run types` from src/foveate/studio; do not edit. Of 6ac7623aaede1650.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 56637bdc816c49e9.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
-  Start | Token | BeamStep | TextDone | LabelDone | DrawnDone | Failed | Ping;
+  AnswerStart | Token | BeamStep | TextDone | LabelDone | DrawnDone | Failed | Ping;
 export type EvaluationEvent = Progress | Evaluated | Failed | Ping;
 export type TrainingEvents = TrainingEvent;
 
 export interface Everything {
   Alternative: Alternative;
-  Answer: Answer;
   AnswerEvent: AnswerEvent;
-  Ask: Ask;
+  AnswerHypothesis: AnswerHypothesis;
+  AnswerRequest: AnswerRequest;
+  AnswerStart: AnswerStart;
   BeamStep: BeamStep;
+  CompleteAnswer: CompleteAnswer;
   CurveOf: CurveOf;
   Drawings: Drawings;
   DrawnDone: DrawnDone;
   ErrorBody: ErrorBody;
   Evaluated: Evaluated;
+  EvaluatedExample: EvaluatedExample;
   EvaluationEvent: EvaluationEvent;
   Example: Example;
-  Examples: Examples;
+  ExampleList: ExampleList;
   Failed: Failed;
   Film: Film;
-  FilmAsk: FilmAsk;
+  FilmRequest: FilmRequest;
   Frame: Frame;
-  Head: Head;
-  Hypothesis: Hypothesis;
   LabelDone: LabelDone;
   Ping: Ping;
   Probability: Probability;
   Problem: Problem;
   Progress: Progress;
   Question: Question;
-  Row: Row;
   RunDetail: RunDetail;
   RunInfo: RunInfo;
   RunList: RunList;
@@ -41,20 +41,20 @@ export interface Everything {
   SearchInfo: SearchInfo;
   SearchSettings: SearchSettings;
   SeriesOf: SeriesOf;
+  SilencedHead: SilencedHead;
   SourceToken: SourceToken;
-  Start: Start;
   TextDone: TextDone;
   Token: Token;
-  Training: Training;
   TrainingEvent: TrainingEvent;
   TrainingEvents: TrainingEvents;
+  TrainingInfo: TrainingInfo;
   TrainingList: TrainingList;
   ViewField: ViewField;
   ViewInfo: ViewInfo;
-  ViewsAsk: ViewsAsk;
+  ViewRequest: ViewRequest;
 }
 /**
- * A token that might have stood here; to force it, send the ids before it and its own.
+ * Another token for the same place; to force it, send the ids before it and its own.
  */
 export interface Alternative {
   id: number;
@@ -62,17 +62,9 @@ export interface Alternative {
   p: number;
 }
 /**
- * All events of an answer together: for those who do not stream.
+ * The answer begins: the tokens of the source.
  */
-export interface Answer {
-  start: Start;
-  beam: BeamStep[];
-  done: TextDone | LabelDone | DrawnDone;
-}
-/**
- * The answer begins: what is read.
- */
-export interface Start {
+export interface AnswerStart {
   event: "start";
   run: string;
   source: SourceToken[];
@@ -80,45 +72,12 @@ export interface Start {
   cut: number;
 }
 /**
- * A piece of what was read and its characters in it (first, one after the last).
+ * A token of the source and its characters there (first, one after the last).
  */
 export interface SourceToken {
   text: string;
   start: number;
   end: number;
-}
-/**
- * A step of a search that follows several outputs: its beginnings, best first.
- *
- * ``best`` is the node of the best output so far, ``text`` that output.
- */
-export interface BeamStep {
-  event: "beam";
-  step: number;
-  nodes: Node[];
-  best: number;
-  text: string;
-}
-/**
- * The outputs, best first.
- */
-export interface TextDone {
-  event: "done";
-  kind: "text";
-  hypotheses: Hypothesis[];
-  drawings: AnyDrawing[];
-  milliseconds: number;
-}
-/**
- * An output: its tokens (the end among them), and its nodes in the beam.
- */
-export interface Hypothesis {
-  text: string;
-  logP: number;
-  score: number;
-  ended: boolean;
-  tokens: Token[];
-  path: number[];
 }
 /**
  * A token of an output. The ``text`` of all tokens in a row is the text of the output.
@@ -138,6 +97,39 @@ export interface Token {
   alternatives: Alternative[];
 }
 /**
+ * A step of a search with several hypotheses: its partial hypotheses, best first.
+ *
+ * ``best`` is the node of the best output so far, ``text`` that output.
+ */
+export interface BeamStep {
+  event: "beam";
+  step: number;
+  nodes: Node[];
+  best: number;
+  text: string;
+}
+/**
+ * The outputs, best first.
+ */
+export interface TextDone {
+  event: "done";
+  kind: "text";
+  hypotheses: AnswerHypothesis[];
+  drawings: AnyDrawing[];
+  milliseconds: number;
+}
+/**
+ * An output: its tokens (the end among them), and its nodes in the beam.
+ */
+export interface AnswerHypothesis {
+  text: string;
+  logP: number;
+  score: number;
+  ended: boolean;
+  tokens: Token[];
+  path: number[];
+}
+/**
  * The labels, the most probable first.
  */
 export interface LabelDone {
@@ -149,14 +141,14 @@ export interface LabelDone {
   milliseconds: number;
 }
 /**
- * A label and its p.
+ * A label and its probability.
  */
 export interface Probability {
   label: string;
   p: number;
 }
 /**
- * An answer that is best drawn: a forecast, a text with its hidden words filled in.
+ * An answer as drawings: a forecast, a text with its hidden words filled in.
  */
 export interface DrawnDone {
   event: "done";
@@ -174,20 +166,20 @@ export interface Failed {
   hint: string;
 }
 /**
- * Nothing new; the connection lives.
+ * Nothing new; it keeps the connection open.
  */
 export interface Ping {
   event: "ping";
 }
 /**
- * What a run is asked; each task reads the fields that it has a use for.
+ * The input of a run; each task reads the fields that it needs.
  *
- * ``text`` is a source, or what a text begins with; ``picture`` a data URI of a PNG or JPEG, or
+ * ``text`` is a source, or the beginning of a text; ``picture`` a data URI of a PNG or JPEG, or
  * the number of a test picture; ``date`` the first row of a forecast (absent: what comes after
  * the series), ``channel`` one of the series, ``csv`` a table of the user's with the same columns.
  * Outputs begin with the ids of the ``prefix``, or with the text ``beginning``.
  */
-export interface Ask {
+export interface AnswerRequest {
   text?: string;
   to?: string | null;
   picture?: string | null;
@@ -197,14 +189,14 @@ export interface Ask {
   search?: SearchSettings;
   prefix?: number[];
   beginning?: string;
-  silenced?: Head[];
+  silenced?: SilencedHead[];
   hypotheses?: number;
   topK?: number;
 }
 /**
- * Choices of a search; the run's own where they are absent.
+ * Fields of a search; the run's own where they are absent.
  *
- * ``kind`` is one of ``foveate kinds search``; a choice that the kind does not have is an error.
+ * ``kind`` is one of ``foveate kinds search``; a field that the kind does not have is an error.
  */
 export interface SearchSettings {
   kind?: string | null;
@@ -227,10 +219,18 @@ export interface SearchSettings {
  *
  * ``layer`` is counted from 0, from the end where negative.
  */
-export interface Head {
+export interface SilencedHead {
   block: string;
   layer: number;
   head?: number | null;
+}
+/**
+ * All events of an answer together: for clients that do not stream.
+ */
+export interface CompleteAnswer {
+  start: AnswerStart;
+  beam: BeamStep[];
+  done: TextDone | LabelDone | DrawnDone;
 }
 /**
  * A key of a log over steps and over seconds of training; gaps are null.
@@ -242,14 +242,14 @@ export interface CurveOf {
   values: (number | null)[];
 }
 /**
- * A view as drawings; arrays above 64 kB are had from their URLs.
+ * A view as drawings; arrays above 64 kB are fetched from their URLs.
  */
 export interface Drawings {
   drawings: AnyDrawing[];
   milliseconds: number;
 }
 /**
- * The body of every answer that is an error.
+ * The body of every response that is an error.
  */
 export interface ErrorBody {
   error: Problem;
@@ -263,9 +263,10 @@ export interface Problem {
   hint: string;
 }
 /**
- * The figures of some examples of a split, and all of these.
+ * The figures of some examples of a split, and these examples.
  *
- * ``scored`` names the score of a row; it is better large where ``better`` is 1, small where −1.
+ * ``scored`` names the score of a row; large ones are good where ``better`` is 1, small ones
+ * where it is −1.
  */
 export interface Evaluated {
   event: "evaluation";
@@ -281,14 +282,14 @@ export interface Evaluated {
   };
   scored: string;
   better: 1 | -1;
-  rows: Row[];
+  rows: EvaluatedExample[];
 }
 /**
- * An example: what went in, what was right, what came out, and its score.
+ * An example: its source, its reference, the output, and its score.
  *
- * ``i`` is its number in the split; ``picture`` and ``date`` are what to ask to inspect it.
+ * ``i`` is its number in the split; ``picture`` or ``date`` are sent in a request to inspect it.
  */
-export interface Row {
+export interface EvaluatedExample {
   i: number;
   source: string;
   reference: string;
@@ -307,7 +308,7 @@ export interface Progress {
   total: number;
 }
 /**
- * Something to try: a text, the number of a picture, a date; ``wanted`` is the right answer.
+ * An example: a text, the number of a picture, or a date; ``wanted`` is the right answer.
  */
 export interface Example {
   text: string;
@@ -317,14 +318,14 @@ export interface Example {
   wanted: string;
 }
 /**
- * Examples of the run's own data; none, and a note why, where the data are not here.
+ * Examples of the run's own data; none, and a note why, where the data cannot be read.
  */
-export interface Examples {
+export interface ExampleList {
   examples: Example[];
   note: string;
 }
 /**
- * A view as it changed over the checkpoints of a training that are still there.
+ * A view at the checkpoints of a training that still exist.
  */
 export interface Film {
   frames: Frame[];
@@ -339,7 +340,7 @@ export interface Frame {
 /**
  * A view at several checkpoints of a training, ``most`` of them, the last among them.
  */
-export interface FilmAsk {
+export interface FilmRequest {
   view?: string;
   question?: Question;
   most?: number;
@@ -432,7 +433,7 @@ export interface Question {
   hypotheses?: string[];
 }
 /**
- * All that a screen needs to know of a run; it has been loaded.
+ * All that a page shows of a run; it has been loaded.
  *
  * ``can`` holds words such as stream, beam, sample, force, attention, gates, silence, evaluate.
  */
@@ -465,7 +466,7 @@ export interface RunDetail {
   checkpoint: string;
 }
 /**
- * The run's own search, the kinds that it can change to, and their fields.
+ * The run's own search, the other kinds of search, and their fields.
  */
 export interface SearchInfo {
   kind: string;
@@ -503,7 +504,7 @@ export interface ViewField {
   };
 }
 /**
- * A run: what it reads and gives, how large it is, its figures.
+ * A run: what it reads and gives, its size, its figures.
  */
 export interface RunInfo {
   id: string;
@@ -519,7 +520,7 @@ export interface RunInfo {
   };
 }
 /**
- * The runs that the studio was given, and why some folders are none that can be shown.
+ * The runs of the studio, and why some of them cannot be shown.
  */
 export interface RunList {
   runs: RunInfo[];
@@ -528,7 +529,7 @@ export interface RunList {
   };
 }
 /**
- * One example at one step: what went in, what was wanted, what came out.
+ * One example at one step: its source, its reference, the output.
  */
 export interface SampleAt {
   step: number;
@@ -553,9 +554,23 @@ export interface SeriesOf {
   };
 }
 /**
- * A training: where it stands, and which curves its log has.
+ * A line of a log: "start", "train", "valid", "average"; or "cut", where lines after ``step``
+ * are gone because a training continued from a checkpoint, or "ping", where nothing is new.
  */
-export interface Training {
+export interface TrainingEvent {
+  event: string;
+  step: number;
+  epoch: number | null;
+  seconds: number | null;
+  values: {
+    [k: string]: number | null;
+  };
+  samples: SampleAt[];
+}
+/**
+ * A training: its progress, and the curves of its log.
+ */
+export interface TrainingInfo {
   id: string;
   name: string;
   running: boolean;
@@ -569,29 +584,15 @@ export interface Training {
   hasSamples: boolean;
 }
 /**
- * A line of a log: "start", "train", "valid", "average"; or "cut", where lines after ``step``
- * are gone, for a training went on from a checkpoint, or "ping", where there is nothing new.
- */
-export interface TrainingEvent {
-  event: string;
-  step: number;
-  epoch: number | null;
-  seconds: number | null;
-  values: {
-    [k: string]: number | null;
-  };
-  samples: SampleAt[];
-}
-/**
- * All trainings that the studio knows.
+ * The trainings of the studio's runs.
  */
 export interface TrainingList {
-  trainings: Training[];
+  trainings: TrainingInfo[];
 }
 /**
- * A view of one run or of several in one picture, with heads silenced while it is made.
+ * A view of one run or of several in one picture, with heads silenced while it is drawn.
  */
-export interface ViewsAsk {
+export interface ViewRequest {
   /**
    * @minItems 1
    * @maxItems 12
@@ -623,5 +624,5 @@ export interface ViewsAsk {
         string
       ];
   question?: Question;
-  silenced?: Head[];
+  silenced?: SilencedHead[];
 }

@@ -1,5 +1,5 @@
 // Where one is in the studio, and that as the hash of an address. Pure functions.
-import type { Head } from "./api";
+import type { SilencedHead } from "./api";
 
 export const PAGES = ["ask", "inspect", "train", "evaluate", "model"] as const;
 export type Page = (typeof PAGES)[number];
@@ -21,7 +21,7 @@ export interface Place {
   to: string;
   prefix: number[];
   search: Settings;
-  silenced: Head[];
+  silenced: SilencedHead[];
   views: string[];
   block: string;
   layer: number | undefined;
@@ -48,7 +48,7 @@ const TEXTS = ["text", "target", "picture", "date", "channel", "to", "block", "s
 const COUNTS = ["layer", "row", "column"] as const;
 
 /** A head as an address writes it: block:layer:head; without a head, all of the layer. */
-export const headName = ({ block, layer, head }: Head): string =>
+export const headName = ({ block, layer, head }: SilencedHead): string =>
   `${block}:${layer}${head === null || head === undefined ? "" : `:${head}`}`;
 
 const whole = (text: string | null | undefined): number | undefined => {
@@ -56,7 +56,7 @@ const whole = (text: string | null | undefined): number | undefined => {
   return text && Number.isInteger(value) ? value : undefined;
 };
 
-function headOf(name: string): Head | undefined {
+function headOf(name: string): SilencedHead | undefined {
   const [block, layer, head] = name.split(":"), at = whole(layer);
   return block && at !== undefined ? { block, layer: at, head: whole(head) ?? null } : undefined;
 }

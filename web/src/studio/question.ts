@@ -1,5 +1,5 @@
 // From where one is to what the API is asked.
-import type { Ask, Question, RunDetail, RunInfo } from "./api";
+import type { AnswerRequest, Question, RunDetail, RunInfo } from "./api";
 import type { Place, Settings } from "./place";
 
 export interface Brought { upload: { uri: string } | undefined; csv: { text: string } | undefined }
@@ -19,7 +19,7 @@ export const asksSomething = (run: RunInfo, place: Place, { upload }: Brought): 
   run.reads === "series" || (run.reads === "picture" ? Boolean(place.picture || upload) : place.text.trim() !== "" || run.task === "language");
 
 /** What a run is asked; with `silenced` the heads of the place are silent in it. */
-export function askOf(run: RunInfo, detail: RunDetail | undefined, place: Place, brought: Brought, silenced = true): Partial<Ask> {
+export function askOf(run: RunInfo, detail: RunDetail | undefined, place: Place, brought: Brought, silenced = true): Partial<AnswerRequest> {
   const heads = silenced ? { silenced: place.silenced } : {};
   if (run.reads === "series")
     return { ...heads, ...(brought.csv ? { csv: brought.csv.text } : place.date ? { date: place.date } : {}), ...(place.channel ? { channel: place.channel } : {}) };

@@ -1,6 +1,6 @@
 // Scores of examples by the length of their sources, with intervals. Pure functions.
 import type { BarsDrawing } from "../core";
-import type { Evaluated, Row } from "./api";
+import type { Evaluated, EvaluatedExample } from "./api";
 import { figureName } from "./words";
 
 const ROUNDS = 1000, MOST_BINS = 8, LEAST = 5; // of the bootstrap; of the chart; examples of a bin
@@ -27,8 +27,8 @@ export function interval(values: readonly number[], random: () => number): [numb
 interface Bin { from: number; to: number; values: number[] }
 
 /** Bins of lengths with about as many examples in each; one length is never in two of them. */
-export function bins(rows: readonly Row[], most = MOST_BINS): Bin[] {
-  const known = rows.filter((row): row is Row & { score: number } => row.score !== null).sort((a, b) => a.length - b.length);
+export function bins(rows: readonly EvaluatedExample[], most = MOST_BINS): Bin[] {
+  const known = rows.filter((row): row is EvaluatedExample & { score: number } => row.score !== null).sort((a, b) => a.length - b.length);
   const size = Math.max(LEAST, Math.ceil(known.length / most)), made: Bin[] = [];
   for (const { length, score } of known) {
     const last = made.at(-1);
@@ -60,9 +60,9 @@ export function byLength({ rows, scored }: Evaluated): BarsDrawing | undefined {
 export type Column = "score" | "length" | "source" | "reference" | "output" | "i";
 
 /** Rows in the order of a column; `-` before its name turns it round. */
-export function sorted(rows: readonly Row[], by: string): Row[] {
+export function sorted(rows: readonly EvaluatedExample[], by: string): EvaluatedExample[] {
   const turned = by.startsWith("-"), column = by.replace(/^-/, "") as Column, sign = turned ? -1 : 1;
-  const value = (row: Row) => row[column] ?? null;
+  const value = (row: EvaluatedExample) => row[column] ?? null;
   return [...rows].sort((a, b) => {
     const [x, y] = [value(a), value(b)];
     if (x === null || y === null) return Number(x === null) - Number(y === null);

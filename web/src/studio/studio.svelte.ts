@@ -1,7 +1,7 @@
 // What the whole studio shares: where one is, the runs, what is chosen. One object for the page.
 import { untrack } from "svelte";
 import { Selection, type Choice, type Mounted } from "../core";
-import type { Examples, RunDetail, RunInfo, RunList } from "./api";
+import type { ExampleList, RunDetail, RunInfo, RunList } from "./api";
 import { get, said } from "./client";
 import { read, written, type Page, type Place } from "./place";
 import { goesOn } from "./tasks";
@@ -35,7 +35,7 @@ class Studio {
   private details = $state.raw<Record<string, RunDetail>>({});
   private failures = $state.raw<Record<string, string>>({});
   private readonly coming = new Map<string, Promise<RunDetail>>();
-  private readonly tried = new Map<string, Promise<Examples>>();
+  private readonly tried = new Map<string, Promise<ExampleList>>();
 
   constructor() {
     this.selection.on((now) => untrack(() => {
@@ -101,8 +101,8 @@ class Studio {
     return coming;
   }
 
-  examples(id: string): Promise<Examples> {
-    const known = this.tried.get(id) ?? get<Examples>(`runs/${encodeURIComponent(id)}/examples`, { most: 24 });
+  examples(id: string): Promise<ExampleList> {
+    const known = this.tried.get(id) ?? get<ExampleList>(`runs/${encodeURIComponent(id)}/examples`, { most: 24 });
     this.tried.set(id, known);
     known.catch(() => this.tried.delete(id));
     return known;

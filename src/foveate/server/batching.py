@@ -1,0 +1,350 @@
+"""Dynamic batching: items of many clients are answered together, one item of each client in turn.
+
+Lives here: what can be computed for a list of items (`Operation`), the queue of a run, and the
+threads that empty it. Does not live here: which run answers (`foveate.server.runs`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from pydantic import Field
+
+from foveate.answers import PairScore, Translation
+from foveate.config import Config
+from foveate.data.batches import sorted_batches
+from foveate.documents.memory import Aided, Aids, Done
+from foveate.run import Run
+from foveate.server.common import RequestError
+
+DECAY = 0.8  # weight of the rate so far, when the rate of another batch is averaged in
+Pair = tuple[str, str]
+Item = str | Pair
+Links = list[tuple[int, int]]
+
+
+class Batching(Config):
+    """How requests share batches."""
+
+    max_delay: float = Field(0.005, ge=0)  # seconds that an item waits for others at most
+    tokens: int = Field(8192, ge=1)  # of a batch: source tokens × hypotheses, padding included
+    window: int = Field(16_384, ge=1)  # characters that are taken together and sorted by length
+    queue: int = Field(400_000, ge=1)  # characters that may wait
+    workers: int = Field(1, ge=1)  # batches that are computed at a time, one thread each
+
+
+# ------------------------------------------------------------------------------ operations
+
+
+class Operation(Hashable, Protocol):
+    """What a run computes for items; items of equal operations are answered in one batch.
+
+    While an ``exclusive`` one is computed no other is, unless `Run.apart` says that it may be.
+    """
+
+    @property
+    def exclusive(self) -> bool: ...
+
+    def lengths(self, run: Run, items: Sequence[Any]) -> list[int]:
+        """The number of tokens of each item in a batch."""
+
+    def budget(self, run: Run, tokens: int) -> int:
+        """How many of these tokens a batch may have."""
+
+    def answers(self, run: Run, items: Sequence[Any], tokens: int) -> list[Any]:
+        """An answer for each item."""
+
+
+class DirectionAids:
+    """The aids of one direction, and the counts of what they have done so far."""
+
+    def __init__(self, aids: Aids) -> None:
+        self.aids, self.done = aids, Done()
+        self._lock = threading.Lock()
+
+    def translate(self, run: Run, lines: Sequence[str], **options: Any) -> list[Translation]:
+        """As `foveate.run.Run.translate`, with the aids."""
+        aided = Aided(run, self.aids)
+        translations = aided.translate(lines, **options)
+        with self._lock:
+            self.done.take(aided.done)
+        return translations
+
+
+@dataclass(frozen=True)
+class TranslateLines:
+    """Best hypotheses of lines; ``to`` names the language where a run knows several."""
+
+    to: str | None = None
+    num_hypotheses: int = 1
+    aids: DirectionAids | None = None
+
+    @property
+    def exclusive(self) -> bool:
+        """Copying unknown words records the attention of the model."""
+        return self.aids is not None and self.aids.aids.copies_unknown
+
+    def lengths(self, run: Run, items: Sequence[str]) -> list[int]:
+        return [1 + len(ids) for ids in run.task.source_tokenizer.encode_ids(list(items))]
+
+    def budget(self, run: Run, tokens: int) -> int:
+        return max(1, tokens // run.search(None, None, self.num_hypotheses).width)
+
+    def answers(self, run: Run, items: Sequence[str], tokens: int) -> list[Translation]:
+        translate = run.translate if self.aids is None else partial(self.aids.translate, run)
+        return translate(items, num_hypotheses=self.num_hypotheses, batch_tokens=tokens, to=self.to)
+
+
+class _PairOperation:
+    """What is computed for pairs (source, target)."""
+
+    exclusive: ClassVar[bool] = False
+
+    def lengths(self, run: Run, items: Sequence[Pair]) -> list[int]:
+        sources = run.task.source_tokenizer.encode_ids([source for source, _ in items])
+        targets = run.task.target_tokenizer.encode_ids([target for _, target in items])
+        return [1 + max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
+
+    def budget(self, run: Run, tokens: int) -> int:
+        return tokens
+
+
+@dataclass(frozen=True)
+class ScorePairs(_PairOperation):
+    """log p(target | source) of pairs."""
+
+    to: str | None = None
+
+    def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[PairScore]:
+        sources = run.can("addressed", "score")([s for s, _ in items], self.to)
+        return run.score(list(zip(sources, [t for _, t in items], strict=True)))
+
+
+@dataclass(frozen=True)
+class AlignPairs(_PairOperation):
+    """Links between the words of pairs, by the head that the run has stored.
+
+    Words are counted from 0; the tag of a language is not counted.
+    """
+
+    to: str | None = None
+    exclusive: ClassVar[bool] = True  # it records the attention of whatever the model computes
+
+    def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[Links]:
+        sources = run.can("addressed", "align")([s for s, _ in items], self.to)
+        tags = 0 if self.to is None else 1
+        aligned = run.links(list(zip(sources, [t for _, t in items], strict=True)))
+        return [sorted((i - tags, j) for i, j in links if i >= tags) for links in aligned]
+
+
+# ------------------------------------------------------------------------------ the queue
+
+
+@dataclass(eq=False)
+class QueuedItem:
+    """One item in the queue; it is skipped once its future is cancelled."""
+
+    operation: Operation
+    item: Item
+    cost: int
+    future: Future[Any] = field(default_factory=Future)
+
+
+class Batcher:
+    """The queue of one run, bounded in characters, and the workers that answer it.
+
+    As soon as a worker is free a *window* of items is taken, one from each client in turn, sorted
+    by length and cut into batches, at least one for each free worker. The first item waits for
+    others at most ``max_delay`` seconds, counted from the end of the last batch if that is later:
+    clients which that batch answered may send the next request.
+    """
+
+    def __init__(
+        self,
+        model: Callable[[], Run],
+        bounds: Batching | None = None,
+        observe: Callable[[int, float], None] = lambda size, seconds: None,
+    ) -> None:
+        """``model`` gives the current run; ``observe`` gets items and seconds of each batch."""
+        self.model, self.bounds, self.observe = model, bounds or Batching(), observe
+        self._queues = OrderedDict[Hashable, deque[QueuedItem]]()  # by client, the next one first
+        self._ready = threading.Condition()
+        self._characters, self._rate = 0, 0.0
+        self._first_at, self._batch_done_at = 0.0, 0.0
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._free = self.bounds.workers  # of them, now
+
+    @property
+    def characters(self) -> int:
+        """Characters that wait or are being worked on."""
+        return self._characters
+
+    def submit(
+        self, client: Hashable, operation: Operation, items: Sequence[Item]
+    ) -> list[Future[Any]]:
+        """Put items into the queue, all of them or none; cancel a future to give its item up.
+
+        Raises `RequestError` (429) where they do not fit, unless the queue is empty. After `close`
+        everything is refused (503).
+        """
+        queued = [QueuedItem(operation, item, 1 + _characters(item)) for item in items]
+        cost = sum(item.cost for item in queued)
+        with self._ready:
+            if self._closed:
+                raise RequestError(503, "the server is about to end", retry_after=1)
+            if self._characters and self._characters + cost > self.bounds.queue:
+                message = "the queue is full: come back in a moment"
+                raise RequestError(429, message, retry_after=self._delay())
+            first = not self._queues
+            if first:
+                self._first_at = time.monotonic()
+            if queued:
+                self._queues.setdefault(client, deque()).extend(queued)
+            self._characters += cost
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
+                self._thread.start()
+            if first or self._characters >= self.bounds.window:  # else it waits for others
+                self._ready.notify()
+        return [item.future for item in queued]
+
+    def close(self, seconds: float | None = None) -> bool:
+        """Accept nothing more and answer what waits; whether that was done in the time."""
+        with self._ready:
+            self._closed = True
+            self._ready.notify()
+        if self._thread is not None:
+            self._thread.join(seconds)
+        return self._thread is None or not self._thread.is_alive()
+
+    def _delay(self) -> float:
+        """Seconds until half of the queue is done, by the recent rate; between 1 and 60."""
+        return min(60.0, max(1.0, 0.5 * self._characters / self._rate)) if self._rate else 1.0
+
+    # ---- in the thread
+
+    def _work(self) -> None:
+        with ThreadPoolExecutor(self.bounds.workers, "batch") as pool:
+            while window := self._take():
+                try:
+                    run, batches = self._batches(window)
+                except Exception as error:
+                    _fail(window, error)
+                    with self._ready:
+                        self._characters -= sum(item.cost for item in window)
+                    continue
+                exclusive = window[0].operation.exclusive and not run.apart
+                workers = self.bounds.workers if exclusive else 1
+                for batch in batches:
+                    self._reserve(workers)
+                    pool.submit(self._answer_batch, run, batch, workers)
+
+    def _reserve(self, workers: int) -> None:
+        """Wait until so many workers are free, and take them."""
+        with self._ready:
+            self._ready.wait_for(lambda: self._free >= workers)
+            self._free -= workers
+
+    def _batches(self, window: list[QueuedItem]) -> tuple[Run, list[list[QueuedItem]]]:
+        """The run, and the items of each batch: the shortest first, for they are done soonest."""
+        run, operation = self.model(), window[0].operation
+        lengths = np.array(operation.lengths(run, [item.item for item in window]))
+        share = -(-len(window) // max(1, self._free))
+        budget = operation.budget(run, self.bounds.tokens)
+        batches = reversed(sorted_batches(lengths, budget, max_rows=share))
+        return run, [[window[i] for i in batch] for batch in batches]
+
+    def _answer_batch(self, run: Run, batch: list[QueuedItem], workers: int) -> None:
+        began, cost = time.perf_counter(), sum(item.cost for item in batch)
+        wanted = [item for item in batch if not item.future.cancelled()]
+        if wanted:
+            self._answer(run, wanted)
+        rate = self.bounds.workers * cost / max(1e-6, time.perf_counter() - began)
+        with self._ready:
+            self._characters -= cost
+            self._rate = DECAY * (self._rate or rate) + (1 - DECAY) * rate
+            self._free += workers
+            self._batch_done_at = time.monotonic()
+            self._ready.notify()
+
+    def _take(self) -> list[QueuedItem]:
+        """Wait for items, then for others to join; a window, empty once the queue is closed."""
+        with self._ready:
+            while True:
+                self._ready.wait_for(lambda: self._free and (self._queues or self._closed))
+                until = max(self._first_at, self._batch_done_at) + self.bounds.max_delay
+                while (left := until - time.monotonic()) > 0 and not self._closed:
+                    if self._characters >= self.bounds.window:
+                        break
+                    self._ready.wait(left)
+                window = self._window()
+                if window or (self._closed and not self._queues):
+                    return window
+
+    def _window(self) -> list[QueuedItem]:
+        """One item of each client in turn, all of the operation of the first one.
+
+        A client whose item is taken goes to the end; an item of another operation stays.
+        """
+        taken: list[QueuedItem] = []
+        size, turns = 0, deque(self._queues)
+        while turns:
+            client = turns.popleft()
+            item = self._next(client)
+            if item is None or (taken and item.operation != taken[0].operation):
+                continue
+            if taken and size + item.cost > self.bounds.window:
+                break
+            self._queues[client].popleft()
+            self._queues.move_to_end(client)
+            turns.append(client)
+            taken.append(item)
+            size += item.cost
+        return taken
+
+    def _next(self, client: Hashable) -> QueuedItem | None:
+        """The next item of a client that is not cancelled; a client without any is removed."""
+        queue = self._queues[client]
+        while queue and queue[0].future.cancelled():
+            self._characters -= queue.popleft().cost
+        if not queue:
+            del self._queues[client]
+            return None
+        return queue[0]
+
+    def _answer(self, run: Run, batch: list[QueuedItem]) -> None:
+        """Answer a batch; where that fails, each item alone, so that no error affects others."""
+        began = time.perf_counter()
+        items = [item.item for item in batch]
+        try:
+            answers = batch[0].operation.answers(run, items, self.bounds.tokens)
+        except Exception as error:
+            if len(batch) == 1:
+                _fail(batch, error)
+            else:
+                for item in batch:
+                    self._answer(run, [item])
+            return
+        self.observe(len(batch), time.perf_counter() - began)
+        for item, answer in zip(batch, answers, strict=True):
+            if item.future.set_running_or_notify_cancel():
+                item.future.set_result(answer)
+
+
+def _fail(batch: Sequence[QueuedItem], error: Exception) -> None:
+    for item in batch:
+        if not item.future.done() and item.future.set_running_or_notify_cancel():
+            item.future.set_exception(error)
+
+
+def _characters(item: Item) -> int:
+    return len(item) if isinstance(item, str) else sum(map(len, item))

@@ -1,0 +1,168 @@
+"""Connections of the translation server: time limits for clients, an end that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import signal
+import socket
+from contextlib import suppress
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from foveate.server.common import BACKLOG
+from foveate.server.translation import LEFT
+
+HEAD = 64 * 2**10  # bytes of a head
+GRACE = 0.5  # seconds in which a new connection can send its request when the server ends
+
+
+def _refusal(status: str, why: str) -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
+    return (head + json.dumps({"error": why})).encode()
+
+
+LATE = _refusal("408 Request Timeout", "the head of the request did not come in time")
+LONG = _refusal("431 Request Header Fields Too Large", "the head of the request is too long")
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """HTTP connections that are closed where the head of a request does not come in time.
+
+    It protects from thousands of clients that send a byte now and then, or nothing at all, and from
+    heads without end.
+    """
+
+    head_seconds = 20.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._left: asyncio.Future[None] = self.loop.create_future()
+        self._await_head()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["state"][LEFT] = self._left
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        self._head += len(data)
+        super().data_received(data)
+        if self.cycle is not before:  # the head is complete
+            self._timer.cancel()
+        elif self._idle() and self._head > HEAD:
+            self._close(LONG)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._timer.cancel()
+        if not self.transport.is_closing():
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        self._left.set_result(None)
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close at the server's end; a new connection can still send its request."""
+        self.loop.call_later(0 if self.cycle else GRACE, super().shutdown)
+
+    def _await_head(self) -> None:
+        self._head = 0
+        self._timer = self.loop.call_later(self.head_seconds, self._time_out)
+
+    def _time_out(self) -> None:
+        if self._idle():
+            self._close(LATE)
+
+    def _idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _close(self, answer: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(answer)
+            self.transport.close()
+
+
+class DrainingServer(uvicorn.Server):
+    """A server that reads what clients sent before its end; uvicorn alone resets their connections.
+
+    Requests that have reached this machine may still wait to be accepted or read. Each pass of the
+    event loop polls every socket once: it takes one to accept, one to begin to read, one to read.
+    """
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listener in sockets or []:
+            listener.listen(0)  # new connections are refused
+        for _ in range(5):
+            await asyncio.sleep(0.02)
+        await super().shutdown(sockets)
+
+
+def run_server(
+    app: FastAPI,
+    listener: socket.socket,
+    drain: float,
+    head_seconds: float,
+    proxy: str | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT; then answer what was accepted, for ``drain`` seconds.
+
+    The head of a request must come within ``head_seconds``. The addresses of clients that
+    ``proxy`` (an address) forwards are trusted.
+    """
+    _raise_file_limit()
+    server = DrainingServer(uvicorn_config(app, head_seconds, drain, proxy))
+
+    def end(number: int, frame: object) -> None:
+        server.should_exit = True
+
+    # before uvicorn listens to signals, and after: it raises the one that ended it once more
+    signal.signal(signal.SIGTERM, end)
+    gc.collect()
+    gc.freeze()  # else the collector takes a fifth of a request to walk these objects
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
+
+
+def uvicorn_config(
+    app: FastAPI, head_seconds: float, drain: float = 30.0, proxy: str | None = None
+) -> uvicorn.Config:
+    """How uvicorn runs the application; the parameters are those of `run_server`."""
+
+    class Protocol(LimitedProtocol):
+        pass
+
+    Protocol.head_seconds = head_seconds
+    return uvicorn.Config(
+        app,
+        port=0,
+        http=Protocol,
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        backlog=BACKLOG,
+        proxy_headers=proxy is not None,
+        forwarded_allow_ips=proxy,
+        timeout_keep_alive=max(1, round(head_seconds)),  # an idle connection is closed silently
+        timeout_graceful_shutdown=max(1, round(drain)),
+    )
+
+
+def _raise_file_limit() -> None:
+    """As many open connections as the system allows; a shell often allows few."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

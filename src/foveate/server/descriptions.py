@@ -1,0 +1,272 @@
+"""Descriptions of runs and their models, for the lists, pickers and forms of the studio.
+
+Everything comes from the configs, logs, tasks and models themselves. The shapes in the drawing of a
+model are those of one example that goes through it; what it does not go through has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from foveate.config import kinds
+from foveate.decode.search import Search
+from foveate.errors import is_for_the_user, message_of
+from foveate.look.drawing import ModelDrawing, Module
+from foveate.run import Run, device
+from foveate.server.answers import Answerer, answerer
+from foveate.server.studio_schemas import (
+    RunDetail,
+    RunInfo,
+    RunList,
+    SearchInfo,
+    ViewField,
+    ViewInfo,
+)
+from foveate.server.studio_state import RunStore
+from foveate.train.journal import Line
+from foveate.views import examples, fits
+from foveate.views.question import Question
+from foveate.views.registry import VIEWS, Entry
+
+NO_MEASURES = {"step", "epoch", "seconds", "best"}  # of the line of a validation
+# fields of a question that name files of this machine: a browser may not set them
+FILE_FIELDS = frozenset(
+    name for name, field in Question.model_fields.items() if "Path" in str(field.annotation)
+)
+
+
+# ------------------------------------------------------------------------------ runs
+
+
+def run_list(store: RunStore) -> RunList:
+    """All runs; one that cannot be read is left out, with the reason."""
+    infos, left_out = [], {}
+    for name in store.folders:
+        try:
+            infos.append(info(store, name))
+        except Exception as error:
+            if not is_for_the_user(error):
+                raise
+            left_out[name] = message_of(error)
+    return RunList(runs=infos, left_out=left_out)
+
+
+def info(store: RunStore, name: str) -> RunInfo:
+    """A run by its config and its log alone."""
+    config, log = store.config(name), store.log(name)
+    task_answerer = answerer(config.task.owner)
+    return RunInfo(
+        id=name,
+        name=store.folder(name).name,
+        task=str(config.task.kind),
+        model=str(config.model.kind),
+        reads=task_answerer.reads,
+        gives=task_answerer.gives,
+        parameters=_last(log, "start").get("parameters"),
+        step=max((line.get("step", 0) for line in log), default=None),
+        figures=figures(_last(log, "valid")),
+    )
+
+
+def figures(line: Line) -> dict[str, float | None]:
+    """The measures in a line of a validation."""
+    return {
+        key: value
+        for key, value in line.items()
+        if key not in NO_MEASURES and isinstance(value, int | float)
+    }
+
+
+def _last(log: Sequence[Line], event: str) -> Line:
+    return next((line for line in reversed(log) if line.get("event") == event), {})
+
+
+def detail(store: RunStore, name: str) -> RunDetail:
+    """A run with its model, its task, its search and its views; it is loaded for it."""
+    run = store.run(name)
+    task, task_answerer = run.task, answerer(run.task)
+    tokenizer = getattr(task, "source_tokenizer", None)
+    views = [view_info(run, entry) for entry in VIEWS.values()]
+    sizes = {"source": "source_tokenizer", "target": "target_tokenizer", "text": "tokenizer"}
+    vocabulary = {
+        key: getattr(task, name).vocab_size for key, name in sizes.items() if hasattr(task, name)
+    }
+    return RunDetail(
+        **dict(info(store, name)),
+        can=abilities(run, task_answerer),
+        languages=[tag[2:-1] for tag in getattr(tokenizer, "tags", ())],
+        **shape(run),
+        vocabulary=vocabulary,
+        labels=label_names(task),
+        channels=list(task.names) if task_answerer.reads == "series" else [],
+        most_tokens=task.data.max_length if task_answerer.reads == "text" else None,
+        search=searches(run) if task_answerer.gives == "text" else None,
+        views=views,
+        device=device(),
+        checkpoint=run.checkpoint,
+    )
+
+
+def abilities(run: Run, task_answerer: Answerer) -> list[str]:
+    """What can be done with a run, as the names that the page knows."""
+    attention = ("attention", "silence") if fits.attends(run) is None else ()
+    gates = ("gates",) if fits.recurs(run) is None else ()
+    return [*task_answerer.can, *attention, *gates, "evaluate"]
+
+
+def label_names(task: Any) -> list[str]:
+    """The labels of a task that gives one."""
+    labels = getattr(task, "labels", None)
+    names = getattr(labels, "names", getattr(task, "names", ()))
+    return [] if hasattr(task, "forecast") else [str(name) for name in names]
+
+
+def shape(run: Run) -> dict[str, int | None]:
+    """Layers, heads and the hidden size, where the config has them anywhere."""
+    sizes: dict[str, int] = {}
+    _collect(run.config.model.tree(), sizes)
+    return {
+        "layers": sizes.get("num_layers"),
+        "heads": sizes.get("num_heads"),
+        "hidden_size": sizes.get("hidden_size"),
+    }
+
+
+def _collect(tree: Any, sizes: dict[str, int]) -> None:
+    """The first number under each name, the outermost table first."""
+    if not isinstance(tree, dict):
+        return
+    for key, value in tree.items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            sizes.setdefault(key, value)
+    for value in tree.values():
+        _collect(value, sizes)
+
+
+def searches(run: Run) -> SearchInfo:
+    """The run's search, and the fields of each kind with their defaults."""
+    own = run.config.decode
+    fields = {key: value for key, value in own.tree().items() if key != "kind"}
+    others = {
+        name: {
+            key: field.get_default(call_default_factory=True)
+            for key, field in config.model_fields.items()
+            if isinstance(field.default, int | float | None)
+        }
+        for name, config in kinds(Search.Config.family)["search"].items()
+    }
+    return SearchInfo(kind=str(own.kind), fields=fields, kinds=others)
+
+
+def view_info(run: Run, entry: Entry) -> ViewInfo:
+    """A view and whether it fits the run."""
+    reason = entry.unfit(run)
+    form = Question.model_json_schema()["properties"]
+    least, most = entry.runs
+    return ViewInfo(
+        name=entry.name,
+        summary=entry.summary,
+        fields=[
+            ViewField(name=name, description=form[name].pop("description", ""), form=form[name])
+            for name in entry.reads
+            if name not in FILE_FIELDS
+        ],
+        fits=reason is None,
+        reason=reason or "",
+        least=least,
+        most=None if most == float("inf") else int(most),
+    )
+
+
+# ------------------------------------------------------------------------------ models
+
+
+def model_drawing(run: Run) -> ModelDrawing:
+    """The blocks of a run's model, in the order in which they were made."""
+    notes = []
+    with recorded_shapes(run.model) as shapes:
+        try:
+            run.explain(examples.source(run, Question()))
+        except Exception as error:
+            if not is_for_the_user(error):
+                raise
+            notes.append(f"no shapes: {error}")
+    total = sum(parameter.numel() for parameter in run.model.parameters())
+    kind = run.config.model.kind
+    return ModelDrawing(
+        title=f"{run.path.name}: {kind}, {total:,} parameters",
+        caption="shapes are of one example; a part that is shared counts where it is first",
+        notes=notes,
+        parts=_parts(run.model, "", shapes, set()),
+    )
+
+
+def _parts(model: nn.Module, prefix: str, shapes: dict[str, str], seen: set[int]) -> list[Module]:
+    """The parts of a module that have parameters or an output of their own."""
+    parts = []
+    for name, child in model.named_children():
+        path = f"{prefix}{name}"
+        inner = _parts(child, f"{path}.", shapes, seen)
+        own = 0
+        for parameter in child.parameters(recurse=False):
+            own += 0 if id(parameter) in seen else parameter.numel()
+            seen.add(id(parameter))
+        count = own + sum(part.parameters for part in inner)
+        if count or inner or path in shapes:
+            parts.append(
+                Module(
+                    name=name,
+                    does=_does(child),
+                    parameters=count,
+                    output=shapes.get(path, ""),
+                    parts=inner,
+                )
+            )
+    return parts
+
+
+def _does(module: nn.Module) -> str:
+    """The class of a module, and its sizes where it is one of torch."""
+    words = type(module).__name__
+    sizes = module.extra_repr() if type(module).__module__.startswith("torch.nn") else ""
+    return f"{words}({sizes})" if sizes else words
+
+
+@contextmanager
+def recorded_shapes(model: nn.Module) -> Iterator[dict[str, str]]:
+    """The shape of the last output of each module, by its dotted name."""
+    shapes: dict[str, str] = {}
+
+    def recorder(name: str) -> Callable[[nn.Module, object, object], None]:
+        def record(module: nn.Module, inputs: object, output: object) -> None:
+            tensor = next(_tensors(output), None)
+            if tensor is not None:
+                shapes[name] = " × ".join(map(str, tensor.shape))
+
+        return record
+
+    handles = [
+        module.register_forward_hook(recorder(name)) for name, module in model.named_modules()
+    ]
+    try:
+        yield shapes
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _tensors(output: object) -> Iterator[Tensor]:
+    """The tensors of an output, at any depth of tuples and dataclasses."""
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, tuple | list):
+        for part in output:
+            yield from _tensors(part)
+    elif is_dataclass(output):
+        for field in fields(output):
+            yield from _tensors(getattr(output, field.name))

@@ -1,0 +1,151 @@
+"""Languages: codes and names, the directions that a run translates, detection from text.
+
+Detection is the Naive Bayes classifier of py3langid, offline:
+
+    log p(l | x) ∝ log p(l) + Σ_n count(n, x) log p(n | l)
+
+over those n-grams of bytes n that tell languages apart (Lui and Baldwin, 2012).
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from foveate.config import ConfigError
+from foveate.run import RunConfig
+
+_NAMES = """
+af Afrikaans, am Amharic, an Aragonese, ar Arabic, as Assamese, az Azerbaijani, be Belarusian,
+bg Bulgarian, bn Bengali, br Breton, bs Bosnian, ca Catalan, cs Czech, cy Welsh, da Danish,
+de German, dz Dzongkha, el Greek, en English, eo Esperanto, es Spanish, et Estonian, eu Basque,
+fa Persian, fi Finnish, fo Faroese, fr French, ga Irish, gl Galician, gu Gujarati, ha Hausa,
+he Hebrew, hi Hindi, hr Croatian, ht Haitian Creole, hu Hungarian, hy Armenian, id Indonesian,
+ig Igbo, is Icelandic, it Italian, ja Japanese, jv Javanese, ka Georgian, kk Kazakh, km Khmer,
+kn Kannada, ko Korean, ku Kurdish, ky Kyrgyz, la Latin, lb Luxembourgish, lo Lao, lt Lithuanian,
+lv Latvian, mg Malagasy, mi Maori, mk Macedonian, ml Malayalam, mn Mongolian, mr Marathi, ms Malay,
+mt Maltese, my Burmese, nb Norwegian Bokmål, ne Nepali, nl Dutch, nn Norwegian Nynorsk,
+no Norwegian, oc Occitan, or Odia, pa Punjabi, pl Polish, ps Pashto, pt Portuguese, qu Quechua,
+ro Romanian, ru Russian, rw Kinyarwanda, se Northern Sami, si Sinhala, sk Slovak, sl Slovenian,
+sn Shona, so Somali, sq Albanian, sr Serbian, sv Swedish, sw Swahili, ta Tamil, te Telugu, th Thai,
+tl Tagalog, tn Tswana, tr Turkish, ug Uyghur, uk Ukrainian, ur Urdu, uz Uzbek, vi Vietnamese,
+vo Volapük, wa Walloon, xh Xhosa, yi Yiddish, yo Yoruba, zh Chinese, zu Zulu
+"""
+NAMES = {part.split()[0]: part.split(maxsplit=1)[1] for part in _NAMES.split(",")}
+CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
+_PACKED = re.compile(r"\.(gz|bz2|xz|zst)$")
+_BETWEEN = re.compile(r"(?<![a-z])([a-z]{2})-(?=([a-z]{2})(?![a-z]))")
+MOST_CHARACTERS = 4096  # of a text that are looked at
+
+
+@dataclass(frozen=True)
+class Direction:
+    """From one language to another; ``to`` is the target's name in a run of several languages."""
+
+    source: str
+    target: str
+    to: str | None = None
+
+    @property
+    def code(self) -> str:
+        """As on the command line: ``en:fr``."""
+        return f"{self.source}:{self.target}"
+
+
+def name_of(code: str) -> str:
+    """The English name of a language; its code where that is not known."""
+    return NAMES.get(code) or NAMES.get(code[:2], code)
+
+
+def directions(config: RunConfig, folder: Path, named: str | None = None) -> list[Direction]:
+    """The directions of a run, by the suffixes of its files, its tags, or names such as ``en-fr``.
+
+    ``named`` is "en:fr" where the user names it; for a run with tags "en" is enough. Raises
+    ``ConfigError`` where the run does not translate, or its languages are not known.
+    """
+    if not hasattr(config.task, "parts"):
+        raise ConfigError(f"{folder} is a run of the task {config.task.kind}: it cannot translate")
+    source, _, target = (named or "").partition(":")
+    if named and not all(CODE.fullmatch(code) for code in (source, target or source)):
+        raise ConfigError(f"--as {named}: name two languages by their codes, such as en:fr")
+    result: dict[Direction, None] = {}
+    for part in config.task.parts():
+        tag = part.tag[2:-1] if part.tag else None
+        guess = _guess(part, folder)
+        pair = source or guess[0], tag or target or guess[1]
+        if pair[0] is None or pair[1] is None:
+            raise ConfigError(
+                f"{folder}: from which language to which? {part.source} does not tell; "
+                f"say --as {folder.name}=en:fr"
+            )
+        result[Direction(pair[0], pair[1], tag)] = None
+    return list(result)
+
+
+def _guess(part: Any, folder: Path) -> tuple[str | None, str | None]:
+    """The suffixes of the files of both sides; else two codes with a hyphen in a name."""
+    suffixes = [_language_suffix(name) for name in (part.source, part.target)]
+    if all(suffixes):
+        return suffixes[0], suffixes[1]
+    for name in _names(part, folder):
+        for source, target in reversed(_BETWEEN.findall(name)):
+            if source in NAMES and target in NAMES:
+                return source, target
+    return suffixes[0], suffixes[1]
+
+
+def _names(part: Any, folder: Path) -> Iterator[str]:
+    yield from reversed(Path(part.source).parts)
+    yield folder.name
+
+
+def _language_suffix(name: str | None) -> str | None:
+    code = _PACKED.sub("", name or "").rpartition(".")[2]
+    return code if code in NAMES else None
+
+
+# ------------------------------------------------------------------------------ detection
+
+
+class Detected(NamedTuple):
+    """A language and its probability in per cent, as clients of LibreTranslate expect it."""
+
+    language: str
+    confidence: float
+
+    def json(self) -> dict[str, str | float]:
+        """As it is sent."""
+        return {"confidence": self.confidence, "language": self.language}
+
+
+class Detector:
+    """Detects the language of a text; the classifier is loaded at its first use."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._identifier: Any = None
+
+    def rank(self, text: str) -> list[Detected]:
+        """All languages, the most probable first; none where the text has no letter."""
+        if not any(character.isalpha() for character in text[:MOST_CHARACTERS]):
+            return []
+        with self._lock:
+            if self._identifier is None:
+                langid = importlib.import_module("py3langid.langid")  # it has no types
+
+                make = langid.LanguageIdentifier.from_model_file
+                self._identifier = make(langid.MODEL_FILE, norm_probs=True)
+            ranked = self._identifier.rank(text[:MOST_CHARACTERS])
+        return [Detected(str(code), round(100 * float(p), 2)) for code, p in ranked]
+
+    def best(self, text: str, among: Sequence[str]) -> Detected:
+        """The most probable of some languages; the first of them where the text has no letter."""
+        ranked = {detected.language: detected for detected in self.rank(text)}
+        known = [ranked[code] for code in among if code in ranked]
+        default = Detected(among[0], 0.0)
+        return max(known, key=lambda detected: detected.confidence, default=default)

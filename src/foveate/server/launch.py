@@ -1,0 +1,184 @@
+"""Starting the servers: from the options of the command line to applications and addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foveate import __version__
+from foveate.config import ConfigError
+from foveate.documents.spans import Rules
+from foveate.run import Run, load
+from foveate.server.keys import KeyFile
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+MIB = 2**20
+
+
+@contextmanager
+def extra_packages(subject: str, extra: str) -> Iterator[None]:
+    """Raise ``ConfigError`` naming the extra to install where an import needs a package of it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "foveate":
+            raise
+        raise ConfigError(
+            f"{subject} needs the package {error.name}: pip install 'foveate[{extra}]'"
+        ) from None
+
+
+@dataclass(frozen=True)
+class RunLoader:
+    """How the translation server loads a run, and how many copies of the weights that makes."""
+
+    load: Callable[[Path], Run] = load
+    copies: int = 1
+    at_start: bool = False  # because it may fail
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Options of the translation server; the mappings hold fields of the configs they name."""
+
+    host: str = "127.0.0.1"
+    port: int = 5000
+    languages: Sequence[str] = ()  # "en:fr", or NAME=en:fr where there are several runs
+    keys: Path | None = None
+    auth: bool = True
+    names: Sequence[str] = ()  # under which it may be reached, beside those of this machine
+    origins: Sequence[str] = ()
+    proxy: str | None = None
+    weights: int | None = None  # MiB of them in memory
+    preload: bool = False
+    studio: bool = True
+    studio_token: str | None = None
+    drain: float = 30.0
+    log_level: str = "info"
+    translation: Mapping[str, Any] = field(default_factory=dict)  # `TranslationOptions`
+    protect: Sequence[str] = ()  # patterns of spans that are not translated
+    limits: Mapping[str, Any] = field(default_factory=dict)  # `Limits`; None is its default
+    batching: Mapping[str, Any] = field(default_factory=dict)  # `Batching`; None is its default
+
+    @property
+    def key_file(self) -> KeyFile | None:
+        """The keys that clients need, where they need any."""
+        return None if self.keys is None or not self.auth else KeyFile(self.keys)
+
+    def directions(self, runs: Sequence[Path]) -> dict[str, str]:
+        """Directions by the names of runs. Raises ``ConfigError`` where the run is not named."""
+        named = {}
+        for language in self.languages:
+            name, equals, direction = language.rpartition("=")
+            if not equals and len(runs) > 1:
+                raise ConfigError(f"--as {language}: of which run? Say --as NAME={language}")
+            named[name if equals else runs[0].resolve().name] = direction
+        return named
+
+
+def serve(runs: Sequence[Path], options: ServerOptions, loader: RunLoader | None = None) -> None:
+    """Serve translations until SIGTERM. Raises ``ConfigError`` for an address that is not safe."""
+    if not runs:
+        raise ConfigError("name a run, or several: foveate serve runs/en-fr")
+    check_reach(options)
+    app = application(runs, options, loader)
+    from foveate.server.common import address, listen, log_to_stderr
+    from foveate.server.connections import run_server
+
+    log_to_stderr(options.log_level)
+    listener = listen(options.host, options.port)
+    print(f"serve: {address(options.host, listener)}  (Ctrl-C ends it)", flush=True)
+    for sentence in app.state.started_with:
+        print(sentence, flush=True)
+    head_seconds = app.state.service.limits.reading
+    run_server(app, listener, options.drain, head_seconds, options.proxy)
+
+
+def check_reach(options: ServerOptions) -> None:
+    """Raise ``ConfigError`` for an address that others reach without keys, unless that is meant."""
+    if options.host not in LOCAL and options.keys is None and options.auth:
+        raise ConfigError(
+            f"{options.host} can be reached by others: give --keys FILE (made by foveate serve "
+            "keys add NAME --file FILE), or --no-auth if everyone may use it"
+        )
+    if (keys := options.key_file) is not None and not keys.all():
+        raise ConfigError(
+            f"{options.keys} holds no key: foveate serve keys add NAME --file {options.keys}"
+        )
+
+
+def application(
+    runs: Sequence[Path], options: ServerOptions, loader: RunLoader | None = None
+) -> FastAPI:
+    """The ASGI application of the translation server, with the studio at ``/``."""
+    with extra_packages("serving", "serve"):
+        import foveate.server.connections  # noqa: F401  # what it needs is here
+        from foveate.server.batching import Batching
+        from foveate.server.common import LOOPBACK
+        from foveate.server.runs import RunPool, TranslationOptions
+        from foveate.server.translation import Service
+        from foveate.server.translation_api import application
+        from foveate.server.translation_schemas import Limits
+
+    loader = loader or RunLoader()
+    limits = Limits.parse(_without_none(options.limits))
+    pool = RunPool(
+        runs,
+        options.directions(runs),
+        None if options.weights is None else options.weights * MIB,
+        Batching.parse(_without_none(options.batching)),
+        loader.load,
+        loader.copies,
+    )
+    sentences = TranslationOptions(**options.translation).equip(pool)
+    sentences += [f"protected: {pattern}" for pattern in options.protect]
+    if options.preload or loader.at_start:
+        pool.load()
+    service = Service(pool, limits, options.key_file, Rules(tuple(options.protect)))
+    hosts = None
+    if options.host in LOCAL or options.names:
+        hosts = [*LOOPBACK, *options.names]
+    studio = _studio(runs, options, hosts)
+    app = application(service, __version__, hosts, options.origins, studio, options.drain)
+    app.state.started_with = sentences
+    return app
+
+
+def _studio(
+    runs: Sequence[Path], options: ServerOptions, hosts: Sequence[str] | None
+) -> FastAPI | None:
+    """The studio: without a token on this machine, for others only with a token."""
+    from foveate.server.studio_api import application
+
+    open_to_all = options.host in LOCAL and (options.keys is None or not options.auth)
+    if not options.studio or not (open_to_all or options.studio_token):
+        return None
+    return application(runs, options.studio_token, hosts)
+
+
+def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def serve_studio(
+    runs: Sequence[Path], port: int, host: str, token: str | None, browser: bool
+) -> None:
+    """Serve the studio until interrupted. Raises ``ConfigError`` where there are no runs."""
+    if not runs:
+        raise ConfigError("name a run, or a folder of runs: foveate studio runs/en-fr")
+    with extra_packages("the studio", "studio"):
+        from foveate.server.studio_api import serve
+    serve(runs, port, host, token, browser)
+
+
+def studio_document() -> str:
+    """The OpenAPI document of the studio, the same at every call."""
+    with extra_packages("the studio", "studio"):
+        from foveate.server.studio_api import application, document_text
+    return document_text(application([]))

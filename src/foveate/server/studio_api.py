@@ -1,0 +1,564 @@
+"""The studio's API, its page and its program: runs, their answers and views, trainings."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import secrets
+import threading
+import time
+import webbrowser
+from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import partial
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qs
+
+import uvicorn
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from foveate import __version__
+from foveate.config import ConfigError
+from foveate.errors import is_for_the_user, message_of
+from foveate.look.drawing import ModelDrawing, Part
+from foveate.server import descriptions
+from foveate.server import trainings as logs
+from foveate.server.common import (
+    EVENT_HEADERS,
+    EVENT_STREAM,
+    LOOPBACK,
+    SCHEMA_REF,
+    Guard,
+    RequestError,
+    Responses,
+    address,
+    event_text,
+    listen,
+    new_application,
+    openapi_document,
+)
+from foveate.server.evaluation import examples
+from foveate.server.studio_schemas import (
+    AnswerRequest,
+    AnswerStart,
+    BeamStep,
+    CompleteAnswer,
+    Drawings,
+    DrawnDone,
+    ErrorBody,
+    Evaluated,
+    ExampleList,
+    Failed,
+    Film,
+    FilmRequest,
+    LabelDone,
+    Ping,
+    Problem,
+    Progress,
+    RunDetail,
+    RunList,
+    SamplesOf,
+    SeriesOf,
+    StudioResponse,
+    TextDone,
+    Token,
+    TrainingEvent,
+    TrainingInfo,
+    TrainingList,
+    ViewRequest,
+)
+from foveate.server.studio_state import StudioState, not_found
+from foveate.train.journal import LOG
+from foveate.views.question import Question
+from foveate.views.registry import VIEWS
+
+STATIC = Path(__file__).parent / "static"
+BUILT = "index.html"
+MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>foveate studio</title>
+<meta name="viewport" content="width=device-width"><style>:root{color-scheme:light dark}
+body{font:16px/1.6 system-ui;max-width:40rem;margin:15vh auto;padding:0 1rem}</style>
+<h1>The page has not been built</h1><p>The API answers at <a href="/api/v1/runs">/api/v1/runs</a>,
+but the page itself is missing: this is a checkout, not an installed wheel. Build it with
+<code>make web</code> (Node 20 or newer), then load this page again.</p></html>
+"""
+MOST_BYTES = 20 * 1024 * 1024  # of a request's body
+MOST_CHARACTERS = 10_000  # of a text
+COOKIE = "foveate-token"
+POLICY = (
+    "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
+    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+SECURITY_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+PAUSE = 15.0  # seconds without an event after which a ping is sent
+POLL = 0.5  # seconds between two readings of a log
+PORTS = 20  # that are tried where the first is taken
+DRAIN = 2  # seconds that open streams have when the program ends
+EVENTS: dict[str, Sequence[type[StudioResponse]]] = {  # of each stream
+    "AnswerEvent": (
+        AnswerStart, Token, BeamStep, TextDone, LabelDone, DrawnDone, Failed, Ping,
+    ),
+    "EvaluationEvent": (Progress, Evaluated, Failed, Ping),
+    "TrainingEvents": (TrainingEvent,),
+}  # fmt: skip
+RUN_ERRORS: Responses = {status: {"model": ErrorBody} for status in (404, 413, 422, 429, 500)}
+TRAINING_ERRORS: Responses = {status: {"model": ErrorBody} for status in (404, 422, 429, 500)}
+
+
+# ------------------------------------------------------------------------------ errors, events
+
+
+def problem_of(error: Exception) -> tuple[int, Problem]:
+    """The status and the message of an error; of a fault of the program only its type is sent."""
+    if isinstance(error, RequestError):
+        return error.status, Problem(code=error.code, message=error.message, hint=error.hint)
+    if is_for_the_user(error):
+        return 422, Problem(code="refused", message=message_of(error))
+    message = f"a fault of the studio: {type(error).__name__}"
+    return 500, Problem(code="internal", message=message, hint="see what it printed")
+
+
+def _error_response(error: Exception, headers: dict[str, str] | None = None) -> Response:
+    status, problem = problem_of(error)
+    retry = {"Retry-After": "1"} if status == 429 else {}
+    body = ErrorBody(error=problem).model_dump(by_alias=True)
+    return JSONResponse(body, status, (headers or {}) | retry)
+
+
+def _handle_errors(app: FastAPI) -> None:
+    """Every error in the same form."""
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"][1:])
+        message = f"{field}: {first['msg']}" if field else first["msg"]
+        return _error_response(RequestError(422, message, code="bad_request"))
+
+    @app.exception_handler(HTTPException)
+    async def not_routed(request: Request, error: HTTPException) -> Response:
+        code = {404: "not_found", 405: "not_allowed"}.get(error.status_code, "refused")
+        return _error_response(RequestError(error.status_code, str(error.detail), code=code))
+
+    async def other(request: Request, error: Exception) -> Response:
+        return _error_response(error)
+
+    for kind in (RequestError, ValueError, OSError, LookupError, Exception):
+        app.exception_handler(kind)(other)
+
+
+def sent(event: Part, position: str = "") -> str:
+    """An event as it is sent; a reader can continue after its ``position``."""
+    name = getattr(event, "event", "message")
+    return event_text(name, event.model_dump_json(by_alias=True), position)
+
+
+async def _stream(events: AsyncIterator[Part]) -> AsyncIterator[str]:
+    """Events as they are sent; an error is the last of them."""
+    try:
+        async for event in events:
+            yield sent(event)
+    except Exception as error:
+        yield sent(Failed(**dict(problem_of(error)[1])))
+
+
+def _streamed(schema: str, description: str) -> Responses:
+    """The OpenAPI description of a response that may be a stream of events."""
+    content = {EVENT_STREAM: {"schema": {"$ref": SCHEMA_REF.format(model=schema)}}}
+    return {200: {"description": description, "content": content}}
+
+
+def _wants_events(request: Request) -> bool:
+    return EVENT_STREAM in request.headers.get("accept", "")
+
+
+def _event_response(events: AsyncIterator[str]) -> StreamingResponse:
+    return StreamingResponse(events, media_type=EVENT_STREAM, headers=EVENT_HEADERS)
+
+
+# ------------------------------------------------------------------------------ the guard
+
+
+class StudioGuard(Guard):
+    """The guard of the studio: only its own pages use it, and only with its token if it has one.
+
+    What the studio sends may load nothing from other sites.
+    """
+
+    def __init__(
+        self, app: ASGIApp, token: str | None = None, hosts: Iterable[str] | None = LOOPBACK
+    ) -> None:
+        super().__init__(app, hosts)
+        self.token = token
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse."""
+        headers = Headers(scope=scope)
+        try:
+            receive = self._checked(scope, headers, receive)
+            await self.app(scope, receive, self._with_headers(scope, send))
+        except RequestError as error:
+            await _error_response(error, SECURITY_HEADERS)(scope, receive, send)
+
+    def _checked(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
+        """``receive`` for a bounded body. Raises `RequestError` where the request is refused."""
+        host, origin = headers.get("host", ""), headers.get("origin")
+        local = "open the studio under 127.0.0.1"
+        ask = "open the address that `foveate studio` printed"
+        wrong_origin = partial(RequestError, 403, code="wrong_origin")
+        self.check_sender(
+            headers,
+            lambda: RequestError(403, f"this is not {host!r}", code="wrong_host", hint=local),
+            lambda: wrong_origin(f"pages of {origin} may not use the studio"),
+        )
+        foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        if foreign and headers.get("sec-fetch-mode") != "navigate":
+            raise wrong_origin("pages of other sites may not use the studio")
+        too_long = f"the studio reads at most {MOST_BYTES:,} bytes"
+        limited = self.limited(
+            headers, receive, MOST_BYTES, lambda: RequestError(413, too_long, code="too_long")
+        )
+        if self.token is not None:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            tokens = [headers.get("authorization", "").removeprefix("Bearer ")]
+            tokens += [_query_token(scope), "" if cookie is None else cookie.value]
+            if not any(hmac.compare_digest(t.encode(), self.token.encode()) for t in tokens):
+                raise RequestError(401, "this studio asks for a token", code="no_token", hint=ask)
+        return limited
+
+    def _with_headers(self, scope: Scope, send: Send) -> Send:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(SECURITY_HEADERS)
+                if self.token is not None and _query_token(scope) == self.token:
+                    cookie = f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+                    headers.append("set-cookie", cookie)
+            await send(message)
+
+        return send_with_headers
+
+
+def _query_token(scope: Scope) -> str:
+    return parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[0]
+
+
+# ------------------------------------------------------------------------------ runs
+
+
+def _state(request: Request) -> StudioState:
+    state: StudioState = request.app.state.studio
+    return state
+
+
+State = Annotated[StudioState, Depends(_state)]
+router = APIRouter(prefix="/api/v1", responses=RUN_ERRORS)
+
+
+def _check_length(*texts: str | None) -> None:
+    """Raise `RequestError` for a text that is too long for a model and a page."""
+    for text in texts:
+        if text is not None and len(text) > MOST_CHARACTERS:
+            message = f"a text of {len(text):,} characters"
+            hint = f"the studio reads at most {MOST_CHARACTERS:,}; use the command line"
+            raise RequestError(413, message, code="too_long", hint=hint)
+
+
+def _check_view(view: str, question: Question) -> None:
+    """Raise `RequestError` for an unknown view, or a question with files or long texts."""
+    _check_length(question.text, question.target)
+    if named := sorted(question.model_fields_set & descriptions.FILE_FIELDS):
+        message = f"{named[0]}: a page names no files"
+        raise RequestError(422, message, code="no_files", hint="use the command line")
+    if view not in VIEWS:
+        raise not_found("view", view, f"there are: {', '.join(VIEWS)}")
+
+
+@router.get("/runs")
+def runs(state: State) -> RunList:
+    """All runs, by their configs and logs alone."""
+    return descriptions.run_list(state.runs)
+
+
+@router.get("/runs/{run}")
+async def run(run: str, state: State) -> RunDetail:
+    """A run with its abilities; it is loaded for it."""
+    return await state.jobs.run(partial(descriptions.detail, state.runs, run))
+
+
+@router.get("/runs/{run}/examples")
+async def run_examples(run: str, state: State, most: int = 12) -> ExampleList:
+    """Examples from the run's own test data."""
+    most = min(most, 100)
+    return await state.jobs.run(lambda: examples(state.runs.run(run), most))
+
+
+@router.post(
+    "/runs/{run}/answer",
+    response_model=CompleteAnswer,
+    responses=_streamed("AnswerEvent", "all events together, or one by one"),
+)
+async def answer(run: str, ask: AnswerRequest, state: State, request: Request) -> Any:
+    """The answer of a run: as events where ``text/event-stream`` is accepted, else all together.
+
+    The computation stops where the reader leaves.
+    """
+    _check_length(ask.text, ask.beginning)
+    state.runs.folder(run)
+    job = state.jobs.start(lambda send: state.answer(run, ask, send))
+    events = job.events(PAUSE, Ping())
+    if _wants_events(request):
+        return _event_response(_stream(events))
+    start, beam, done = None, [], None
+    async for event in events:
+        if isinstance(event, AnswerStart):
+            start = event
+        elif isinstance(event, BeamStep):
+            beam.append(event)
+        elif not isinstance(event, Token | Ping):
+            done = event
+        if await request.is_disconnected():
+            raise RequestError(499, "nobody listens any more", code="left")
+    return CompleteAnswer(start=start, beam=beam, done=done)
+
+
+@router.get(
+    "/runs/{run}/evaluation",
+    response_model=Evaluated,
+    responses=_streamed(
+        "EvaluationEvent", "all together, or as an event after others about how far it is"
+    ),
+)
+async def evaluation(
+    run: str,
+    state: State,
+    request: Request,
+    split: Literal["train", "valid", "test"] = "test",
+    most: Annotated[int, Query(ge=1, le=5000)] = 200,
+) -> Any:
+    """Scores of examples from all over a split; they are computed once.
+
+    Where ``text/event-stream`` is accepted, events of progress come before them.
+    """
+    state.runs.folder(run)
+    job = state.jobs.start(lambda send: state.evaluate(run, split, most, send))
+    if _wants_events(request):
+        return _event_response(_stream(job.events(PAUSE, Ping())))
+    return await job.result()
+
+
+@router.get("/runs/{run}/model")
+async def model(run: str, state: State) -> ModelDrawing:
+    """The blocks of a run's model."""
+    return await state.jobs.run(lambda: descriptions.model_drawing(state.runs.run(run)))
+
+
+@router.post("/runs/{run}/views/{view}")
+async def view(run: str, view: str, question: Question, state: State) -> Drawings:
+    """A view of a run."""
+    return await compare(view, ViewRequest(runs=[run], question=question), state)
+
+
+@router.post("/views/{view}")
+async def compare(view: str, ask: ViewRequest, state: State) -> Drawings:
+    """A view of several runs in one picture, or of one with heads silenced."""
+    _check_view(view, ask.question)
+    for name in ask.runs:
+        state.runs.folder(name)
+    return await state.jobs.run(lambda: state.view(view, ask.runs, ask.question, ask.silenced))
+
+
+@router.get(
+    "/tensors/{tensor}",
+    response_class=Response,
+    responses={
+        200: {"content": {"application/octet-stream": {}}, "description": "the bytes of an array"},
+    },
+)
+def tensor(tensor: str, state: State) -> Response:
+    """The bytes of an array, gzipped."""
+    packed = state.arrays.get(tensor)
+    if packed is None:
+        raise not_found("tensor", tensor, "draw the view again")
+    headers = {"Content-Encoding": "gzip", "Cache-Control": "private, max-age=3600, immutable"}
+    return Response(packed, media_type="application/octet-stream", headers=headers)
+
+
+# ------------------------------------------------------------------------------ trainings
+
+
+training_router = APIRouter(prefix="/api/v1/trainings", responses=TRAINING_ERRORS)
+Keys = Annotated[str, Query(description="keys such as train.loss, with commas; all where empty")]
+
+
+@training_router.get("")
+def trainings(state: State) -> TrainingList:
+    """The progress of every training."""
+    return TrainingList(trainings=[one_training(name, state) for name in state.runs.folders])
+
+
+@training_router.get("/{name}")
+def one_training(name: str, state: State) -> TrainingInfo:
+    """The progress of a training."""
+    folder, steps = state.runs.folder(name), None
+    with contextlib.suppress(ConfigError):  # its log can be shown all the same
+        steps = state.runs.config(name).train.max_steps
+    return logs.training(name, folder, steps, state.runs.log(name))
+
+
+@training_router.get("/{name}/series")
+def training_series(
+    name: str,
+    state: State,
+    keys: Keys = "",
+    after: int = -1,
+    max_points: Annotated[int, Query(ge=3, le=20_000)] = 2000,
+) -> SeriesOf:
+    """Curves with the steps after one, with fewer points of the same look."""
+    chosen = [key for key in keys.split(",") if key]
+    return logs.series(state.runs.log(name), chosen, after, max_points)
+
+
+@training_router.get("/{name}/samples")
+def training_samples(name: str, state: State) -> SamplesOf:
+    """The outputs for the same examples at every validation."""
+    return logs.samples(state.runs.log(name))
+
+
+@training_router.post("/{name}/film")
+async def training_film(name: str, ask: FilmRequest, state: State) -> Film:
+    """A view, such as one sentence's attention, at the checkpoints that still exist."""
+    state.runs.folder(name)
+    _check_view(ask.view, ask.question)
+    return await state.jobs.start(lambda send: state.film(name, ask, send)).result()
+
+
+@training_router.get(
+    "/{name}/events",
+    response_class=StreamingResponse,
+    responses=_streamed("TrainingEvents", "the lines of the log as they are written"),
+)
+async def training_events(
+    name: str, state: State, after: str = "", last_event_id: Annotated[str, Header()] = ""
+) -> StreamingResponse:
+    """New lines of a log, from a position (``after`` or ``Last-Event-ID``) on."""
+    path = state.runs.folder(name) / LOG
+    try:
+        tail = logs.LogTail(path, last_event_id or after)
+    except ValueError as error:
+        raise RequestError(422, str(error), code="bad_request") from None
+    return _event_response(_new_lines(tail))
+
+
+async def _new_lines(tail: logs.LogTail) -> AsyncIterator[str]:
+    last = float("-inf")
+    while True:
+        if time.monotonic() - last > PAUSE:
+            last = time.monotonic()
+            yield sent(TrainingEvent(event="ping", step=max(0, tail.position[0])))
+        for position, line in tail.news():
+            last = time.monotonic()
+            yield sent(logs.event(line), position)
+        await asyncio.sleep(POLL)
+
+
+# ------------------------------------------------------------------------------ the application
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document with the types of events, from which the page's types are generated."""
+    models = [model for of_stream in EVENTS.values() for model in of_stream]
+    tree = openapi_document(app, models, "serialization")
+    for name, of_stream in EVENTS.items():
+        refs = [{"$ref": SCHEMA_REF.format(model=model.__name__)} for model in of_stream]
+        tree["components"]["schemas"][name] = {"oneOf": refs, "title": name}
+    return tree
+
+
+def document_text(app: FastAPI) -> str:
+    """The document as JSON, the same at every call."""
+    return json.dumps(document(app), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def application(
+    runs: Sequence[Path],
+    token: str | None = None,
+    hosts: Iterable[str] | None = LOOPBACK,
+    waiting: int = 8,
+    static: Path = STATIC,
+) -> FastAPI:
+    """The studio of some runs, or of folders of runs, as an ASGI application.
+
+    Every request needs ``token`` where it is set; ``hosts`` are the names under which the studio
+    may be reached, any where None. One computation runs at a time and at most ``waiting`` wait.
+    Raises ``ConfigError`` where a path holds no run.
+    """
+    state = StudioState(runs, waiting)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        state.jobs.close()
+
+    app = new_application("foveate studio", __version__, lifespan, document, "/api/v1/openapi.json")
+    app.state.studio = state
+    app.include_router(router)
+    app.include_router(training_router)
+    _handle_errors(app)
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        if (static / BUILT).is_file():
+            return FileResponse(static / BUILT, headers={"Cache-Control": "no-cache"})
+        return HTMLResponse(MISSING, 503)
+
+    if static.is_dir():
+        app.mount("/", StaticFiles(directory=static), "static")
+    app.add_middleware(StudioGuard, token=token, hosts=hosts)
+    return app
+
+
+def serve(
+    runs: Sequence[Path],
+    port: int = 8377,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    browser: bool = True,
+) -> None:
+    """Serve until interrupted. Port 0 takes any free one, and a port in use the next.
+
+    Raises ``ConfigError`` for a host that others reach without a token, or where no port is free.
+    """
+    local = host in LOOPBACK
+    if not local and not token:
+        example = secrets.token_urlsafe(16)
+        raise ConfigError(
+            f"{host} can be reached by others: give a token, such as --token {example}, that the "
+            "page will ask for"
+        )
+    app = application(runs, token, LOOPBACK if local else None)
+    listener = listen(host, port, PORTS)
+    url = address(host, listener) + (f"?token={token}" if token else "")
+    print(f"studio: {url}  (Ctrl-C ends it)", flush=True)
+    if browser:
+        opening = threading.Timer(0.5, webbrowser.open, [url])
+        opening.daemon = True
+        opening.start()
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN
+    )
+    uvicorn.Server(config).run(sockets=[listener])

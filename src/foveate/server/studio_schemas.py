@@ -1,0 +1,478 @@
+"""Schemas of the studio's API: its requests, the events of its streams, its responses."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from foveate.look.drawing import AnyDrawing, Node, Part
+from foveate.views.question import Question
+
+Reads = Literal["text", "picture", "series"]
+Gives = Literal["text", "label", "forecast", "words"]
+
+
+class StudioResponse(Part):
+    """What is sent: every field is there, those with a default too."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
+
+
+# ------------------------------------------------------------------------------ requests
+
+
+class SearchSettings(Part):
+    """Fields of a search; the run's own where they are absent.
+
+    ``kind`` is one of ``foveate kinds search``; a field that the kind does not have is an error.
+    """
+
+    kind: str | None = None
+    beam_size: int | None = Field(None, ge=1, le=64)
+    length_penalty: float | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    num_samples: int | None = Field(None, ge=1, le=64)
+    groups: int | None = None
+    diversity: float | None = None
+    max_ratio: float | None = None
+    max_extra: int | None = Field(None, ge=1, le=2000)
+    seed: int | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """The fields that are set, except the kind."""
+        return self.model_dump(exclude={"kind"}, exclude_none=True)
+
+
+class SilencedHead(Part):
+    """A head of a layer of a block, as an attention drawing names them; absent, all of the layer.
+
+    ``layer`` is counted from 0, from the end where negative.
+    """
+
+    block: str
+    layer: int
+    head: int | None = Field(None, ge=0)
+
+
+class AnswerRequest(Part):
+    """The input of a run; each task reads the fields that it needs.
+
+    ``text`` is a source, or the beginning of a text; ``picture`` a data URI of a PNG or JPEG, or
+    the number of a test picture; ``date`` the first row of a forecast (absent: what comes after
+    the series), ``channel`` one of the series, ``csv`` a table of the user's with the same columns.
+    Outputs begin with the ids of the ``prefix``, or with the text ``beginning``.
+    """
+
+    text: str = ""
+    to: str | None = None
+    picture: str | None = None
+    date: str | None = None
+    channel: str | None = None
+    csv: str | None = None
+    search: SearchSettings = SearchSettings()
+    prefix: list[int] = Field(default_factory=list)
+    beginning: str = ""
+    silenced: list[SilencedHead] = Field(default_factory=list)
+    hypotheses: int = Field(1, ge=1, le=20)
+    top_k: int = Field(8, ge=0, le=50)
+
+
+class ViewRequest(Part):
+    """A view of one run or of several in one picture, with heads silenced while it is drawn."""
+
+    runs: list[str] = Field(min_length=1, max_length=12)
+    question: Question = Question()
+    silenced: list[SilencedHead] = Field(default_factory=list)
+
+
+class FilmRequest(Part):
+    """A view at several checkpoints of a training, ``most`` of them, the last among them."""
+
+    view: str = "attention"
+    question: Question = Question()
+    most: int = Field(6, ge=1, le=24)
+
+
+# ------------------------------------------------------------------------------ errors
+
+
+class Problem(Part):
+    """What went wrong, and what to do about it where that is known."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+class ErrorBody(Part):
+    """The body of every response that is an error."""
+
+    error: Problem
+
+
+# ------------------------------------------------------------------------------ runs
+
+
+class ViewField(StudioResponse):
+    """A field of the question that a view reads; ``form`` is its JSON Schema."""
+
+    name: str
+    description: str
+    form: dict[str, Any]
+
+
+class ViewInfo(StudioResponse):
+    """A view, and whether it fits the run; ``reason`` says why not.
+
+    It takes from ``least`` to ``most`` runs in one picture (any number where ``most`` is absent).
+    """
+
+    name: str
+    summary: str
+    fields: list[ViewField]
+    fits: bool
+    reason: str = ""
+    least: int = 1
+    most: int | None = 1
+
+
+class RunInfo(StudioResponse):
+    """A run: what it reads and gives, its size, its figures."""
+
+    id: str
+    name: str
+    task: str
+    model: str
+    reads: Reads
+    gives: Gives
+    parameters: int | None = None
+    step: int | None = None
+    figures: dict[str, float | None] = Field(default_factory=dict)
+
+
+class SearchInfo(StudioResponse):
+    """The run's own search, the other kinds of search, and their fields."""
+
+    kind: str
+    fields: dict[str, Any]
+    kinds: dict[str, dict[str, Any]]
+
+
+class RunDetail(RunInfo):
+    """All that a page shows of a run; it has been loaded.
+
+    ``can`` holds words such as stream, beam, sample, force, attention, gates, silence, evaluate.
+    """
+
+    can: list[str]
+    languages: list[str] = Field(default_factory=list)
+    layers: int | None = None
+    heads: int | None = None
+    hidden_size: int | None = None
+    vocabulary: dict[str, int] = Field(default_factory=dict)
+    labels: list[str] = Field(default_factory=list)
+    channels: list[str] = Field(default_factory=list)
+    most_tokens: int | None = None
+    search: SearchInfo | None = None
+    views: list[ViewInfo]
+    device: str
+    checkpoint: str
+
+
+class Example(StudioResponse):
+    """An example: a text, the number of a picture, or a date; ``wanted`` is the right answer."""
+
+    text: str = ""
+    picture: str | None = None
+    thumbnail: str = ""
+    date: str | None = None
+    wanted: str = ""
+
+
+class ExampleList(StudioResponse):
+    """Examples of the run's own data; none, and a note why, where the data cannot be read."""
+
+    examples: list[Example]
+    note: str = ""
+
+
+class RunList(StudioResponse):
+    """The runs of the studio, and why some of them cannot be shown."""
+
+    runs: list[RunInfo]
+    left_out: dict[str, str] = Field(default_factory=dict)
+
+
+# ------------------------------------------------------------------------------ events of an answer
+
+
+class SourceToken(StudioResponse):
+    """A token of the source and its characters there (first, one after the last)."""
+
+    text: str
+    start: int
+    end: int
+
+
+class AnswerStart(StudioResponse):
+    """The answer begins: the tokens of the source."""
+
+    event: Literal["start"] = "start"
+    run: str
+    source: list[SourceToken] = Field(default_factory=list)
+    prefix: list[int] = Field(default_factory=list)
+    cut: int = 0
+
+
+class Alternative(StudioResponse):
+    """Another token for the same place; to force it, send the ids before it and its own."""
+
+    id: int
+    text: str
+    p: float
+
+
+class Token(StudioResponse):
+    """A token of an output. The ``text`` of all tokens in a row is the text of the output.
+
+    ``text`` is empty where a token holds only a part of a character; ``piece`` is its name in the
+    vocabulary. ``special`` tokens (the end) have no text.
+    """
+
+    event: Literal["token"] = "token"
+    i: int
+    id: int
+    text: str
+    piece: str
+    special: bool = False
+    log_p: float
+    entropy: float
+    alternatives: list[Alternative] = Field(default_factory=list)
+
+
+class BeamStep(StudioResponse):
+    """A step of a search with several hypotheses: its partial hypotheses, best first.
+
+    ``best`` is the node of the best output so far, ``text`` that output.
+    """
+
+    event: Literal["beam"] = "beam"
+    step: int
+    nodes: list[Node]
+    best: int
+    text: str
+
+
+class AnswerHypothesis(StudioResponse):
+    """An output: its tokens (the end among them), and its nodes in the beam."""
+
+    text: str
+    log_p: float
+    score: float
+    ended: bool
+    tokens: list[Token]
+    path: list[int]
+
+
+class TextDone(StudioResponse):
+    """The outputs, best first."""
+
+    event: Literal["done"] = "done"
+    kind: Literal["text"] = "text"
+    hypotheses: list[AnswerHypothesis]
+    drawings: list[AnyDrawing] = Field(default_factory=list)
+    milliseconds: float = 0.0
+
+
+class Probability(StudioResponse):
+    """A label and its probability."""
+
+    label: str
+    p: float
+
+
+class LabelDone(StudioResponse):
+    """The labels, the most probable first."""
+
+    event: Literal["done"] = "done"
+    kind: Literal["label"] = "label"
+    labels: list[Probability]
+    cut: int = 0
+    drawings: list[AnyDrawing] = Field(default_factory=list)
+    milliseconds: float = 0.0
+
+
+class DrawnDone(StudioResponse):
+    """An answer as drawings: a forecast, a text with its hidden words filled in."""
+
+    event: Literal["done"] = "done"
+    kind: Literal["drawn"] = "drawn"
+    drawings: list[AnyDrawing]
+    milliseconds: float = 0.0
+
+
+Done = Annotated[TextDone | LabelDone | DrawnDone, Field(discriminator="kind")]
+
+
+class Failed(StudioResponse):
+    """The answer ends in an error."""
+
+    event: Literal["error"] = "error"
+    code: str
+    message: str
+    hint: str = ""
+
+
+class Ping(StudioResponse):
+    """Nothing new; it keeps the connection open."""
+
+    event: Literal["ping"] = "ping"
+
+
+class CompleteAnswer(StudioResponse):
+    """All events of an answer together: for clients that do not stream."""
+
+    start: AnswerStart
+    beam: list[BeamStep] = Field(default_factory=list)
+    done: Done
+
+
+class Frame(StudioResponse):
+    """A view at one step of a training."""
+
+    step: int
+    drawings: list[AnyDrawing]
+
+
+class Film(StudioResponse):
+    """A view at the checkpoints of a training that still exist."""
+
+    frames: list[Frame]
+
+
+class Drawings(StudioResponse):
+    """A view as drawings; arrays above 64 kB are fetched from their URLs."""
+
+    drawings: list[AnyDrawing]
+    milliseconds: float
+
+
+# ------------------------------------------------------------------------------ evaluation
+
+
+class Progress(StudioResponse):
+    """How many examples are done."""
+
+    event: Literal["progress"] = "progress"
+    done: int
+    total: int
+
+
+class EvaluatedExample(StudioResponse):
+    """An example: its source, its reference, the output, and its score.
+
+    ``i`` is its number in the split; ``picture`` or ``date`` are sent in a request to inspect it.
+    """
+
+    i: int
+    source: str
+    reference: str
+    output: str
+    score: float | None
+    length: int
+    picture: str | None = None
+    date: str | None = None
+
+
+class Evaluated(StudioResponse):
+    """The figures of some examples of a split, and these examples.
+
+    ``scored`` names the score of a row; large ones are good where ``better`` is 1, small ones
+    where it is −1.
+    """
+
+    event: Literal["evaluation"] = "evaluation"
+    run: str
+    split: str
+    count: int
+    total: int
+    figures: dict[str, float | None]
+    signatures: dict[str, str] = Field(default_factory=dict)
+    scored: str
+    better: Literal[1, -1]
+    rows: list[EvaluatedExample]
+
+
+# ------------------------------------------------------------------------------ trainings
+
+
+class TrainingInfo(StudioResponse):
+    """A training: its progress, and the curves of its log."""
+
+    id: str
+    name: str
+    running: bool
+    step: int
+    max_steps: int | None = None
+    epoch: int | None = None
+    seconds: float | None = None
+    parameters: int | None = None
+    device: str = ""
+    keys: list[str] = Field(default_factory=list)
+    has_samples: bool = False
+
+
+class TrainingList(StudioResponse):
+    """The trainings of the studio's runs."""
+
+    trainings: list[TrainingInfo]
+
+
+class CurveOf(StudioResponse):
+    """A key of a log over steps and over seconds of training; gaps are null."""
+
+    key: str
+    steps: list[int]
+    seconds: list[float | None]
+    values: list[float | None]
+
+
+class SeriesOf(StudioResponse):
+    """Curves of a training up to the step ``last``; ``points`` is how many there were of each."""
+
+    curves: list[CurveOf]
+    last: int
+    points: dict[str, int] = Field(default_factory=dict)
+
+
+class SampleAt(StudioResponse):
+    """One example at one step: its source, its reference, the output."""
+
+    step: int
+    source: str
+    reference: str
+    output: str
+
+
+class SamplesOf(StudioResponse):
+    """Samples of all validations, in the order of the log."""
+
+    samples: list[SampleAt]
+
+
+class TrainingEvent(StudioResponse):
+    """A line of a log: "start", "train", "valid", "average"; or "cut", where lines after ``step``
+    are gone because a training continued from a checkpoint, or "ping", where nothing is new.
+    """
+
+    event: str
+    step: int
+    epoch: int | None = None
+    seconds: float | None = None
+    values: dict[str, float | None] = Field(default_factory=dict)
+    samples: list[SampleAt] = Field(default_factory=list)

@@ -1,0 +1,374 @@
+"""State of the studio: its runs, the queue of computations, the arrays that were drawn last."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import hashlib
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from foveate.config import ConfigError
+from foveate.look.capture import block_of, tails
+from foveate.look.drawing import Drawing, Numbers, P, Part, changed
+from foveate.look.edit import edit, silence
+from foveate.nn.attention import BaseAttention
+from foveate.run import Run, RunConfig, load, read_run
+from foveate.server.answers import Send, answerer, opened
+from foveate.server.common import RequestError
+from foveate.server.evaluation import evaluate
+from foveate.server.studio_schemas import (
+    AnswerRequest,
+    Drawings,
+    Evaluated,
+    Film,
+    FilmRequest,
+    Frame,
+    Progress,
+    SilencedHead,
+)
+from foveate.train import journal
+from foveate.train.checkpoint import steps
+from foveate.views.question import Question
+from foveate.views.registry import Entry, find
+
+T = TypeVar("T")
+CONFIG = "config.toml"
+CHOSEN = "best.json"  # names the checkpoint that counts; a training changes it
+INLINE = 64 * 1024  # bytes of an array that stands in the JSON itself
+
+
+def not_found(what: str, name: str, hint: str = "") -> RequestError:
+    """The error (404) for a name that does not exist."""
+    return RequestError(404, f"there is no {what} {name!r}", code="not_found", hint=hint)
+
+
+# ------------------------------------------------------------------------------ runs
+
+
+class RunStore:
+    """Runs by their ids: the names of their folders, numbered where two are the same."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        """Raises ``ConfigError`` where a path is no run and holds none."""
+        self.folders: dict[str, Path] = {}
+        for path in paths:
+            folders = list(_run_folders(path))
+            if not folders:
+                raise ConfigError(f"{path} is no run and holds none: no {CONFIG} in it or under it")
+            for folder in folders:
+                self.folders.setdefault(self._id(folder), folder)
+        self._configs: dict[str, RunConfig] = {}
+        self._loaded: dict[str, tuple[int, Run]] = {}
+        self._lock = threading.Lock()
+
+    def _id(self, folder: Path) -> str:
+        stem = re.sub(r"[^\w.-]+", "-", folder.name) or "run"
+        name, number = stem, 2
+        while self.folders.get(name, folder) != folder:
+            name, number = f"{stem}-{number}", number + 1
+        return name
+
+    def folder(self, name: str) -> Path:
+        """The folder of a run. Raises `RequestError` (404) naming the runs that there are."""
+        if name not in self.folders:
+            raise not_found("run", name, f"there are: {', '.join(self.folders)}")
+        return self.folders[name]
+
+    def config(self, name: str) -> RunConfig:
+        """The config of a run, read once."""
+        folder = self.folder(name)
+        if name not in self._configs:
+            self._configs[name] = read_run(folder)
+        return self._configs[name]
+
+    def run(self, name: str) -> Run:
+        """A run with its model; it is loaded again after its training chose other weights.
+
+        Raises ``ConfigError`` where it has no checkpoint.
+        """
+        folder = self.folder(name)
+        chosen = folder / CHOSEN
+        stamp = chosen.stat().st_mtime_ns if chosen.is_file() else 0
+        with self._lock:
+            if name not in self._loaded or self._loaded[name][0] != stamp:
+                self._loaded[name] = stamp, load(folder)
+            return self._loaded[name][1]
+
+    def log(self, name: str) -> list[journal.Line]:
+        """The lines of a run's log."""
+        return journal.read(self.folder(name))
+
+
+def _run_folders(path: Path) -> Iterator[Path]:
+    """The folder itself where it is a run, else those of its folders that are, by name."""
+    path = path.expanduser().resolve()
+    if (path / CONFIG).is_file():
+        yield path
+    elif path.is_dir():
+        yield from sorted(child for child in path.iterdir() if (child / CONFIG).is_file())
+
+
+def silenced_heads(run: Run, heads: Sequence[SilencedHead]) -> dict[str, list[int]]:
+    """The numbers of silenced heads by the dotted name of their attention.
+
+    Raises `RequestError` naming the blocks that there are.
+    """
+    blocks: dict[str, list[str]] = {}
+    for name, module in run.model.named_modules():
+        if isinstance(module, BaseAttention):
+            blocks.setdefault(block_of(name), []).append(name)
+    silenced: dict[str, list[int]] = {}
+    for head in heads:
+        names = [n for block in blocks if head.block in tails(block) for n in blocks[block]]
+        if not -len(names) <= head.layer < len(names):
+            known = ", ".join(f"{block} ({len(names)})" for block, names in blocks.items())
+            message = f"no layer {head.layer} of {head.block!r}"
+            hint = f"blocks and their layers: {known or 'none'}"
+            raise RequestError(422, message, code="no_head", hint=hint)
+        name = names[head.layer]
+        count = run.model.get_submodule(name).num_heads
+        if head.head is not None and head.head >= count:
+            message = f"{name} has no head {head.head}"
+            raise RequestError(422, message, code="no_head", hint=f"it has {count}")
+        every = list(range(count)) if head.head is None else [head.head]
+        silenced[name] = sorted({*silenced.get(name, []), *every})
+    return silenced
+
+
+@contextmanager
+def with_silenced(run: Run, heads: Sequence[SilencedHead]) -> Iterator[None]:
+    """The run with some heads silenced: they add nothing."""
+    changes = {name: silence(*chosen) for name, chosen in silenced_heads(run, heads).items()}
+    with edit(run.model, changes):
+        yield
+
+
+# ------------------------------------------------------------------------------ computations
+
+
+class Stopped(BaseException):
+    """No client reads the events any more. Not an `Exception`, which handlers would catch."""
+
+
+class Computation(Generic[T]):
+    """A computation that waits, runs, or is over; its events can be read once."""
+
+    def __init__(self, work: Callable[[Send], T], loop: asyncio.AbstractEventLoop) -> None:
+        self._work, self._loop = work, loop
+        self._events: asyncio.Queue[Any] = asyncio.Queue()
+        self._stop = threading.Event()
+        self.future: Future[T] | None = None
+
+    def run(self) -> T:
+        """Compute, in the thread of the queue."""
+        if self._stop.is_set():
+            raise Stopped
+        return self._work(self.send)
+
+    def send(self, event: Any) -> None:
+        """Add an event. Raises `Stopped` once no client reads the events any more."""
+        if self._stop.is_set():
+            raise Stopped
+        self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    def stop(self) -> None:
+        """Give up the computation; it ends at its next event."""
+        self._stop.set()
+        if self.future is not None:
+            self.future.cancel()
+
+    async def result(self) -> T:
+        """The result; the computation stops where its caller is cancelled."""
+        assert self.future is not None
+        try:
+            return await asyncio.wrap_future(self.future)
+        finally:
+            self.stop()
+
+    async def events(self, pause: float, ping: Any) -> AsyncIterator[Any]:
+        """Its events as they come, a ``ping`` after each ``pause`` seconds without, its result.
+
+        The computation stops where the reader leaves.
+        """
+        assert self.future is not None
+        end = object()
+        self.future.add_done_callback(
+            lambda _: self._loop.call_soon_threadsafe(self._events.put_nowait, end)
+        )
+        try:
+            while True:
+                try:
+                    event = await asyncio.wait_for(self._events.get(), pause)
+                except TimeoutError:
+                    event = ping
+                if event is end:
+                    yield self.future.result()
+                    return
+                yield event
+        finally:
+            self.stop()
+
+
+class JobQueue:
+    """Runs one computation at a time; at most ``waiting`` others wait."""
+
+    def __init__(self, waiting: int = 8) -> None:
+        self.waiting = waiting
+        self._count = 0
+        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="studio")
+
+    @property
+    def count(self) -> int:
+        """How many computations run or wait."""
+        return self._count
+
+    def start(self, work: Callable[[Send], T]) -> Computation[T]:
+        """Put a computation into the queue. Raises `RequestError` (429) where it is full."""
+        with self._lock:
+            if self._count > self.waiting:
+                message = f"{self._count} computations wait already"
+                raise RequestError(429, message, code="busy", hint="try again in a moment")
+            self._count += 1
+        computation = Computation(work, asyncio.get_running_loop())
+        computation.future = self._thread.submit(computation.run)
+        computation.future.add_done_callback(self._leave)
+        return computation
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of a computation without events."""
+        return await self.start(lambda send: work()).result()
+
+    def close(self) -> None:
+        """Accept nothing more; what waits is dropped."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _leave(self, future: Future[Any]) -> None:
+        with self._lock:
+            self._count -= 1
+
+
+# ------------------------------------------------------------------------------ arrays
+
+
+class ArrayStore:
+    """The large arrays drawn last, by the hash of their bytes; gzipped and bounded in size."""
+
+    def __init__(self, size: int = 256 * 1024 * 1024) -> None:
+        self.size = size
+        self._arrays: OrderedDict[str, bytes] = OrderedDict()
+        self._used, self._lock = 0, threading.Lock()
+
+    def put(self, values: bytes) -> str:
+        """Store bytes and return their id; the least recently used make room."""
+        name, packed = hashlib.sha256(values).hexdigest(), gzip.compress(values, 6, mtime=0)
+        with self._lock:
+            if name not in self._arrays:
+                self._used += len(packed)
+            self._arrays[name] = packed
+            self._arrays.move_to_end(name)
+            while self._used > self.size and len(self._arrays) > 1:
+                self._used -= len(self._arrays.popitem(last=False)[1])
+        return name
+
+    def get(self, name: str) -> bytes | None:
+        """The gzipped bytes of an id; None where they are not stored any more."""
+        with self._lock:
+            if name in self._arrays:
+                self._arrays.move_to_end(name)
+            return self._arrays.get(name)
+
+    def linked(self, drawing: P) -> P:
+        """A drawing whose large arrays are URLs."""
+        return changed(drawing, self._numbers)
+
+    def _numbers(self, numbers: Numbers) -> Numbers:
+        if len(numbers.data) * 3 // 4 <= INLINE:
+            return numbers
+        name = self.put(base64.b64decode(numbers.data))
+        return numbers.model_copy(update={"data": "", "url": f"/api/v1/tensors/{name}"})
+
+
+# ------------------------------------------------------------------------------ all together
+
+
+class StudioState:
+    """What all routes of a studio share, and what they compute with it."""
+
+    def __init__(self, runs: Sequence[Path], waiting: int = 8) -> None:
+        self.runs, self.jobs, self.arrays = RunStore(runs), JobQueue(waiting), ArrayStore()
+        self._evaluated: dict[tuple[str, str, str, int], Evaluated] = {}
+
+    def answer(self, name: str, request: AnswerRequest, send: Send) -> Part:
+        """Answer a request with events, of which the first is "start"; the last is returned."""
+        began = time.perf_counter()
+        run = self.runs.run(name)
+        task_answerer = answerer(run.task)
+        send(task_answerer.start(run, name, request))
+        with with_silenced(run, request.silenced):
+            done = task_answerer.answer(run, request, send)
+        drawings = list(map(self.arrays.linked, done.drawings))
+        spent = 1000 * (time.perf_counter() - began)
+        return done.model_copy(update={"drawings": drawings, "milliseconds": spent})
+
+    def view(
+        self,
+        view: str,
+        names: Sequence[str],
+        question: Question,
+        heads: Sequence[SilencedHead] = (),
+    ) -> Drawings:
+        """A view of some runs."""
+        began = time.perf_counter()
+        runs = [self.runs.run(name) for name in names]
+        drawings: list[Any] = [
+            self.arrays.linked(drawing) for drawing in _drawings(find(view), runs, question, heads)
+        ]
+        spent = 1000 * (time.perf_counter() - began)
+        return Drawings.model_construct(drawings=drawings, milliseconds=spent)
+
+    def film(self, name: str, request: FilmRequest, send: Send) -> Film:
+        """A view at checkpoints from all over a training."""
+        folder, entry = self.runs.folder(name), find(request.view)
+        frames: list[Frame] = []
+        saved = steps(folder)
+        count = min(request.most, len(saved))
+        for place in np.linspace(0, len(saved) - 1, count).round().astype(int):
+            send(Progress(done=len(frames), total=request.most))
+            run = load(folder, str(saved[place]))
+            drawings = _drawings(entry, [run], request.question)
+            linked: list[Any] = [self.arrays.linked(drawing) for drawing in drawings]
+            frames.append(Frame.model_construct(step=saved[place], drawings=linked))
+        return Film.model_construct(frames=frames)
+
+    def evaluate(self, name: str, split: str, most: int, send: Send) -> Evaluated:
+        """The scores of a run's examples, computed once for the same weights."""
+        run = self.runs.run(name)
+        key = name, run.checkpoint, split, most
+        if key not in self._evaluated:
+            self._evaluated[key] = evaluate(run, name, split, most, send)
+        return self._evaluated[key]
+
+
+def _drawings(
+    entry: Entry, runs: Sequence[Run], question: Question, heads: Sequence[SilencedHead] = ()
+) -> list[Drawing]:
+    """The drawings of a view, with heads silenced; its picture is no path of this machine."""
+    with ExitStack() as stack:
+        for run in runs:
+            stack.enter_context(with_silenced(run, heads))
+        if question.image is not None:
+            picture = stack.enter_context(opened(question.image))
+            question = question.model_copy(update={"image": str(picture)})
+        return entry.draw(runs, question).drawings()

@@ -1,0 +1,731 @@
+"""The translation API: the routes of LibreTranslate, and scores, alignments, streams under /v1."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import json
+import logging
+import math
+import mimetypes
+import re
+import secrets
+import time
+import traceback
+import uuid
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from html import escape
+from pathlib import PurePath
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import ValidationError
+from starlette.datastructures import Headers, MutableHeaders, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from foveate.answers import PairScore
+from foveate.config import ConfigError
+from foveate.documents.documents import ENDINGS, Choices, read_document
+from foveate.errors import is_for_the_user, message_of
+from foveate.server import translation
+from foveate.server.batching import AlignPairs, Links, ScorePairs
+from foveate.server.common import (
+    EVENT_HEADERS,
+    EVENT_STREAM,
+    LOOPBACK,
+    SCHEMA_REF,
+    Guard,
+    RequestError,
+    Responses,
+    event_text,
+    new_application,
+    openapi_document,
+)
+from foveate.server.keys import TokenBuckets
+from foveate.server.languages import name_of
+from foveate.server.translation import (
+    AUTO,
+    CLIENT_LEFT,
+    Client,
+    Metrics,
+    PendingTranslation,
+    RequestRecord,
+    Service,
+)
+from foveate.server.translation_schemas import (
+    BODIES,
+    Aligned,
+    Body,
+    DetectBody,
+    DetectedLanguage,
+    Error,
+    FileBody,
+    Limits,
+    PairsBody,
+    Scored,
+    ServedLanguage,
+    ServerStatus,
+    StreamBody,
+    TranslateBody,
+    Translated,
+    TranslatedFile,
+)
+
+B = TypeVar("B", bound=Body)
+Fields = dict[str, Any]  # of a body: JSON
+FILE_PATHS = ("/translate_file",)  # whose bodies bring a file
+METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS"))  # counted by name; clients invent others
+REQUEST_ID = re.compile(r"[\w.-]{1,64}")
+NETWORK_BITS = 64  # of an IPv6 address, by which rates are counted
+SALT = secrets.token_bytes(16)  # of this process, for the names of clients in logs
+MOST_FIELDS = 20_000  # of a form
+FILE_SAMPLE = 4096  # characters by which the language of a file is detected
+MOST_DETECTED, LEAST_CONFIDENCE = 5, 1.0  # languages that /detect returns, and their per cent
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+ERRORS: Responses = {
+    status: {"model": Error, "description": description}
+    for status, description in {
+        400: "the request is not valid",
+        403: "no valid key, or not from here",
+        404: "there is no such thing",
+        408: "the body did not come",
+        413: "too much at once",
+        429: "too often, or the queue is full: see Retry-After",
+        500: "a fault of the server",
+        503: "not now",
+        504: "it took too long",
+    }.items()
+}
+log = logging.getLogger("foveate.server")
+
+
+# ------------------------------------------------------------------------------ the guard
+
+
+def request_error(error: Exception) -> RequestError:
+    """An error as clients see it; of a fault of the program they see only the type."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, ClientDisconnect):
+        return RequestError(CLIENT_LEFT, "the client has left")
+    if isinstance(error, TimeoutError):
+        return RequestError(504, "it took longer than this server allows; send less at once")
+    if isinstance(error, ConfigError):  # its message may name files of this machine
+        return RequestError(400, "this model cannot do that")
+    if is_for_the_user(error) and not isinstance(error, OSError):
+        return RequestError(400, message_of(error))
+    return RequestError(500, f"a fault of the server: {type(error).__name__}")
+
+
+class TranslationGuard(Guard):
+    """The guard of the translation API: it also logs and counts every request under an id.
+
+    ``origins`` are the sites whose pages may use the API.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        metrics: Metrics,
+        hosts: Iterable[str] | None = LOOPBACK,
+        origins: Iterable[str] = (),
+    ) -> None:
+        super().__init__(app, hosts)
+        self.limits, self.metrics, self.origins = limits, metrics, frozenset(origins)
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or refuse; no error is raised from here."""
+        headers = Headers(scope=scope)
+        id = headers.get("x-request-id", "")
+        record = RequestRecord(id if REQUEST_ID.fullmatch(id) else uuid.uuid4().hex)
+        scope.setdefault("state", {})["record"] = record
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.status = message["status"]
+                sent = MutableHeaders(scope=message)
+                sent["X-Request-ID"] = record.id
+                sent.setdefault("X-Content-Type-Options", "nosniff")
+            await send(message)
+
+        try:
+            self.check_sender(
+                headers,
+                lambda: RequestError(403, "this server is not called so; see --allow-host"),
+                lambda: RequestError(
+                    403, "pages of other sites may not use this server; see --cors"
+                ),
+                self.origins,
+            )
+            most = self.limits.file if scope["path"] in FILE_PATHS else self.limits.body
+            too_long = partial(RequestError, 413, f"a body may have {most:,} bytes at most")
+            await self.app(scope, self.limited(headers, receive, most, too_long), send_with_id)
+        except Exception as raised:
+            error = request_error(raised)
+            if error.status == 500:
+                log.error("failed", extra={"id": record.id, "why": _traceback(raised)})
+            if not record.status:
+                retry = error.retry_after
+                extra = {} if retry is None else {"Retry-After": str(max(1, math.ceil(retry)))}
+                response = JSONResponse({"error": error.message}, error.status, extra)
+                await response(scope, receive, send_with_id)
+        finally:
+            self._log(scope, record)
+
+    def _log(self, scope: Scope, record: RequestRecord) -> None:
+        seconds = time.perf_counter() - record.began
+        route = getattr(scope.get("route"), "path", "other")
+        status = record.status or CLIENT_LEFT
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self.metrics.requests.labels(method, route, str(status)).inc()
+        self.metrics.seconds.labels(route).observe(seconds)
+        fields = {"id": record.id, "method": method, "route": route, "status": status}
+        fields |= {"ms": round(1000 * seconds, 1), "client": record.client, **record.numbers}
+        log.info("request", extra=fields)
+
+
+def _traceback(error: Exception) -> str:
+    """The type of an error and where it was raised; its message might hold a client's text."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    return f"{type(error).__name__} at " + " < ".join(
+        f"{frame.filename}:{frame.lineno}" for frame in reversed(frames)
+    )
+
+
+# ------------------------------------------------------------------------------ bodies, keys, rates
+
+
+class Upload(NamedTuple):
+    """A file of a form."""
+
+    name: str
+    data: bytes
+
+
+def validated(body: type[B], fields: Fields) -> B:
+    """A body from its fields. Raises `RequestError` (400) naming the field."""
+    try:
+        return body.model_validate(fields)
+    except ValidationError as error:
+        errors = error.errors(include_input=False, include_url=False)
+        innermost = max(errors, key=lambda entry: len(entry["loc"]))
+        parts = [str(part) for part in innermost["loc"] if part not in ("str", "list[str]")]
+        name = ".".join(parts)
+        missing = innermost["type"] == "missing"
+        message = f"{name} is missing" if missing else f"{name}: {innermost['msg']}"
+        raise RequestError(400, f"invalid request: {message}") from None
+
+
+async def read_fields(request: Request) -> Fields:
+    """The fields of a body as JSON, as a form of either encoding, or of the address.
+
+    Raises `RequestError` (400) for a body that cannot be read.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in (FORM, MULTIPART):
+        return _merged(request.query_params.multi_items()) | await _form(request)
+    body = await request.body()
+    if not body.strip():
+        return _merged(request.query_params.multi_items())
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        raise RequestError(400, "invalid request: the body is no JSON") from None
+    if not isinstance(fields, dict):
+        raise RequestError(400, "invalid request: the body is no JSON object")
+    return fields
+
+
+async def _form(request: Request) -> Fields:
+    try:
+        form = await request.form(max_files=1, max_fields=MOST_FIELDS, max_part_size=64 * 2**20)
+    except (HTTPException, MultiPartException, ValueError) as error:
+        message = getattr(error, "detail", "") or "it cannot be read"
+        raise RequestError(400, f"invalid request: the form: {message}") from None
+    try:
+        return _merged([(name, await _value(value)) for name, value in form.multi_items()])
+    finally:
+        await form.close()
+
+
+async def _value(value: str | UploadFile) -> str | Upload:
+    return value if isinstance(value, str) else Upload(value.filename or "", await value.read())
+
+
+def _merged(items: Sequence[tuple[str, str | Upload]]) -> Fields:
+    """Fields by name; all values of q, which may be there several times."""
+    fields: Fields = dict(items)
+    texts = [value for name, value in items if name == "q"]
+    return fields | {"q": texts} if len(texts) > 1 else fields
+
+
+class Authenticator:
+    """Asks for keys where there is a file of them, and limits the rate of every client."""
+
+    def __init__(self, service: Service) -> None:
+        self.limits, self.keys = service.limits, service.keys
+        self._buckets = TokenBuckets()
+
+    async def authenticate(self, request: Request) -> tuple[Fields, Client]:
+        """The fields of a request and its client.
+
+        Raises `RequestError`: 400 for a body that cannot be read, 403 without a valid key, 408
+        where the body does not come, 429 above the rate.
+        """
+        try:
+            async with asyncio.timeout(self.limits.reading):
+                fields = await read_fields(request)
+        except TimeoutError:
+            raise RequestError(408, "the body did not come in time") from None
+        return fields, self.client(request, str(fields.get("api_key") or ""))
+
+    def client(self, request: Request, secret: str = "") -> Client:
+        """The client by its key, or else by its address; takes one of its tokens."""
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        secret = secret or bearer
+        name = f"address:{network(request.client.host if request.client else '')}"
+        rate, refusal = self.limits.rate, None
+        if self.keys is not None:
+            try:
+                key = self.keys.find(secret) if secret else None
+            except ConfigError as error:
+                log.error("cannot read keys", extra={"why": str(error)})
+                raise RequestError(503, "the keys cannot be read", retry_after=10) from None
+            if key is None:
+                message = "this key is not valid" if secret else "this server asks for an api_key"
+                refusal = RequestError(403, message)
+            else:
+                name, rate = f"key:{key.name}", rate if key.rate is None else key.rate
+        record: RequestRecord = request.state.record
+        record.client = anonymous(name)
+        if rate and (wait := self._buckets.take(name, rate)):
+            raise RequestError(429, f"slow down: {rate:g} requests a minute", retry_after=wait)
+        if refusal is not None:
+            raise refusal
+        return Client(name, record)
+
+
+def authenticator_of(request: Request) -> Authenticator:
+    """That of the application."""
+    authenticator: Authenticator = request.app.state.authenticator
+    return authenticator
+
+
+def network(address: str) -> str:
+    """An address as rates are counted by it: of IPv6 the network, of which a client has all."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        half = ipaddress.ip_network((parsed, NETWORK_BITS), strict=False)
+        return str(half.network_address)
+    return str(parsed)
+
+
+def anonymous(client: str) -> str:
+    """A name for logs that shows which requests belong together until the server ends."""
+    return hashlib.blake2b(client.encode(), digest_size=6, key=SALT).hexdigest()
+
+
+# ------------------------------------------------------------------------------ translate
+
+
+async def _service(request: Request) -> Service:  # FastAPI calls what is not async in a thread
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceOf = Annotated[Service, Depends(_service)]
+router = APIRouter(responses=ERRORS)
+
+
+def body_of(model: type[Body], *kinds: str) -> dict[str, Any]:
+    """The OpenAPI description of a body that may come in several encodings."""
+    schema = {"schema": {"$ref": SCHEMA_REF.format(model=model.__name__)}}
+    content = {kind: schema for kind in kinds or (JSON, FORM, MULTIPART)}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+@router.post(
+    "/translate",
+    response_model=Translated,
+    openapi_extra=body_of(TranslateBody),
+    tags=["translate"],
+)
+async def translate_texts(request: Request, service: ServiceOf) -> Response:
+    """Translate a text or several, plain or HTML."""
+    fields, client = await authenticator_of(request).authenticate(request)
+    work = translation.translate(service, validated(TranslateBody, fields), client)
+    return JSONResponse(await service.for_client(request, work))
+
+
+@router.post(
+    "/detect",
+    response_model=list[DetectedLanguage],
+    openapi_extra=body_of(DetectBody),
+    tags=["translate"],
+)
+async def detect(request: Request, service: ServiceOf) -> Response:
+    """Detect the language of a text; the most probable first."""
+    fields, client = await authenticator_of(request).authenticate(request)
+    body = validated(DetectBody, fields)
+    translation.check_size(service, [body.q], client)
+    ranked = await service.in_thread(lambda: service.detector.rank(body.q))
+    likely = [one for one in ranked[:MOST_DETECTED] if one.confidence >= LEAST_CONFIDENCE]
+    likely = likely or [service.detector.best("", list(service.pool.table()))]
+    return JSONResponse([detected.json() for detected in likely])
+
+
+# ------------------------------------------------------------------------------ about the server
+
+
+@router.get("/languages", tags=["about"])
+async def languages(service: ServiceOf) -> list[ServedLanguage]:
+    """All languages that can be translated from, and to which."""
+    return [
+        ServedLanguage(code=code, name=name_of(code), targets=targets)
+        for code, targets in sorted(service.pool.table().items())
+    ]
+
+
+@router.get("/frontend/settings", tags=["about"])
+async def settings(service: ServiceOf) -> dict[str, Any]:
+    """What pages and clients want to know."""
+    table, limits = service.pool.table(), service.limits
+    source = next(iter(table))
+    sides = {"source": source, "target": table[source][0]}
+    return {
+        "apiKeys": service.keys is not None,
+        "charLimit": limits.characters,
+        "batchLimit": limits.items,
+        "filesTranslation": True,
+        "frontendTimeout": 500,
+        "keyRequired": service.keys is not None,
+        "language": {side: {"code": c, "name": name_of(c)} for side, c in sides.items()},
+        "suggestions": False,
+        "supportedFilesFormat": list(ENDINGS),
+    }
+
+
+@router.get("/health", tags=["about"])
+async def health() -> ServerStatus:
+    """Whether the process runs."""
+    return ServerStatus(status="ok")
+
+
+@router.get("/ready", response_model=ServerStatus, tags=["about"])
+async def ready(service: ServiceOf) -> Response:
+    """Whether requests are accepted."""
+    if service.closing:
+        raise RequestError(503, "the server is about to end", retry_after=1)
+    return JSONResponse({"status": "ready"})
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}, "description": "Prometheus"}},
+    tags=["about"],
+)
+async def metrics(request: Request, service: ServiceOf) -> Response:
+    """Figures for Prometheus; where keys are asked for, with one as bearer."""
+    if service.keys is not None:
+        authenticator_of(request).client(request)
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+# ------------------------------------------------------------------------------ files
+
+
+@router.post(
+    "/translate_file",
+    response_model=TranslatedFile,
+    openapi_extra=body_of(FileBody, MULTIPART),
+    tags=["files"],
+)
+async def translate_file(request: Request, service: ServiceOf) -> Response:
+    """Translate a file; its name ends in that of its format."""
+    fields, client = await authenticator_of(request).authenticate(request)
+    upload = fields.get("file")
+    if not isinstance(upload, Upload):
+        raise RequestError(400, "invalid request: file is missing: send a form with a file")
+    body = validated(FileBody, fields | {"file": ""})
+    if (suffix := PurePath(upload.name).suffix.lower()) not in ENDINGS:
+        message = f"file: {suffix or 'no ending'} is not supported; there are: "
+        raise RequestError(400, message + ", ".join(ENDINGS))
+    client.record.add(bytes=len(upload.data))
+    try:
+        work = _translated_file(service, ENDINGS[suffix], upload.data, body, client)
+        translated = await service.for_client(request, work)
+    except ConfigError as error:
+        raise RequestError(400, str(error)) from None
+    key = service.files.put(translated, upload.name, body.target)
+    return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{key}"})
+
+
+async def _translated_file(
+    service: Service, kind: str, data: bytes, body: FileBody, client: Client
+) -> bytes:
+    """The document with a translation in place of each passage.
+
+    Raises ``ConfigError`` for a document that cannot be read.
+    """
+    source = None if body.source == AUTO else body.source
+    choices = Choices(service.rules, body.target, source=source)
+    read = partial(read_document, kind, data, choices, "the file")
+    document = await service.in_document_thread(read)
+    sentences = [text for passage in document.passages for text in passage.sentences]
+    most = service.limits.file_characters
+    translation.check_size(service, sentences, client, most, len(sentences))
+    sample = " ".join(sentences)[:FILE_SAMPLE]
+    [route] = await translation.find_routes(service, body.source, body.target, [sample])
+    if route.run is None:
+        raise RequestError(400, f"the file is in {body.target} already")
+    routes = [route] * len(document.passages)
+    pending = translation.submit(service, document.passages, routes, client)
+    texts = [text.versions[0] for text in await translation.join(service, pending, client)]
+    return await service.in_document_thread(partial(document.written, texts))
+
+
+@router.get(
+    "/download_file/{name}",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {}}, "description": "the file"}},
+    tags=["files"],
+)
+async def download_file(name: str, service: ServiceOf) -> Response:
+    """Fetch a translated file, as long as it is stored."""
+    data = service.files.get(name)
+    if data is None:
+        raise RequestError(404, "there is no such file, or it was kept too long")
+    own_name = name.partition(".")[2]
+    kind = mimetypes.guess_type(own_name)[0] or "application/octet-stream"
+    ascii_name = own_name.encode("ascii", "replace").decode().replace("?", "_")
+    headers = {"Cache-Control": "no-store"}
+    headers["Content-Disposition"] = f'attachment; filename="{ascii_name}"'
+    return Response(data, media_type=kind, headers=headers)
+
+
+# ------------------------------------------------------------------------------ /v1
+
+
+@router.post(
+    "/v1/score", response_model=list[Scored], openapi_extra=body_of(PairsBody), tags=["v1"]
+)
+async def score(request: Request, service: ServiceOf) -> Response:
+    """Score translations of texts."""
+    scores: list[PairScore] = await _of_pairs(request, service, ScorePairs)
+    return JSONResponse(
+        [
+            {
+                "logProbability": pair.log_probability,
+                "tokens": pair.tokens,
+                "tokenLogProbabilities": pair.token_log_probabilities,
+            }
+            for pair in scores
+        ]
+    )
+
+
+@router.post(
+    "/v1/align", response_model=list[Aligned], openapi_extra=body_of(PairsBody), tags=["v1"]
+)
+async def align(request: Request, service: ServiceOf) -> Response:
+    """Link the words of texts and their translations."""
+    aligned: list[Links] = await _of_pairs(request, service, AlignPairs)
+    return JSONResponse([{"links": links} for links in aligned])
+
+
+async def _of_pairs(
+    request: Request,
+    service: Service,
+    operation: type[ScorePairs] | type[AlignPairs],
+) -> list[Any]:
+    fields, client = await authenticator_of(request).authenticate(request)
+    body = validated(PairsBody, fields)
+    sources = [body.q] if isinstance(body.q, str) else body.q
+    targets = [body.t] if isinstance(body.t, str) else body.t
+    if len(sources) != len(targets):
+        raise RequestError(400, f"{len(sources)} texts in q but {len(targets)} in t")
+    if any("\n" in text or "\r" in text for text in [*sources, *targets]):
+        raise RequestError(400, "q and t are single lines; send lists of them")
+    if AUTO in (body.source, body.target) or body.source == body.target:
+        raise RequestError(400, "source and target: name two languages")
+    translation.check_size(service, [*sources, *targets], client)
+    [route] = await translation.find_routes(service, body.source, body.target, [""])
+    assert route.run is not None
+    pairs = list(zip(sources, targets, strict=True))
+    work = service.submit(route.run, client.name, operation(route.direction.to), pairs)
+    return await service.for_client(request, work.all())
+
+
+@router.post(
+    "/v1/stream",
+    response_class=StreamingResponse,
+    responses={
+        200: {"description": "events: sentence, done, error", "content": {EVENT_STREAM: {}}}
+    },
+    openapi_extra=body_of(StreamBody),
+    tags=["v1"],
+)
+async def translate_stream(request: Request, service: ServiceOf) -> Response:
+    """Translate a text sentence by sentence: server-sent events, ``done`` with the whole."""
+    fields, client = await authenticator_of(request).authenticate(request)
+    body = validated(StreamBody, fields)
+    pending = await translation.start_stream(service, body, client)
+    events = _events(service, pending, client, body.q)
+    return StreamingResponse(events, media_type=EVENT_STREAM, headers=EVENT_HEADERS)
+
+
+async def _events(
+    service: Service, pending: PendingTranslation, client: Client, text: str
+) -> AsyncIterator[str]:
+    until = asyncio.get_running_loop().time() + service.limits.seconds
+    try:
+        async for sentence in translation.stream_sentences(pending, until):
+            yield _event("sentence", sentence)
+        async with asyncio.timeout_at(until):
+            [translated] = await translation.join(service, [pending], client)
+        response: dict[str, Any] = {"translatedText": (translated.versions or [text])[0]}
+        response |= {"cut": translated.cut} if translated.cut else {}
+        detected = pending.route.detected
+        response |= {"detectedLanguage": detected.json()} if detected else {}
+        yield _event("done", response)
+    except Exception as error:
+        yield _event("error", {"error": request_error(error).message})
+    finally:
+        pending.answers.cancel()
+
+
+def _event(name: str, tree: dict[str, Any]) -> str:
+    return event_text(name, json.dumps(tree, ensure_ascii=False))
+
+
+# ------------------------------------------------------------------------------ OpenAPI
+
+PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width"><style>:root{{color-scheme:light dark}}
+body{{font:16px/1.5 system-ui;max-width:48rem;margin:2rem auto;padding:0 1rem}}
+code{{font-size:.95em}}table{{border-collapse:collapse;margin:.3rem 0 1rem}}
+td{{padding:.1rem 1rem .1rem 0;vertical-align:top}}</style>
+<h1>{title}</h1><p>As a document for programs: <a href="openapi.json">openapi.json</a></p>
+{body}</html>
+"""
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with bodies that FastAPI does not read, and the languages served."""
+    tree = openapi_document(app, BODIES)
+    service: Service = app.state.service
+    table = service.pool.table()
+    targets = list(dict.fromkeys(code for codes in table.values() for code in codes))
+    for model in BODIES:
+        fields = tree["components"]["schemas"][model.__name__]["properties"]
+        if "source" in fields:
+            auto = [] if "t" in fields else [AUTO]
+            fields["source"]["enum"] = [*auto, *table]
+            fields["target"]["enum"] = targets
+        if "alternatives" in fields:
+            fields["alternatives"]["maximum"] = service.limits.alternatives
+    return tree
+
+
+def page(app: FastAPI) -> str:
+    """The document for people, without scripts: every route, what it does, and its fields."""
+    tree = document(app)
+    parts = []
+    for path, methods in tree["paths"].items():
+        for method, route in methods.items():
+            parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2>")
+            parts.append(f"<p>{escape(route.get('description', ''))}</p>")
+            parts += _table(tree, route.get("requestBody", {}).get("content", {}))
+    return PAGE.format(title=escape(tree["info"]["title"]), body="\n".join(parts))
+
+
+def _table(tree: dict[str, Any], content: dict[str, Any]) -> list[str]:
+    if not content:
+        return []
+    reference = next(iter(content.values()))["schema"]["$ref"]
+    schema = tree["components"]["schemas"][reference.rpartition("/")[2]]
+    required = schema.get("required", [])
+    rows = []
+    for name, field in schema["properties"].items():
+        default = "needed" if name in required else f"default {field.get('default')!r}"
+        row = (field.get("description", ""), default)
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        rows.append(f"<tr><td><code>{escape(name)}</code></td>{cells}</tr>")
+    return ["<table>", *rows, "</table>", f"<p>Sent as {', '.join(map(escape, content))}.</p>"]
+
+
+# ------------------------------------------------------------------------------ the application
+
+
+def application(
+    service: Service,
+    version: str,
+    hosts: Iterable[str] | None = LOOPBACK,
+    origins: Iterable[str] = (),
+    home: FastAPI | None = None,
+    drain: float = 30.0,
+) -> FastAPI:
+    """The translation API as an ASGI application.
+
+    ``hosts`` are the names under which it may be reached (None: any), ``origins`` the sites whose
+    pages may use it; ``home`` answers other paths, as the studio does. Accepted requests have
+    ``drain`` seconds when the server ends.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            if home is not None:
+                await stack.enter_async_context(home.router.lifespan_context(home))
+            yield
+            await service.in_thread(lambda: service.pool.close(drain))
+        service.close(0)
+
+    app = new_application("foveate serve", version, lifespan, document, "/openapi.json")
+    app.state.service, app.state.authenticator = service, Authenticator(service)
+    app.include_router(router)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        policy = "default-src 'none'; style-src 'unsafe-inline'"
+        return HTMLResponse(page(app), headers={"Content-Security-Policy": policy})
+
+    @app.exception_handler(HTTPException)
+    async def not_routed(request: Request, error: HTTPException) -> Response:
+        messages = {404: "there is no such page", 405: "not with this method"}
+        message = messages.get(error.status_code, str(error.detail))
+        return JSONResponse({"error": message}, error.status_code, error.headers)
+
+    if home is not None:
+        app.mount("/", home, "home")
+    origins = list(origins)
+    app.add_middleware(
+        TranslationGuard,
+        limits=service.limits,
+        metrics=service.metrics,
+        hosts=hosts,
+        origins=origins,
+    )
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+        )
+    return app

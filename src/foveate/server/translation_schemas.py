@@ -1,0 +1,140 @@
+"""Schemas of the translation API: its limits, the bodies of its requests, its responses."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from foveate.config import Config
+
+
+class Limits(Config):
+    """How large a request may be, how long it may take, and how much is kept."""
+
+    characters: int = Field(50_000, ge=1)  # of all texts of a request
+    items: int = Field(1_000, ge=1)  # texts in the list q
+    alternatives: int = Field(10, ge=0)
+    body: int = Field(2 * 2**20, ge=1)  # bytes
+    file_characters: int = Field(200_000, ge=1)  # of the sentences of a file
+    file: int = Field(10 * 2**20, ge=1)  # bytes of a body that brings a file
+    seconds: float = Field(60.0, gt=0)  # from the body to the answer
+    reading: float = Field(20.0, gt=0)  # seconds in which a head, and then a body, have to come
+    rate: float = Field(0.0, ge=0)  # requests a minute of a key or an address; 0: any number
+    file_cache: int = Field(256 * 2**20, ge=1)  # bytes of translated files that can be fetched
+    file_minutes: float = Field(20.0, gt=0)  # for which they can be
+
+
+# ------------------------------------------------------------------------------ requests
+
+
+class Body(BaseModel):
+    """A body; unknown fields are ignored, as clients of other servers send some."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    api_key: str = Field("", description="where the server asks for one")
+
+
+class TranslateBody(Body):
+    """Texts to translate; ``source`` "auto" has the language of each detected."""
+
+    q: str | list[str] = Field(description="a text, or several")
+    source: str = Field(description='a code of /languages, or "auto"')
+    target: str
+    format: Literal["text", "html"] = "text"
+    alternatives: int = Field(0, ge=0, description="how many other translations of each text")
+
+
+class DetectBody(Body):
+    """A text whose language is detected."""
+
+    q: str
+
+
+class StreamBody(Body):
+    """A text that is translated sentence by sentence."""
+
+    q: str
+    source: str
+    target: str
+    format: Literal["text", "html"] = "text"
+
+
+class PairsBody(Body):
+    """Texts and their translations, as many of one as of the other."""
+
+    q: str | list[str]
+    t: str | list[str] = Field(description="a translation of each text")
+    source: str
+    target: str
+
+
+class FileBody(Body):
+    """A file to translate: multipart/form-data."""
+
+    file: str = Field(json_schema_extra={"format": "binary"})
+    source: str
+    target: str
+
+
+BODIES: tuple[type[Body], ...] = (TranslateBody, DetectBody, StreamBody, PairsBody, FileBody)
+
+
+# ------------------------------------------------------------------------------ responses
+
+
+class ServedLanguage(BaseModel):
+    """A language and what it can be translated to."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class DetectedLanguage(BaseModel):
+    """A language and its probability in per cent."""
+
+    confidence: float
+    language: str
+
+
+class Translated(BaseModel):
+    """Texts for texts, a list for a list; ``cut`` counts tokens of sentences that were too long."""
+
+    translatedText: str | list[str]
+    alternatives: list[str] | list[list[str]] | None = None
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
+    cut: int | None = None
+
+
+class TranslatedFile(BaseModel):
+    """Where the translated file can be fetched."""
+
+    translatedFileUrl: str
+
+
+class Scored(BaseModel):
+    """log p(t | q), and that of each token of t, its end included."""
+
+    logProbability: float
+    tokens: list[str]
+    tokenLogProbabilities: list[float]
+
+
+class Aligned(BaseModel):
+    """Links between words (place in q, place in t), counted from 0."""
+
+    links: list[tuple[int, int]]
+
+
+class ServerStatus(BaseModel):
+    """Whether the server runs, or accepts requests."""
+
+    status: str
+
+
+class Error(BaseModel):
+    """The form of every error."""
+
+    error: str

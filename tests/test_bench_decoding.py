@@ -29,6 +29,14 @@ def test_every_case_is_measured(tmp_path: Path) -> None:
     assert found["sentences"] == 6
 
 
+def test_int8_is_a_precision_of_decoding(tmp_path: Path) -> None:
+    with workload(str(bench_tiny.write(tmp_path))) as work:
+        found = decoding.measure(work, 0.01, sentences=3, precision="int8")
+        assert found["precision"] == "int8" and min(found["sentences_per_second"].values()) > 0
+        with pytest.raises(ConfigError, match=r"no precision 'int4'; there are: auto.*, int8"):
+            decoding.measure(work, 0.01, sentences=3, precision="int4")
+
+
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_outputs_are_as_long_as_they_are_forced_to_be(tmp_path: Path, beam_size: int) -> None:
     with workload(str(bench_tiny.write(tmp_path))) as work:

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import foveate
 from foveate import cli, errors
+from foveate.cli import app
 from foveate.config import ConfigError
 
 ROOT = Path(__file__).parent.parent
@@ -124,7 +126,12 @@ def test_kinds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     assert call(monkeypatch, "kinds", "--json") == 0
     tree = json.loads(capsys.readouterr().out)
     field = tree["score"]["cosine"]["fields"]["sharpness"]
-    assert field == {"type": "float", "default": "10.0", "limits": "> 0"}
+    assert field == {
+        "type": "float",
+        "default": "10.0",
+        "limits": "> 0",
+        "meaning": "Factor of the cosine",
+    }
     ours = [family for name, family in tree.items() if not name.startswith("test_")]
     assert all(kind["meaning"] for family in ours for kind in family.values())
 
@@ -220,3 +227,16 @@ def test_every_lock_is_exact_and_of_no_special_machine() -> None:
             assert not pin.startswith(("nvidia", "triton")), pin
     runtime = set((ROOT / "requirements.lock").read_text().splitlines()[1:])
     assert runtime <= set((ROOT / "requirements-dev.lock").read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("group", "options", "command"),
+    [("serve", ["RUN…", "--host", "--port"], "keys"),
+     ("align", ["MODEL", "--symmetrize", "--layer"], "evaluate")],
+)  # fmt: skip
+def test_help_of_a_group_shows_the_options_of_its_usual_command(
+    group: str, options: list[str], command: str
+) -> None:
+    done = CliRunner().invoke(app, [group, "--help"])
+    assert done.exit_code == 0 and f"  {command} " in done.stdout
+    assert all(option in done.stdout for option in options), done.stdout

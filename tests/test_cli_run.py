@@ -274,6 +274,17 @@ def test_evaluate(folder: Path, call: Call, tmp_path: Path) -> None:
     assert "chrf" in call("evaluate", folder / "run").out
 
 
+def test_evaluate_without_test_data_asks_for_a_file(folder: Path, call: Call) -> None:
+    test = folder / "test.tsv"
+    test.rename(folder / "away.tsv")
+    try:
+        done = call("evaluate", folder / "run")
+    finally:
+        (folder / "away.tsv").rename(test)
+    assert done.code == 2 and "no test data" in done.err and "data.splits" not in done.err
+    assert "--data FILE, or measure on --split valid" in done.err
+
+
 def test_score(folder: Path, call: Call) -> None:
     pairs = b"the dog runs\tle chien court\nthe dog runs\tun chat lit\n"
     lines = call("score", folder / "run", "--tokens", text=pairs).out.splitlines()

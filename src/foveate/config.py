@@ -163,16 +163,16 @@ def _unknown(what: str, name: str, valid: Iterable[str]) -> str:
     return f"no {what} {name!r} here; {hint}"
 
 
-def _config_type(annotation: Any) -> type[Config] | None:
+def config_type(annotation: Any) -> type[Config] | None:
     """The config class in ``C``, ``C | None`` or ``tuple[C, ...]``."""
     if isinstance(annotation, type) and issubclass(annotation, Config):
         return annotation
-    found = (_config_type(part) for part in typing.get_args(annotation))
+    found = (config_type(part) for part in typing.get_args(annotation))
     return next((config for config in found if config is not None), None)
 
 
 def _parse_field(field: FieldInfo, value: Any, where: Where) -> Any:
-    annotation, config = field.annotation, _config_type(field.annotation)
+    annotation, config = field.annotation, config_type(field.annotation)
     parts = typing.get_args(annotation)
     if value == "none" and type(None) in parts:
         return None
@@ -224,7 +224,7 @@ def _of_same_kinds(
     below, above = dict(below), dict(above)
     for key, value in above.items():
         field = config.model_fields.get(key)
-        expected = None if field is None else _config_type(field.annotation)
+        expected = None if field is None else config_type(field.annotation)
         if field is None or expected is None or typing.get_origin(field.annotation) is dict:
             continue
         known = _FAMILIES[expected.family] if expected.family is not None else {}

@@ -1,37 +1,43 @@
-"""Every registered kind, with its fields, as a table for people or as JSON for tools.
+"""Every registered kind and every table of a config, with their fields, as text or as JSON.
 
-Lives here: importing the modules that register kinds, and describing what they registered.
+Lives here: importing the modules that register kinds, and describing what they registered. The
+meaning of a field is the comment behind it or the docstring under it, read from the source.
 Does not live here: the registry itself, which is in `foveate.config`.
 """
 
 from __future__ import annotations
 
+import ast
+import difflib
+import functools
 import importlib
 import inspect
 import pkgutil
 import re
+import textwrap
 import types
 import typing
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from foveate.config import Config, ConfigError, kinds
+from foveate.config import Config, ConfigError, config_type, kinds
 
 PACKAGES = ("nn", "data", "models", "decode", "look", "align", "tasks", "train")
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a kind: its type in words, its default (``None``: there is none), its limits."""
+    """One field: its type in words, its default (``None``: there is none), limits and meaning."""
 
     type: str
     default: str | None
     limits: str
+    meaning: str
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One registered kind: what it means and which fields it has."""
+    """One registered kind, or one table of a config (family "table"): its meaning, its fields."""
 
     family: str
     name: str
@@ -65,6 +71,98 @@ def all_kinds(family: str | None = None) -> list[Kind]:
     ]
 
 
+def config_tables(root: type[Config]) -> list[Kind]:
+    """The tables of a config that are not a choice among kinds, such as ``train.save``.
+
+    The top of the file is the table ``config``. A field that is a choice names its family.
+    """
+    load_kinds()
+    return [
+        Kind("table", path or "config", _meaning(config), _fields(config))
+        for path, config in _walk(root).items()
+        if config.family is None
+    ]
+
+
+def described(name: str | None, root: type[Config]) -> list[Kind]:
+    """What a name stands for: a family, a kind, a table of the config ``root``, or a field.
+
+    Tables and fields have dotted names, whose beginning may be left out: ``train.max_minutes``,
+    ``max_minutes``. Of a field all owners are given, with that field alone. Without a name it is
+    everything. Raises `ConfigError` with the nearest names where there is nothing of this name.
+    """
+    tables, members = config_tables(root), [*all_kinds(), *metric_kinds()]
+    if name is None:
+        return tables + members
+    paths = {config.family: path for path, config in _walk(root).items() if config.family}
+    family = next((f for f, path in paths.items() if path == name), name)
+    for chosen in (
+        [kind for kind in members if kind.family == family],
+        [table for table in tables if f".{table.name}".endswith(f".{name}")],
+        [kind for kind in members if kind.name == name],
+    ):
+        if chosen:
+            return chosen
+    table_name, _, field = name.rpartition(".")
+    owners = [
+        kind
+        for kind in tables + members
+        if field in kind.fields
+        and any(
+            f".{place}.".endswith(f".{table_name}.") or not table_name
+            for place in (kind.name, f"{kind.family}.{kind.name}", paths.get(kind.family, ""))
+        )
+    ]
+    if owners:
+        return [Kind(o.family, o.name, o.meaning, {field: o.fields[field]}) for o in owners]
+    known = {k.family for k in members} | {k.name for k in tables + members}
+    fields = {key for kind in tables + members for key in kind.fields}
+    near = difflib.get_close_matches(field, sorted(known | fields), n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else "foveate kinds lists all"
+    families = ", ".join(sorted({k.family for k in members} | {t.name for t in tables}))
+    raise ConfigError(f"no family {name!r}, table, kind or field; {hint} (there are: {families})")
+
+
+def metric_kinds() -> list[Kind]:
+    """The family "metrics": what ``train.save.best`` may name, for each task."""
+    from foveate.tasks.base import Task
+
+    chosen = "; of the outputs' metrics, those in task.metrics"
+    return [
+        Kind(
+            *("metrics", name),
+            ", ".join(config.owner.figures) + chosen * ("metrics" in config.model_fields),
+            fields={},
+        )
+        for name, config in sorted(kinds("task")["task"].items())
+        if config.owner is not None and issubclass(config.owner, Task)
+    ]
+
+
+def _walk(root: type[Config]) -> dict[str, type[Config]]:
+    """Tables and families by their first dotted path from the root, each class once."""
+    places: dict[str, type[Config]] = {}
+    visited: set[type[Config]] = set()
+
+    def visit(config: type[Config], path: str) -> None:
+        if config in visited:
+            return
+        visited.add(config)
+        family = config.family
+        if family is None or config.kind is None:
+            places.setdefault(path, config)
+        choices = kinds(family)[family].values() if family and config.kind is None else [config]
+        for choice in choices:
+            visited.add(choice)
+            for name, info in choice.model_fields.items():
+                inner = config_type(info.annotation)
+                if inner is not None:
+                    visit(inner, f"{path}.{name}" if path else name)
+
+    visit(root, "")
+    return places
+
+
 def kinds_table(found: list[Kind]) -> str:
     """The kinds as text: a heading for a family, a line for a kind, a line for a field."""
     lines: list[str] = []
@@ -76,6 +174,8 @@ def kinds_table(found: list[Kind]) -> str:
             default = "(required)" if field.default is None else f"= {field.default}"
             line = f"      {name:<20} {field.type:<24} {default}"
             lines.append(f"{line}  {field.limits}".rstrip())
+            if field.meaning:
+                lines.append(f"          {field.meaning}")
     return "\n".join(lines).strip()
 
 
@@ -98,13 +198,42 @@ def _meaning(config: type[Config]) -> str:
 
 def _fields(config: type[Config]) -> dict[str, Field]:
     fields = {}
+    meanings: dict[str, str] = {}
+    for owner in reversed(config.__mro__):
+        meanings |= _comments(owner)
     for name, info in config.model_fields.items():
         default = None
         if not info.is_required():
             default = _value(info.get_default(call_default_factory=True))
         limits = [limit for part in info.metadata if (limit := _limit(part))]
-        fields[name] = Field(_type(info.annotation), default, ", ".join(limits))
+        fields[name] = Field(
+            _type(info.annotation), default, ", ".join(limits), meanings.get(name, "")
+        )
     return fields
+
+
+@functools.cache
+def _comments(config: type) -> dict[str, str]:
+    """The comment behind each field of a class, or the docstring under it; its parents' not."""
+    if not issubclass(config, Config):
+        return {}
+    try:
+        source = textwrap.dedent(inspect.getsource(config))
+    except (OSError, TypeError):  # a class without a file
+        return {}
+    lines, body = source.splitlines(), typing.cast(ast.ClassDef, ast.parse(source).body[0]).body
+    meanings = {}
+    for statement, after in zip(body, [*body[1:], None], strict=True):
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        end = lines[(statement.end_lineno or 1) - 1].encode()[statement.end_col_offset or 0 :]
+        comment = end.decode().strip()
+        value = after.value if isinstance(after, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            meanings[statement.target.id] = " ".join(value.value.split()).rstrip(".")
+        elif comment.startswith("# ") and not comment.startswith(("# noqa", "# fmt", "# type")):
+            meanings[statement.target.id] = comment.removeprefix("# ")
+    return {name: text[:1].upper() + text[1:] for name, text in meanings.items()}
 
 
 def _type(annotation: Any) -> str:

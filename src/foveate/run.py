@@ -46,15 +46,16 @@ load_kinds()
 class RunConfig(Config):
     """A whole experiment; the tables of a config file are its fields."""
 
-    seed: int = 1
+    seed: int = 1  # of all random numbers of the training
     imports: tuple[str, ...] = ()  # modules of yours that register kinds
-    task: Task.Config
-    data: TextData = TextData()
-    model: Model.Config
+    task: Task.Config  # which problem, and where its data lies
+    data: TextData = TextData()  # how text is read and divided
+    model: Model.Config  # the network
     start: Start | None = None  # weights of another run to begin with
-    objective: Objective.Config = CrossEntropy.Config()  # or what the task learns by
-    train: TrainConfig = TrainConfig()
-    decode: Search.Config = Beam.Config()
+    objective: Objective.Config = CrossEntropy.Config()
+    """What training minimises; by default what the task learns by."""
+    train: TrainConfig = TrainConfig()  # how long, how fast and how often measured
+    decode: Search.Config = Beam.Config()  # how outputs are searched for
 
     @pydantic.model_validator(mode="before")
     @classmethod

@@ -31,10 +31,11 @@ class Start(Config):
     Tokens that both runs have keep their vectors, others begin as they would without it.
     """
 
-    run: str
-    checkpoint: str = "best"  # or last, average, a step
-    parts: tuple[str, ...] = ()
+    run: str  # folder of the run whose weights are taken
+    checkpoint: str = "best"  # best, last, average or a step
+    parts: tuple[str, ...] = ()  # names of the modules that are taken; all where absent
     vocabulary: Literal["same", "extend", "replace"] = "same"
+    """The same, extended by new tokens, or replaced."""
 
 
 def check_size(start: Start, there: Any, here: Any) -> None:

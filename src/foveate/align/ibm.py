@@ -163,7 +163,7 @@ class Aligner(Configurable):
     class Config(BaseConfig, family="aligner"):
         """``lowercase``: words are compared without their case."""
 
-        lowercase: bool = True
+        lowercase: bool = True  # whether words are compared in small letters
 
     config: Config
 
@@ -210,9 +210,11 @@ class WordAligner(Aligner):
         ``cognates`` is added to α for words that begin alike (Al-Onaizan et al., 1999).
         """
 
-        iterations: int = Field(5, ge=0)
+        iterations: int = Field(5, ge=0)  # passes of expectation maximisation over the pairs
         concentration: float = Field(0.0, ge=0)
+        """Of the Dirichlet prior of variational Bayes; 0: maximum likelihood."""
         cognates: float = Field(0.0, ge=0)
+        """Added to the concentration for words that begin alike."""
 
     config: Config
     first: WordAligner | None = None  # the simpler model whose t this one starts from
@@ -358,8 +360,9 @@ class Model2(Independent):
         Without it a pair of lengths that training shows once learns its own alignment by heart.
         """
 
-        model1_iterations: int = Field(5, ge=0)
+        model1_iterations: int = Field(5, ge=0)  # passes of IBM model 1 that come first
         smoothing: float = Field(0.0, ge=0)
+        """counts spread evenly over the positions; 0: none."""
 
     config: Config
 
@@ -386,9 +389,12 @@ class Diagonal(Independent):
         """``null_probability`` is p₀; λ starts at ``tension`` and is learned."""
 
         concentration: float = Field(0.01, ge=0)
-        model1_iterations: int = Field(2, ge=0)
+        """Of the Dirichlet prior of variational Bayes; 0: maximum likelihood."""
+        model1_iterations: int = Field(2, ge=0)  # passes of IBM model 1 that come first
         null_probability: float = Field(0.08, gt=0, lt=1)
+        """Probability that a word is linked to no word."""
         tension: float = Field(4.0, gt=0)
+        """How strongly links are drawn to the diagonal, at the start."""
 
     config: Config
 
@@ -451,9 +457,10 @@ class HMM(WordAligner):
     class Config(WordAligner.Config, kind="hmm"):
         """``null_probability`` is p₀; jumps longer than ``longest_jump`` count as the longest."""
 
-        model1_iterations: int = Field(5, ge=0)
+        model1_iterations: int = Field(5, ge=0)  # passes of IBM model 1 that come first
         null_probability: float = Field(0.2, gt=0, lt=1)
-        longest_jump: int = Field(30, gt=0)
+        """Probability that a word is linked to no word."""
+        longest_jump: int = Field(30, gt=0)  # words; longer jumps count as this long
 
     config: Config
 
@@ -560,7 +567,7 @@ class Both(Aligner):
     class Config(Aligner.Config):
         """``aligner`` is what is trained in each direction."""
 
-        aligner: Aligner.Config = HMM.Config()
+        aligner: Aligner.Config = HMM.Config()  # the model that is trained in each direction
 
     config: Config
 
@@ -576,6 +583,7 @@ class Symmetrized(Both):
         """``method`` joins the links of the two directions."""
 
         method: Method = "grow-diag-final-and"
+        """How the links of two directions are joined: intersection, union, grow-diag, …."""
 
     config: Config
 
@@ -599,8 +607,9 @@ class Agreement(Both):
     class Config(Both.Config, kind="agreement"):
         """``threshold`` of √q: higher for precision, lower for recall."""
 
-        aligner: WordAligner.Config = HMM.Config()
+        aligner: WordAligner.Config = HMM.Config()  # the model that is trained in each direction
         threshold: float = Field(0.3, gt=0, lt=1)
+        """Least √(p · q) of a link, p and q from both directions."""
 
     config: Config
 

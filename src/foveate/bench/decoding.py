@@ -52,9 +52,11 @@ CASES = (Case(5, 32), Case(1, 32), Case(5, 1), Case(1, 1), Case(5, None))
 
 
 def measure(
-    work: Workload, seconds: float, sentences: int = 1000, precision: Name = "fp32"
+    work: Workload, seconds: float, sentences: int = 1000, precision: str = "fp32"
 ) -> dict[str, Any]:
     """Sentences/s of each case, each for about ``seconds``, the whole corpus at least once.
+
+    With ``precision = "int8"`` the weights are quantized, as ``foveate translate`` does.
 
     Raises ``ConfigError`` where the task does not search for outputs of sources.
     """
@@ -63,8 +65,11 @@ def measure(
         raise ConfigError(f"bench decode needs a task with sources and a search, not {kind}")
     place = device()
     before = ceilings(1.0, place)
-    numbers = resolve(precision, place)
     model = work.model().eval()
+    if precision == "int8":
+        model, numbers = quantized(model), resolve("fp32", place)
+    else:
+        numbers = resolve(named(precision), place)
     sources = _sources(work, sentences)
     speeds = {
         case.name(): round(speed(work.task, model, sources, case, seconds, numbers), 2)
@@ -74,7 +79,7 @@ def measure(
         "what": "decoding",
         **work.said(),
         "parameters": sum(p.numel() for p in model.parameters()),
-        "precision": numbers.name,
+        "precision": "int8" if precision == "int8" else numbers.name,
         "output_tokens": LENGTH,
         "sentences": len(sources),
         "sentences_per_second": speeds,
@@ -185,5 +190,6 @@ def forced(beam_size: int, length: int = LENGTH) -> Search:
 def named(precision: str) -> Name:
     """The precision of a name. Raises ``ConfigError`` naming those that exist."""
     if precision not in get_args(Name):
-        raise ConfigError(f"no precision {precision!r}; there are: {', '.join(get_args(Name))}")
+        known = ", ".join((*get_args(Name), "int8"))
+        raise ConfigError(f"no precision {precision!r}; there are: {known}")
     return cast(Name, precision)

@@ -160,13 +160,18 @@ def average(
 
 @app.command("kinds")
 def list_kinds(
-    family: Annotated[str | None, typer.Argument(metavar="[FAMILY]")] = None, as_json: Json = False
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="score, train, train.save, max_minutes, metrics, …"),
+    ] = None,
+    as_json: Json = False,
 ) -> None:
-    """Every score, position, cell, … and its fields."""
+    """What a config may hold: tables, kinds, fields."""
     from foveate import kinds, verbs
+    from foveate.run import RunConfig
 
-    found = kinds.all_kinds(family)
-    typer.echo(verbs.as_text(kinds.kinds_tree(found)) if as_json else kinds.kinds_table(found))
+    chosen = kinds.described(name, RunConfig)
+    typer.echo(verbs.as_text(kinds.kinds_tree(chosen)) if as_json else kinds.kinds_table(chosen))
 
 
 @app.command("doctor")

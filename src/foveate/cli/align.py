@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from foveate.cli.options import Group
+from foveate.cli.options import DefaultGroup
 
 
-class _Align(Group):
+class _Align(DefaultGroup):
     """``foveate align MODEL SOURCE TARGET`` is short for ``foveate align files MODEL …``."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (*self.commands, *ctx.help_option_names):
-            args = ["files", *args]
-        parsed: list[str] = super().parse_args(ctx, args)
-        return parsed
+    default = "files"
 
 
 align = typer.Typer(

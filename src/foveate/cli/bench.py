@@ -44,7 +44,7 @@ def bench_decode(
     overrides: Overrides = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="of each way of decoding")] = 10,
     sentences: Annotated[int, typer.Option(min=1, help="of the test data")] = 1000,
-    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16")] = "fp32",
+    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or int8")] = "fp32",
     levers: Annotated[bool, typer.Option("--levers", help="plain, native, int8 in turn")] = False,
     threads: Threads = None,
     as_json: Json = False,
@@ -58,7 +58,7 @@ def bench_decode(
         if levers:
             _say(decoding.levers(work, seconds, sentences), as_json)
             return
-        _say(decoding.measure(work, seconds, sentences, decoding.named(precision)), as_json)
+        _say(decoding.measure(work, seconds, sentences, precision), as_json)
 
 
 @bench.command("memory")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
@@ -26,6 +26,29 @@ class Group(TyperGroup):
         if option is not None:
             option.default = False
         return option
+
+
+class DefaultGroup(Group):
+    """Commands of which one, ``default``, needs no name: ``serve RUN`` is ``serve runs RUN``.
+
+    The help of the group shows the arguments and options of that command, then the other commands.
+    """
+
+    default: ClassVar[str]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [self.default, *args]
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        pieces: list[str] = self.commands[self.default].collect_usage_pieces(ctx)
+        return pieces
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        self.commands[self.default].format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
 
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]

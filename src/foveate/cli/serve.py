@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from foveate.cli.options import Group
+from foveate.cli.options import DefaultGroup, Group
 from foveate.cli.translating import Ban, CopyUnknown, Fuzzy, Sample
 
 
-class _Serve(Group):
+class _Serve(DefaultGroup):
     """``foveate serve RUN…`` is short for ``foveate serve runs RUN…``."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (*self.commands, *ctx.help_option_names):
-            args = ["runs", *args]
-        parsed: list[str] = super().parse_args(ctx, args)
-        return parsed
+    default = "runs"
 
 
 serve = typer.Typer(

@@ -28,6 +28,17 @@ class DataError(ValueError):
     """Data that is missing, damaged or badly formed: names the file, the line and the remedy."""
 
 
+class MissingData(DataError):
+    """No file or no share for a split; the remedy before a training differs from that after it."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason, remedy)
+        self.reason, self.remedy = reason, remedy
+
+    def __str__(self) -> str:
+        return f"{self.reason} {self.remedy}"
+
+
 class File(Config):
     """One file of a set, as it lies in a mirror.
 
@@ -126,18 +137,22 @@ def find(path: str | Path) -> Path:
             if candidate.exists() and not candidate.is_dir():
                 return candidate
     looked = ", ".join(str(place) for place in places)
-    raise DataError(f"no file {wanted} (nor with .gz); looked for {looked}. {_remedy(places)}")
+    reason = f"no file {wanted} (nor with .gz); looked for {looked}."
+    folder = next((p.parent for p in places[1:] or places if p.parent.is_dir()), None)
+    if folder is not None:
+        raise MissingData(reason, _files_in(folder, places[0].suffix))
+    raise DataError(f"{reason} {_remedy(places)}")
+
+
+def _files_in(folder: Path, ending: str) -> str:
+    """The files of a folder with this ending, and how splits are given other names."""
+    names = [f.name for f in sorted(folder.iterdir()) if not ending or ending in f.suffixes]
+    present = ", ".join(names[:20]) or f"no {ending or 'file'}"
+    return f'{folder} has {present}; other names for splits: data.splits = {{ valid = "val" }}'
 
 
 def _remedy(places: list[Path]) -> str:
-    """What to do about a file that is in none of the places."""
-    folder = next((p.parent for p in places[1:] or places if p.parent.is_dir()), None)
-    if folder is not None:
-        ending = places[0].suffix
-        files = sorted(folder.iterdir())
-        names = [f.name for f in files if not ending or ending in f.suffixes]
-        there = ", ".join(names[:20]) or f"no {ending or 'file'}"
-        return f'{folder} has {there}; other names for splits: data.splits = {{ valid = "val" }}'
+    """What to do where not even the folder of a file exists."""
     name = places[0].parts[0] if places[0].parts else ""
     if name in catalogue():
         return f"To fetch it: foveate data get {name}"

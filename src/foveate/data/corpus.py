@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from foveate.data.catalogue import DataError
+from foveate.data.catalogue import DataError, MissingData
 from foveate.data.readers import BadLine, Texts, TokenIds, Writer, mapped, read_lines, smallest
 from foveate.data.text import Corpus, Reading, TextData, at
 from foveate.data.tokenizer import Tokenizer, valid
@@ -706,9 +706,9 @@ def read_text_split(pattern: str, shares: Shares, split: str, config: TextData) 
         text = read_text(path, config)
         text = text if whole else text.cut(*_limits(shares, split, text.characters))
     if not text.characters:
-        raise DataError(
-            f"{pattern} has nothing for {split}: task.shares = {list(shares)} are those of train, "
-            "valid and test"
+        raise MissingData(
+            f"{pattern} has nothing for {split}:",
+            f"task.shares = {list(shares)} are those of train, valid and test",
         )
     return text
 

@@ -66,9 +66,9 @@ class IDX(Pictures):
     class Config(Pictures.Config, kind="idx"):
         """``{split}`` in both names is the split; the last ``held_out`` of train are valid."""
 
-        images: str
-        labels: str
-        held_out: int = Field(5000, ge=0)
+        images: str  # IDX file of the pictures, with {split}
+        labels: str  # IDX file of their labels, with {split}
+        held_out: int = Field(5000, ge=0)  # last pictures of train, which are valid
 
     config: Config
 
@@ -112,10 +112,10 @@ class Files(Pictures):
     class Config(Pictures.Config, kind="files"):
         """``channels`` 1 is grey, 3 is red, green, blue; ``size`` in pixels."""
 
-        files: str
-        table: str
-        size: int = Field(64, gt=0)
-        channels: Literal[1, 3] = 3
+        files: str  # folder, .tar or .zip of the pictures
+        table: str  # TSV of split, file and label or caption
+        size: int = Field(64, gt=0)  # pixels a side to which pictures are scaled
+        channels: Literal[1, 3] = 3  # 1: grey, 3: colours
 
     config: Config
 
@@ -289,7 +289,7 @@ class Shift(Augmentation):
     """In training moved by up to ``pixels`` in each direction; background comes in."""
 
     class Config(Augmentation.Config, kind="shift"):
-        pixels: int = Field(2, ge=0)
+        pixels: int = Field(2, ge=0)  # largest shift in each direction
 
     config: Config
 
@@ -313,6 +313,7 @@ class Canvas(Augmentation):
 
     class Config(Augmentation.Config, kind="canvas"):
         size: int = Field(60, gt=0)
+        """Pixels a side of the empty square in which the picture is placed."""
 
     config: Config
 
@@ -341,7 +342,7 @@ class Crop(Augmentation):
     """
 
     class Config(Augmentation.Config, kind="crop"):
-        size: int = Field(56, gt=0)
+        size: int = Field(56, gt=0)  # pixels a side of the part that is cut out
 
     config: Config
 

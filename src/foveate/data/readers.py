@@ -73,7 +73,7 @@ class CMUdict(TextFormat):
     class Config(TextFormat.Config, kind="cmudict"):
         """Whether vowels keep their digit: 1 main stress, 2 secondary, 0 none."""
 
-        stress: bool = True
+        stress: bool = True  # whether vowels keep their digit of stress
 
     config: Config
     several = True

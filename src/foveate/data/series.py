@@ -43,15 +43,18 @@ class SeriesData(Config):
     are used where ``rows`` is absent.
     """
 
-    path: str  # plain or .gz; relative to FOVEATE_DATA or the cache
+    path: str  # CSV with a header, plain or .gz; relative to FOVEATE_DATA or the cache
     date: str | None = None  # the column of the dates; the first where absent
     values: tuple[str, ...] | None = None  # the columns of the values; all others where absent
-    missing: Literal["error", "previous", "interpolate"] = "error"  # the last sees past the gap
+    missing: Literal["error", "previous", "interpolate"] = "error"
+    """A cell without a value is an error, or filled in; "previous" does not see past the gap."""
     gaps: Literal["refuse", "split", "ignore"] = "refuse"  # split: no window spans missing rows
     delimiter: Delimiter | None = None  # between cells; detected where absent
     decimal: Literal[".", ","] | None = None  # of numbers; detected where absent
     rows: tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt] | None = None
+    """Rows of train, valid and test, from the start of the file."""
     shares: tuple[float, float, float] = Field((0.7, 0.1, 0.2))
+    """Of all rows for train, valid and test, where rows is absent."""
 
     @pydantic.field_validator("shares")
     @classmethod

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from foveate.config import Config
-from foveate.data.catalogue import DataError, find
+from foveate.data.catalogue import DataError, MissingData, find
 from foveate.data.readers import BadLine, Delimiter, TextFormat, rows, taken
 
 RATIO_FROM = 8  # a side of at most so many tokens is never dropped for its length ratio
@@ -30,17 +30,23 @@ RATIO_FROM = 8  # a side of at most so many tokens is never dropped for its leng
 class TextData(Config):
     """How parallel text is read, divided into splits, and chosen for training."""
 
-    format: TextFormat.Config | None = None  # of one file, where its ending does not tell
-    on_bad_line: Literal["error", "skip"] = "error"  # stop there, or skip and count
-    splits: dict[str, str] = Field(default_factory=dict)  # their names: { valid = "val" }
-    keys: tuple[str, str] = ("source", "target")  # of JSONL
-    columns: tuple[PositiveInt | str, PositiveInt | str] = (1, 2)  # of TSV, CSV (there by name too)
+    format: TextFormat.Config | None = None  # layout of one file, where its ending does not tell
+    on_bad_line: Literal["error", "skip"] = "error"
+    """Stop at a line that cannot be read, or skip and count it."""
+    splits: dict[str, str] = Field(default_factory=dict)
+    """Names of the splits in file names: { valid = "val" }."""
+    keys: tuple[str, str] = ("source", "target")  # keys of source and target in JSONL
+    columns: tuple[PositiveInt | str, PositiveInt | str] = (1, 2)
+    """Columns of source and target in TSV and CSV, from 1; in CSV also by name."""
     header: bool = True  # whether the first row of a CSV names its columns
     delimiter: Delimiter | None = None  # between the cells of a CSV; detected where absent
-    holdout: float = Field(default=0.0, ge=0, lt=0.5)  # share of sources for valid, and for test
-    holdout_seed: int = 0
-    max_length: int = Field(default=256, gt=0)  # tokens of either side; a longer pair is dropped
-    max_length_ratio: float | None = Field(default=None, ge=1)  # tokens, longer side to shorter
+    holdout: float = Field(default=0.0, ge=0, lt=0.5)
+    """Share of the sources of one file for valid, and as much for test."""
+    holdout_seed: int = 0  # another seed divides the file in another way
+    max_length: int = Field(default=256, gt=0)
+    """Tokens of either side; a longer pair is left out of training."""
+    max_length_ratio: float | None = Field(default=None, ge=1)
+    """Tokens of the longer side to the shorter; pairs above are left out."""
     drop_duplicates: bool = False  # keep the first of pairs that are equal on both sides
     drop_identical: bool = False  # drop pairs whose two sides are equal
     tokenizer_sample: PositiveInt = 1_000_000  # pairs or lines that tokenizers are learnt from
@@ -222,9 +228,10 @@ def _division(split: str, config: TextData, file: str) -> Callable[[str], bool]:
     share, key = config.holdout, str(config.holdout_seed).encode()
     limits = {"train": (2 * share, 1.0), "valid": (0.0, share), "test": (share, 2 * share)}
     if split not in limits or (share == 0 and split != "train"):
-        raise DataError(
-            f"{file} would be both train and {split}; write {{split}} in its name, or divide it"
-            " into train, valid and test: data.holdout = 0.01"
+        raise MissingData(
+            f"{file} would be both train and {split};",
+            "write {split} in its name, or divide it into train, valid and test: "
+            "data.holdout = 0.01",
         )
     low, high = limits[split]
 

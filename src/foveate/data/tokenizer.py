@@ -319,7 +319,8 @@ class Subword(Tokenizer):
         """``lowercase`` gives up the exact round trip for fewer forms of a word."""
 
         vocab_size: int = Field(default=8000, ge=len(SPECIALS) + 256)
-        lowercase: bool = False
+        """Tokens in all, special tokens and bytes included."""
+        lowercase: bool = False  # whether texts are put into small letters first
 
     config: Config
 
@@ -391,8 +392,9 @@ class BPE(Subword):
         In training a merge is passed over with probability ``dropout`` (Provilkov et al., 2020).
         """
 
-        min_frequency: int = Field(default=2, ge=1)
+        min_frequency: int = Field(default=2, ge=1)  # how often a pair must occur to be merged
         dropout: float = Field(default=0.0, ge=0, lt=1)
+        """Probability that a merge is left out in training (BPE dropout)."""
 
     config: Config
 
@@ -628,8 +630,9 @@ class Character(Listed):
         What the regular expression ``symbols`` matches is one piece: ``<[^<>]+>`` for ``<N><DAT>``.
         """
 
-        min_frequency: int = Field(default=1, ge=1)
+        min_frequency: int = Field(default=1, ge=1)  # rarer characters become <unk>
         symbols: str | None = None
+        """regular expression of what is one symbol, such as <N>."""
 
     config: Config
     units = "tokens"
@@ -656,8 +659,9 @@ class Word(Listed):
         """The ``vocab_size`` most frequent words that were seen ``min_frequency`` times."""
 
         vocab_size: int = Field(default=30_000, gt=len(SPECIALS))
-        min_frequency: int = Field(default=2, ge=1)
-        lowercase: bool = False
+        """Tokens at most; the most frequent words are kept."""
+        min_frequency: int = Field(default=2, ge=1)  # rarer words become <unk>
+        lowercase: bool = False  # whether texts are put into small letters first
 
     config: Config
 
@@ -691,7 +695,8 @@ class Symbol(Listed):
         """All symbols seen ``min_frequency`` times, or the ``vocab_size`` most frequent of them."""
 
         vocab_size: int | None = Field(default=None, gt=len(SPECIALS))
-        min_frequency: int = Field(default=1, ge=1)
+        """Tokens at most; all where absent."""
+        min_frequency: int = Field(default=1, ge=1)  # rarer symbols become <unk>
 
     config: Config
     units = "tokens"

@@ -27,8 +27,9 @@ class Beam(Search):
     class Config(Search.Config, kind="beam"):
         """``length_penalty`` is α: 0 compares log-probabilities, 1 nearly their means."""
 
-        beam_size: int = Field(5, ge=1)
+        beam_size: int = Field(5, ge=1)  # hypotheses that are kept at each step
         length_penalty: float = Field(0.6, ge=0)
+        """Exponent of the length by which scores are divided."""
 
         def giving(self, count: int) -> Search.Config:
             return self.like(self, beam_size=max(count, self.beam_size))
@@ -215,8 +216,9 @@ class DiverseBeam(Beam):
         An output that several groups find is answered once.
         """
 
-        groups: int = Field(5, ge=1)
+        groups: int = Field(5, ge=1)  # groups into which the beam is divided
         diversity: float = Field(0.5, ge=0)
+        """Penalty of a token for each earlier group that has it at the same step."""
 
         @pydantic.model_validator(mode="after")
         def _even(self) -> Self:

@@ -179,7 +179,7 @@ class NoRepeat(Rule):
     class Config(Rule.Config, kind="no_repeat"):
         """``size`` is n."""
 
-        size: int = Field(3, ge=1)
+        size: int = Field(3, ge=1)  # no n-gram of this many tokens occurs twice in an output
 
     config: Config
 
@@ -200,7 +200,7 @@ class MinLength(Rule):
     class Config(Rule.Config, kind="min_length"):
         """``length`` in tokens."""
 
-        length: int = Field(1, ge=1)
+        length: int = Field(1, ge=1)  # tokens that an output has at least
 
     config: Config
 

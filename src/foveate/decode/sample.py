@@ -107,12 +107,16 @@ class Sample(SingleSearch):
         """
 
         temperature: float = Field(1.0, gt=0)
-        top_k: int | None = Field(None, gt=0)
+        """Divides the logits; below 1 the likely tokens become likelier."""
+        top_k: int | None = Field(None, gt=0)  # choose among the k likeliest tokens
         top_p: float | None = Field(None, gt=0, le=1)
+        """Choose among the likeliest tokens that together have this probability."""
         min_p: float | None = Field(None, ge=0, le=1)
+        """Leave out tokens below this share of the likeliest one's probability."""
         repetition_penalty: float = Field(1.0, gt=0)
-        seed: int = Field(0, ge=0)
-        num_samples: int = Field(1, ge=1)
+        """Divides the scores of tokens that occurred already; 1: none."""
+        seed: int = Field(0, ge=0)  # of the random numbers
+        num_samples: int = Field(1, ge=1)  # outputs that are drawn for each source
 
         def giving(self, count: int) -> Sample.Config:
             return self.like(self, num_samples=max(count, self.num_samples))

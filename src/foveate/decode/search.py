@@ -210,9 +210,12 @@ class Search(Configurable):
         """
 
         max_ratio: float = Field(2.0, ge=0)
-        max_extra: int = Field(20, ge=1)
+        """Longest output, as a multiple of the source's tokens (max_extra is added)."""
+        max_extra: int = Field(20, ge=1)  # tokens that are added to that limit
         rules: tuple[Rule.Config, ...] = ()
+        """Constraints that every output meets, such as no_repeat."""
         shortlist: bool = False
+        """Whether scores are computed only for words that go with the source."""
 
         @classmethod
         def like(cls, other: Search.Config, **changes: Any) -> Self:

@@ -49,8 +49,8 @@ class BagEncoder(Encoder):
     class Config(Encoder.Config, kind="cbow"):
         """``dropout`` is that of the embeddings."""
 
-        embedding_size: int = Field(256, gt=0)
-        dropout: float = Field(0.1, ge=0, lt=1)
+        embedding_size: int = Field(256, gt=0)  # size of the word vectors
+        dropout: float = Field(0.1, ge=0, lt=1)  # of the word vectors
 
     config: Config
 
@@ -79,11 +79,11 @@ class WindowDecoder(Decoder):
     class Config(Decoder.Config, kind="window"):
         """``order`` is N: a token is predicted from the N − 1 before it."""
 
-        stem: Stem.Config = TokenStem.Config()
-        order: int = Field(5, gt=1)
-        embedding_size: int = Field(256, gt=0)
-        hidden_size: int = Field(512, gt=0)
-        dropout: float = Field(0.1, ge=0, lt=1)
+        stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
+        order: int = Field(5, gt=1)  # of the n-grams: the token and the order - 1 before it
+        embedding_size: int = Field(256, gt=0)  # size of the token vectors
+        hidden_size: int = Field(512, gt=0)  # size of the hidden layer
+        dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of the hidden layer
 
     config: Config
     reads_memory = False

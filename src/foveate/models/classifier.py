@@ -77,8 +77,9 @@ class Max(Pooling):
 class PoolingAttention(Attention.Config, family="pooling_attention", kind="full"):
     """Attention as a pooling uses it: the values are the vectors themselves."""
 
-    score: Score.Config = Additive.Config()
+    score: Score.Config = Additive.Config()  # how the query is compared with each state
     project: tuple[Part, ...] = ("query", "key")
+    """Which of query, key, value and output are projected."""
 
 
 class Attentive(Pooling):
@@ -87,7 +88,7 @@ class Attentive(Pooling):
     class Config(Pooling.Config, kind="attention"):
         """``attention`` says how the weights are formed."""
 
-        attention: PoolingAttention = PoolingAttention()
+        attention: PoolingAttention = PoolingAttention()  # the attention that weights the states
 
     config: Config
 
@@ -108,9 +109,9 @@ class Classifier(Model):
     class Config(Model.Config, kind="classifier"):
         """``dropout`` is that of the pooled vector."""
 
-        encoder: Encoder.Config = TransformerEncoder.Config()
-        pooling: Pooling.Config = Mean.Config()
-        dropout: float = Field(0.1, ge=0, lt=1)
+        encoder: Encoder.Config = TransformerEncoder.Config()  # what reads the input
+        pooling: Pooling.Config = Mean.Config()  # how the states of all positions become one vector
+        dropout: float = Field(0.1, ge=0, lt=1)  # of that vector
 
     config: Config
 

@@ -31,10 +31,11 @@ class EncoderDecoder(Model):
         source's ("all"), or of the two inputs ("inputs"); ``output_bias`` adds b to W h.
         """
 
-        encoder: Encoder.Config
-        decoder: Decoder.Config
+        encoder: Encoder.Config  # what reads the source
+        decoder: Decoder.Config  # what writes the target
         tie: Literal["none", "target", "all", "inputs"] = "target"
-        output_bias: bool = False
+        """Which embeddings and output weights are one matrix."""
+        output_bias: bool = False  # whether the output layer has a bias
 
     config: Config
 

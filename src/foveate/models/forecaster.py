@@ -40,6 +40,7 @@ class Forecaster(Model):
         """``window_norm`` takes the level of each window away and puts it back."""
 
         window_norm: WindowNorm.Config = Instance.Config()
+        """What is subtracted from each window and added to its forecast."""
 
     config: Config
     feeds_back = False  # whether predictions are read as the next input in use
@@ -80,6 +81,7 @@ class Linear(Forecaster):
     class Config(Forecaster.Config, kind="linear_forecaster"):
         window_norm: WindowNorm.Config = LastValue.Config()
         trend_window: int | None = Field(None, gt=0)
+        """Steps of the moving mean that divides trend and rest; absent: no division."""
 
     config: Config
 
@@ -113,7 +115,8 @@ class Patch(Forecaster):
         encoder: Encoder.Config = TransformerEncoder.Config(
             stem=SeriesPatches.Config(), position=Learned.Config()
         )
-        dropout: float = Field(0.0, ge=0, lt=1)
+        """What reads the patches."""
+        dropout: float = Field(0.0, ge=0, lt=1)  # before the output layer
 
     config: Config
 
@@ -148,10 +151,10 @@ class Recurrent(Forecaster):
     """
 
     class Config(Forecaster.Config, kind="rnn_forecaster"):
-        cell: Cell.Config = GRUCell.Config()
-        hidden_size: int = Field(64, gt=0)
-        num_layers: int = Field(1, gt=0)
-        dropout: float = Field(0.0, ge=0, lt=1)
+        cell: Cell.Config = GRUCell.Config()  # the recurrent cell
+        hidden_size: int = Field(64, gt=0)  # size of the state
+        num_layers: int = Field(1, gt=0)  # layers of cells, one above the other
+        dropout: float = Field(0.0, ge=0, lt=1)  # between layers
 
     config: Config
     feeds_back = True

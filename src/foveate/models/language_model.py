@@ -26,7 +26,9 @@ class LanguageModel(Model):
         """``tie`` "target" makes one table of the embedding and of W."""
 
         decoder: Decoder.Config = TransformerDecoder.Config()
+        """What reads the text and predicts its next token."""
         tie: Literal["none", "target"] = "target"
+        """Whether embeddings and output weights are one matrix."""
 
     config: Config
 
@@ -115,10 +117,12 @@ class MaskedLanguageModel(Model):
     class Config(Model.Config, kind="masked_language_model"):
         """``activation`` is f; ``tie`` "source" makes W the table of the encoder's embeddings."""
 
-        encoder: Encoder.Config = TransformerEncoder.Config()
+        encoder: Encoder.Config = TransformerEncoder.Config()  # what reads the text
         activation: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
-        norm: Norm.Config = LayerNorm.Config()
+        """Between the two layers of the output."""
+        norm: Norm.Config = LayerNorm.Config()  # before the output layer
         tie: Literal["none", "source"] = "source"
+        """Whether embeddings and output weights are one matrix."""
 
     config: Config
 

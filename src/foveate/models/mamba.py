@@ -45,13 +45,14 @@ class MambaEncoder(Encoder):
     class Config(Encoder.Config, kind="mamba"):
         """``bidirectional`` adds a second state space to each layer, read from the end."""
 
-        hidden_size: int = Field(256, gt=0)
-        num_layers: int = Field(3, gt=0)
-        bidirectional: bool = True
-        dropout: float = Field(0.1, ge=0, lt=1)
-        norm: Norm.Config = RMSNorm.Config()
-        stem: Stem.Config = TokenStem.Config()
+        hidden_size: int = Field(256, gt=0)  # size of the states between layers
+        num_layers: int = Field(3, gt=0)  # layers, one above the other
+        bidirectional: bool = True  # whether it also reads from right to left
+        dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each layer's output
+        norm: Norm.Config = RMSNorm.Config()  # before each layer
+        stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
         state_space: SelectiveStateSpace.Config = SelectiveStateSpace.Config()
+        """The state space model of each layer."""
 
     config: Config
 
@@ -107,14 +108,15 @@ class MambaDecoder(Decoder):
     class Config(Decoder.Config, kind="mamba"):
         """``num_heads`` is that of the attention to the memory; a language model has none."""
 
-        hidden_size: int = Field(256, gt=0)
-        num_heads: int = Field(4, gt=0)
-        num_layers: int = Field(3, gt=0)
-        dropout: float = Field(0.1, ge=0, lt=1)
-        norm: Norm.Config = RMSNorm.Config()
-        stem: Stem.Config = TokenStem.Config()
+        hidden_size: int = Field(256, gt=0)  # size of the states between layers
+        num_heads: int = Field(4, gt=0)  # heads of the cross-attention
+        num_layers: int = Field(3, gt=0)  # layers, one above the other
+        dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each layer's output
+        norm: Norm.Config = RMSNorm.Config()  # before each layer
+        stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
         state_space: SelectiveStateSpace.Config = SelectiveStateSpace.Config()
-        cross_attention: Attention.Config = Attention.Config()
+        """The state space model of each layer."""
+        cross_attention: Attention.Config = Attention.Config()  # the attention over the source
 
     config: Config
     constant_memory = True

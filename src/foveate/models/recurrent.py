@@ -27,13 +27,13 @@ class RecurrentEncoder(Encoder):
     class Config(Encoder.Config, kind="recurrent"):
         """``hidden_size`` is that of each direction."""
 
-        stem: Stem.Config = TokenStem.Config()
-        cell: Cell.Config = GRUCell.Config()
-        embedding_size: int = Field(256, gt=0)
-        hidden_size: int = Field(256, gt=0)
-        num_layers: int = Field(1, gt=0)
-        bidirectional: bool = False
-        dropout: float = Field(0.1, ge=0, lt=1)
+        stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
+        cell: Cell.Config = GRUCell.Config()  # the recurrent cell
+        embedding_size: int = Field(256, gt=0)  # size of the token vectors
+        hidden_size: int = Field(256, gt=0)  # size of the state
+        num_layers: int = Field(1, gt=0)  # layers of cells, one above the other
+        bidirectional: bool = False  # whether it also reads from right to left
+        dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and between layers
 
     config: Config
 
@@ -64,8 +64,10 @@ class RecurrentAttention(Attention.Config, family="recurrent_attention", kind="f
     """
 
     query: Literal["previous", "current"] = "previous"
-    score: Score.Config = Additive.Config()
+    """The decoder state that asks: before the step (Bahdanau) or after it (Luong)."""
+    score: Score.Config = Additive.Config()  # how the query is compared with each source state
     project: tuple[Part, ...] = ("query", "key")
+    """Which of query, key, value and output are projected."""
 
 
 class RecurrentDecoder(Decoder):
@@ -84,14 +86,16 @@ class RecurrentDecoder(Decoder):
         models have it.
         """
 
-        stem: Stem.Config = TokenStem.Config()
-        cell: Cell.Config = GRUCell.Config()
-        embedding_size: int = Field(256, gt=0)
-        hidden_size: int = Field(256, gt=0)
-        num_layers: int = Field(1, gt=0)
+        stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
+        cell: Cell.Config = GRUCell.Config()  # the recurrent cell
+        embedding_size: int = Field(256, gt=0)  # size of the token vectors
+        hidden_size: int = Field(256, gt=0)  # size of the state
+        num_layers: int = Field(1, gt=0)  # layers of cells, one above the other
         dropout: float = Field(0.1, ge=0, lt=1)
-        attention: RecurrentAttention | None = None
+        """Of embeddings, between layers and before the output."""
+        attention: RecurrentAttention | None = None  # over the source; absent: none
         readout: Literal["mixed", "state"] = "mixed"
+        """The output layer sees state, context and token, or the state alone."""
 
     parallel = False
     config: Config
@@ -240,12 +244,12 @@ class LocationDecoder(Decoder):
     class Config(Decoder.Config, kind="location"):
         """``max_length`` L_max, the end of the sentence counted."""
 
-        stem: Stem.Config = TokenStem.Config()
-        cell: Cell.Config = GRUCell.Config()
-        embedding_size: int = Field(256, gt=0)
-        hidden_size: int = Field(256, gt=0)
-        max_length: int = Field(64, gt=0)
-        dropout: float = Field(0.1, ge=0, lt=1)
+        stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
+        cell: Cell.Config = GRUCell.Config()  # the recurrent cell
+        embedding_size: int = Field(256, gt=0)  # size of the token vectors
+        hidden_size: int = Field(256, gt=0)  # size of the state
+        max_length: int = Field(64, gt=0)  # source positions that can be attended to
+        dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and outputs
 
     config: Config
     needs_memory = True

@@ -105,18 +105,21 @@ class TransformerEncoder(Encoder):
     class Config(Encoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
 
-        hidden_size: int = Field(256, gt=0)
-        num_heads: int = Field(4, gt=0)
-        num_layers: int = Field(3, gt=0)
-        ffn_size: int = Field(1024, gt=0)
+        hidden_size: int = Field(256, gt=0)  # size of the states between layers
+        num_heads: int = Field(4, gt=0)  # attention heads of each layer
+        num_layers: int = Field(3, gt=0)  # layers, one above the other
+        ffn_size: int = Field(1024, gt=0)  # inner size of the feed-forward layers
         dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each sub-layer's output
-        norm: Norm.Config = LayerNorm.Config()
+        norm: Norm.Config = LayerNorm.Config()  # normalisation of the states
         embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
         norm_order: Literal["pre", "post", "plain"] = "pre"
-        stem: Stem.Config = TokenStem.Config(scale="sqrt")
-        position: Position.Config = Sinusoidal.Config()
-        attention: BaseAttention.Config = Attention.Config()  # its num_heads is the encoder's
+        """Before each sub-layer, after its residual, or plain."""
+        stem: Stem.Config = TokenStem.Config(scale="sqrt")  # how tokens become vectors
+        position: Position.Config = Sinusoidal.Config()  # how the order of tokens is known
+        attention: BaseAttention.Config = Attention.Config()
+        """Self-attention; its num_heads is the encoder's."""
         feed_forward: FeedForward.Config = ReLU.Config()
+        """The feed-forward layers and their activation."""
 
     config: Config
     layer: ClassVar[type[EncoderLayer]] = EncoderLayer
@@ -151,19 +154,22 @@ class TransformerDecoder(Decoder):
     class Config(Decoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
 
-        hidden_size: int = Field(256, gt=0)
-        num_heads: int = Field(4, gt=0)
-        num_layers: int = Field(3, gt=0)
-        ffn_size: int = Field(1024, gt=0)
-        dropout: float = Field(0.1, ge=0, lt=1)
-        norm: Norm.Config = LayerNorm.Config()
+        hidden_size: int = Field(256, gt=0)  # size of the states between layers
+        num_heads: int = Field(4, gt=0)  # attention heads of each layer
+        num_layers: int = Field(3, gt=0)  # layers, one above the other
+        ffn_size: int = Field(1024, gt=0)  # inner size of the feed-forward layers
+        dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each sub-layer's output
+        norm: Norm.Config = LayerNorm.Config()  # normalisation of the states
         embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
         norm_order: Literal["pre", "post", "plain"] = "pre"
-        stem: Stem.Config = TokenStem.Config(scale="sqrt")
-        position: Position.Config = Sinusoidal.Config()
+        """Before each sub-layer, after its residual, or plain."""
+        stem: Stem.Config = TokenStem.Config(scale="sqrt")  # how tokens become vectors
+        position: Position.Config = Sinusoidal.Config()  # how the order of tokens is known
         attention: BaseAttention.Config = Attention.Config()
-        cross_attention: BaseAttention.Config | None = None  # where it differs from ``attention``
+        """Self-attention; its num_heads is the decoder's."""
+        cross_attention: BaseAttention.Config | None = None  # where it differs from attention
         feed_forward: FeedForward.Config = ReLU.Config()
+        """The feed-forward layers and their activation."""
 
     config: Config
     layer: ClassVar[type[DecoderLayer]] = DecoderLayer

@@ -34,8 +34,9 @@ class ConvolutionalEncoder(Encoder):
         """Each of ``channels`` halves height and width; ``hidden_size`` D."""
 
         channels: tuple[int, ...] = (32, 64, 128)
-        hidden_size: int = Field(256, gt=0)
-        dropout: float = Field(0.1, ge=0, lt=1)
+        """Channels of each convolution; each halves the picture."""
+        hidden_size: int = Field(256, gt=0)  # size of the features
+        dropout: float = Field(0.1, ge=0, lt=1)  # of the features
         norm: Norm.Config = LayerNorm.Config()  # of the features
 
     config: Config
@@ -149,13 +150,14 @@ class Glimpse(Model):
     class Config(Model.Config, kind="glimpse"):
         """``deviation`` σ is in units of half the picture."""
 
-        patch_size: int = Field(12, gt=0)
-        scales: int = Field(3, gt=0)
-        num_glimpses: int = Field(6, gt=0)
+        patch_size: int = Field(12, gt=0)  # pixels a side of the finest patch
+        scales: int = Field(3, gt=0)  # patches of a glimpse, each twice as wide as the one before
+        num_glimpses: int = Field(6, gt=0)  # glimpses before the answer
         hidden_size: int = Field(256, gt=0)  # of the core
         glimpse_size: int = Field(128, gt=0)  # of what and where, before they are joined
-        cell: Cell.Config = LSTMCell.Config()
+        cell: Cell.Config = LSTMCell.Config()  # the recurrent cell of the core
         deviation: float = Field(0.15, gt=0)
+        """standard deviation of the places, in halves of the picture."""
 
     config: Config
 

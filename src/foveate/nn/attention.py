@@ -160,11 +160,12 @@ class BaseAttention(Configurable, nn.Module):
     class Config(BaseConfig, family="attention"):
         """Heads, and which parts are projected."""
 
-        num_heads: int = Field(1, gt=0)
+        num_heads: int = Field(1, gt=0)  # heads, each with weights of its own
         key_heads: int | None = Field(None, gt=0)  # fewer shared key/value heads (Ainslie, 2023)
         head_size: int | None = Field(None, gt=0)  # K, where it is not D/H
         project: tuple[Part, ...] = ("query", "key", "value", "output")
-        bias: bool = True
+        """Which of query, key, value and output are projected."""
+        bias: bool = True  # whether the projections have a bias
 
         def across(self) -> BaseAttention.Config:
             """The kind with which a decoder of this kind looks at a memory."""
@@ -309,8 +310,8 @@ class Attention(BaseAttention):
     class Config(BaseAttention.Config, kind="full"):
         """Score and normaliser."""
 
-        score: Score.Config = ScaledDot.Config()
-        normalizer: Normalizer.Config = Softmax.Config()
+        score: Score.Config = ScaledDot.Config()  # how queries are compared with keys
+        normalizer: Normalizer.Config = Softmax.Config()  # how scores become weights
         dropout: float = Field(0.0, ge=0, lt=1)  # of the weights
 
     config: Config

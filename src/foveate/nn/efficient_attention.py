@@ -97,7 +97,7 @@ class LocalAttention(SparseAttention):
     """
 
     class Config(SparseAttention.Config, kind="local"):
-        window: int = Field(128, gt=0)
+        window: int = Field(128, gt=0)  # keys nearer than this are attended to
 
     config: Config
 
@@ -121,9 +121,9 @@ class BlockSparseAttention(SparseAttention):
     """
 
     class Config(SparseAttention.Config, kind="block_sparse"):
-        block_size: int = Field(64, gt=0)
-        near: int = Field(1, ge=0)
-        first: int = Field(1, ge=0)
+        block_size: int = Field(64, gt=0)  # positions of a block
+        near: int = Field(1, ge=0)  # blocks to each side that are attended to
+        first: int = Field(1, ge=0)  # blocks at the start that all queries attend to
 
     config: Config
 
@@ -197,8 +197,8 @@ class LowRankAttention(Attention):
     class Config(Attention.Config, kind="linformer"):
         """E and F are shared by the heads of a layer, as the paper proposes."""
 
-        rank: int = Field(64, gt=0)
-        max_length: int = Field(512, gt=0)
+        rank: int = Field(64, gt=0)  # positions to which keys and values are reduced
+        max_length: int = Field(512, gt=0)  # longest sequence
 
     config: Config
     causal: ClassVar[bool] = False
@@ -385,7 +385,7 @@ class RandomFeatureAttention(KernelAttention):
     class Config(KernelAttention.Config, kind="performer"):
         """More ``features`` R, less chance."""
 
-        features: int = Field(256, gt=0)
+        features: int = Field(256, gt=0)  # random features that approximate the softmax
 
     config: Config
     directions: Tensor

@@ -44,6 +44,7 @@ class TokenStem(Stem):
         """``scale`` "sqrt" is √D."""
 
         scale: Literal["none", "sqrt"] = "none"
+        """Whether embeddings are multiplied by the square root of their size."""
 
     config: Config
 
@@ -68,7 +69,7 @@ class SegmentStem(TokenStem):
     class Config(TokenStem.Config, kind="segments"):
         """``num_segments`` is how many texts may be joined."""
 
-        num_segments: int = Field(2, gt=0)
+        num_segments: int = Field(2, gt=0)  # kinds of segments that have a vector
 
     config: Config
 
@@ -99,8 +100,8 @@ class PatchStem(Stem):
     class Config(Stem.Config, kind="patches"):
         """``patch_size`` P in pixels."""
 
-        patch_size: int = Field(4, gt=0)
-        class_token: bool = False
+        patch_size: int = Field(4, gt=0)  # pixels a side of a patch
+        class_token: bool = False  # whether a learned vector stands before the patches
 
     config: Config
     reads: ClassVar[type] = Pixels
@@ -163,8 +164,8 @@ class SeriesPatches(SeriesStem):
     class Config(Stem.Config, kind="series_patches"):
         """``size`` is P, ``stride`` S."""
 
-        size: int = Field(16, gt=0)
-        stride: int = Field(8, gt=0)
+        size: int = Field(16, gt=0)  # steps of a patch
+        stride: int = Field(8, gt=0)  # steps from one patch to the next
 
     config: Config
 

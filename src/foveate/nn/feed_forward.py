@@ -17,8 +17,8 @@ class FeedForward(Configurable, nn.Module):
     class Config(BaseConfig, family="feed_forward"):
         """Which activation; dropout after it; ``bias`` False leaves out b₁ and b₂."""
 
-        dropout: float = Field(0.0, ge=0, lt=1)
-        bias: bool = True
+        dropout: float = Field(0.0, ge=0, lt=1)  # of the inner layer
+        bias: bool = True  # whether the layers have a bias
 
     def __init__(self, config: Config, hidden_size: int, ffn_size: int) -> None:
         super().__init__()

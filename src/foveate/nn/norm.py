@@ -15,7 +15,7 @@ class Norm(Configurable, nn.Module):
     class Config(BaseConfig, family="norm"):
         """Which norm, and its ε."""
 
-        eps: float = 1e-5
+        eps: float = 1e-5  # added to the variance
 
     def __init__(self, config: Config, hidden_size: int) -> None:
         super().__init__()

@@ -52,7 +52,7 @@ class Sinusoidal(Position):
     """PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i+1) = cos(…), added (Vaswani et al., 2017)."""
 
     class Config(Position.Config, kind="sinusoidal"):
-        base: float = Field(10_000.0, gt=0)
+        base: float = Field(10_000.0, gt=0)  # of the wavelengths, from 2π to base · 2π
 
     config: Config
 
@@ -72,7 +72,7 @@ class Concatenated(Sinusoidal):
     """
 
     class Config(Sinusoidal.Config, kind="concatenated"):
-        size: int = Field(64, gt=0)
+        size: int = Field(64, gt=0)  # features of the position beside those of the token
 
     config: Config
 
@@ -95,7 +95,7 @@ class Learned(Position):
     """
 
     class Config(Position.Config, kind="learned"):
-        max_length: int = Field(512, gt=0)
+        max_length: int = Field(512, gt=0)  # positions that have a vector
 
     config: Config
 
@@ -130,7 +130,7 @@ class Rotary(Position):
     """
 
     class Config(Position.Config, kind="rope"):
-        base: float = Field(10_000.0, gt=0)
+        base: float = Field(10_000.0, gt=0)  # of the wavelengths, from 2π to base · 2π
 
     config: Config
 
@@ -201,7 +201,8 @@ class T5Bias(Position):
         """``num_buckets`` in all; ``max_distance`` in tokens."""
 
         num_buckets: int = Field(32, ge=4, multiple_of=2)
-        max_distance: int = Field(128, gt=0)
+        """Classes of distances, each with a bias of its own."""
+        max_distance: int = Field(128, gt=0)  # from which all distances share a class
 
     config: Config
     sides = 2  # before and after

@@ -117,7 +117,7 @@ class Cosine(Score):
     """sharpness · cos(q, k): content-based addressing (Graves et al., 2014)."""
 
     class Config(Score.Config, kind="cosine"):
-        sharpness: float = Field(10.0, gt=0)
+        sharpness: float = Field(10.0, gt=0)  # factor of the cosine
 
     config: Config
 
@@ -134,7 +134,7 @@ class Location(Score):
     """
 
     class Config(Score.Config, kind="location"):
-        max_length: int = Field(256, gt=0)
+        max_length: int = Field(256, gt=0)  # positions that have a score
 
     config: Config
     reads_keys = False
@@ -199,7 +199,7 @@ class Softmax(Normalizer):
     """exp(e_i / τ) / Σ_j exp(e_j / τ), τ the temperature."""
 
     class Config(Normalizer.Config, kind="softmax"):
-        temperature: float = Field(1.0, gt=0)
+        temperature: float = Field(1.0, gt=0)  # divides the scores
 
     config: Config
 
@@ -362,6 +362,7 @@ class Sampled(Normalizer, Chooser):
 
     class Config(Normalizer.Config, kind="sampled"):
         expected: float = Field(0.5, ge=0, lt=1)
+        """probability that training uses the expectation."""
 
     config: Config
 

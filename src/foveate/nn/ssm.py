@@ -95,8 +95,8 @@ class SelectiveStateSpace(Configurable, nn.Module):
     class Config(BaseConfig):
         """E = ``expand`` · D channels, each with ``state_size`` N numbers of memory."""
 
-        state_size: int = Field(16, gt=0)
-        expand: int = Field(2, gt=0)
+        state_size: int = Field(16, gt=0)  # size of the state of each channel
+        expand: int = Field(2, gt=0)  # inner channels, as a multiple of the hidden size
         window: int = Field(4, gt=0)  # steps that the convolution sees
         step_rank: int | None = Field(None, gt=0)  # size of δ; D/16 where absent
 

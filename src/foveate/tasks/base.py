@@ -105,6 +105,7 @@ class Task(Configurable, ABC, Generic[Batch]):
             """Raise ``ConfigError`` with the remedy where the task cannot learn by an objective."""
 
     config: Config
+    figures: ClassVar[tuple[str, ...]] = ("loss",)  # of a validation; ``train.save.best`` names one
     own_tokens: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
 
     def __init__(self, config: Config, data: Any) -> None:

@@ -122,8 +122,11 @@ class Captioning(PictureTask[CaptionBatch]):
         """``doubly_stochastic`` is λ; 0 leaves attention free to look where it wants."""
 
         tokenizer: Tokenizer.Config = Word.Config(lowercase=True, min_frequency=3)
+        """Of the captions."""
         doubly_stochastic: float = Field(0.0, ge=0)
+        """Weight of the penalty that spreads attention over the picture (Xu et al., 2015)."""
 
+    figures = ("loss", "bleu")
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:

@@ -131,6 +131,9 @@ def label_loss(
     return objective(features, model.output.weight, wanted, model.output.bias)
 
 
+FIGURES = ("loss", "accuracy", "f1_macro")
+
+
 def figures_of_labels(log_p: LogP, wanted: Sequence[int]) -> dict[str, float]:
     """Loss, accuracy and macro F1, the last two in per cent.
 
@@ -223,8 +226,11 @@ class TextClassification(SingleText[LabelledBatch]):
         """
 
         labels: str | None = None
+        """Line-aligned file of the labels, with {split}; absent: source holds both."""
         word_dropout: float = Field(0.0, ge=0, lt=1)
+        """Probability that a token becomes <unk> in training."""
 
+    figures = FIGURES
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:

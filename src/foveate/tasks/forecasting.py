@@ -307,10 +307,10 @@ class SeriesTask(Task[SeriesBatch]):
     class Config(Task.Config):
         """``look_back`` L rows are read, ``horizon`` H rows are asked for."""
 
-        series: SeriesData
-        look_back: int = Field(96, gt=0)
-        horizon: int = Field(24, gt=0)
-        scaling: Scaling.Config = Standard.Config()
+        series: SeriesData  # the CSV, its columns and how it is divided
+        look_back: int = Field(96, gt=0)  # steps that the model reads
+        horizon: int = Field(24, gt=0)  # steps that it forecasts
+        scaling: Scaling.Config = Standard.Config()  # how values are scaled before they are read
         calendar: tuple[str, ...] = ()  # features of the date: hour, weekday, day, month, year
         quantiles: tuple[float, ...] = ()  # an odd number of levels, 0.5 in the middle
         season: int = Field(1, gt=0)  # steps; of the naive forecast that MASE compares with
@@ -502,6 +502,10 @@ class Forecasting(SeriesTask):
                 raise not_about_numbers(objective.kind)
             objective.build().check_levels(self.quantiles)
 
+    figures = (
+        *("loss", "mse", "mae", "mase", "original_mse", "original_mae"),
+        *("crps", "coverage"),  # with quantiles
+    )
     config: Config
 
     # ---- model

@@ -29,6 +29,7 @@ from foveate.nn.scores import choices
 from foveate.spec import Labels, Pixels
 from foveate.tasks.base import Evaluation, Loss, Measures, Task
 from foveate.tasks.classification import (
+    FIGURES,
     Classification,
     LogP,
     evaluation_of_labels,
@@ -59,8 +60,8 @@ class PictureTask(Task[Batch]):
     class Config(Task.Config):
         """Where the pictures lie, and what chance does to them."""
 
-        pictures: Pictures.Config
-        augmentation: Augmentation.Config = Unchanged.Config()
+        pictures: Pictures.Config  # where the pictures and their texts or labels are
+        augmentation: Augmentation.Config = Unchanged.Config()  # how training pictures are varied
 
     config: Config
 
@@ -200,6 +201,7 @@ class ImageClassification(PictureTask[PictureBatch]):
     class Config(PictureTask.Config, kind="image_classification"):
         """Where the pictures and their labels lie, and what chance does to them."""
 
+    figures = FIGURES
     config: Config
     labels: Labels
 

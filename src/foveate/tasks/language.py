@@ -272,12 +272,13 @@ class Language(Generating):
         read and not predicted, so that a recurrent network starts a block with a state.
         """
 
-        text: str
-        shares: Shares = (0.9, 0.1, 0.0)
-        tokenizer: Tokenizer.Config = BPE.Config()
-        block_length: int = Field(128, gt=0)
-        context: int = Field(0, ge=0)
+        text: str  # file of plain text, with {split}, or one file that is cut by shares
+        shares: Shares = (0.9, 0.1, 0.0)  # of the characters of one file for train, valid and test
+        tokenizer: Tokenizer.Config = BPE.Config()  # how text becomes tokens
+        block_length: int = Field(128, gt=0)  # tokens of a training example
+        context: int = Field(0, ge=0)  # tokens before a block that are read but not predicted
 
+    figures = ("loss", "perplexity", "bits_per_character")
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:

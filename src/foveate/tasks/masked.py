@@ -80,10 +80,11 @@ class MaskedLanguage(SingleText[MaskedBatch]):
         ``<unk>``.
         """
 
-        choose: float = Field(0.15, gt=0, le=1)
-        hide: float = Field(0.8, ge=0, le=1)
-        replace: float = Field(0.1, ge=0, le=1)
+        choose: float = Field(0.15, gt=0, le=1)  # share of tokens that are to be guessed
+        hide: float = Field(0.8, ge=0, le=1)  # share of these that become the mask
+        replace: float = Field(0.1, ge=0, le=1)  # share of these that become a random token
 
+    figures = ("loss", "perplexity", "accuracy")
     config: Config
 
     @property

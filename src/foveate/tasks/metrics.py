@@ -178,7 +178,8 @@ class MinimumBayesRisk(Search):
         """
 
         candidates: Search.Config = Sample.Config(num_samples=32)
-        utility: str = "chrf"
+        """The search that proposes outputs."""
+        utility: str = "chrf"  # the metric by which candidates are compared
 
         @pydantic.field_validator("utility")
         @classmethod

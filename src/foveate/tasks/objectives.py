@@ -86,9 +86,9 @@ class LinearDecay(SamplingSchedule):
     class Config(SamplingSchedule.Config, kind="linear"):
         """``start`` is k, ``slope`` c a step, ``floor`` ε_min."""
 
-        start: float = Field(1.0, ge=0, le=1)
-        slope: float = Field(1e-4, ge=0)
-        floor: float = Field(0.5, ge=0, le=1)
+        start: float = Field(1.0, ge=0, le=1)  # probability of the reference at the first step
+        slope: float = Field(1e-4, ge=0)  # by which it falls each step
+        floor: float = Field(0.5, ge=0, le=1)  # below which it does not fall
 
     config: Config
 
@@ -103,6 +103,7 @@ class ExponentialDecay(SamplingSchedule):
         """``base`` is k."""
 
         base: float = Field(0.9999, gt=0, lt=1)
+        """The probability of the reference at step t is base^t."""
 
     config: Config
 
@@ -116,7 +117,7 @@ class InverseSigmoidDecay(SamplingSchedule):
     class Config(SamplingSchedule.Config, kind="inverse_sigmoid"):
         """``rate`` is k: ε is 1/2 at step k log k."""
 
-        rate: float = Field(1000.0, ge=1)
+        rate: float = Field(1000.0, ge=1)  # k in k / (k + exp(t / k)); a larger one decays later
 
     config: Config
 
@@ -137,7 +138,8 @@ class Scheduled(TeacherForcing):
         """``choose`` the most probable token, or draw one from the model's distribution."""
 
         schedule: SamplingSchedule.Config = InverseSigmoidDecay.Config()
-        choose: Choose = "greedy"
+        """How the probability of the reference falls."""
+        choose: Choose = "greedy"  # whether the model's own token is its likeliest, or drawn
 
     config: Config
 
@@ -212,7 +214,9 @@ class CrossEntropy(Objective):
         """``label_smoothing`` is α; ``teacher_forcing`` says what a decoder reads meanwhile."""
 
         label_smoothing: float = Field(0.1, ge=0, lt=1)
+        """Share of the probability that goes to all other tokens."""
         teacher_forcing: TeacherForcing.Config = Always.Config()
+        """How often the decoder reads the reference instead of its own output."""
 
     config: Config
 
@@ -250,7 +254,8 @@ class Reinforce(CrossEntropy):
         """``weight`` is λ."""
 
         label_smoothing: float = Field(0.0, ge=0, lt=1)
-        weight: float = Field(1.0, gt=0)
+        """Share of the probability that goes to all other answers."""
+        weight: float = Field(1.0, gt=0)  # of the policy gradient in the loss
 
     config: Config
 

@@ -261,8 +261,8 @@ class SingleText(Task[Batch]):
         TSV, CSV or JSONL file, of which `foveate.data.text.TextData` names columns and keys.
         """
 
-        source: str
-        tokenizer: Tokenizer.Config = BPE.Config()
+        source: str  # file of the texts, or of text and label (TSV, JSONL), with {split}
+        tokenizer: Tokenizer.Config = BPE.Config()  # how text becomes tokens
 
     config: Config
 

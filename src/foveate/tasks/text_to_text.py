@@ -43,7 +43,7 @@ from foveate.look.drawing import group_pieces, to_words
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.tasks.base import Task
-from foveate.tasks.metrics import LOWER_IS_BETTER, known_metrics
+from foveate.tasks.metrics import LOWER_IS_BETTER, METRICS, SLOW, known_metrics
 from foveate.tasks.text import Ids, TextBatch, collate, lengths_of
 
 if TYPE_CHECKING:
@@ -57,10 +57,12 @@ class Part(Config):
     before its sources, a piece of its own: ``<2fr>`` asks for French (Johnson et al., 2017).
     """
 
-    source: str
-    target: str | None = None
+    source: str  # file of the sources, or of both sides (TSV, JSONL)
+    target: str | None = None  # file of the targets, line by line
     weight: float | None = Field(default=None, gt=0)
+    """Share of its pairs in training, relative to the other corpora."""
     tag: str | None = Field(default=None, pattern=r"^<2[^<>\s]+>$")
+    """Token before each source that names the target language: <2fr>."""
 
 
 class Tagged(Reading):
@@ -287,12 +289,15 @@ class PairTask(Task[TextBatch]):
         """
 
         source: str | None = None
-        target: str | None = None
+        """File of the sources, or of both sides (TSV, JSONL), with {split}."""
+        target: str | None = None  # file of the targets, line by line
         tokenizer: Tokenizer.Config = BPE.Config()
-        target_tokenizer: Tokenizer.Config | None = None
-        corpora: tuple[Part, ...] = ()
+        """Of the source, and of the target where it has none of its own."""
+        target_tokenizer: Tokenizer.Config | None = None  # of the target, where it differs
+        corpora: tuple[Part, ...] = ()  # several corpora instead of source and target
         joint: bool = True  # one vocabulary for both sides, which a model may then tie
         metrics: tuple[str, ...] = ("bleu", "chrf", "ter", "exact_match")
+        """What outputs are measured by: bleu, chrf, ter, wer, …."""
 
         @pydantic.model_validator(mode="after")
         def _one_or_two(self) -> Self:
@@ -317,6 +322,7 @@ class PairTask(Task[TextBatch]):
         def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
             return known_metrics(names)
 
+    figures = ("loss", "perplexity", *(name for name in METRICS if name not in SLOW))
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:

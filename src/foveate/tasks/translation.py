@@ -298,12 +298,15 @@ class GuidedTranslation(Translation):
         """
 
         links: str | tuple[str, ...] | None = None
-        aligner: Aligner.Config = Agreement.Config()
-        layer: int = -1
-        head: int = Field(0, ge=0)
-        weight: float = Field(0.05, gt=0)
+        """Files of word links with {split}; absent: made by the aligner."""
+        aligner: Aligner.Config = Agreement.Config()  # what makes the links
+        layer: int = -1  # decoder layer of the guided head; -1: the last
+        head: int = Field(0, ge=0)  # number of the guided head
+        weight: float = Field(0.05, gt=0)  # of the guidance in the loss
         rows: Literal["produced", "read"] = "produced"
+        """Whether a row of attention belongs to the token produced, or to the one read."""
         words: Literal["text", "blanks"] = "text"
+        """What links count: words of the text, or what stands between blanks."""
 
         @pydantic.model_validator(mode="after")
         def _as_many(self) -> Self:

@@ -105,10 +105,11 @@ class SaveConfig(Config):
     The checkpoint with the best ``best`` on the validation data is kept besides.
     """
 
-    every: int | None = Field(default=1000, gt=0)  # steps
+    every: int | None = Field(default=1000, gt=0)  # steps from one checkpoint to the next
     every_minutes: float | None = Field(default=None, gt=0)
-    keep: int = Field(default=3, gt=0)
-    best: str = "loss"
+    """Minutes from one checkpoint to the next."""
+    keep: int = Field(default=3, gt=0)  # how many of the last checkpoints are kept
+    best: str = "loss"  # the figure by which the best checkpoint is chosen (foveate kinds metrics)
 
 
 class ValidationConfig(Config):
@@ -117,9 +118,10 @@ class ValidationConfig(Config):
     ``patience`` is the number of validations in a row without a new best that end training.
     """
 
-    every: int | None = Field(default=1000, gt=0)  # steps
-    samples: int = Field(default=3, ge=0)
+    every: int | None = Field(default=1000, gt=0)  # steps from one validation to the next
+    samples: int = Field(default=3, ge=0)  # outputs that each validation shows
     patience: int | None = Field(default=None, gt=0)
+    """Validations in a row without a new best that end training."""
 
 
 class TrainConfig(Config):
@@ -142,26 +144,39 @@ class TrainConfig(Config):
     """
 
     batch_tokens: int = Field(default=4096, gt=0)
-    max_steps: int | None = Field(default=None, gt=0)
+    """Tokens of a batch on each device, padding included."""
+    max_steps: int | None = Field(default=None, gt=0)  # steps at which training ends
     max_epochs: int | None = Field(default=None, gt=0)
+    """Passes over the data at which training ends."""
     max_minutes: float | None = Field(default=None, gt=0)
+    """Minutes of wall clock at which training ends, earlier sessions included."""
     optimizer: OptimizerConfig = AdamWConfig()
-    schedule: Schedule.Config = InverseSqrt.Config()
+    """How gradients change the weights, and the learning rate."""
+    schedule: Schedule.Config = InverseSqrt.Config()  # how the learning rate rises and falls
     clip_norm: float | None = Field(default=1.0, gt=0)
-    accumulate: int = Field(default=1, gt=0)
+    """Largest norm of the gradient; a larger one is scaled down."""
+    accumulate: int = Field(default=1, gt=0)  # batches of each device that make one step
     recompute: bool = False
-    compile: bool = False
-    save: SaveConfig = SaveConfig()
+    """Compute activations again in the backward pass: less memory, more work."""
+    compile: bool = False  # compile the layers of a Transformer for the GPU
+    save: SaveConfig = SaveConfig()  # when checkpoints are written, and which one is the best
     validation: ValidationConfig = ValidationConfig()
-    precision: Name = "auto"
-    log_every: int = Field(default=50, gt=0)  # steps
-    health_every: int | None = Field(default=None, gt=0)  # steps
-    tensorboard: bool = False
+    """When the model is measured, and when to give up."""
+    precision: Name = "auto"  # of the computation: fp32, bf16, or what suits the device
+    log_every: int = Field(default=50, gt=0)  # steps from one line of the log to the next
+    health_every: int | None = Field(default=None, gt=0)
+    """Steps from one record of gradient and update norms to the next."""
+    tensorboard: bool = False  # whether figures are also written for TensorBoard
     threads: int | None = Field(default=None, gt=0)
+    """Processor threads; as PyTorch chooses where absent."""
     average: int | None = Field(default=None, gt=1)
+    """Last checkpoints whose mean is tried at the end."""
     ema: MovingMean.Config | None = None
+    """A moving mean of the weights that is validated, saved and used."""
     parallel: Literal["auto", "none", "ddp", "fsdp"] = "auto"
+    """How several devices work together under torchrun."""
     hang_minutes: float = Field(default=10.0, gt=0)
+    """Minutes of one step after which a rank is ended."""
 
     def check(self) -> None:
         """Raise `ConfigError` where nothing ends the training, or its schedule does not fit it."""

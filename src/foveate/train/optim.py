@@ -39,7 +39,7 @@ class Constant(Schedule):
     """rate = peak · min(1, step / warmup)."""
 
     class Config(Schedule.Config, kind="constant"):
-        warmup_steps: int = Field(default=0, ge=0)
+        warmup_steps: int = Field(default=0, ge=0)  # steps in which the rate rises
 
     config: Config
 
@@ -55,9 +55,9 @@ class Noam(Schedule):
     """
 
     class Config(Schedule.Config, kind="noam"):
-        hidden_size: int = Field(gt=0)
-        warmup_steps: int = Field(default=4000, gt=0)
-        factor: float = Field(default=1.0, gt=0)
+        hidden_size: int = Field(gt=0)  # d, the hidden size of the model
+        warmup_steps: int = Field(default=4000, gt=0)  # steps in which the rate rises
+        factor: float = Field(default=1.0, gt=0)  # of the whole rate
 
     config: Config
 
@@ -70,7 +70,7 @@ class InverseSqrt(Schedule):
     """rate = peak · min(step / warmup, √(warmup / step)): linear up, then as 1/√step."""
 
     class Config(Schedule.Config, kind="inverse_sqrt"):
-        warmup_steps: int = Field(default=4000, gt=0)
+        warmup_steps: int = Field(default=4000, gt=0)  # steps in which the rate rises
 
     config: Config
 
@@ -83,9 +83,11 @@ class _Ending(Schedule):
     """A rise to the peak, then a fall from 1 to ``final_ratio`` of it at ``total_steps``."""
 
     class Config(Schedule.Config):
-        warmup_steps: int = Field(default=0, ge=0)
+        warmup_steps: int = Field(default=0, ge=0)  # steps in which the rate rises
         total_steps: int | None = Field(default=None, gt=0)
+        """Where the fall ends; train.max_steps where absent."""
         final_ratio: float = Field(default=0.0, ge=0, le=1)
+        """The last rate, as a share of the highest."""
 
     config: Config
 
@@ -148,6 +150,7 @@ class WarmupStableDecay(_Ending):
 
     class Config(_Ending.Config, kind="warmup_stable_decay"):
         decay_share: float = Field(default=0.2, gt=0, le=1)
+        """Share of the steps in which the rate falls."""
 
     config: Config
 
@@ -169,7 +172,7 @@ FUSED = ("cpu", "cuda", "mps")  # devices on which PyTorch steps all parameters 
 class OptimizerConfig(Config, family="optimizer"):
     """How gradients become steps; ``config.build(model)`` gives the optimiser of a model."""
 
-    lr: float = Field(default=1e-3, gt=0)
+    lr: float = Field(default=1e-3, gt=0)  # the highest learning rate
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """The optimiser of the trainable parameters of ``model``."""
@@ -183,9 +186,9 @@ class AdamConfig(OptimizerConfig, kind="adam"):
     where m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ). ``weight_decay`` λ adds λθ to g, everywhere.
     """
 
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = Field(default=1e-9, gt=0)
-    weight_decay: float = Field(default=0.0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.98)  # decay of the means of the gradient and of its square
+    eps: float = Field(default=1e-9, gt=0)  # added to the denominator
+    weight_decay: float = Field(default=0.0, ge=0)  # added to the gradient, times the weights
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Adam over all trainable parameters."""
@@ -205,9 +208,10 @@ class AdamWConfig(OptimizerConfig, kind="adamw"):
     θ ← θ − lr · (m̂ / (√v̂ + ε) + λθ). Biases, norms and embeddings do not decay.
     """
 
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = Field(default=1e-9, gt=0)
+    betas: tuple[float, float] = (0.9, 0.98)  # decay of the means of the gradient and of its square
+    eps: float = Field(default=1e-9, gt=0)  # added to the denominator
     weight_decay: float = Field(default=0.01, ge=0)
+    """By which weights shrink, times the learning rate."""
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """AdamW over two groups: the weights that decay, and those that do not."""
@@ -223,9 +227,9 @@ class AdamWConfig(OptimizerConfig, kind="adamw"):
 class SGDConfig(OptimizerConfig, kind="sgd"):
     """Stochastic gradient descent: u ← μu + g,  θ ← θ − lr · u (Polyak, 1964; μ = 0: plain)."""
 
-    momentum: float = Field(default=0.0, ge=0, lt=1)
-    nesterov: bool = False
-    weight_decay: float = Field(default=0.0, ge=0)
+    momentum: float = Field(default=0.0, ge=0, lt=1)  # share of the last update that is kept
+    nesterov: bool = False  # whether the gradient is taken where momentum leads
+    weight_decay: float = Field(default=0.0, ge=0)  # added to the gradient, times the weights
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """SGD over all trainable parameters."""
@@ -280,6 +284,7 @@ class MovingMean(Configurable):
         """``decay`` is δ: the mean remembers about 1 / (1 − δ) steps."""
 
         decay: float = Field(default=0.999, ge=0, lt=1)
+        """Share of the old mean that is kept at each step."""
 
     def __init__(self, config: Config, model: nn.Module, folder: Path | None = None) -> None:
         """Begin with the weights of the model, or with the mean in a checkpoint's folder."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, TextIO
 
 from foveate.config import ConfigError
+from foveate.data.catalogue import DataError, MissingData
 from foveate.data.readers import read_lines
 from foveate.files import replace_file
 from foveate.tasks.base import CUT
@@ -223,7 +224,15 @@ def evaluate(
         return run.evaluate_files(source, reference, **search)
     if reference is not None:
         raise ConfigError(f"--reference {reference} needs --data SOURCE beside it")
-    return run.evaluate(split=split, **search)
+    try:
+        return run.evaluate(split=split, **search)
+    except MissingData as error:
+        other = "" if split == "valid" else ", or measure on --split valid"
+        reason = error.reason.rstrip(" .:;")
+        raise DataError(
+            f"{run.path}: no {split} data ({reason}); name a file of examples: "
+            f"foveate evaluate {run.path} --data FILE{other}"
+        ) from None
 
 
 def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:

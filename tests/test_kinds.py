@@ -1,0 +1,65 @@
+"""What a config may hold: every table, kind and field has a name that finds it and a meaning."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foveate.config import ConfigError
+from foveate.kinds import described, kinds_table, load_kinds, metric_kinds
+from foveate.run import RunConfig
+from foveate.tasks.classification import figures_of_labels
+
+load_kinds()
+
+
+def test_every_field_has_a_meaning() -> None:
+    missing = [
+        f"{kind.family}.{kind.name}.{name}"
+        for kind in described(None, RunConfig)
+        for name, field in kind.fields.items()
+        if not field.meaning and not kind.family.startswith("test_")
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "fields"),
+    [
+        ("train", "train", ["batch_tokens", "max_minutes", "save"]),
+        ("train.save", "train.save", ["every", "keep", "best"]),
+        ("validation", "train.validation", ["patience"]),
+        ("data", "data", ["holdout", "splits"]),
+        ("series", "task.series", ["path", "rows", "shares"]),
+        ("config", "config", ["task", "seed"]),
+        ("decode", "beam", ["beam_size"]),
+        ("train.optimizer", "adamw", ["lr", "betas"]),
+        ("adamw", "adamw", ["weight_decay"]),
+        ("max_minutes", "train", ["max_minutes"]),
+        ("train.max_minutes", "train", ["max_minutes"]),
+        ("train.save.best", "train.save", ["best"]),
+        ("train.optimizer.lr", "sgd", ["lr"]),
+        ("beam.beam_size", "beam", ["beam_size"]),
+    ],
+)
+def test_a_name_finds_its_table_kind_or_field(name: str, owner: str, fields: list[str]) -> None:
+    owners = {kind.name: kind for kind in described(name, RunConfig)}
+    assert set(fields) <= set(owners[owner].fields)
+    if name.endswith(fields[0]):
+        assert list(owners[owner].fields) == fields
+    text = kinds_table(list(owners.values()))
+    assert all(owners[owner].fields[field].meaning in text for field in fields)
+
+
+def test_an_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean .*max_minutes"):
+        described("train.max_minuts", RunConfig)
+
+
+def test_metrics_name_what_a_validation_measures() -> None:
+    figures = {kind.name: kind.meaning.split(";")[0].split(", ") for kind in metric_kinds()}
+    log_p = np.log(np.full((2, 2), 0.5, dtype=np.float32))
+    assert figures["classification"] == list(figures_of_labels(log_p, [0, 1]))
+    assert {"loss", "mse", "mase", "crps"} <= set(figures["forecasting"])
+    assert {"loss", "perplexity", "bleu", "chrf"} <= set(figures["translation"])
+    assert "ter" not in figures["translation"]  # left to evaluate

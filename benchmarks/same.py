@@ -291,7 +291,7 @@ def views(runs: Path, folder: Path, quick: bool, clean: Cleaner) -> Part:
             key = f"look {view} {run}"
             places[key] = [folder / f"{view}-{run}.json", folder / f"{view}-{run}.txt"]
             outs = [part for place in places[key] for part in ("--out", str(place))]
-            some = question if view not in WITHOUT_TEXT else WITHOUT_TEXT[view]
+            some = WITHOUT_TEXT.get(view, question)
             jobs[key] = (["look", view, str(runs / run), *some, *outs], "")
     results = done(jobs, clean, folder)
     for key, files in places.items():

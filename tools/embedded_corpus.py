@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from foveate.files import replace_file
 from foveate.data.synthetic import EMBEDDED, SPLITS, SyntheticPair
-from grammar.lexicon import align, english, french, lexicon, Phrase, spell
+from foveate.files import replace_file
+from grammar.lexicon import Phrase, align, english, french, lexicon, spell
 from grammar.sentences import LongSentences, Sentences
 
 MIN_WORDS, MAX_WORDS = 3, {"short": 25, "long": 60}

@@ -12,8 +12,30 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from grammar.lexicon import Adjective, Expression, Lexicon, new_link, Noun, PEOPLE, Phrase, Verb
-from grammar.phrases import BARE, both, cardinal, Clause, Clitic, complement, day, Determine, extended, GENERIC, hour, INDEFINITE, join, NEGATED, NEGATED_BARE, Nominal, noun_phrase, possessed, pronoun, word, words_of
+from grammar.lexicon import PEOPLE, Adjective, Expression, Lexicon, Noun, Phrase, Verb, new_link
+from grammar.phrases import (
+    BARE,
+    GENERIC,
+    INDEFINITE,
+    NEGATED,
+    NEGATED_BARE,
+    Clause,
+    Clitic,
+    Determine,
+    Nominal,
+    both,
+    cardinal,
+    complement,
+    day,
+    extended,
+    hour,
+    join,
+    noun_phrase,
+    possessed,
+    pronoun,
+    word,
+    words_of,
+)
 
 # ------------------------------------------------------------------------ words that go together
 

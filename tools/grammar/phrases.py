@@ -17,7 +17,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from grammar.lexicon import Adjective, begins_with_vowel, Determiner, Expression, Link, new_link, Noun, PEOPLE, Phrase, Token, Verb
+from grammar.lexicon import (
+    PEOPLE,
+    Adjective,
+    Determiner,
+    Expression,
+    Link,
+    Noun,
+    Phrase,
+    Token,
+    Verb,
+    begins_with_vowel,
+    new_link,
+)
 
 # ---------------------------------------------------------------------- numbers, dates and hours
 

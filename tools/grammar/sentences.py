@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from grammar.clauses import Clauses
-from grammar.lexicon import Lexicon, new_link, Phrase
-from grammar.phrases import Clause, clitic_for, join, Nominal, pronoun, pronoun_for, word, words_of
+from grammar.lexicon import Lexicon, Phrase, new_link
+from grammar.phrases import Clause, Nominal, clitic_for, join, pronoun, pronoun_for, word, words_of
 
 DESCRIBED = (
     "animal food staple drink clothing thing vehicle furniture room site building text idea "

@@ -126,8 +126,9 @@ class Texts(Judge):
 
     def figures(self, rows: Sequence[Row]) -> tuple[dict[str, float], dict[str, str]]:
         outputs, wanted = [row.output for row in rows], [row.reference for row in rows]
-        metrics = getattr(self.run.config.task, "metrics", ("bleu", "chrf"))
-        return figures_of(outputs, wanted, metrics)
+        own = self.run.config.task.tree()
+        metrics = own.get("metrics", ("bleu", "chrf"))
+        return figures_of(outputs, wanted, metrics, own.get("bleu_tokenizer"))
 
 
 class Captions(Texts):

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import html5lib
-import sacrebleu
 import torch
 
 from foveate.align.aer import Gold, Head, choose
@@ -30,6 +29,7 @@ from foveate.documents.memory import Aided, Aids, Glossary, aligner, holds
 from foveate.documents.spans import HIDDEN, SHOWN, Rules
 from foveate.documents.translate import Passage, joined_all, text_passage
 from foveate.run import Run, load
+from foveate.tasks import metrics
 from machine import RESULTS, describe, write
 
 TERMS = 200
@@ -163,7 +163,7 @@ def glossary(
 
 
 def bleu(outputs: Sequence[str], references: Sequence[str]) -> float:
-    return round(sacrebleu.corpus_bleu(list(outputs), [list(references)]).score, 2)
+    return round(metrics.bleu(outputs, references)[0], 2)
 
 
 def of_text(run: Run, lines: Sequence[str], head: Head, rules: Rules) -> dict[str, Any]:

@@ -136,7 +136,9 @@ class Cleaner:
     def __call__(self, text: str) -> str:
         for path, name in self.names.items():
             text = text.replace(path, name)
-        text = re.sub(r"\b\d+:\d\d(:\d\d)?\b|\b\d+(\.\d+)? (ms|s|minutes?|seconds?)\b", "TIME", text)
+        text = re.sub(
+            r"\b\d+:\d\d(:\d\d)?\b|\b\d+(\.\d+)? (ms|s|minutes?|seconds?)\b", "TIME", text
+        )
         text = re.sub(r"\d{4}-\d\d-\d\d[T ][\d:.Z+]+", "DATE", text)
         return re.sub(r"[\d,.]+ ?(tokens|target tokens|sentences|lines)/s", "RATE", text)
 
@@ -167,9 +169,7 @@ def done(
     subprocess.run(command, env=environment, check=True, cwd=folder)
     results = json.loads(listed.with_suffix(".done").read_text())
     return {
-        name: {
-            key: clean(value) if isinstance(value, str) else value for key, value in one.items()
-        }
+        name: {key: clean(value) if isinstance(value, str) else value for key, value in one.items()}
         for name, one in results.items()
     }
 
@@ -350,8 +350,32 @@ def filled(text: str, names: dict[str, str]) -> str:
     return text
 
 
-VERBS = """train evaluate score translate classify generate forecast caption distill shortlist studio
-export import show average kinds doctor quickstart version look data bench align serve""".split()
+VERBS = [
+    "train",
+    "evaluate",
+    "score",
+    "translate",
+    "classify",
+    "generate",
+    "forecast",
+    "caption",
+    "distill",
+    "shortlist",
+    "studio",
+    "export",
+    "import",
+    "show",
+    "average",
+    "kinds",
+    "doctor",
+    "quickstart",
+    "version",
+    "look",
+    "data",
+    "bench",
+    "align",
+    "serve",
+]
 
 
 def routes(runs: Path, folder: Path, quick: bool, clean: Cleaner) -> Part:

@@ -20,7 +20,8 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.models.vision import ConvolutionalEncoder
 from foveate.nn.scores import Choice, Sampled, choices
-from foveate.tasks.captioning import Captioning, bleu, nearest_captions
+from foveate.tasks.captioning import Captioning, nearest_captions
+from foveate.tasks.metrics import bleu
 from foveate.tasks.objectives import (
     CrossEntropy,
     Reinforce,
@@ -71,11 +72,11 @@ def model(task: Captioning) -> Any:
 def test_bleu_takes_the_best_of_several_references() -> None:
     outputs = ["a dog runs over the green grass", "two men play ball in the park"]
     references = [["nothing like it at all", outputs[0].upper()], [outputs[1]]]
-    figure, signature = bleu(outputs, references)
+    figure, signature = bleu(outputs, references, lowercase=True)
     assert figure == pytest.approx(100)
     assert "case:lc" in signature
-    assert bleu(outputs, [[text] for text in reversed(outputs)])[0] < 10
-    with pytest.raises(ValueError, match="2 outputs, but references for 1"):
+    assert bleu(outputs, [[text] for text in reversed(outputs)], lowercase=True)[0] < 10
+    with pytest.raises(ValueError, match="2 outputs but 1 references"):
         bleu(outputs, references[:1])
 
 

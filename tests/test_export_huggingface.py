@@ -43,8 +43,9 @@ def test_text_in_and_the_same_text_out(tokenizer: str, folder: Path, tmp_path: P
         read = theirs("the dog runs", return_tensors="pt")
         (limit,) = run.search(1, None).limits([read["input_ids"].shape[1] - 1])
         (ids,) = model.generate(**read, max_new_tokens=limit)
+    alike = run.decoding(whole_characters=False)  # `generate` may break characters
     assert theirs.decode(ids, skip_special_tokens=True) == str(
-        run.translate(["the dog runs"], beam_size=1)[0]
+        alike.translate(["the dog runs"], beam_size=1)[0]
     )
 
 

@@ -26,11 +26,11 @@ from typing import Any
 
 import data
 from environments import BUILD, ROOT, python_of
-from sacrebleu.metrics.bleu import BLEU
 from starting import command, environment
 
 from foveate.bench.machine import describe
 from foveate.bench.training import workload
+from foveate.tasks.metrics import bleu
 
 MODES = {"foveate": "auto", "joeynmt": "fp32"}  # it trains in no other on a processor
 PEERS = tuple(MODES)
@@ -135,7 +135,7 @@ def score(task: Any, outputs: list[list[str]]) -> float:
     tokenizer = task.target_tokenizer
     known = {piece: i for i, piece in enumerate(tokenizer.pieces)}
     texts = [tokenizer.decode([known[p] for p in line if p in known]) for line in outputs]
-    return round(BLEU().corpus_score(texts, [list(task.corpus("valid").targets)]).score, 2)
+    return round(bleu(texts, task.corpus("valid").targets)[0], 2)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ configs before the values changed (`foveate.train.config`).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -34,6 +35,7 @@ from foveate.tasks.base import Evaluation, Task
 from foveate.tasks.classification import Classification
 from foveate.tasks.forecasting import Forecast
 from foveate.tasks.language import Generation
+from foveate.tasks.metrics import BleuTokenizer
 from foveate.tasks.objectives import CrossEntropy, Objective
 from foveate.tasks.text_to_text import together
 from foveate.train import checkpoint
@@ -201,14 +203,16 @@ class Run:
         beam_size: int | None = None,
         length_penalty: float | None = None,
         batch_tokens: int | None = None,
+        bleu_tokenizer: BleuTokenizer | None = None,
     ) -> Evaluation:
         """All figures that the task knows, on a split of the run's own data or on what is given.
 
-        A translation takes ``evaluate(sources, references)``.
+        A translation takes ``evaluate(sources, references)``. ``bleu_tokenizer`` is another than
+        that of the task's config (`foveate.tasks.metrics.bleu`).
         """
         examples = self.can("given")(*given) if given else self.task.examples(split)
         search = self.search(beam_size, length_penalty)
-        return self._evaluate(examples, search, batch_tokens)
+        return self._evaluate(examples, search, batch_tokens, bleu_tokenizer)
 
     def evaluate_files(
         self,
@@ -217,14 +221,25 @@ class Run:
         beam_size: int | None = None,
         length_penalty: float | None = None,
         batch_tokens: int | None = None,
+        bleu_tokenizer: BleuTokenizer | None = None,
     ) -> Evaluation:
         """The same on files of the user's: inputs and references, or one file with both."""
         examples = self.task.read(source, reference)
-        return self._evaluate(examples, self.search(beam_size, length_penalty), batch_tokens)
+        search = self.search(beam_size, length_penalty)
+        return self._evaluate(examples, search, batch_tokens, bleu_tokenizer)
 
-    def _evaluate(self, examples: Any, search: Search, batch_tokens: int | None) -> Evaluation:
-        evaluate = self.task.evaluate
-        return cast(Evaluation, evaluate(self.model, examples, search, batch_tokens or 8192))
+    def _evaluate(
+        self,
+        examples: Any,
+        search: Search,
+        batch_tokens: int | None,
+        bleu_tokenizer: BleuTokenizer | None,
+    ) -> Evaluation:
+        task = copy.copy(self.task)
+        if bleu_tokenizer is not None:
+            tree = task.config.tree() | {"bleu_tokenizer": bleu_tokenizer}
+            task.config = type(task.config).parse(tree, ("task",))
+        return cast(Evaluation, task.evaluate(self.model, examples, search, batch_tokens or 8192))
 
     def caption(self, pictures: Sequence[Any], beam_size: int | None = None) -> list[Any]:
         """A caption for each picture: a file, or the number of one of the test data."""

@@ -85,6 +85,9 @@ def evaluate(
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
     batch_tokens: BatchTokens = None,
+    bleu_tokenizer: Annotated[
+        str | None, typer.Option(help="that cuts BLEU's words; default: by the references' script")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None,
     ensemble: Ensemble = None,
     checkpoint: Checkpoint = "best",
@@ -97,6 +100,8 @@ def evaluate(
 
     loaded = options.load(run, checkpoint, threads, ensemble, overrides, precision)
     search = options.search(beam_size, length_penalty, batch_tokens)
+    if bleu_tokenizer is not None:
+        search["bleu_tokenizer"] = bleu_tokenizer
     evaluation = verbs.evaluate(loaded, source, reference, split, search)
     if output is not None:
         verbs.write_outputs(evaluation.outputs, output)

@@ -140,6 +140,11 @@ class Tokenizer(Configurable, ABC):
             spans.append((start, done + begun))
         return spans
 
+    @property
+    def surfaces(self) -> list[bytes]:
+        """What each id adds to a text behind others, in UTF-8; start, end and padding nothing."""
+        return Tokenizer._surface(self, range(self.vocab_size), skip_special=True)
+
     def labels(self, ids: Sequence[int], text: str, spans: Sequence[Span]) -> list[str]:
         """A label for each token of a text: its characters, or its name where it has none.
 

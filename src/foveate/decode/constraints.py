@@ -5,18 +5,154 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
+from foveate.data.tokenizer import SILENT, Tokenizer
 from foveate.native.kernels import log_sum_exp
 
 if TYPE_CHECKING:
     from foveate.decode.search import Steps
+
+
+WHOLE, REJECTED, STATES = 0, 8, 8
+LONGEST = 3  # continuation bytes of a character, and so tokens that finish one
+PADDING = 256  # stands behind the bytes of a token and changes no state
+
+
+def automaton() -> NDArray[np.int8]:
+    """δ (states + 1, bytes + 1) of UTF-8: 0 between characters, 8 rejected.
+
+    States 1, 2 and 3 wait for as many continuation bytes; 4 to 7 stand behind E0, ED, F0 and F4,
+    whose next byte is restricted.
+    """
+    delta = np.full((STATES + 1, PADDING + 1), REJECTED, dtype=np.int8)
+    delta[:, PADDING] = range(STATES + 1)
+    for first, last, state in (
+        (0x00, 0x7F, 0), (0xC2, 0xDF, 1), (0xE0, 0xE0, 4), (0xE1, 0xEC, 2), (0xED, 0xED, 5),
+        (0xEE, 0xEF, 2), (0xF0, 0xF0, 6), (0xF1, 0xF3, 3), (0xF4, 0xF4, 7),
+    ):  # fmt: skip
+        delta[WHOLE, first : last + 1] = state
+    for state, first, last, after in (
+        (1, 0x80, 0xBF, 0), (2, 0x80, 0xBF, 1), (3, 0x80, 0xBF, 2), (4, 0xA0, 0xBF, 1),
+        (5, 0x80, 0x9F, 1), (6, 0x90, 0xBF, 2), (7, 0x80, 0x8F, 2),
+    ):  # fmt: skip
+        delta[state, first : last + 1] = after
+    return delta
+
+
+@dataclass(frozen=True)
+class ByteTable:
+    """The automaton over the tokens of a vocabulary.
+
+    *Shapes:* ``after`` (S, V) the state behind each token, 0 where it is barred; ``barred``
+    (4, S, V) whether it may not come, by how many tokens may follow it (3: as many as needed);
+    ``always`` (C,) the tokens that may never come between characters.
+    """
+
+    after: Int[Tensor, "S V"]
+    barred: Bool[Tensor, "4 S V"]
+    always: Int[Tensor, "C"]
+
+    @classmethod
+    def over(cls, states: Int[Tensor, "S V"]) -> ByteTable:
+        """The table of tokens whose δ is given, `REJECTED` where there is none."""
+        whole = torch.arange(STATES) == WHOLE
+        finished, barred = whole, []  # (S,) whether so many tokens suffice from a state
+        for _ in range(LONGEST + 1):
+            allowed = torch.cat((finished, torch.tensor([False])))[states]  # (S, V)
+            barred.append(~allowed)
+            finished = finished | allowed.any(dim=1)
+        stuck = torch.stack(barred).all(dim=2)  # too few tokens are left: then as if there were all
+        each = torch.where(stuck[..., None], barred[-1], torch.stack(barred))
+        after = states.where(~barred[-1], torch.zeros(()).to(states))
+        return cls(after, each, barred[-1][WHOLE].nonzero().flatten())
+
+    def of(self, tokens: Int[Tensor, "W"]) -> ByteTable:
+        """The table of some tokens alone, by their places among these."""
+        chosen = tokens.to(self.after.device)
+        states = self.after.where(~self.barred[-1], torch.tensor(REJECTED).to(self.after))
+        return ByteTable.over(states[:, chosen])
+
+    def to(self, device: torch.device) -> ByteTable:
+        """The same on a device."""
+        return ByteTable(*(part.to(device) for part in (self.after, self.barred, self.always)))
+
+
+def byte_table(tokenizer: Tokenizer) -> ByteTable | None:
+    """That of a tokenizer, made once; None where each of its pieces is valid UTF-8 by itself."""
+    return _table(tokenizer, tokenizer.vocab_size)
+
+
+@lru_cache(maxsize=8)
+def _table(tokenizer: Tokenizer, _: int) -> ByteTable | None:
+    pieces = tokenizer.surfaces
+    states = _states(pieces)
+    if bool((states[WHOLE] == WHOLE).all()):
+        return None
+    states[1:, sorted(SILENT)] = REJECTED  # an end inside a character
+    return ByteTable.over(torch.from_numpy(states))
+
+
+def _states(pieces: Sequence[bytes]) -> NDArray[np.int64]:
+    """δ of whole tokens (S, V)."""
+    lengths = np.array([len(piece) for piece in pieces])
+    flat = np.frombuffer(b"".join(pieces), dtype=np.uint8)
+    starts, delta = lengths.cumsum() - lengths, automaton()
+    states = np.repeat(np.arange(STATES, dtype=np.int64)[:, None], len(pieces), axis=1)
+    for place in range(int(lengths.max(initial=0))):
+        longer = np.flatnonzero(lengths > place)
+        states[:, longer] = delta[states[:, longer], flat[starts[longer] + place]]
+    return states
+
+
+class CharacterMask:
+    """Where each hypothesis of a search stands in UTF-8, and how many tokens it may still write."""
+
+    def __init__(self, table: ByteTable, limits: Sequence[int], device: torch.device) -> None:
+        self.table = table.to(device)
+        self.limits = torch.tensor(limits, dtype=torch.long, device=device) + 1  # with the start
+        self.state, self.left = torch.zeros_like(self.limits), self.limits  # (N,) each
+
+    def read(self, ids: Int[Tensor, "N"]) -> None:
+        """Go on by one token of each hypothesis."""
+        self.state, self.left = self.table.after[self.state, ids], self.left - 1
+
+    def apply(self, logits: Tensor) -> Tensor:
+        """Logits (N, V), into which −∞ is written at the tokens that may not follow."""
+        rows = ((self.state != WHOLE) | (self.left <= LONGEST)).nonzero().flatten()
+        room = (self.left[rows] - 1).clamp(0, LONGEST)
+        own = logits[rows].masked_fill_(self.table.barred[room, self.state[rows]], -torch.inf)
+        logits.T.index_fill_(0, self.table.always, -torch.inf)  # by columns: three times as fast
+        logits[rows] = own
+        return logits
+
+    def reorder(self, rows: Int[Tensor, "N"]) -> None:
+        """Hypothesis i goes on from hypothesis ``rows[i]``."""
+        self.state, self.left = self.state.index_select(0, rows), self.left.index_select(0, rows)
+
+    def enter(self, sources: Int[Tensor, "K"]) -> None:
+        """Take sources in, a hypothesis each after the others'."""
+        new = self.limits[sources]
+        self.state = torch.cat((self.state, torch.zeros_like(new)))
+        self.left = torch.cat((self.left, new))
+
+
+# ----------------------------------------------------------------------------------------- phrases
+# Phrases that an output must hold, as token sequences: how far each beginning has got with them.
+#
+# A phrase is met when one of its spellings is written as whole words: what follows must not go on
+# with the word, and a spelling without a blank before it only follows what ends none. Does not
+# live
+# here: how a beam shares its places (`lexical_beam`), text (`wording`).
 
 
 class Spelling(NamedTuple):
@@ -243,7 +379,7 @@ class Constrained:
     """Steps that keep rules and begin each output as it was asked to begin.
 
     ``prefixes`` are the first tokens of each source's outputs, none where there are no lists.
-    Where rules allow nothing the output ends, with p = 1.
+    Where rules allow nothing the output ends, with p = 1; inside a character they wait for its end.
     """
 
     def __init__(
@@ -260,6 +396,7 @@ class Constrained:
         self.length = -1  # tokens written so far
         self.prefixes = list(prefixes)  # of the sources that are still being decoded
         self.ledger = ledger
+        self.characters: CharacterMask | None = None  # where tokens are parts of characters
 
     def step(self, ids: Int[Tensor, "N"]) -> Next:
         """What may follow, after reading one more id of each hypothesis.
@@ -279,6 +416,8 @@ class Constrained:
             new = ids[:, None]
             self.written = new[:, :0] if self.written is None else torch.cat((self.written, new), 1)
         logits = self.steps.step(ids)
+        if self.characters is not None:
+            self.characters.read(ids)
         begun = self._begun(logits)
         if begun is None:
             return self._ruled(logits)
@@ -290,15 +429,23 @@ class Constrained:
 
     def _ruled(self, logits: Tensor) -> Next:
         """What may follow freely: −∞ at what a rule forbids, which is written into the logits."""
+        characters = self.characters
+        unruled = logits.clone() if self.rules and characters is not None else logits
         for rule in self.rules:
             assert self.written is not None
             rows, tokens = rule.forbidden(self.written, self.end)
             logits[rows, tokens] = -torch.inf
         log_z = log_sum_exp(logits)
+        if characters is not None:
+            characters.apply(logits)
         if self.rules:
-            stuck = log_z.isneginf().squeeze(1)
+            stuck = logits.amax(dim=1).isneginf()
             logits[stuck, self.end] = 0.0
             log_z[stuck] = 0.0
+            if characters is not None:
+                inside = (stuck & (characters.state != WHOLE)).nonzero().flatten()
+                log_z[inside] = log_sum_exp(unruled[inside])
+                logits[inside] = characters.apply(unruled)[inside]
         return Next(logits, log_z)
 
     def _begun(self, logits: Tensor) -> tuple[Tensor, Next] | None:
@@ -319,6 +466,8 @@ class Constrained:
         self.steps.reorder(rows)
         if self.written is not None:
             self.written = self.written.index_select(0, rows)
+        if self.characters is not None:
+            self.characters.reorder(rows)
         if self.ledger is not None:
             self.ledger.reorder(rows)
 
@@ -332,6 +481,8 @@ class Constrained:
     def enter(self, sources: Int[Tensor, "K"]) -> None:
         """Take sources in that had been left out, a hypothesis each after the others'."""
         cast(Any, self.steps).enter(sources)
+        if self.characters is not None:
+            self.characters.enter(sources)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
         """Go on with these sources alone."""

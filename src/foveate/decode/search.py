@@ -15,7 +15,16 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
-from foveate.decode.constraints import Constrained, Demand, Forbids, Ledger, Next, Rule
+from foveate.decode.constraints import (
+    ByteTable,
+    CharacterMask,
+    Constrained,
+    Demand,
+    Forbids,
+    Ledger,
+    Next,
+    Rule,
+)
 from foveate.tree import merge
 
 PRUNED, LIVE, DONE = 0, 1, 2
@@ -206,7 +215,8 @@ class Search(Configurable):
 
         ``rules`` forbid tokens, such as those that would repeat what is there. With ``shortlist``
         only tokens that a source makes likely are searched, where the run has a list of them and no
-        beginning is given; scores are then those of p over these.
+        beginning is given; scores are then those of p over these. With ``whole_characters`` outputs
+        are valid UTF-8 also where tokens are parts of characters (`foveate.decode.constraints`).
         """
 
         max_ratio: float = Field(2.0, ge=0)
@@ -216,6 +226,7 @@ class Search(Configurable):
         """Constraints that every output meets, such as no_repeat."""
         shortlist: bool = False
         """Whether scores are computed only for words that go with the source."""
+        whole_characters: bool = True  # no output holds a part of a character's UTF-8 bytes
 
         @classmethod
         def like(cls, other: Search.Config, **changes: Any) -> Self:
@@ -236,6 +247,7 @@ class Search(Configurable):
         self.bans: Sequence[Forbids] = ()
         self.demands: Sequence[Demand] = ()
         self.listener: Listener | None = None
+        self.table: ByteTable | None = None
 
     @property
     def width(self) -> int:
@@ -256,6 +268,18 @@ class Search(Configurable):
         kept = copy.copy(self)
         kept.bans = [*self.bans, *bans]
         return kept
+
+    def spelling(self, table: ByteTable | None) -> Self:
+        """The same search over tokens that may be parts of characters: each comes out whole."""
+        spelled = copy.copy(self)
+        spelled.table = table if self.config.whole_characters else None
+        return spelled
+
+    def among(self, tokens: Tensor) -> Self:
+        """The same search over some tokens alone, by their places among these."""
+        some = copy.copy(self)
+        some.table = None if self.table is None else self.table.of(tokens)
+        return some
 
     def watched(self, listener: Listener) -> Self:
         """The same search, of which each step is told to a listener; what it finds is the same.
@@ -299,6 +323,8 @@ class Search(Configurable):
         demands = [self.demands[n] for n in numbers] if self.demands else []
         ledger = Ledger(demands) if any(demand.phrases for demand in demands) else None
         kept = Constrained(steps, rules, prefixes, end, ledger)
+        if self.table is not None:
+            kept.characters = CharacterMask(self.table, limits, kept.device)
         return self.find(kept, limits, start, end, numbers)
 
     def find(

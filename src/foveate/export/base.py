@@ -100,7 +100,8 @@ def searches(run: Run) -> dict[str, Search]:
     """Greedy search and the run's own beam (or one of four), with the run's limits of length."""
     own = run.config.decode
     beam = own if type(own) is Beam.Config else Beam.Config.like(own, beam_size=4)
-    plain = [config.model_copy(update={"rules": ()}) for config in (Greedy.Config.like(own), beam)]
+    free = {"rules": (), "whole_characters": False}  # as other programs search
+    plain = [config.model_copy(update=free) for config in (Greedy.Config.like(own), beam)]
     return {
         "greedy": plain[0].build(),
         f"beam of {beam.beam_size}": plain[1].build(),

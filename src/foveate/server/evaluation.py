@@ -157,8 +157,9 @@ class TextEvaluator(Evaluator):
     def figures(self, rows: Sequence[EvaluatedExample]) -> tuple[dict[str, float], dict[str, str]]:
         outputs = [row.output for row in rows]
         references = [row.reference for row in rows]
-        metrics = getattr(self.run.config.task, "metrics", ("bleu", "chrf"))
-        return figures_of(outputs, references, metrics)
+        fields = self.run.config.task.tree()
+        metrics = fields.get("metrics", ("bleu", "chrf"))
+        return figures_of(outputs, references, metrics, fields.get("bleu_tokenizer"))
 
 
 class CaptionEvaluator(TextEvaluator):

@@ -18,6 +18,7 @@ from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, Word
+from foveate.decode.constraints import byte_table
 from foveate.decode.greedy import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.look.capture import ForcedPass
@@ -26,6 +27,7 @@ from foveate.nn.scores import choices
 from foveate.spec import Tokens
 from foveate.tasks.base import Evaluation, Loss, Measures, Sample
 from foveate.tasks.image_classification import PictureTask, Source, place_labels
+from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
     CrossEntropy,
     add_choices,
@@ -38,22 +40,6 @@ from foveate.tasks.objectives import (
 from foveate.tasks.text import END, START, TokenizedText, caption_record, namer
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
-
-
-def bleu(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, str]:
-    """BLEU-4 of a corpus where each output has several references, lower case, by sacreBLEU.
-
-    (Papineni, 2002; Post, 2018.) Outputs may have different numbers of references.
-    """
-    from sacrebleu.metrics.bleu import BLEU
-
-    if len(outputs) != len(references):
-        raise ValueError(f"{len(outputs)} outputs, but references for {len(references)}")
-    most = max(map(len, references), default=0)
-    streams = [[r[n] if n < len(r) else None for r in references] for n in range(most)]
-    metric = BLEU(lowercase=True)
-    score = metric.corpus_score(list(outputs), streams)  # type: ignore[arg-type]
-    return float(score.score), str(metric.get_signature())
 
 
 def nearest_captions(known: Album, asked: Album) -> list[str]:
@@ -119,12 +105,16 @@ class Captioning(PictureTask[CaptionBatch]):
     """A sentence for each picture; training sees each of its captions once an epoch."""
 
     class Config(PictureTask.Config, kind="captioning"):
-        """``doubly_stochastic`` is λ; 0 leaves attention free to look where it wants."""
+        """``doubly_stochastic`` is λ; 0 leaves attention free to look where it wants.
+
+        ``bleu_tokenizer`` is as of a translation.
+        """
 
         tokenizer: Tokenizer.Config = Word.Config(lowercase=True, min_frequency=3)
         """Of the captions."""
         doubly_stochastic: float = Field(0.0, ge=0)
         """Weight of the penalty that spreads attention over the picture (Xu et al., 2015)."""
+        bleu_tokenizer: BleuTokenizer | None = None  # by the references' script where absent
 
     figures = ("loss", "bleu")
     config: Config
@@ -215,7 +205,7 @@ class Captioning(PictureTask[CaptionBatch]):
         outputs = [answer.caption for answer in self._describe(model, split, search)]
         shown = range(0, len(album), max(1, len(album) // max(1, samples)))[:samples]
         return Measures(
-            {"loss": total / max(count, 1), "bleu": bleu(outputs, album.texts)[0]},
+            {"loss": total / max(count, 1), "bleu": self._bleu(outputs, album)[0]},
             [Sample(album.names[i], album.texts[i][0], outputs[i]) for i in shown],
         )
 
@@ -231,10 +221,14 @@ class Captioning(PictureTask[CaptionBatch]):
         """BLEU-4 of a split against all its captions, and that of the nearest picture's caption."""
         album = self.album(examples)
         outputs = [answer.caption for answer in self._describe(model, examples, search)]
-        own, signature = bleu(outputs, album.texts)
-        nearest, _ = bleu(nearest_captions(self.album("train"), album), album.texts)
+        own, signature = self._bleu(outputs, album)
+        nearest, _ = self._bleu(nearest_captions(self.album("train"), album), album)
         figures = {"bleu": own, "bleu_of_nearest_picture": nearest}
         return Evaluation(figures, dict.fromkeys(figures, signature), outputs)
+
+    def _bleu(self, outputs: Sequence[str], album: Album) -> tuple[float, str]:
+        """BLEU-4, in lower case, against all captions of each picture."""
+        return bleu(outputs, album.texts, self.config.bleu_tokenizer, lowercase=True)
 
     def caption(
         self, model: EncoderDecoder, sources: Sequence[Source], search: Search
@@ -262,6 +256,7 @@ class Captioning(PictureTask[CaptionBatch]):
         self, model: EncoderDecoder, pixels: Tensor, names: Sequence[str], search: Search
     ) -> list[CaptionAnswer]:
         memory = model.encode(pixels.to(model.output.weight.device))
+        search = search.spelling(byte_table(self.tokenizer))
         found = search(KnownWords(model, memory), [0] * len(names), BOS, EOS)
         found = [search.decide(h, self.tokenizer.decode) for h in found]
         best = [h[0] if h else Hypothesis([], 0.0, 0.0) for h in found]

@@ -31,6 +31,7 @@ from foveate.data.corpus import (
 from foveate.data.readers import taken
 from foveate.data.text import DataError, TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer
+from foveate.decode.constraints import byte_table
 from foveate.decode.sample import Sample as Sampling
 from foveate.decode.search import Search, token_log_probabilities
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
@@ -118,6 +119,7 @@ class Generating(Task[Tensor]):
         ``whole_lines`` ends a text at the end of its line. ``listen`` gets the text so far at each
         step; it hears one prompt, continued once.
         """
+        search = search.spelling(byte_table(self.tokenizer))
         ids = [self.ids_of(prompt) for prompt in prompts for _ in range(num)]
         found: list[Generation] = [Generation("", "", 0.0)] * len(ids)
         for rows in _alike(ids):

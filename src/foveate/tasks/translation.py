@@ -23,6 +23,7 @@ from foveate.data.readers import lines_of
 from foveate.data.text import Corpus, DataError, at
 from foveate.data.tokenizer import BOS, EOS, PAD, Encoded
 from foveate.data.words import CUTS
+from foveate.decode.constraints import byte_table
 from foveate.decode.greedy import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.files import replace_file
@@ -119,7 +120,7 @@ class Translation(PairTask):
             for found in self.search(model, sources, search)
         ]
         names = [name for name in self.config.metrics if name not in SLOW]
-        figures, _ = figures_of(outputs, corpus.references, names)
+        figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
         nll = total / max(count, 1)
         step = max(1, len(outputs) // max(1, samples))
         shown = range(0, len(outputs), step)[:samples]
@@ -135,11 +136,12 @@ class Translation(PairTask):
     ) -> Evaluation:
         answers = self.answer(model, examples.sources, search, batch_tokens)
         outputs = [answer.texts[0] if answer.texts else "" for answer in answers]
-        figures, signatures = figures_of(outputs, examples.references, self.config.metrics)
+        names = self.config.metrics, self.config.bleu_tokenizer
+        figures, signatures = figures_of(outputs, examples.references, *names)
         for tag in self.source_tokenizer.tags:
             chosen = [i for i, text in enumerate(examples.sources) if text.startswith(tag)]
             right = [examples.references[i] for i in chosen]
-            part, _ = figures_of([outputs[i] for i in chosen], right, self.config.metrics)
+            part, _ = figures_of([outputs[i] for i in chosen], right, *names)
             figures |= {f"{name} {tag}": value for name, value in part.items()}
         cut = [line for line, answer in zip(examples.lines, answers, strict=True) if answer.cut]
         return Evaluation(figures, signatures, outputs, {CUT: cut} if cut else {})
@@ -179,6 +181,7 @@ class Translation(PairTask):
     ) -> list[list[Hypothesis]]:
         """The best outputs for each source, in the order of the sources; none for an empty one."""
         found: list[list[Hypothesis]] = [[] for _ in sources]
+        search = search.spelling(byte_table(self.target_tokenizer))
         for indices, hypotheses in self._searched(model, sources, search, batch_tokens):
             for index, outputs in zip(indices, hypotheses, strict=True):
                 found[index] = search.decide(outputs, self.target_tokenizer.decode)
@@ -200,7 +203,8 @@ class Translation(PairTask):
             tokens = None if shortlist is None else shortlist.tokens(read[0])
             steps = steps_of(model, partial(_begun, source=read[0], keys=read[1], tokens=tokens))
             sizes = [len(sources[i]) for i in indices]
-            found = search(steps, sizes, BOS, EOS, indices)
+            spelling = search if tokens is None else search.among(tokens)
+            found = spelling(steps, sizes, BOS, EOS, indices)
             yield indices, found if tokens is None else in_full(found, tokens)
 
     @torch.inference_mode()

@@ -10,7 +10,7 @@ import numpy as np
 from foveate.config import ConfigError
 from foveate.look.charts import CurvesView, PanelsView
 from foveate.run import Run
-from foveate.tasks.metrics import References, interval
+from foveate.tasks.metrics import BleuTokenizer, References, interval, tokenizer_for
 from foveate.views.question import Question
 
 Texts = Sequence[str]
@@ -21,6 +21,7 @@ FEWEST = 5  # sentences of a group; fewer are too few for a figure
 def lengths(runs: Sequence[Run], question: Question) -> PanelsView:
     """BLEU and chrF by the words of the source, a line for each run or file of outputs."""
     systems: dict[str, tuple[Texts, Texts, References]] = {}
+    tokenizers: dict[str, BleuTokenizer | None] = {}
     if question.hypotheses:
         given = question.source, question.reference
         if None in given:
@@ -32,11 +33,12 @@ def lengths(runs: Sequence[Run], question: Question) -> PanelsView:
         answers = run.translate(corpus.sources, beam_size=question.beam_size)
         outputs = [answer.hypotheses[0] for answer in answers]
         systems[run.path.name] = corpus.sources, outputs, corpus.references
+        tokenizers[run.path.name] = run.task.config.bleu_tokenizer
     if not systems:
         raise ConfigError(
             "nothing to score: give a RUN, or --hypotheses with --source, --reference"
         )
-    return by_length(systems)
+    return by_length(systems, tokenizers)
 
 
 def lines(path: Path) -> list[str]:
@@ -44,9 +46,13 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def by_length(systems: Mapping[str, tuple[Texts, Texts, References]]) -> PanelsView:
+def by_length(
+    systems: Mapping[str, tuple[Texts, Texts, References]],
+    tokenizers: Mapping[str, BleuTokenizer | None] | None = None,
+) -> PanelsView:
     """The figures of some systems, each (sources, outputs, references), by groups of lengths.
 
+    ``tokenizers`` of BLEU are by system; where there is none, all its references decide.
     Raises `ConfigError` where texts of a system differ in number.
     """
     names, counts = group_names(), np.zeros(len(ENDS) + 1, int)
@@ -59,7 +65,8 @@ def by_length(systems: Mapping[str, tuple[Texts, Texts, References]]) -> PanelsV
                 raise ConfigError(f"{system}: {sizes}, {len(references)} references; give as many")
             groups = grouped(sources)
             counts = np.maximum(counts, [len(group) for group in groups])
-            found = [scored(metric, outputs, references, group) for group in groups]
+            cut = (tokenizers or {}).get(system) or tokenizer_for(references)
+            found = [scored(metric, outputs, references, group, cut) for group in groups]
             drawn[system] = np.array([middle for middle, _, _ in found])
             bands[system] = (
                 np.array([low for _, low, _ in found]), np.array([high for _, _, high in found])
@@ -90,9 +97,14 @@ def grouped(sources: Texts) -> list[list[int]]:
 
 
 def scored(
-    metric: str, outputs: Texts, references: References, group: Sequence[int]
+    metric: str,
+    outputs: Texts,
+    references: References,
+    group: Sequence[int],
+    bleu_tokenizer: BleuTokenizer | None = None,
 ) -> tuple[float, float, float]:
     """The figure of some sentences and the ends of its interval; NaN for too few."""
     if len(group) < FEWEST:
         return np.nan, np.nan, np.nan
-    return interval(metric, [outputs[i] for i in group], [references[i] for i in group])
+    some = [outputs[i] for i in group], [references[i] for i in group]
+    return interval(metric, *some, bleu_tokenizer=bleu_tokenizer)

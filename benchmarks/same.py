@@ -201,7 +201,7 @@ def work() -> int:
 
 
 class Stream(io.TextIOWrapper):
-    """Standard output or error as text in memory, with the bytes below that a program may ask for."""
+    """Standard output or error in memory: text, with the bytes below for programs that want them."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
@@ -350,32 +350,11 @@ def filled(text: str, names: dict[str, str]) -> str:
     return text
 
 
-VERBS = [
-    "train",
-    "evaluate",
-    "score",
-    "translate",
-    "classify",
-    "generate",
-    "forecast",
-    "caption",
-    "distill",
-    "shortlist",
-    "studio",
-    "export",
-    "import",
-    "show",
-    "average",
-    "kinds",
-    "doctor",
-    "quickstart",
-    "version",
-    "look",
-    "data",
-    "bench",
-    "align",
-    "serve",
-]
+VERBS = (
+    *("train", "evaluate", "score", "translate", "classify", "generate", "forecast", "caption"),
+    *("distill", "shortlist", "studio", "export", "import", "show", "average", "kinds", "doctor"),
+    *("quickstart", "version", "look", "data", "bench", "align", "serve"),
+)
 
 
 def routes(runs: Path, folder: Path, quick: bool, clean: Cleaner) -> Part:

@@ -12,7 +12,6 @@ from foveate.bench import training
 from foveate.bench.machine import counting, group_of, shares
 from foveate.bench.training import workload
 from foveate.train.config import resolve
-from tolerances import MODEL, near
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +29,7 @@ def test_measure(tmp_path: Path) -> None:
     assert found["precision"] == "fp32" and found["peak_memory_mib"] > 50
     done = found["target_tokens_per_second"] * found["flops_per_target_token"] / 1e9
     assert found["product_gflops"] == pytest.approx(done, abs=0.06)
-    assert found["utilisation"]["fp32"] == near(done / 100, terms=MODEL)
+    assert found["utilisation"]["fp32"] == pytest.approx(done / 100, abs=1e-3)  # of three digits
     assert sum(found["time_shares"].values()) == pytest.approx(1, abs=0.02)
     assert found["machine"]["torch"] == torch.__version__
 

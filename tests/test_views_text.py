@@ -195,8 +195,9 @@ def test_curves_are_those_of_the_log(run: Run) -> None:
     view = draw("curves", run, run)
     by_name = {panel.up: panel for panel in view.panels}
     trained = [line for line in read(run.path) if line["event"] == "train"]
-    assert by_name["loss"].x.tolist() == [1, 2, 3, 4]
-    close(by_name["loss"].curves["run"], [line["loss"] for line in trained])
+    assert by_name["objective (with label smoothing, if any)"].x.tolist() == [1, 2, 3, 4]
+    objective = by_name["objective (with label smoothing, if any)"].curves["run"]
+    close(objective, [line["loss"] for line in trained])
     assert by_name["bleu, validation"].x.tolist() == [2, 4]
     assert by_name["gradient norm"].log == "y"
     minutes = draw("curves", run, across="time").panels[0]

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 56637bdc816c49e9.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 258cef33ae9da386.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

@@ -201,7 +201,7 @@ def work() -> int:
 
 
 class Stream(io.TextIOWrapper):
-    """Standard output or error in memory: text, with the bytes below for programs that want them."""
+    """Standard output or error in memory: text, and the bytes below it."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)

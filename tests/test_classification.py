@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from foveate.config import ConfigError
-from foveate.data.text import DataError, TextData
+from foveate.data.catalogue import DataError
+from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, Word
 from foveate.decode.greedy import Greedy
 from foveate.models.classic import BagEncoder

@@ -11,8 +11,9 @@ import torch
 from foveate.align.aer import Gold, Head, aer
 from foveate.align.ibm import Aligner, Model1
 from foveate.config import ConfigError
+from foveate.data.catalogue import DataError
 from foveate.data.synthetic import pairs, write
-from foveate.data.text import DataError, TextData
+from foveate.data.text import TextData
 from foveate.data.tokenizer import BPE, Tokenizer, Word
 from foveate.data.words import split_words
 from foveate.models.encoder_decoder import EncoderDecoder

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from foveate.config import ConfigError
+from foveate.data.catalogue import DataError
 from foveate.data.corpus import Text, read_text, read_text_split
-from foveate.data.text import DataError, TextData
+from foveate.data.text import TextData
 from foveate.data.tokenizer import EOS, Character, Symbol, Tokenizer
 from foveate.models.classic import WindowDecoder
 from foveate.models.language_model import LanguageModel

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.data.text import DataError, TextData
+from foveate.data.catalogue import DataError
+from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Word
 from foveate.decode.greedy import Greedy
 from foveate.models.classic import BagEncoder

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from foveate.data import corpus as corpus_module
+from foveate.data.catalogue import DataError
 from foveate.data.corpus import (
     Meter,
     learn_tokenizer,
@@ -28,7 +29,7 @@ from foveate.data.corpus import (
 )
 from foveate.data.report import traits_of
 from foveate.data.synthetic import write
-from foveate.data.text import DataError, Reading, TextData, read_split
+from foveate.data.text import Reading, TextData, read_split
 from foveate.data.tokenizer import BPE, Byte, Tokenizer, Unigram
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)

@@ -11,18 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.config import ConfigError, parse_tree
-from foveate.data.readers import read_lines
-from foveate.data.text import (
-    BadLine,
-    Corpus,
-    DataError,
-    TextData,
-    at,
-    clean,
-    keep,
-    read_pairs,
-    read_split,
-)
+from foveate.data.catalogue import DataError
+from foveate.data.readers import BadLine, read_lines
+from foveate.data.text import Corpus, TextData, at, clean, keep, read_pairs, read_split
 
 SKIP = TextData(on_bad_line="skip")
 ODD_BREAKS = "\u2028 \u2029 \x0b \x0c \x1c \x1d \x1e \x85 \x00"  # str.splitlines would break here

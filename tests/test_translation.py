@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.data.text import DataError, TextData
+from foveate.data.catalogue import DataError
+from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, Byte, Character, Tokenizer, Unigram, Word
 from foveate.data.words import words
 from foveate.decode.beam import Beam

@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import pydantic
 from pydantic.fields import FieldInfo
 
-from foveate.tree import ConfigError, Tree, Where, assigned, line_of, load_tree, merge, toml
+from foveate.tree import ConfigError as ConfigError
+from foveate.tree import Tree, Where, assigned, line_of, load_tree, merge, toml
 
 C = TypeVar("C", bound="Config")
 

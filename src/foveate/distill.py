@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from foveate.config import ConfigError
-from foveate.data.text import DataError
+from foveate.data.catalogue import DataError
 from foveate.files import replace_file
 from foveate.run import Run
 

@@ -17,11 +17,11 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from foveate.data.catalogue import find
+from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import Arrays, Meter, PreparedCorpus, Work, in_order, read_text, spans_of
 from foveate.data.readers import Texts, is_table
 from foveate.data.series import SeriesData, labels, looks_like_series, scan, usual_step
-from foveate.data.text import Corpus, DataError, TextData, keep, read_pairs
+from foveate.data.text import Corpus, TextData, keep, read_pairs
 
 ENOUGH = 8.0  # common words, or characters of a script, from which a language is named
 CLEARLY = 1.5  # times as many as of the next language

@@ -19,7 +19,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.data.batches import sorted_batches
-from foveate.data.text import Corpus, DataError, Pair, Reading, TextData, at, read_pairs
+from foveate.data.catalogue import DataError
+from foveate.data.text import Corpus, Pair, Reading, TextData, at, read_pairs
 from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
 from foveate.files import replace_file

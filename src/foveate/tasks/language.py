@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.data.catalogue import DataError
 from foveate.data.corpus import (
     LINES,
     SPLITS,
@@ -29,7 +30,7 @@ from foveate.data.corpus import (
     sample,
 )
 from foveate.data.readers import taken
-from foveate.data.text import DataError, TextData
+from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer
 from foveate.decode.constraints import byte_table
 from foveate.decode.sample import Sample as Sampling

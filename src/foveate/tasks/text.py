@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from foveate.data.batches import pad
+from foveate.data.catalogue import DataError
 from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.readers import TokenIds, is_table, taken
-from foveate.data.text import Corpus, DataError, Reading, TextData, at, collect, keep, read_pairs
+from foveate.data.text import Corpus, Reading, TextData, at, collect, keep, read_pairs
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SILENT, Encoded, Span, Tokenizer
 from foveate.data.words import is_unsegmented, split_words
 from foveate.look.capture import AttentionRecord

@@ -21,20 +21,11 @@ from torch import Tensor, nn
 from foveate.align.aer import Rows
 from foveate.config import Config
 from foveate.data.batches import Mixture
+from foveate.data.catalogue import DataError
 from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.readers import taken
 from foveate.data.report import report
-from foveate.data.text import (
-    Corpus,
-    DataError,
-    Pair,
-    Reading,
-    TextData,
-    collect,
-    keep,
-    read_pairs,
-    to_measure,
-)
+from foveate.data.text import Corpus, Pair, Reading, TextData, collect, keep, read_pairs, to_measure
 from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.search import EnsembleSteps, Steps, log_mean_p

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from foveate.align.aer import Head, Links, read_pharaoh, write_pharaoh
 from foveate.align.ibm import Agreement, Aligner
 from foveate.data.batches import pad, sorted_batches
+from foveate.data.catalogue import DataError
 from foveate.data.readers import lines_of
-from foveate.data.text import Corpus, DataError, at
+from foveate.data.text import Corpus, at
 from foveate.data.tokenizer import BOS, EOS, PAD, Encoded
 from foveate.data.words import CUTS
 from foveate.decode.constraints import byte_table

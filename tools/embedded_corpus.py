@@ -51,7 +51,7 @@ def stream(split: str, seed: int = 1, corpus: str = "short") -> Iterator[Synthet
     name = f"{seed} {split}" if corpus == "short" else f"{seed} {split} {corpus}"
     draw = random.Random(name).random  # random() alone is the same in every Python
     admitted = ("train",) if split == "train" else ("train", split)
-    short, long = (kind(lexicon(), draw, admitted) for kind in (Sentences, LongSentences))
+    short, long = Sentences(lexicon(), draw, admitted), LongSentences(lexicon(), draw, admitted)
     seen: set[str] = set()
     for turn in itertools.count():
         length = MIN_WORDS + 37 * turn % (MAX_WORDS["long"] - MIN_WORDS + 1)

@@ -7,6 +7,7 @@ named (they: ils) or to the one noun phrase before it that fits (the keys … th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from grammar.clauses import Clauses
 from grammar.lexicon import Lexicon, Phrase, new_link
@@ -250,7 +251,7 @@ class LongSentences(Sentences):
         while phrase and len(phrase.english) < length - 1:
             ahead = self._joint()
             room = length - 1 - len(phrase.english) - len(ahead.english)
-            part = self._fitting(lambda room=room: self._piece(room), room, room <= LONGEST_PART)
+            part = self._fitting(partial(self._piece, room), room, room <= LONGEST_PART)
             phrase = join(phrase, ahead, part) if part else None
         return _stop(phrase) if phrase else None
 

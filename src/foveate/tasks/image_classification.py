@@ -333,12 +333,18 @@ class ImageClassification(PictureTask[PictureBatch]):
         )
 
     def view(
-        self, model: Any, source: Source, target: Any = None, search: Any = None, **part: Any
+        self,
+        model: Any,
+        source: Source,
+        target: Any = None,
+        search: Any = None,
+        units: Units = "auto",
+        **part: Any,
     ) -> View:
         """The path of a model that takes glimpses; the attention over patches of another."""
         if isinstance(model, Glimpse):
             return self._path(model, source)
-        return super().view(model, source, target, search, **part)
+        return super().view(model, source, target, search, units, **part)
 
     @torch.inference_mode()
     def _path(self, model: Glimpse, source: Source) -> PathView:

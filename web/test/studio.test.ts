@@ -48,6 +48,12 @@ describe("curves", () => {
     const made = drawn(chart!, new Map([["a", new Map([["train.loss", points([0, 4], [4, 0])]])], ["b", new Map([["train.loss", points([2], [9])]])]]), "step");
     expect([made.title, made.x, made.curves.map(({ name, y }) => [name, y])]).toEqual(["Loss", [0, 2, 4], [["a train", [4, 2, 0]], ["b train", [null, 9, null]]]]);
   });
+  it("put the likelihood of training beside that of a validation, and what is minimised apart", () => {
+    const charts = chartsOf(["train.loss", "train.nll", "train.lr", "valid.loss", "valid.nll"]);
+    expect(charts.map(({ title, keys }) => [title, keys])).toEqual([
+      ["Loss", ["train.nll", "valid.loss"]], ["Training objective", ["train.loss"]], ["Learning rate", ["train.lr"]],
+    ]);
+  });
 });
 
 describe("scores", () => {

@@ -45,16 +45,23 @@ export function resampled({ x, y }: Pick<Line, "x" | "y">, places: readonly numb
 
 export interface Chart { title: string; up: string; keys: string[]; log?: boolean }
 
-const TOLD: Record<string, string> = { ...FIGURES, lr: "learning rate", grad_norm: "norm of the gradient", tokens_per_second: "tokens per second", memory_mib: "memory, MiB", bits_per_character: "bits per character" };
-const LAST = ["lr", "grad_norm", "tokens_per_second", "memory_mib"], SKIPPED = ["nll", "target_tokens", "best", "source_tokens"];
+const TOLD: Record<string, string> = { ...FIGURES, objective: "training objective", lr: "learning rate", grad_norm: "norm of the gradient", tokens_per_second: "tokens per second", memory_mib: "memory, MiB", bits_per_character: "bits per character" };
+const LAST = ["lr", "grad_norm", "tokens_per_second", "memory_mib"], SKIPPED = ["target_tokens", "best", "source_tokens"];
 const named = (name: string) => TOLD[name] ?? name.replaceAll("_", " ");
 
-/** The charts that some keys make: the loss first, scores, then rate, gradient and speed. */
+/**
+ * The charts that some keys make: the loss first, scores, then rate, gradient and speed.
+ *
+ * The loss of a validation is the negative log-likelihood, so that of training beside it is `train.nll`;
+ * `train.loss`, what training minimises (with label smoothing, for example), has a chart of its own.
+ */
 export function chartsOf(keys: readonly string[]): Chart[] {
-  const names = [...new Set(keys.map((key) => key.slice(key.indexOf(".") + 1)))].filter((name) => !SKIPPED.includes(name));
+  const split = keys.includes("train.nll");
+  const nameOf = (key: string) => (split && key === "train.nll" ? "loss" : split && key === "train.loss" ? "objective" : key.slice(key.indexOf(".") + 1));
+  const names = [...new Set(keys.map(nameOf))].filter((name) => !SKIPPED.includes(name) && name !== "nll");
   const rank = (name: string) => (name === "loss" ? -1 : LAST.indexOf(name) + 1 || 0);
   return names.sort((a, b) => rank(a) - rank(b)).map((name) => ({
-    title: /^\S*[A-Z]/.test(named(name)) ? named(name) : named(name).replace(/^./, (c) => c.toUpperCase()), up: named(name), keys: keys.filter((key) => key.endsWith(`.${name}`)), log: name === "grad_norm",
+    title: /^\S*[A-Z]/.test(named(name)) ? named(name) : named(name).replace(/^./, (c) => c.toUpperCase()), up: named(name), keys: keys.filter((key) => nameOf(key) === name), log: name === "grad_norm",
   }));
 }
 

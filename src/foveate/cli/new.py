@@ -1,6 +1,6 @@
 """``foveate new``: a config for the user's own files.
 
-Does not live here: what is odd in data (`foveate.data.report`) and what fields mean (`foveate kinds`).
+Does not live here: what is odd in data (`foveate.data.report`).
 """
 
 from __future__ import annotations

@@ -241,6 +241,8 @@ def _name_splits(plan: Plan, splits: dict[str, str]) -> None:
         plan.put("data", f"splits = {{ {', '.join(renamed)} }}")
     if splits:
         plan.reasons.append(f"files of train, {' and '.join(splits.values())} are used as they are")
+    if splits and "test" not in splits:
+        plan.reasons.append("no test files: name them in data.splits, or evaluate --split valid")
 
 
 def _value(value: object) -> str:

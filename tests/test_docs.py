@@ -126,3 +126,10 @@ def test_exporting_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     code = "\n".join(blocks("exporting.md", "python"))
     exec(compile(code, "exporting.md", "exec"), {})
     assert (tmp_path / "en-fr.ct2" / "foveate.json").is_file()
+
+
+def test_your_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks("your-own-data.md", "python"))
+    exec(compile(code, "your-own-data.md", "exec"), {})
+    assert len(list(tmp_path.glob("*.toml"))) == 6

@@ -23,6 +23,7 @@ from foveate.cli import (
     language,
     looking,
     methods,
+    new,
     options,
     serve,
     studio,
@@ -125,6 +126,7 @@ def score(
     options.say(verbs.score(loaded, sys.stdin.buffer, sys.stdout, tokens).report())
 
 
+new.add(app)
 # the other verbs, each family in a file of its own
 translating.add(app)
 labels.add(app)

@@ -1,0 +1,424 @@
+"""``foveate new``: a config for the user's own files.
+
+Does not live here: what is odd in data (`foveate.data.report`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from foveate.data.report import Report
+
+Task = Literal[
+    "auto",
+    "translation",
+    "transduction",
+    "classification",
+    "language",
+    "masked",
+    "forecasting",
+    "captioning",
+    "vision",
+]
+VERBS = {
+    "translation": 'echo "…" | foveate translate {run}',
+    "transduction": 'echo "…" | foveate translate {run}',
+    "classification": 'echo "…" | foveate classify {run}',
+    "language": 'foveate generate {run} "…"',
+    "masked": "foveate evaluate {run}",
+    "forecasting": "foveate forecast {run}",
+    "captioning": "foveate caption {run} PICTURE",
+    "vision": "foveate classify {run} PICTURE",
+}
+SPLITS = {"valid": ("valid", "val", "dev", "validation"), "test": ("test", "t10k")}
+SEASONS = {"1 hour": 24, "1 day": 7, "1 week": 52, "1 month": 12, "15 minutes": 96}
+LEAST = 20  # pairs, texts or rows from which a config is written
+
+
+@dataclass
+class Plan:
+    """The tables of a config as TOML lines, and the reason of each choice."""
+
+    task: str
+    facts: str
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+
+    def put(self, table: str, *lines: str, why: str = "") -> None:
+        """Add lines to a table; ``why`` is printed."""
+        self.tables.setdefault(table, []).extend(lines)
+        if why:
+            self.reasons.append(why)
+
+    def text(self) -> str:
+        """The document."""
+        tables = (f"[{name}]\n" + "\n".join(lines) for name, lines in self.tables.items())
+        head = f"# {self.task}: {self.facts}.\n# Written by foveate new; foveate kinds FIELD"
+        return f"{head} explains each field.\nseed = 1\n\n" + "\n\n".join(tables) + "\n"
+
+
+def add(app: typer.Typer) -> None:
+    """Register the verb."""
+    app.command()(new)
+
+
+def new(
+    task: Annotated[Task, typer.Argument(help="auto guesses it from the files")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="one, or two sides")],
+    out: Annotated[Path, typer.Option(help="the config to write")] = Path("config.toml"),
+    minutes: Annotated[float, typer.Option(min=0.01, help="time to train")] = 30.0,
+    force: Annotated[bool, typer.Option("--force", help="overwrite the config")] = False,
+) -> None:
+    """Write a config for your own data."""
+    import tomllib
+
+    from foveate.config import parse_tree
+    from foveate.data.catalogue import DataError
+    from foveate.files import replace_file
+    from foveate.kinds import load_kinds
+    from foveate.run import RunConfig
+
+    if out.exists() and not force:
+        raise DataError(f"{out} exists; choose another name with --out, or overwrite by --force")
+    plan = planned(task, files, minutes)
+    text = plan.text()
+    load_kinds()
+    parse_tree(RunConfig, tomllib.loads(text))
+    replace_file(out, text)
+    typer.echo(f"{out}: {plan.task}; {plan.facts}")
+    for reason in plan.reasons:
+        typer.echo(f"  {reason}")
+    run, config = shlex.quote(f"runs/{out.stem}"), shlex.quote(str(out))
+    if plan.task not in ("captioning", "vision"):
+        typer.echo(f"look at the data  foveate data report {shlex.join(map(str, files))}")
+    typer.echo(f"train             foveate train {config} --run {run}")
+    typer.echo(f"use it            {VERBS[plan.task].format(run=run)}")
+
+
+def planned(task: Task, files: Sequence[Path], minutes: float) -> Plan:
+    """What suits the files. Raises `DataError` where no task does, or they hold too little."""
+    from foveate.data.catalogue import DataError
+
+    if len(files) > 2:
+        raise DataError(
+            f"give one file, or two (both sides), not {len(files)}: of train, valid and test "
+            "name train, whose neighbours are found"
+        )
+    pictures = _is_pictures(files)
+    if task in ("captioning", "vision") or (task == "auto" and pictures):
+        if not pictures:
+            raise DataError(
+                "pictures need a folder, .tar or .zip and a TSV of split, file and label or "
+                "caption; or the two IDX files of MNIST"
+            )
+        plan = _pictures(task, files)
+    else:
+        plan = _text_or_series(task, files)
+    _train(plan, minutes)
+    return plan
+
+
+def _text_or_series(task: Task, files: Sequence[Path]) -> Plan:
+    from foveate.data.catalogue import DataError, find
+    from foveate.data.report import report_files
+    from foveate.data.text import TextData
+
+    patterns, splits = _patterns(files)
+    layout = _layout(find(files[0]))
+    if task in ("language", "masked") and len(files) == 2:
+        raise DataError(f"{task} reads one file of text, not 2; name one")
+    kinds: dict[str, Literal["pairs", "labelled", "text", "series"]] = {
+        "translation": "pairs",
+        "transduction": "pairs",
+        "classification": "labelled",
+        "language": "text",
+        "masked": "text",
+        "forecasting": "series",
+    }
+    config = TextData.parse(dict(layout))
+    report = report_files(files, config, kind=kinds.get(task))
+    if report.series:
+        return _forecasting(report, files[0])
+    train = report.splits["train"]
+    if train.pairs < LEAST:
+        raise DataError(
+            f"{files[0]}: {train.pairs} lines can be used, {LEAST} are the least; "
+            "add data, or name its columns (foveate data report shows what is read)"
+        )
+    if task == "auto":
+        lengths = train.lengths["words"]
+        short = max(side.median for side in lengths) <= 1 or "format" in layout
+        pairs = "transduction" if short else "translation"
+        task = {"labelled": "classification", "text": "language"}.get(train.kind, pairs)  # type: ignore[assignment]
+    plan = Plan(task, f"{train.pairs:,} lines, {_words(report):,} words")
+    if task == "language":
+        _language(plan, patterns[0], splits, files[0])
+    else:
+        _texts(plan, patterns, train.pairs)
+        _data(plan, layout, splits, train.pairs, bool(train.skipped))
+    return plan
+
+
+def _words(report: Report) -> int:
+    return sum(side.total for side in report.splits["train"].lengths["words"])
+
+
+def _layout(file: Path) -> dict[str, object]:
+    """Fields of [data] that say how a table is read, where the defaults do not."""
+    import json
+    import re
+
+    from foveate.data.corpus import read_text
+    from foveate.data.readers import FEATURES
+    from foveate.data.text import TextData
+
+    name = file.name.removesuffix(".gz")
+    first = next((line for line in read_text(file, TextData()).lines if line.strip()), "")
+    if name.endswith(".dict"):
+        return {"format": "cmudict"}
+    cells = first.split("\t")
+    if name.endswith(".tsv") and len(cells) == 3 and FEATURES.fullmatch(cells[-1]):
+        return {"format": "inflection"}
+    if name.endswith(".jsonl"):
+        try:
+            record = json.loads(first)
+        except ValueError:
+            return {}
+        keys = [key for key, value in record.items() if isinstance(value, str)]
+        if not {"source", "target"} <= {*keys} and len(keys) >= 2:
+            last = next((k for k in keys if re.search("label|class|target", k)), keys[1])
+            return {"keys": [next(k for k in keys if k != last), last]}
+    return {}
+
+
+def _patterns(files: Sequence[Path]) -> tuple[list[str], dict[str, str]]:
+    """The names with {split} where valid and test lie beside train, and the names of those."""
+    from foveate.data.catalogue import DataError, find
+
+    if not all("train" in file.name for file in files):
+        return [file.as_posix() for file in files], {}
+    patterns = [file.with_name(file.name.replace("train", "{split}", 1)) for file in files]
+    splits = {}
+    for split, names in SPLITS.items():
+        for name in names:
+            try:
+                for pattern in patterns:
+                    find(str(pattern).replace("{split}", name))
+            except DataError:
+                continue
+            splits[split] = name
+            break
+    if "valid" not in splits:
+        return [file.as_posix() for file in files], {}
+    return [pattern.as_posix() for pattern in patterns], splits
+
+
+def _data(
+    plan: Plan, layout: dict[str, object], splits: dict[str, str], count: int, skips: bool
+) -> None:
+    plan.tables["data"] = [f"{key} = {_value(value)}" for key, value in layout.items()]
+    if not splits:
+        share = round(min(0.1, max(0.002, 1000 / count)), 4)
+        why = f"holdout {share}: that share validates, and as much tests"
+        plan.put("data", f"holdout = {share}  # share of valid, and of test", why=why)
+    _name_splits(plan, splits)
+    if skips:
+        plan.put("data", 'on_bad_line = "skip"', why="lines that cannot be read are skipped")
+    if not plan.tables["data"]:
+        del plan.tables["data"]
+
+
+def _name_splits(plan: Plan, splits: dict[str, str]) -> None:
+    renamed = [f'{split} = "{name}"' for split, name in splits.items() if split != name]
+    if renamed:
+        plan.put("data", f"splits = {{ {', '.join(renamed)} }}")
+    if splits:
+        plan.reasons.append(f"files of train, {' and '.join(splits.values())} are used as they are")
+    if splits and "test" not in splits:
+        plan.reasons.append("no test files: name them in data.splits, or evaluate --split valid")
+
+
+def _value(value: object) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _texts(plan: Plan, patterns: Sequence[str], count: int) -> None:
+    """Task and model of translation, transduction, classification and hidden words."""
+    kind = {"transduction": "translation", "masked": "masked_language"}.get(plan.task, plan.task)
+    plan.put("task", f'kind = "{kind}"', f"source = {_value(patterns[0])}")
+    second = "labels" if plan.task == "classification" else "target"
+    if len(patterns) == 2:
+        plan.put("task", f"{second} = {_value(patterns[1])}")
+    if plan.task in ("classification", "masked"):
+        frequency = 2 if count >= 1000 else 1
+        why = f"words seen {frequency} times or more are tokens"
+        plan.put("task", f'tokenizer = {{ kind = "word", min_frequency = {frequency} }}', why=why)
+        encoder = "hidden_size = 128, num_heads = 4, ffn_size = 256"
+        if plan.task == "masked":
+            model, deep = "masked_language_model", "num_layers = 2, dropout = 0.2"
+        else:
+            model, deep = "classifier", "num_layers = 1, dropout = 0.4"
+            plan.put("task", "word_dropout = 0.3")
+        plan.put("model", f'kind = "{model}"', why=f"a small Transformer encoder for {count:,}")
+        plan.put("model", f'encoder = {{ kind = "transformer", {encoder}, {deep} }}')
+        if plan.task == "classification":
+            plan.put("model", 'pooling = "attention"', "dropout = 0.5")
+        return
+    if plan.task == "transduction":
+        plan.put("task", 'tokenizer = "character"', why="characters are the tokens")
+        plan.put("task", 'metrics = ["exact_match"]')
+    else:
+        limits = ((2_000, 1000), (10_000, 2000), (60_000, 4000), (500_000, 8000))
+        size = next((size for most, size in limits if count < most), 16_000)
+        why = f"{size:,} pieces (BPE) for {count:,} pairs"
+        plan.put("task", f'tokenizer = {{ kind = "bpe", vocab_size = {size} }}', why=why)
+    model = "transformer-small" if count >= 300_000 else "transformer-tiny"
+    plan.put("model", f'kind = "{model}"', why=f"{model}: the size for {count:,} pairs")
+
+
+def _language(plan: Plan, pattern: str, splits: dict[str, str], file: Path) -> None:
+    from foveate.data.catalogue import DataError, find
+    from foveate.data.corpus import read_text
+    from foveate.data.text import TextData
+
+    characters = sum(len(line) + 1 for line in read_text(find(file), TextData()).lines)
+    if characters < 2_000:
+        raise DataError(f"{file}: {characters:,} characters; 2,000 are the least: add text")
+    plan.put("task", 'kind = "language"', f"text = {_value(pattern)}")
+    if not splits:
+        plan.put("task", "shares = [0.9, 0.1, 0.0]  # of the characters, for train, valid, test")
+    small = characters < 3_000_000
+    block = 256 if characters >= 100_000 else 64
+    token = '"character"' if small else '{ kind = "bpe", vocab_size = 8000 }'
+    why = f"{'characters' if small else '8,000 pieces (BPE)'}, in blocks of {block} tokens"
+    plan.put("task", f"tokenizer = {token}", f"block_length = {block}", why=why)
+    model = "gpt-tiny" if small else "llama-tiny"
+    position = 'position = { kind = "rope" }, ' if small else ""
+    plan.put("model", f'kind = "{model}"', f"decoder = {{ {position}dropout = 0.1 }}")
+    plan.reasons.append(f"{model}: the size for {characters:,} characters")
+    _name_splits(plan, splits)
+
+
+def _forecasting(report: Report, file: Path) -> Plan:
+    from foveate.data.catalogue import DataError
+
+    one = report.series["train"]
+    season = SEASONS.get(one.step, 1)
+    horizon = season if season > 1 else 12
+    while horizon > 1 and one.rows < 10 * horizon:
+        horizon //= 2
+    look_back = max(2, min(336, 2 * horizon if one.rows < 3000 else 14 * horizon))
+    if one.rows < 60:
+        raise DataError(f"{file}: {one.rows} rows; 60 are the least: add rows")
+    plan = Plan("forecasting", f"{one.rows:,} rows of {len(one.channels)} columns, {one.step}")
+    cells = [f"path = {_value(file.as_posix())}"]
+    if one.missing:
+        cells.append('missing = "interpolate"')
+        plan.reasons.append("cells without a value are interpolated")
+    if one.gaps:
+        cells.append('gaps = "split"')
+        plan.reasons.append("no window spans missing rows")
+    plan.put("task", 'kind = "forecasting"', f"look_back = {look_back}", f"horizon = {horizon}")
+    plan.put("task", f"season = {season}", f"series = {{ {', '.join(cells)} }}")
+    plan.reasons.append(f"{look_back} rows are read, {horizon} forecast; 70 / 10 / 20 % by time")
+    plan.put("model", 'kind = "rnn_forecaster"', 'cell = "gru"', "hidden_size = 32")
+    plan.reasons.append("a GRU that reads all columns")
+    batch = 16 * (look_back + horizon)
+    plan.put("objective", 'kind = "squared_error"')
+    plan.put("train", f"batch_tokens = {batch}  # 16 windows")
+    return plan
+
+
+def _is_pictures(files: Sequence[Path]) -> bool:
+    idx = all("ubyte" in file.name for file in files)
+    held = files[0].is_dir() or files[0].suffix in (".tar", ".zip")
+    return len(files) == 2 and (idx or held)
+
+
+def _pictures(task: Task, files: Sequence[Path]) -> Plan:
+    from foveate.data.catalogue import DataError, find
+    from foveate.data.corpus import read_text
+    from foveate.data.text import TextData
+
+    if "ubyte" in files[0].name:
+        patterns = [f.as_posix().removesuffix(".gz").replace("train", "{split}") for f in files]
+        plan = Plan("vision", "pictures and labels in the format of MNIST")
+        pair = f'images = "{patterns[0]}", labels = "{patterns[1]}"'
+        pictures, names = f'kind = "idx", {pair}', {"test": "t10k"}
+    else:
+        rows = [
+            line.split("\t") for line in read_text(find(files[1]), TextData()).lines if line.strip()
+        ]
+        if len(rows) < LEAST or any(len(row) != 3 for row in rows):
+            raise DataError(f"{files[1]}: {LEAST} lines or more of split, file, label or caption")
+        texts = {row[2] for row in rows}
+        few = len(texts) <= max(2, len(rows) // 20)
+        guess = "vision" if few else "captioning"
+        plan = Plan(guess if task == "auto" else task, f"{len(rows):,} texts of pictures")
+        table = f"files = {_value(files[0].as_posix())}, table = {_value(files[1].as_posix())}"
+        size = 28 if plan.task == "vision" else 64
+        pictures = f'kind = "files", {table}, size = {size}'
+        names = _split_names({row[0] for row in rows}, files[1])
+    kind = "image_classification" if plan.task == "vision" else "captioning"
+    plan.put("task", f'kind = "{kind}"', f"pictures = {{ {pictures} }}")
+    _name_splits(plan, names)
+    model = "vit-tiny" if plan.task == "vision" else "show-attend-tell"
+    plan.put("model", f'kind = "{model}"', why=f"{model}: small enough for a processor")
+    return plan
+
+
+def _split_names(there: Iterable[str], table: Path) -> dict[str, str]:
+    from foveate.data.catalogue import DataError
+
+    there = {*there}
+    found = {s: n for s, names in SPLITS.items() for n in names if n in there}
+    if "train" not in there or "valid" not in found:
+        raise DataError(f"{table}: the first column names train, valid and test; add them")
+    return found
+
+
+def _train(plan: Plan, minutes: float) -> None:
+    """Steps, rate and checkpoints: a rate that falls as 1/√step needs no number of steps."""
+    task = plan.task
+    best = {
+        "translation": "bleu",
+        "captioning": "bleu",
+        "transduction": "exact_match",
+        "forecasting": "mse",
+        "language": "loss",
+        "masked": "loss",
+    }.get(task, "accuracy")
+    batch = {"language": 4096, "vision": 128, "masked": 2048, "translation": 3072}.get(task, 1024)
+    rate = {"classification": "5e-4", "captioning": "1e-3", "forecasting": "5e-3"}.get(task, "2e-3")
+    warm = {"translation": 400, "transduction": 400, "language": 100, "vision": 200}.get(task, 50)
+    if task in ("translation", "transduction", "classification", "captioning"):
+        plan.put("objective", "label_smoothing = 0.1")
+    if task != "forecasting":
+        plan.put("train", f"batch_tokens = {batch}")
+    every = 50 if task == "forecasting" else 200
+    plan.put(
+        "train",
+        f"max_minutes = {minutes:g}  # where training ends; goes on with more",
+        f'optimizer = {{ kind = "adamw", lr = {rate} }}',
+        f'schedule = {{ kind = "inverse_sqrt", warmup_steps = {warm} }}  # needs no max_steps',
+        f'save = {{ every = {every}, keep = 6, best = "{best}" }}',
+        f"validation = {{ every = {every}, samples = 2, patience = 20 }}",
+        "average = 6  # the mean of the last checkpoints, tried at the end",
+    )
+    plan.reasons.append(
+        f"{minutes:g} minutes; the rate falls as 1/√step, so it needs no number of steps"
+    )
+    plan.reasons.append(f"the best checkpoint by {best}, every {every} steps; the mean of the last")
+    if task in ("translation", "transduction"):
+        plan.put("decode", 'kind = "beam"', "beam_size = 5", "length_penalty = 0.6")
+    elif task == "language":
+        plan.put("decode", 'kind = "sample"', "temperature = 0.8")

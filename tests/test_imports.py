@@ -154,3 +154,63 @@ def test_contributing_prints_the_direction() -> None:
     text = (SOURCE.parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for layer in LAYERS[:6]:
         assert all(name in text for name in layer), layer
+
+
+# Modules that import each other, lazily or for types, and why they still do.
+CIRCLES: dict[frozenset[str], str] = {
+    frozenset({"foveate.answers", "foveate.run"}): "an answer names its run's type",
+    frozenset(
+        {"foveate.documents.documents", "foveate.documents.formats"}
+    ): "formats share the document type; readers of optional packages are imported when needed",
+    frozenset(
+        {"foveate.train.distributed", "foveate.train.trainer"}
+    ): "a job names the type of its parallel group",
+    frozenset(
+        {"foveate.verbs.corpus.cluster", "foveate.verbs.corpus.hands"}
+    ): "a cluster's workers are chosen where workers are made",
+}
+
+
+def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
+    """The groups of modules that reach each other."""
+
+    def reached(start: str) -> set[str]:
+        seen, left = set[str](), [start]
+        while left:
+            new = graph[left.pop()] - seen
+            seen |= new
+            left += new
+        return seen
+
+    reach = {name: reached(name) for name in graph}
+    return {
+        frozenset(other for other in reach[name] if name in reach[other])
+        for name in graph
+        if name in reach[name]
+    }
+
+
+def graph_of_modules() -> dict[str, set[str]]:
+    names = {
+        ".".join(("foveate", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        ): path
+        for path in MODULES
+    }
+    graph: dict[str, set[str]] = {}
+    for name, path in names.items():
+        imported = set[str]()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                module = node.module or ""
+                full = {alias.name: f"{module}.{alias.name}" for alias in node.names}
+                imported |= {each if each in names else module for each in full.values()}
+        graph[name] = {each for each in imported if each in names} - {name}
+    return graph
+
+
+def test_no_circles() -> None:
+    assert circles(graph_of_modules()) == set(CIRCLES)
+    assert circles({"a": {"b"}, "b": {"a"}, "c": {"a"}}) == {frozenset("ab")}

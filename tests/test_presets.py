@@ -14,7 +14,7 @@ from foveate.models.presets import TransformerSmall, VaswaniBase
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
-from foveate.nn.norm import RMSNorm
+from foveate.nn.linear import RMSNorm
 from foveate.spec import Tokens
 
 PRESETS = {

@@ -10,7 +10,7 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import SegmentStem
 from foveate.nn.feed_forward import GEGLU, GELU, GELUTanh, SiLU
-from foveate.nn.norm import LayerNorm
+from foveate.nn.linear import LayerNorm
 from foveate.nn.positions import SinusoidalHalves
 from foveate.spec import Tokens
 from foveate.tasks.objectives import CrossEntropy

@@ -23,8 +23,8 @@ from foveate.models.transformer import SSRUDecoder, TransformerDecoder, Transfor
 from foveate.nn import attention as attention_module
 from foveate.nn.attention import Attention
 from foveate.nn.efficient_attention import SparseAttention
+from foveate.nn.linear import LayerNorm
 from foveate.nn.masks import Mask
-from foveate.nn.norm import LayerNorm
 from foveate.nn.recurrent import LSTMCell
 from foveate.spec import Tokens
 

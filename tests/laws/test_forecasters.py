@@ -13,7 +13,7 @@ from foveate.models.forecaster import Forecaster, Linear, Outlook, Patch
 from foveate.models.mamba import MambaEncoder
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.nn.embedding import SeriesPatches, SeriesSteps
-from foveate.nn.norm import WindowNorm
+from foveate.nn.linear import WindowNorm
 from foveate.spec import Series
 from foveate.train.checkpoint import load_weights, save_weights
 from laws.conftest import changed, defaults, shrink

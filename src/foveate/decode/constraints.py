@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -18,10 +18,6 @@ from torch import Tensor
 from foveate.config import BaseConfig, Configurable
 from foveate.data.tokenizer import SILENT, Tokenizer
 from foveate.native.kernels import log_sum_exp
-
-if TYPE_CHECKING:
-    from foveate.decode.search import Steps
-
 
 WHOLE, REJECTED, STATES = 0, 8, 8
 LONGEST = 3  # continuation bytes of a character, and so tokens that finish one
@@ -373,6 +369,22 @@ class Next(NamedTuple):
         """Those of some hypotheses, which may be repeated."""
         free = None if self.free is None else self.free.of(rows)
         return Next(self.logits[rows], self.log_z[rows], free)
+
+
+class Steps(Protocol):
+    """A batch of sources being decoded: N hypotheses at a time, rows grouped by source."""
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Logits (N, V) of the next token, after reading one more id (N,) of each hypothesis.
+
+        They are the caller's, who may write into them.
+        """
+
+    def reorder(self, rows: Tensor) -> None:
+        """Hypothesis i goes on from what hypothesis ``rows[i]`` has read."""
+
+    def select(self, sources: Tensor) -> None:
+        """Go on with these sources alone; their hypotheses have been reordered already."""
 
 
 class Constrained:

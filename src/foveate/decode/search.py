@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from jaxtyping import Float, Int
@@ -24,6 +24,7 @@ from foveate.decode.constraints import (
     Ledger,
     Next,
     Rule,
+    Steps,
 )
 from foveate.tree import merge
 
@@ -173,22 +174,6 @@ def alternatives(following: Next, top_k: int) -> list[Alternatives]:
 
 # ------------------------------------------------------------------------------------------- steps
 # What a search asks of a model, and what it gives back.
-
-
-class Steps(Protocol):
-    """A batch of sources being decoded: N hypotheses at a time, rows grouped by source."""
-
-    def step(self, ids: Tensor) -> Tensor:
-        """Logits (N, V) of the next token, after reading one more id (N,) of each hypothesis.
-
-        They are the caller's, who may write into them.
-        """
-
-    def reorder(self, rows: Tensor) -> None:
-        """Hypothesis i goes on from what hypothesis ``rows[i]`` has read."""
-
-    def select(self, sources: Tensor) -> None:
-        """Go on with these sources alone; their hypotheses have been reordered already."""
 
 
 @dataclass(frozen=True)

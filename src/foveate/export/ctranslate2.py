@@ -27,7 +27,7 @@ from foveate.models.transformer import (
 )
 from foveate.nn.attention import Attention
 from foveate.nn.feed_forward import FeedForward, GatedFeedForward
-from foveate.nn.norm import RMSNorm
+from foveate.nn.linear import RMSNorm
 from foveate.nn.positions import Rotary
 from foveate.run import Run
 from foveate.tasks.translation import Translation

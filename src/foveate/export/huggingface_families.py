@@ -33,7 +33,7 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import PatchStem, SegmentStem, TokenStem
 from foveate.nn.feed_forward import GELU, GELUTanh, ReLU, SwiGLU
-from foveate.nn.norm import LayerNorm, RMSNorm
+from foveate.nn.linear import LayerNorm, RMSNorm
 from foveate.nn.positions import Learned, Rotary, SinusoidalHalves, T5Bias, T5CausalBias
 
 ACTIVATIONS = {  # of several names for one, the first is written

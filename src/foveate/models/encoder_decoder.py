@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Literal
+import os
+from typing import TYPE_CHECKING, Literal
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -11,9 +12,11 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.models.base import Decoder, Encoder, Memory
 from foveate.models.native import NativeReading, native_reading
-from foveate.models.recorded import RecordedReading, recorded_reading
 from foveate.nn.state import State
 from foveate.spec import Input, Tokens
+
+if TYPE_CHECKING:
+    from foveate.models.recorded import RecordedReading
 
 
 class Model(Configurable, nn.Module):
@@ -136,7 +139,11 @@ class DecoderSteps:
         self.native: NativeReading | RecordedReading | None = None
         if not plain:
             given = model, self.output, memory
-            self.native = native_reading(*given) or recorded_reading(*given)
+            self.native = native_reading(*given)
+            if self.native is None and os.environ.get("FOVEATE_GRAPHS") == "1":
+                from foveate.models.recorded import recorded_reading
+
+                self.native = recorded_reading(*given)
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Logits of the next token after reading one more of each hypothesis."""

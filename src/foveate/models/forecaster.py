@@ -15,8 +15,7 @@ from foveate.models.base import Encoder
 from foveate.models.encoder_decoder import Model
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.embedding import SeriesPatches, SeriesStem
-from foveate.nn.linear import Dropout
-from foveate.nn.norm import Instance, LastValue, WindowNorm
+from foveate.nn.linear import Dropout, Instance, LastValue, WindowNorm
 from foveate.nn.positions import Learned
 from foveate.nn.recurrent import Cell, GRUCell, Hidden, Recurrence, RecurrentStack
 from foveate.spec import Series

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from foveate.models.base import Decoder, Encoder, Memory
 from foveate.models.encoder_decoder import Model, output_projection, tie
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
-from foveate.nn.norm import LayerNorm, Norm
+from foveate.nn.linear import LayerNorm, Norm
 from foveate.nn.state import State
 from foveate.spec import Tokens
 

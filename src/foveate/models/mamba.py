@@ -12,9 +12,8 @@ from foveate.models.base import Decoder, Encoder, Memory
 from foveate.models.transformer import Block
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import Stem, TokenStem
-from foveate.nn.linear import Dropout
+from foveate.nn.linear import Dropout, Norm, RMSNorm
 from foveate.nn.masks import Mask
-from foveate.nn.norm import Norm, RMSNorm
 from foveate.nn.ssm import SelectiveStateSpace
 from foveate.nn.state import State
 from foveate.spec import Input, Tokens

@@ -27,8 +27,7 @@ from foveate.native.layers import (
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import TokenStem
 from foveate.nn.feed_forward import ReLU
-from foveate.nn.linear import Int8Linear, Linear
-from foveate.nn.norm import LayerNorm
+from foveate.nn.linear import Int8Linear, LayerNorm, Linear
 from foveate.nn.positions import Learned, NoPosition, Sinusoidal, SinusoidalHalves
 from foveate.nn.scores import ScaledDot, Softmax
 

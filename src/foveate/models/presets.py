@@ -17,7 +17,7 @@ from foveate.models.vision import ConvolutionalEncoder
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import PatchStem, SegmentStem, Stem, TokenStem
 from foveate.nn.feed_forward import GELU, FeedForward, ReLU, SwiGLU
-from foveate.nn.norm import LayerNorm, Norm, RMSNorm
+from foveate.nn.linear import LayerNorm, Norm, RMSNorm
 from foveate.nn.positions import Learned, Position, Rotary, T5Bias, T5CausalBias
 from foveate.nn.recurrent import ElmanCell, GRUCell, LSTMCell
 from foveate.nn.scores import Additive, General

@@ -3,7 +3,9 @@
 A step of a small model is hundreds of small kernels, and to start them takes longer than to run
 them. A recording starts all at once, of the same shapes in the same places: so sources and
 hypotheses are padded to few numbers, and what is remembered stays where it is. A step looks at as
-many keys as were read, so that each has a recording of its own. Only with ``FOVEATE_GRAPHS=1``.
+many keys as were read, so that each has a recording of its own.
+
+Experimental: no GPU has run it. Imported only with ``FOVEATE_GRAPHS=1``.
 """
 
 from __future__ import annotations

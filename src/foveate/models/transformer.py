@@ -12,9 +12,8 @@ from foveate.models.base import Decoder, Encoder, Memory, places
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, ReLU
-from foveate.nn.linear import Dropout
+from foveate.nn.linear import Dropout, LayerNorm, Norm
 from foveate.nn.masks import Mask
-from foveate.nn.norm import LayerNorm, Norm
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.ssm import SSRU
 from foveate.nn.state import State

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from foveate.models.base import Encoder, Memory
 from foveate.models.encoder_decoder import Model
 from foveate.nn.embedding import grid_labels
-from foveate.nn.linear import Dropout
-from foveate.nn.norm import LayerNorm, Norm
+from foveate.nn.linear import Dropout, LayerNorm, Norm
 from foveate.nn.recurrent import Cell, LSTMCell
 from foveate.nn.scores import Choice, Chooser
 from foveate.spec import Input, Labels, Pixels

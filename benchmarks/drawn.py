@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from foveate.doctor import find_browser
+from foveate.cli.doctor import find_browser
 from foveate.look import page
 from foveate.look.drawing import AttentionDrawing, Block, Numbers
 from machine import describe, write

@@ -48,6 +48,7 @@ FORM = b"application/x-www-form-urlencoded"
 def targets(place: Path) -> Targets:
     """What reads, and examples of what it reads; files go into a folder."""
     import foveate.align.aer as aer
+    from foveate.cli.alignment import read_links
     from foveate.config import read
     from foveate.data.image import read_idx
     from foveate.data.readers import rows
@@ -61,7 +62,6 @@ def targets(place: Path) -> Targets:
     from foveate.tasks.shortlist import FILE, Shortlist
     from foveate.train import checkpoint, journal
     from foveate.train.checkpoint import opened, size_of
-    from foveate.verbs.align import read_links
 
     def on_file(name: str, act: Callable[[Path], object]) -> Read:
         def put(data: bytes) -> object:

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
+from foveate.cli.workers import at_precision
 from foveate.run import Run, load
-from foveate.verbs.decoding import at_precision
 from machine import describe, write
 
 WAYS: dict[str, dict[str, Any]] = {

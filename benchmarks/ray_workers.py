@@ -154,7 +154,7 @@ def main() -> None:
     options.add_argument("--out", type=Path)
     given = options.parse_args()
     data = Path(os.environ.get("FOVEATE_DATA") or ROOT.parent / "shared" / "data")
-    from foveate.verbs.corpus.parts import LINES
+    from foveate.cli.folders import LINES
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()

@@ -147,9 +147,9 @@ def thirds(sizes: Sequence[int]) -> Figures:
 @contextlib.contextmanager
 def offline(run: Path, processes: int) -> Iterator[Callable[[list[str]], int]]:
     """Our own ``translate`` by as many processes as the server has; it says how many it did."""
+    from foveate.cli.streams import SHARE, chunks
+    from foveate.cli.workers import Crew, Loading
     from foveate.run import load
-    from foveate.verbs import SHARE, chunks
-    from foveate.verbs.crew import Crew, Loading
 
     own = load(run)
     if processes:

@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 import torch
 
-from foveate.doctor import BROWSERS, find_browser
+from foveate.cli.doctor import BROWSERS, find_browser
 
 PREPARED = tempfile.mkdtemp(prefix="foveate-tests-")  # no test sees what another session left
 os.environ["FOVEATE_PREPARED"] = PREPARED

@@ -8,8 +8,8 @@ import pytest
 
 from foveate.bench import growth
 from foveate.bench.growth import Growth, Way, exponent, one, ways, worth
+from foveate.cli import pictures as verbs
 from foveate.kinds import load_kinds
-from foveate.verbs import bench as verbs
 
 
 def test_every_kind_of_attention_is_there_with_lstm_and_mamba() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from foveate.cli.streams import classify, form
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
@@ -31,7 +32,6 @@ from foveate.train import checkpoint
 from foveate.train.config import SaveConfig, TrainConfig, ValidationConfig
 from foveate.train.optim import AdamWConfig, Constant
 from foveate.training import train
-from foveate.verbs.labels import classify, form
 from tolerances import MODEL, close, near
 
 GOOD = ["a warm and clever film", "we loved it", "what a joy", "clever , warm , loved by all"]

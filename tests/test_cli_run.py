@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from foveate import cli, verbs
+from foveate import cli
+from foveate.cli import streams
+from foveate.cli.workers import Crew, Loading
 from foveate.data.corpus import WorkerError
 from foveate.errors import is_for_the_user
 from foveate.run import load
-from foveate.verbs.crew import Crew, Loading
 from tolerances import MODEL, near
 
 CONFIG = """# twenty sentences by heart
@@ -141,7 +142,7 @@ def test_translate_with_a_silent_attention(folder: Path, call: Call) -> None:
 def test_several_processes_are_one(
     folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(verbs, "SHARE", 2)
+    monkeypatch.setattr(streams, "SHARE", 2)
     lines = [f"{subject} {verb}" for subject in SUBJECTS for verb in VERBS]
     text = "\n".join([*lines[:9], "", *lines[9:]]).encode()
     (tmp_path / "begun").write_text("le\n" * 21)

@@ -17,11 +17,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from foveate.cli import app
+from foveate.cli import folders as corpus_verb
+from foveate.cli.folders import Job, closed, cut, files_in, once, opened
 from foveate.config import ConfigError
-from foveate.verbs import corpus as corpus_verb
-from foveate.verbs.corpus.hands import closed, opened
-from foveate.verbs.corpus.job import Job
-from foveate.verbs.corpus.parts import cut, files_in, once
 from small_runs import made
 
 SOURCE = Path(__file__).parent.parent / "src"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import foveate
-from foveate import cli, distill
+from foveate import cli
+from foveate.cli import distill
 from foveate.config import ConfigError, parse_tree
 from foveate.data.text import TextData, read_split
 from foveate.run import Run, RunConfig

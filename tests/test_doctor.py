@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate import doctor
+from foveate.cli import doctor
 
 
 @pytest.fixture(scope="module")

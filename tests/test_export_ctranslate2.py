@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import foveate
+from foveate.cli.workers import Loading
 from foveate.config import kinds
 from foveate.data.catalogue import DataError
 from foveate.export.base import POINTER, Different, export, sample_of, targets
 from foveate.export.ctranslate2 import Engine, first_misfit, through_ctranslate2
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run
-from foveate.verbs.crew import Loading
 from small_runs import made
 from tolerances import MODEL, near
 from variants import transformer

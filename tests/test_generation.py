@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from foveate.cli.pictures import saved
+from foveate.cli.streams import RULE, generate, prompts
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Tokenizer
 from foveate.decode.beam import Beam
@@ -17,8 +19,6 @@ from foveate.decode.greedy import Greedy
 from foveate.decode.sample import Sample
 from foveate.models.language_model import LanguageSteps
 from foveate.run import Run
-from foveate.verbs.language import RULE, generate, prompts
-from foveate.verbs.looking import saved
 from foveate.views.attention import part
 from foveate.views.question import Question
 from test_language import DECODERS, each_decoder, model_of, task, trained

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import foveate
+from foveate.cli.workers import import_
 from foveate.data.tokenizer import Tokenizer
 from foveate.export.base import Sample, export, sample_of
 from foveate.export.huggingface import import_from
 from foveate.export.huggingface_rules import ExchangeError
-from foveate.verbs.export import import_
 from variants import transformer, translator
 
 

@@ -25,9 +25,8 @@ LAYERS = [
     {"training", "watching"},
     {"documents"},
     {"views"},
-    {"export", "bench", "distill", "doctor", "errors", "quickstart"},
+    {"export", "bench", "errors"},
     {"server"},
-    {"verbs"},
     {"cli"},
     {"__init__", "__main__"},
 ]
@@ -35,14 +34,12 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 # A reason for each import that would otherwise be against the direction.
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("doctor", "__init__"): "says the version",
     ("cli", "__init__"): "says the version",
     ("server", "__init__"): "says the version",
-    ("verbs", "__init__"): "work on many machines is of one version",
     ("export", "__init__"): "says the version",
 }
 # What stands on top of the layers and may use its siblings.
-FREE_SIBLINGS = {"run", "answers", "quickstart"}
+FREE_SIBLINGS = {"run", "answers"}
 
 BASICS = {"torch", "numpy", "pydantic"}
 NAMED = {  # other packages, and the only places that may import them
@@ -53,7 +50,7 @@ NAMED = {  # other packages, and the only places that may import them
     "typer": {"cli"},
     "rapidfuzz": {"tasks", "documents"},
     "rouge_score": {"tasks"},
-    "rich": {"cli", "data", "train", "look", "quickstart", "verbs", "run"},
+    "rich": {"cli", "data", "train", "look", "run"},
     "matplotlib": {"look", "server"},
     "anywidget": {"look"},
     "traitlets": {"look"},
@@ -73,8 +70,8 @@ NAMED = {  # other packages, and the only places that may import them
     "sentencepiece": {"export"},
     "transformers": {"export"},
     "argostranslate": {"export"},
-    "ray": {"verbs"},
-    "pyarrow": {"verbs"},
+    "ray": {"cli"},
+    "pyarrow": {"cli"},
     "jaxtyping": {"nn", "models", "decode", "tasks"},
 }
 

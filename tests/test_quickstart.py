@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from foveate import quickstart
+from foveate.cli import quickstart
+from foveate.cli.quickstart import main
 from foveate.cli.studio import studio
-from foveate.quickstart import main
 
 
 def test_everything_is_written_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from foveate.cli.workers import run_loader
 from foveate.config import ConfigError
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run, RunConfig, load
@@ -17,7 +18,6 @@ from foveate.server.common import RequestError
 from foveate.server.languages import NAMES, Direction, directions
 from foveate.server.launch import ServerOptions, application
 from foveate.server.runs import RunPool
-from foveate.verbs.serve import run_loader
 from small_runs import made
 
 

@@ -23,11 +23,11 @@ from libretranslatepy import LibreTranslateAPI  # type: ignore[import-untyped]
 from typer.testing import CliRunner
 
 from foveate.cli import app
+from foveate.cli.workers import run_loader
 from foveate.config import ConfigError
 from foveate.run import Run
 from foveate.server import connections, launch
 from foveate.server.translation_schemas import Limits
-from foveate.verbs.serve import run_loader
 from serve_tools import ROOT, Program, begun, port_of, program, running, served
 from small_runs import made
 

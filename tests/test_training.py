@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from foveate.cli.streams import description
 from foveate.config import ConfigError, parse_tree
 from foveate.data.catalogue import DataError
 from foveate.kinds import load_kinds
@@ -13,7 +14,6 @@ from foveate.run import RunConfig, load
 from foveate.train import checkpoint, journal
 from foveate.training import train
 from foveate.tree import Tree
-from foveate.verbs import description
 
 load_kinds()
 

@@ -14,11 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foveate.cli.pictures import saved
+from foveate.cli.streams import (
+    CHUNK,
+    Tally,
+    Wanted,
+    chunks,
+    evaluate,
+    evaluation_text,
+    score,
+    translate,
+)
 from foveate.config import ConfigError
 from foveate.look.capture import AttentionRecord
 from foveate.tasks.base import Evaluation
-from foveate.verbs import CHUNK, Tally, Wanted, chunks, evaluate, evaluation_text, score, translate
-from foveate.verbs.looking import saved
 from foveate.views.attention import part
 from foveate.views.question import Question
 

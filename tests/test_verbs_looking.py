@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from foveate.cli import app
+from foveate.cli import app, pictures
 from foveate.config import ConfigError
 from foveate.run import Run
 from foveate.training import train
-from foveate.verbs import looking
 from foveate.views.question import Question
 from foveate.views.registry import find
 
@@ -60,14 +59,14 @@ def test_positions_of_every_kind_that_has_any(tmp_path: Path) -> None:
     assert found.exit_code == 0, found.output
     assert "head 3 adds to score" in out.read_text("utf-8")
     with pytest.raises(ConfigError, match="sinusoidal"):
-        looking.positions("sinusoids", 8, 8, 2)
+        pictures.positions("sinusoids", 8, 8, 2)
     with pytest.raises(ConfigError, match="nothing to draw"):
-        looking.positions("none", 8, 8, 2)
+        pictures.positions("none", 8, 8, 2)
 
 
 def test_schedules_of_configs_and_runs(lstm: Run, tmp_path: Path) -> None:
     config = ROOT / "configs" / "vision" / "mnist-vit.toml"
-    view = looking.schedule([config, lstm.path], None)
+    view = pictures.schedule([config, lstm.path], None)
     assert set(view.arrays()) == {"x", "mnist-vit", "run"}
     assert view.arrays()["x"][-1] == 4300
     assert view.arrays()["mnist-vit"].max() == pytest.approx(2e-3)

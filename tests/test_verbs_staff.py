@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from foveate.cli.workers import ProcessRun, load_with_processes
 from foveate.data.corpus import WorkerError
 from foveate.run import Run
-from foveate.verbs.staff import ProcessRun, load_with_processes
 from small_runs import made
 
 LINES = ["the dog runs", "", "a girl sings", "the dog runs and a girl sings"]

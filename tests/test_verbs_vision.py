@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from foveate.cli import app
+from foveate.cli.streams import pictures_of
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.run import Run, load
 from foveate.training import train
-from foveate.verbs.vision import pictures_of
 from pictures import png, write_bars, write_squares
 from tolerances import near
 

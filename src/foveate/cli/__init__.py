@@ -1,6 +1,6 @@
 """The command line: a verb for a function, its arguments and nothing else.
 
-Does not live here: what the verbs do (`foveate.verbs`), the verbs of data (`foveate.cli.data`).
+Does not live here: what the commands do (`foveate.cli.streams`, `foveate.cli.workers`, …).
 Nothing heavy is imported before a verb needs it, so ``foveate --help`` answers at once.
 """
 
@@ -97,17 +97,17 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """All figures of the task on held-out data."""
-    from foveate import verbs
+    from foveate.cli import streams
 
     loaded = options.load(run, checkpoint, threads, ensemble, overrides, precision)
     search = options.search(beam_size, length_penalty, batch_tokens)
     if bleu_tokenizer is not None:
         search["bleu_tokenizer"] = bleu_tokenizer
-    evaluation = verbs.evaluate(loaded, source, reference, split, search)
+    evaluation = streams.evaluate(loaded, source, reference, split, search)
     if output is not None:
-        verbs.write_outputs(evaluation.outputs, output)
-    typer.echo(verbs.evaluation_text(evaluation, as_json))
-    options.say(verbs.noted(evaluation).report())
+        streams.write_outputs(evaluation.outputs, output)
+    typer.echo(streams.evaluation_text(evaluation, as_json))
+    options.say(streams.noted(evaluation).report())
 
 
 @app.command()
@@ -119,11 +119,11 @@ def score(
     threads: Threads = None,
 ) -> None:
     """Log-probabilities of given pairs (TSV, stdin)."""
-    from foveate import verbs
+    from foveate.cli import streams
 
     loaded = options.load(run, checkpoint, threads, ensemble)
     options.hint("Type SOURCE TAB TARGET; Ctrl-D ends.")
-    options.say(verbs.score(loaded, sys.stdin.buffer, sys.stdout, tokens).report())
+    options.say(streams.score(loaded, sys.stdin.buffer, sys.stdout, tokens).report())
 
 
 new.add(app)
@@ -146,9 +146,9 @@ export.add(app)
 @app.command()
 def show(run: RunPath) -> None:
     """A run: settings, data, figures, steps."""
-    from foveate import verbs
+    from foveate.cli import streams
 
-    typer.echo(verbs.description(options.load(run, "best", None)))
+    typer.echo(streams.description(options.load(run, "best", None)))
 
 
 @app.command()
@@ -174,20 +174,21 @@ def list_kinds(
     as_json: Json = False,
 ) -> None:
     """What a config may hold: tables, kinds, fields."""
-    from foveate import kinds, verbs
+    from foveate import kinds
+    from foveate.cli import streams
     from foveate.run import RunConfig
 
     chosen = kinds.described(name, RunConfig)
-    typer.echo(verbs.as_text(kinds.kinds_tree(chosen)) if as_json else kinds.kinds_table(chosen))
+    typer.echo(streams.as_text(kinds.kinds_tree(chosen)) if as_json else kinds.kinds_table(chosen))
 
 
 @app.command("doctor")
 def call_doctor(as_json: Json = False) -> None:
     """What is slow on this machine, and why."""
-    from foveate import doctor, verbs
+    from foveate.cli import doctor, streams
 
     report = doctor.examine()
-    typer.echo(verbs.as_text(report.tree()) if as_json else report.text())
+    typer.echo(streams.as_text(report.tree()) if as_json else report.text())
 
 
 @app.command("quickstart")
@@ -195,7 +196,7 @@ def start_quickly(
     folder: Annotated[Path, typer.Option(help="where the run goes")] = Path("runs/quickstart"),
 ) -> None:
     """Train a small translator and look inside."""
-    from foveate.quickstart import main as quickstart
+    from foveate.cli.quickstart import main as quickstart
 
     quickstart(folder)
 

@@ -1,6 +1,6 @@
 """The verbs of word alignment: ``foveate align MODEL SOURCE TARGET | evaluate | symmetrize``.
 
-Does not live here: what they do (`foveate.verbs.align`).
+Does not live here: what they do (`foveate.cli.alignment`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def align_files(
     checkpoint: Annotated[str, typer.Option(help="best, last, average or a step")] = "best",
 ) -> None:
     """Links 0-0 1-2 of each pair, by a run's attention or an aligner trained on the files."""
-    from foveate.verbs import align as verbs
+    from foveate.cli import alignment as verbs
 
     choices: dict[bool | None, Literal["text", "blanks"]] = {True: "blanks", False: "text"}
     words = verbs.Files(source, target, choices.get(pretokenised))
@@ -86,7 +86,7 @@ def evaluate_links(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Precision, recall and alignment error rate."""
-    from foveate.verbs import align as verbs
+    from foveate.cli import alignment as verbs
 
     figures, notes = verbs.evaluation(links, gold, reference_format, as_json)
     typer.echo(figures)
@@ -102,6 +102,6 @@ def join_links(
     out: Out = None,
 ) -> None:
     """Join the links of two directions."""
-    from foveate.verbs import align as verbs
+    from foveate.cli import alignment as verbs
 
     verbs.write_links(verbs.joined(forward, backward, method), out, sys.stdout)

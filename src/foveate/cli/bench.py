@@ -85,8 +85,8 @@ def bench_length(
 ) -> None:
     """Time and memory against the length, exponents."""
     from foveate.bench import growth
-    from foveate.verbs import as_text
-    from foveate.verbs import bench as verbs
+    from foveate.cli import pictures as verbs
+    from foveate.cli.streams import as_text
 
     def told(line: str) -> None:
         typer.echo(line, err=True)
@@ -107,7 +107,7 @@ def _use(threads: int | None) -> None:
 
 
 def _say(result: dict[str, Any], as_json: bool) -> None:
-    from foveate.verbs import as_text
-    from foveate.verbs import bench as verbs
+    from foveate.cli import pictures as verbs
+    from foveate.cli.streams import as_text
 
     typer.echo(as_text(result) if as_json else verbs.text(result))

@@ -30,8 +30,8 @@ ConfigPath = Annotated[Path | None, typer.Option(help="say what its limits would
 @data.command("list")
 def list_sets(as_json: Json = False) -> None:
     """The data sets known, sizes and licences."""
+    from foveate.cli.streams import as_text
     from foveate.data.catalogue import catalogue
-    from foveate.verbs import as_text
 
     if as_json:
         typer.echo(as_text({name: found.tree() for name, found in catalogue().items()}))
@@ -65,9 +65,9 @@ def report_on(
     """What pairs, labelled or plain text or a series hold, and what is odd in them."""
     from rich.console import Console
 
+    from foveate.cli.streams import as_text
     from foveate.data.report import report_files
     from foveate.data.text import TextData
-    from foveate.verbs import as_text
 
     others = {name: paths for name, paths in (("valid", valid), ("test", test)) if paths}
     text, known, series = _described(config) if config else (TextData(), None, None)

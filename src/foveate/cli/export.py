@@ -33,7 +33,7 @@ def export(
     checkpoint: Annotated[str, typer.Option(help="best, last, average or a step")] = "best",
 ) -> None:
     """Write a run for another program, and try it there."""
-    from foveate.verbs.export import export as export_run
+    from foveate.cli.workers import export as export_run
 
     choices = {"quantization": quantization, "languages": tuple(language or ())}
     for line in export_run(run, out, to, checkpoint, (check, sample), choices):
@@ -45,7 +45,7 @@ def import_(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="folder to make")],
 ) -> None:
     """Make a run of a model or vocabulary of others."""
-    from foveate.verbs.export import import_
+    from foveate.cli.workers import import_
 
     for line in import_(source, run):
         typer.echo(line)

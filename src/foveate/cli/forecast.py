@@ -24,7 +24,7 @@ def forecast(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """The rows after the end of a series, as CSV."""
+    from foveate.cli import streams as verbs
     from foveate.run import load
-    from foveate.verbs import forecast as verbs
 
     typer.echo(verbs.forecast(load(run, checkpoint), source, out))

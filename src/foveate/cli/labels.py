@@ -1,6 +1,6 @@
 """The verbs of labels: ``foveate classify``.
 
-Does not live here: what they do (`foveate.verbs.labels`).
+Does not live here: what they do (`foveate.cli.streams`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def classify(
     threads: Annotated[int | None, typer.Option(min=1, help="processor threads")] = None,
 ) -> None:
     """Label each line of stdin, or each picture."""
+    from foveate.cli import streams as verbs
     from foveate.run import load
-    from foveate.verbs import labels as verbs
 
     if threads is not None:
         import torch

@@ -42,8 +42,8 @@ def generate(
     """Go on with a text, by a language model."""
     import torch
 
+    from foveate.cli import streams as verbs
     from foveate.run import load
-    from foveate.verbs import language as verbs
 
     if threads is not None:
         torch.set_num_threads(threads)

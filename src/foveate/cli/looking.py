@@ -60,13 +60,13 @@ def positions(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Draw what a position encoding tells of each place."""
-    from foveate.verbs import looking
+    from foveate.cli import pictures
 
     if (Path(kind) / "config.toml").is_file():
-        found = looking.drawn("positions", [Path(kind)], {"length": length}, checkpoint)
+        found = pictures.drawn("positions", [Path(kind)], {"length": length}, checkpoint)
     else:
-        found = looking.positions(kind, length, hidden_size, num_heads)
-    _say(looking.saved(found, out or []))
+        found = pictures.positions(kind, length, hidden_size, num_heads)
+    _say(pictures.saved(found, out or []))
 
 
 @look.command()
@@ -76,9 +76,9 @@ def schedule(
     out: Out = None,
 ) -> None:
     """Draw the learning rates of configs."""
-    from foveate.verbs import looking
+    from foveate.cli import pictures
 
-    _say(looking.saved(looking.schedule(configs, steps), out or []))
+    _say(pictures.saved(pictures.schedule(configs, steps), out or []))
 
 
 @look.command()
@@ -91,10 +91,10 @@ def report(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Write one page with every view that fits a run."""
-    from foveate.verbs import looking
+    from foveate.cli import pictures
 
     asked = {"text": text, "image": image, "split": split}
-    _say(looking.report(run, out, asked, checkpoint))
+    _say(pictures.report(run, out, asked, checkpoint))
 
 
 def verb(entry: Entry) -> Any:
@@ -102,14 +102,14 @@ def verb(entry: Entry) -> Any:
     second, several = entry.second, entry.runs[1] > 1
 
     def call(**given: Any) -> None:
-        from foveate.verbs import looking
+        from foveate.cli import pictures
 
         if "units" in given:
             given["units"] = UNITS[given["units"]]
         runs, out, checkpoint = given.pop("runs"), given.pop("out"), given.pop("checkpoint")
         folders = runs if several else [runs]
-        view = looking.drawn(entry.name, folders or [], given, checkpoint)
-        _say(looking.saved(view, out or []))
+        view = pictures.drawn(entry.name, folders or [], given, checkpoint)
+        _say(pictures.saved(view, out or []))
 
     runs: Any = Runs if several else OnlyRun
     optional = entry.runs[0] == 0

@@ -1,6 +1,6 @@
 """The verbs that make something of a run: ``foveate distill``, ``foveate shortlist``.
 
-Does not live here: what they do (`foveate.distill`, `foveate.tasks.shortlist`).
+Does not live here: what they do (`foveate.cli.distill`, `foveate.tasks.shortlist`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def distill(
     """Write a teacher's outputs as data for a student."""
     import torch
 
-    from foveate.distill import distill as write
+    from foveate.cli.distill import distill as write
     from foveate.run import load
 
     if threads is not None:

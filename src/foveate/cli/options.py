@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from foveate.cli.workers import Loading
     from foveate.run import Run
-    from foveate.verbs.crew import Loading
 
 
 class Group(TyperGroup):
@@ -84,7 +84,7 @@ def loading(
         import torch
 
         torch.set_num_threads(threads)
-    from foveate.verbs.crew import Loading
+    from foveate.cli.workers import Loading
 
     names = tuple(map(str, ensemble or ())), tuple(overrides or ())
     tried = None if sample is None else str(sample)

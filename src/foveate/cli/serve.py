@@ -83,8 +83,8 @@ def serve_runs(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
 ) -> None:
     """Serve runs until SIGTERM or Ctrl-C."""
+    from foveate.cli.workers import batch_threads, run_loader
     from foveate.server.launch import ServerOptions, serve
-    from foveate.verbs.serve import batch_threads, run_loader
 
     if wait_ms is not None:
         typer.echo("warning: --wait-ms is now called --max-batch-delay-ms", err=True)

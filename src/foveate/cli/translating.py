@@ -1,6 +1,6 @@
 """The verb ``translate``: lines from standard input, or documents.
 
-Does not live here: what it does (`foveate.verbs`, `foveate.verbs.documents`) and what helps it
+Does not live here: what it does (`foveate.cli.streams`, `foveate.cli.streams`) and what helps it
 (`foveate.documents.memory`).
 """
 
@@ -27,9 +27,9 @@ from foveate.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from foveate.cli.streams import Tally, Wanted
+    from foveate.cli.workers import Loading
     from foveate.documents.memory import Aided
-    from foveate.verbs import Tally, Wanted
-    from foveate.verbs.crew import Loading
 
 NumHypotheses = Annotated[int, typer.Option(min=1, help="more: n-best list")]
 Scores = Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")]
@@ -107,13 +107,11 @@ def translate(
     threads: Threads = None,
 ) -> None:
     """Translate lines of stdin, a document, or a folder of them."""
+    from foveate.cli.streams import Files, Wanted, translate_document
     from foveate.documents.documents import Choices
     from foveate.documents.memory import Aided, read_aids, refuse_processes
     from foveate.documents.spans import Rules
     from foveate.look.edit import edit, silenced
-    from foveate.verbs import Wanted
-    from foveate.verbs.corpus import Team, translate_folder
-    from foveate.verbs.documents import Files, translate_document
 
     choices = options.search(beam_size, length_penalty, batch_tokens) | {"to": to}
     wanted = Wanted(num_hypotheses, scores, alignments, attention, prefix_file)
@@ -125,6 +123,8 @@ def translate(
         refuse_processes(aids, silence)
     how = options.loading(run, checkpoint, threads, ensemble, overrides, precision, engine, sample)
     if files.folder:
+        from foveate.cli.folders import Team, translate_folder
+
         team = Team(processes, threads or 1, lambda text: options.say([text]))
         return options.say(translate_folder(files, how, kept, choices, team).report())
     aided = Aided(how.load(), aids)
@@ -140,11 +140,11 @@ def _lines(
     aided: Aided, loading: Loading, processes: int, wanted: Wanted, search: dict[str, Any]
 ) -> Tally:
     """Standard input to standard output."""
-    from foveate import verbs
-    from foveate.verbs.crew import Crew
+    from foveate.cli import streams
+    from foveate.cli.workers import Crew
 
     options.hint("Type a sentence a line; Ctrl-D ends.")
     with contextlib.ExitStack() as stack:
         several = processes > 1
         crew = stack.enter_context(Crew(aided.run, loading, processes)) if several else None
-        return verbs.translate(crew or aided, sys.stdin.buffer, sys.stdout, wanted, search)
+        return streams.translate(crew or aided, sys.stdin.buffer, sys.stdout, wanted, search)

@@ -22,8 +22,8 @@ def caption(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Describe pictures, a line for each."""
+    from foveate.cli import streams as verbs
     from foveate.run import load
-    from foveate.verbs import vision as verbs
 
     for line in verbs.caption(load(run, checkpoint), images, beam_size, scores):
         typer.echo(line)

@@ -1,4 +1,4 @@
-r"""Distillation by sequences: what a teacher's beam search says becomes what a student learns.
+"""Distillation by sequences: what a teacher's beam search says becomes what a student learns.
 
     L(student) = −log p(ŷ | x),   ŷ ≈ argmax_y p_teacher(y | x)        (Kim & Rush, 2016)
 

@@ -27,13 +27,13 @@ from foveate.align.aer import (
     write_pharaoh,
 )
 from foveate.align.ibm import Aligner, Pair
+from foveate.cli.streams import as_text
 from foveate.config import ConfigError, kinds
 from foveate.data.catalogue import find
 from foveate.data.text import TextData, read_pairs
 from foveate.data.words import CUTS, marks_apart, split_blanks, split_words
 from foveate.files import replace_file
 from foveate.kinds import load_kinds
-from foveate.verbs import as_text
 
 Found = tuple[list[Links], list[str]]  # the links of each pair, and what there is to say
 

@@ -58,5 +58,5 @@ def test_a_mistake_is_answered_with_one_sentence(
     assert answer["exit"] == 2, printed
     assert "traceback" not in printed.lower(), printed
     assert len(errors) == 1 and len(errors[0]) <= 400, printed
-    named = [Path(part).name for part in row["command"][1:]] + ["SOURCE", "TMP", "'", "--", "."]
+    named = [Path(part).name for part in row["command"][1:]] + ["SOURCE", "TMP", "'", "--", ".", " = "]
     assert any(name in errors[0] for name in named), "it names no file, key or option"

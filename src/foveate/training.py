@@ -71,7 +71,7 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
 
 
 def _model_of(config: RunConfig, task: Any) -> Any:
-    """The model of a config. Raises ``ConfigError`` where it reads or gives what the task has not."""
+    """The model of a config. Raises ``ConfigError`` where it does not fit the task."""
     try:
         return task.build(config.model)
     except (TypeError, AttributeError) as error:

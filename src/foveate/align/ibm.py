@@ -266,7 +266,7 @@ class Training:
         self.groups = self.numbers.groups(pairs)
         if not self.groups:
             raise ValueError(
-                "no pair has words on both sides: nothing to align in SOURCE and TARGET"
+                "no pair has words on both sides: nothing to align in SOURCE"
             )
         self.lexicon, self.flat = Lexicon.of(self.groups, self.numbers.width)
         self.alike = self.lexicon.alike(self.numbers)

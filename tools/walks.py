@@ -50,7 +50,7 @@ schedule = {{ kind = "constant" }}
 validation = {{ every = 2, samples = 1 }}
 save = {{ every = 2 }}
 """
-SCORE = '''
+SCORE = """
 import torch
 from foveate.nn.scores import Score
 
@@ -60,7 +60,7 @@ class Distance(Score):
 
     def forward(self, query, key):
         return -torch.cdist(query, key).square() / (2 * self.config.width**2)
-'''
+"""
 
 
 # ------------------------------------------------------------------------------ tracing
@@ -112,7 +112,10 @@ def child(out: str, waits: bool, arguments: list[str]) -> None:
         save()
 
 
-def start(out: Path, waits: bool, *arguments: str, stdin: int | None = None) -> subprocess.Popen[bytes]:
+def start(
+    out: Path, waits: bool, *arguments: str, stdin: int | None = None
+) -> subprocess.Popen[bytes]:
+    """A process of its own for one command line."""
     paths = [str(ROOT / "src"), str(out.parent)]
     environment = os.environ | {"FOVEATE_NATIVE": "0", "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, __file__, "--child", str(out), str(int(waits)), *arguments]
@@ -155,7 +158,7 @@ def request(out: Path, run: str) -> None:
         port = free.getsockname()[1]
     server = start(out, True, "serve", run, "--as", "en:fr", "--port", str(port))
     try:
-        for attempt in range(240):
+        for _ in range(240):
             with contextlib.suppress(OSError):
                 translate(port, "the dog a")
                 break
@@ -164,7 +167,7 @@ def request(out: Path, run: str) -> None:
         time.sleep(0.5)
         translate(port, "the dog b")
         server.send_signal(signal.SIGUSR2)
-        for attempt in range(50):
+        for _ in range(50):
             if out.exists():
                 break
             time.sleep(0.2)
@@ -218,10 +221,10 @@ def page() -> str:
     table = tomllib.loads(TABLE.read_text("utf-8"))
     parts = [table["introduction"].strip(), "## Import direction", table["direction"].strip()]
     parts.append("\n".join(["```text", *layers(), "```"]))
-    for name, walk in table["walks"].items():
-        steps = [f"{i}. `{key}` {text}" for i, (key, text) in enumerate(walk["steps"].items(), 1)]
-        parts += [f"## {walk['title']} {{#{name}}}".split(" {#")[0], walk["command"]]
-        parts.append("\n".join(steps))
+    for walk in table["walks"].values():
+        phrases = [f"`{step}` {table['phrases'][step]}" for step in walk["steps"]]
+        parts += [f"## {walk['title']}", f"{walk['command']}: at most {walk['files']} files run."]
+        parts.append("\n".join(f"{i}. {phrase}" for i, phrase in enumerate(phrases, 1)))
     parts += ["## Tree", "\n".join(["```text", *tree(), "```"])]
     return "\n\n".join(parts) + "\n"
 
@@ -233,7 +236,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.trace:
         for name, calls in traced(tuple(options.only)).items():
-            print(f"{name}: {len({call.partition(':')[0] for call in calls})} files", *calls, sep="\n  ")
+            files = {call.partition(":")[0] for call in calls}
+            print(f"{name}: {len(files)} files", *calls, sep="\n  ")
     else:
         PAGE.write_text(page(), "utf-8")
 

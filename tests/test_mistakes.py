@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TABLE = tomllib.loads((ROOT / "benchmarks" / "mistakes.toml").read_text("utf-8"))["mistake"]
+PLACES = ("SOURCE", "TMP", "'", "--", " = ", "data.", "task.", "model.", "train.")
 WITHOUT_RUNS = [row for row in TABLE if not any("{RUNS}" in part for part in row["command"])]
 
 
@@ -58,5 +59,5 @@ def test_a_mistake_is_answered_with_one_sentence(
     assert answer["exit"] == 2, printed
     assert "traceback" not in printed.lower(), printed
     assert len(errors) == 1 and len(errors[0]) <= 400, printed
-    named = [Path(part).name for part in row["command"][1:]] + ["SOURCE", "TMP", "'", "--", ".", " = "]
+    named = {*(Path(part).name for part in row["command"]), *PLACES}
     assert any(name in errors[0] for name in named), "it names no file, key or option"

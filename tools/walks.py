@@ -177,6 +177,7 @@ def request(out: Path, run: str) -> None:
 
 
 def translate(port: int, text: str) -> None:
+    """Ask the server on a port for a translation."""
     body = json.dumps({"q": text, "source": "en", "target": "fr"}).encode()
     place, header = f"http://127.0.0.1:{port}/translate", {"content-type": "application/json"}
     urllib.request.urlopen(urllib.request.Request(place, body, header), timeout=60).close()
@@ -204,6 +205,7 @@ def tree() -> list[str]:
 
 
 def order(path: Path) -> tuple[str, bool, str]:
+    """Where a module stands in the tree: by folder, the package's own file first."""
     parent = path.parent.relative_to(PACKAGE).as_posix()
     return parent, path.name != "__init__.py", path.name
 
@@ -218,6 +220,7 @@ def layers() -> list[str]:
 
 
 def page() -> str:
+    """The whole page, as Markdown."""
     table = tomllib.loads(TABLE.read_text("utf-8"))
     parts = [table["introduction"].strip(), "## Import direction", table["direction"].strip()]
     parts.append("\n".join(["```text", *layers(), "```"]))
@@ -230,6 +233,7 @@ def page() -> str:
 
 
 def main() -> None:
+    """Write the page, or print the traces."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--only", nargs="*", choices=WALKS, default=WALKS)

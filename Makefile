@@ -17,7 +17,7 @@ PAIRS  ?= 10000000
 # The run that `make ray` translates with.
 RUN    ?= runs/en-fr
 
-.PHONY: help quickstart test lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill faults fuzz audit hosts scaling ray corpus lock clean
+.PHONY: help quickstart test lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill faults fuzz audit hosts scaling ray corpus architecture lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -119,6 +119,9 @@ ray: $(STAMPS)/dev  ## folders through Ray: workers and all of it killed, what R
 
 corpus: $(STAMPS)/foveate  ## write the embedded corpus anew, from the grammar in tools/ (a minute)
 	$(BIN)/python tools/embedded_corpus.py
+
+architecture: $(STAMPS)/foveate  ## write docs/architecture.md anew: tree, import direction, five walks
+	$(BIN)/python tools/walks.py
 
 lock:  ## write both lock files anew from pyproject.toml (for maintainers)
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

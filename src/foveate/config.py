@@ -160,7 +160,9 @@ def _choose(family: type[Config], kind: Any, where: Where) -> type[Config]:
 
 def _unknown(what: str, name: str, valid: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(sorted(valid))}"
+    names = sorted(valid)
+    more = f", … ({len(names) - 22} more: foveate kinds)" if len(names) > 22 else ""
+    hint = f"did you mean {near[0]!r}?" if near else f"valid: {', '.join(names[:22])}{more}"
     return f"no {what} {name!r} here; {hint}"
 
 

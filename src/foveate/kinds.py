@@ -118,9 +118,8 @@ def described(name: str | None, root: type[Config]) -> list[Kind]:
     known = {k.family for k in members} | {k.name for k in tables + members}
     fields = {key for kind in tables + members for key in kind.fields}
     near = difflib.get_close_matches(field, sorted(known | fields), n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else "foveate kinds lists all"
-    families = ", ".join(sorted({k.family for k in members} | {t.name for t in tables}))
-    raise ConfigError(f"no family {name!r}, table, kind or field; {hint} (there are: {families})")
+    hint = f"did you mean {', '.join(near)}?" if near else "all: foveate kinds"
+    raise ConfigError(f"no family {name!r}, table, kind or field; {hint}")
 
 
 def metric_kinds() -> list[Kind]:

@@ -259,7 +259,7 @@ class Run:
 
     def pairs(self, split: str = "test") -> tuple[list[str], list[str]]:
         """Sources and references of a split of the run's own data."""
-        corpus = self.can("corpus")(split)
+        corpus = self.can("corpus", "give pairs of texts")(split)
         return corpus.sources, corpus.targets
 
     def forecast(self, source: str | Path | None = None) -> Forecast:
@@ -308,7 +308,13 @@ def _load(path: Path, which: str) -> Run:
     path, given = checkpoint.place(path)
     config = read_run(path)
     task = config.task.build(config.data)
-    task.restore(path)
+    try:
+        task.restore(path)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"the run {path} is not complete: it has no file {error.filename}; train it "
+            "(foveate train), or copy all of its folder"
+        ) from error
     read = partial(rebuilt, config.model, task.build, path)
     folder, model = (given, read(given)) if given else checkpoint.read_chosen(path, which, read)
     model.to(device()).eval()

@@ -61,13 +61,25 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
             )
         task, changed = _prepared(config, path)
     torch.manual_seed(config.seed)
-    model = task.build(config.model).to(device())
+    model = _model_of(config, task).to(device())
     if config.start is not None and not checkpoint.steps(path):
         given = load(config.start.run, config.start.checkpoint)
         said = begin(config.start, given, task, model)
         if ranks.leads:
             print(said, file=sys.stderr)
     return fit(job_of(config, task, model, changed), config.train, path, ranks)
+
+
+def _model_of(config: RunConfig, task: Any) -> Any:
+    """The model of a config. Raises ``ConfigError`` where it does not fit the task."""
+    try:
+        return task.build(config.model)
+    except (TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"the model {config.model.kind} does not fit the task {config.task.kind} ({error}); "
+            "choose another model: foveate kinds model",
+            ("model", "kind"),
+        ) from error
 
 
 def job_of(config: RunConfig, task: Any, model: Any, changed: Sequence[Change] = ()) -> Job:
@@ -128,7 +140,10 @@ def _refuse_nothing(task: Any, splits: list[str]) -> None:
     """Raise `DataError` naming the split that has no example."""
     for split in splits:
         if not len(task.lengths(split)):
-            raise DataError(f"{split} has no example: its files are empty, or all was dropped")
+            raise DataError(
+                f"{split} has no example: its files are empty, or all was dropped "
+                "(data.max_length and the like)"
+            )
 
 
 def _take_over(config: RunConfig, task: Any) -> None:

@@ -265,7 +265,7 @@ class Training:
         self.numbers = Numbers(pairs)
         self.groups = self.numbers.groups(pairs)
         if not self.groups:
-            raise ValueError("no pair has words on both sides: there is nothing to align")
+            raise ValueError("no pair has words on both sides: nothing to align in SOURCE")
         self.lexicon, self.flat = Lexicon.of(self.groups, self.numbers.width)
         self.alike = self.lexicon.alike(self.numbers)
         shapes = [(len(g.pairs), g.shape[0], g.shape[1] + 1) for g in self.groups]

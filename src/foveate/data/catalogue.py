@@ -146,8 +146,9 @@ def find(path: str | Path) -> Path:
 
 def _files_in(folder: Path, ending: str) -> str:
     """The files of a folder with this ending, and how splits are given other names."""
-    names = [f.name for f in sorted(folder.iterdir()) if not ending or ending in f.suffixes]
-    present = ", ".join(names[:20]) or f"no {ending or 'file'}"
+    files = [f for f in sorted(folder.iterdir()) if not f.name.startswith(".")]
+    names = [f.name for f in files if not ending or ending in f.suffixes]
+    present = ", ".join(names[:8] + ["…"] * (len(names) > 8)) or f"no {ending or 'file'}"
     return f'{folder} has {present}; other names for splits: data.splits = {{ valid = "val" }}'
 
 

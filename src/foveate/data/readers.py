@@ -195,7 +195,8 @@ def _jsonl(config: Layout) -> Parser:
             raise ValueError(f"no key {error}; name the keys in data.keys") from None
         except (ValueError, TypeError, RecursionError) as error:
             keys = " and ".join(config.keys)
-            raise ValueError(f"no JSON object with text under {keys}: {error}") from None
+            reason = "" if isinstance(error, TypeError) else f": {error}"
+            raise ValueError(f"no JSON object with text under {keys}{reason}") from None
         return pair
 
     return parse

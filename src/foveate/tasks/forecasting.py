@@ -117,7 +117,7 @@ def naive_error(history: Array, season: int = 1) -> NDArray[np.float64]:
     Raises ``ValueError`` where the history has no more than a season.
     """
     if len(history) <= season:
-        raise ValueError(f"a season of {season} steps needs more than {len(history)} rows")
+        raise ValueError(f"task.season = {season} needs more than {len(history)} rows to train on")
     change = np.abs(history[season:] - history[:-season], dtype=np.float64)
     return np.asarray(change.mean(axis=0))
 

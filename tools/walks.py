@@ -1,0 +1,253 @@
+"""docs/architecture.md: the tree of the package and five pieces of work, function by function.
+
+    python tools/walks.py            write the page anew (make architecture)
+    python tools/walks.py --trace    print the functions of each walk in the order of first call
+
+The work is done by the command line and over HTTP on a tiny run, under a tracer. The functions that
+are shown and their descriptions stand in `tools/walks.toml`, keyed by file:function.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+import urllib.request
+from pathlib import Path
+from types import FrameType
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "foveate"
+PAGE = ROOT / "docs" / "architecture.md"
+TABLE = ROOT / "tools" / "walks.toml"
+WALKS = ("training", "sentence", "map", "score", "request")
+CONFIG = """
+seed = 1
+[task]
+kind = "translation"
+source = "{folder}/pairs.tsv"
+tokenizer = {{ kind = "word", min_frequency = 1 }}
+[data]
+holdout = 0.2
+[model]
+kind = "transformer-tiny"
+[train]
+batch_tokens = 64
+max_steps = 2
+precision = "fp32"
+schedule = {{ kind = "constant" }}
+validation = {{ every = 2, samples = 1 }}
+save = {{ every = 2 }}
+"""
+SCORE = """
+import torch
+from foveate.nn.scores import Score
+
+class Distance(Score):
+    class Config(Score.Config, kind="walk_distance"):
+        width: float = 4.0
+
+    def forward(self, query, key):
+        return -torch.cdist(query, key).square() / (2 * self.config.width**2)
+"""
+
+
+# ------------------------------------------------------------------------------ tracing
+
+
+class Tracer:
+    """Notes each function of the package at its first call; import-time code is left out."""
+
+    def __init__(self, root: str) -> None:
+        self.root, self.on = root, False
+        self.calls: dict[str, None] = {}
+        self.local = threading.local()
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        code = frame.f_code
+        if code.co_name == "<module>" and event in ("call", "return"):
+            change = 1 if event == "call" else -1
+            self.local.depth = getattr(self.local, "depth", 0) + change
+        if event != "call" or not self.on or getattr(self.local, "depth", 0) > 0:
+            return
+        optimized = bool(code.co_flags & 1)  # no class bodies
+        if optimized and code.co_filename.startswith(self.root) and "<" not in code.co_qualname:
+            name = f"{code.co_filename[len(self.root) :]}:{code.co_qualname}"
+            self.calls.setdefault(name)
+
+
+def child(out: str, waits: bool, arguments: list[str]) -> None:
+    """The command line under the tracer; where it ``waits``, signals begin and end the trace."""
+    spec = importlib.util.find_spec("foveate")
+    assert spec is not None and spec.origin is not None
+    tracer = Tracer(os.path.dirname(spec.origin) + "/")
+    tracer.on = not waits
+
+    def save(*_: object) -> None:
+        tracer.on = False
+        Path(out + ".part").write_text(json.dumps(list(tracer.calls)), "utf-8")
+        os.replace(out + ".part", out)
+
+    signal.signal(signal.SIGUSR1, lambda *_: setattr(tracer, "on", True))
+    signal.signal(signal.SIGUSR2, save)
+    threading.setprofile(tracer)
+    sys.setprofile(tracer)
+    from foveate.__main__ import main
+
+    sys.argv = ["foveate", *arguments]
+    with contextlib.suppress(SystemExit):
+        main()
+    if not waits:
+        save()
+
+
+def start(
+    out: Path, waits: bool, *arguments: str, stdin: int | None = None
+) -> subprocess.Popen[bytes]:
+    """A process of its own for one command line."""
+    paths = [str(ROOT / "src"), str(out.parent)]
+    environment = os.environ | {"FOVEATE_NATIVE": "0", "PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, __file__, "--child", str(out), str(int(waits)), *arguments]
+    return subprocess.Popen(
+        command, env=environment, stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def traced(names: tuple[str, ...] = WALKS) -> dict[str, list[str]]:
+    """The functions of each walk, in the order of first call."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        lines = [f"the dog {word}\tle chien {word}" for word in "abcdefghijklmnopqrstuvwxyz"]
+        (folder / "pairs.tsv").write_text("\n".join(lines) + "\n", "utf-8")
+        (folder / "walk.toml").write_text(CONFIG.format(folder=folder), "utf-8")
+        (folder / "walk_score.py").write_text(SCORE, "utf-8")
+        score = ['imports=["walk_score"]', "model.decoder.attention.score=walk_distance"]
+        train, run = ["train", str(folder / "walk.toml"), "--run"], str(folder / "run")
+        picture = str(folder / "map.json")
+        commands = {
+            "training": [*train, run],
+            "sentence": ["translate", run],
+            "map": ["look", "attention", run, "--text", "the dog a", "--out", picture],
+            "score": [*train, str(folder / "scored"), *score],
+        }
+        for name in dict.fromkeys(("training", *names)):  # the others need its run
+            out = folder / f"{name}.json"
+            if name == "request":
+                request(out, run)
+            else:
+                process = start(out, False, *commands[name], stdin=subprocess.PIPE)
+                process.communicate(b"the dog a\n", timeout=300)
+        return {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in names}
+
+
+def request(out: Path, run: str) -> None:
+    """Trace the second of two requests to a server of the run."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = start(out, True, "serve", run, "--as", "en:fr", "--port", str(port))
+    try:
+        for _ in range(240):
+            with contextlib.suppress(OSError):
+                translate(port, "the dog a")
+                break
+            time.sleep(0.5)
+        server.send_signal(signal.SIGUSR1)
+        time.sleep(0.5)
+        translate(port, "the dog b")
+        server.send_signal(signal.SIGUSR2)
+        for _ in range(50):
+            if out.exists():
+                break
+            time.sleep(0.2)
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def translate(port: int, text: str) -> None:
+    """Ask the server on a port for a translation."""
+    body = json.dumps({"q": text, "source": "en", "target": "fr"}).encode()
+    place, header = f"http://127.0.0.1:{port}/translate", {"content-type": "application/json"}
+    urllib.request.urlopen(urllib.request.Request(place, body, header), timeout=60).close()
+
+
+# ------------------------------------------------------------------------------ the page
+
+
+def summary(path: Path) -> str:
+    """The first line of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def tree() -> list[str]:
+    """A line for each folder and module of the package: its path and what it is."""
+    lines = []
+    for path in sorted(PACKAGE.rglob("*.py"), key=order):
+        name = path.relative_to(PACKAGE).as_posix()
+        if name.endswith("/__init__.py"):
+            lines.append(f"{name.removesuffix('__init__.py')}  {summary(path)}".rstrip())
+        else:
+            lines.append(f"{'  ' * name.count('/')}{name}  {summary(path)}".rstrip())
+    return lines
+
+
+def order(path: Path) -> tuple[str, bool, str]:
+    """Where a module stands in the tree: by folder, the package's own file first."""
+    parent = path.parent.relative_to(PACKAGE).as_posix()
+    return parent, path.name != "__init__.py", path.name
+
+
+def layers() -> list[str]:
+    """The import direction, from the test that holds it."""
+    module = ast.parse((ROOT / "tests" / "test_imports.py").read_text("utf-8"))
+    for node in module.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "LAYERS":
+            return [" · ".join(sorted(names)) for names in ast.literal_eval(node.value)]
+    raise SystemExit("tests/test_imports.py has no LAYERS")
+
+
+def page() -> str:
+    """The whole page, as Markdown."""
+    table = tomllib.loads(TABLE.read_text("utf-8"))
+    parts = [table["introduction"].strip(), "## Import direction", table["direction"].strip()]
+    parts.append("\n".join(["```text", *layers(), "```"]))
+    for walk in table["walks"].values():
+        phrases = [f"`{step}` {table['phrases'][step]}" for step in walk["steps"]]
+        parts += [f"## {walk['title']}", f"{walk['command']}: at most {walk['files']} files run."]
+        parts.append("\n".join(f"{i}. {phrase}" for i, phrase in enumerate(phrases, 1)))
+    parts += ["## Tree", "\n".join(["```text", *tree(), "```"])]
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    """Write the page, or print the traces."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--only", nargs="*", choices=WALKS, default=WALKS)
+    options = parser.parse_args()
+    if options.trace:
+        for name, calls in traced(tuple(options.only)).items():
+            files = {call.partition(":")[0] for call in calls}
+            print(f"{name}: {len(files)} files", *calls, sep="\n  ")
+    else:
+        PAGE.write_text(page(), "utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[2], sys.argv[3] == "1", sys.argv[4:])
+    else:
+        main()

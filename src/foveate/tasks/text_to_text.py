@@ -28,7 +28,8 @@ from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, collect, keep, read_pairs, to_measure
 from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
 from foveate.data.words import split_words
-from foveate.decode.search import EnsembleSteps, Steps, log_mean_p
+from foveate.decode.constraints import Steps
+from foveate.decode.search import EnsembleSteps, log_mean_p
 from foveate.look.capture import capture
 from foveate.look.drawing import group_pieces, to_words
 from foveate.models.encoder_decoder import EncoderDecoder

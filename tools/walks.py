@@ -103,7 +103,7 @@ def child(out: str, waits: bool, arguments: list[str]) -> None:
     signal.signal(signal.SIGUSR2, save)
     threading.setprofile(tracer)
     sys.setprofile(tracer)
-    from foveate.__main__ import main
+    from foveate.cli import main
 
     sys.argv = ["foveate", *arguments]
     with contextlib.suppress(SystemExit):

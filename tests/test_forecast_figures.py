@@ -34,7 +34,7 @@ def test_the_naive_error_of_a_season() -> None:
     history = np.array([[1.0], [4.0], [2.0], [6.0]])
     assert naive_error(history).tolist() == [pytest.approx((3 + 2 + 4) / 3)]
     assert naive_error(history, season=2).tolist() == [pytest.approx((1 + 2) / 2)]
-    with pytest.raises(ValueError, match="a season of 4 steps needs more than 4 rows"):
+    with pytest.raises(ValueError, match=r"task.season = 4 needs more than 4 rows"):
         naive_error(history, season=4)
 
 

@@ -162,9 +162,6 @@ CIRCLES: dict[frozenset[str], str] = {
     frozenset(
         {"foveate.train.distributed", "foveate.train.trainer"}
     ): "a job names the type of its parallel group",
-    frozenset(
-        {"foveate.verbs.corpus.cluster", "foveate.verbs.corpus.hands"}
-    ): "a cluster's workers are chosen where workers are made",
 }
 
 

@@ -43,7 +43,7 @@ web: $(STAMPS)/dev  ## check, test and build what a browser runs (Node 20.19 or 
 	cd web && npm run check && npm test && npm run build && npm run sizes
 
 # What `make quickstart` needs of it: the page of the studio, if it is missing and Node is installed.
-PAGE := src/foveate/studio/static/index.html
+PAGE := src/foveate/server/static/index.html
 page:
 	@test -f $(PAGE) || if ! command -v npm >/dev/null; then \
 	    echo "The page of the studio is not built: no npm. Install Node 20.19 or newer, then: make page" >&2; \

@@ -42,8 +42,8 @@ def test_what_the_studio_lacks_is_listed_with_the_remedy(
     packages, page = quickstart.missing_for_studio().split("\n")[1:]
     assert "pip install 'foveate[studio]'" in packages
     assert "make page" in page
-    (tmp_path / "studio/static").mkdir(parents=True)
-    (tmp_path / "studio/static/index.html").touch()
+    (tmp_path / "server/static").mkdir(parents=True)
+    (tmp_path / "server/static/index.html").touch()
     monkeypatch.setattr(quickstart, "find_spec", str)
     assert quickstart.missing_for_studio() == ""
 
@@ -51,7 +51,7 @@ def test_what_the_studio_lacks_is_listed_with_the_remedy(
 NPM = """#!/bin/sh
 echo "$@" >> ../calls
 [ -z "$FAILS" ] || { echo "no network"; exit 1; }
-cd ../src/foveate/studio && [ "$1" = ci ] || { mkdir static; touch static/index.html; }
+cd ../src/foveate/server && [ "$1" = ci ] || { mkdir static; touch static/index.html; }
 """
 
 
@@ -59,7 +59,7 @@ cd ../src/foveate/studio && [ "$1" = ci ] || { mkdir static; touch static/index.
 @pytest.mark.parametrize("npm", ["works", "fails", "missing"])
 def test_make_builds_the_page_of_the_studio_where_it_can(tmp_path: Path, npm: str) -> None:
     shutil.copy(Path(__file__).parent.parent / "Makefile", tmp_path)
-    for name in ("web", "bin", "src/foveate/studio"):
+    for name in ("web", "bin", "src/foveate/server"):
         (tmp_path / name).mkdir(parents=True)
     for tool in ("sh", "make", "test", "mkdir", "touch", "python3"):
         (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool)))
@@ -72,7 +72,7 @@ def test_make_builds_the_page_of_the_studio_where_it_can(tmp_path: Path, npm: st
             ["make", "-s", "page"], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
         assert (done.returncode, done.stdout) == (0, "")
-    built = (tmp_path / "src/foveate/studio/static/index.html").is_file()
+    built = (tmp_path / "src/foveate/server/static/index.html").is_file()
     assert built == (npm == "works")
     if built:
         assert (tmp_path / "calls").read_text() == "ci --no-audit --no-fund\nrun build\n"

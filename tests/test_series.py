@@ -216,7 +216,7 @@ def test_no_window_spans_a_gap() -> None:
 )
 def test_real_calendars_have_no_gaps(data_folder: Path, name: str) -> None:
     steps = {"ETTh1": "1 hour", "daily-min-temperatures": "1 day"}
-    table = read_table(SeriesData(path=f"time-series/{name}.csv"))
+    table = read_table(SeriesData(path=str(data_folder / f"time-series/{name}.csv")))
     assert (len(table.gaps), usual_step(table.dates)) == (0, steps.get(name, "1 month"))
 
 

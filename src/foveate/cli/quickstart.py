@@ -104,7 +104,7 @@ def missing_for_studio() -> str:
     lines = ""
     if not all(map(find_spec, ("fastapi", "uvicorn"))):
         lines += "\n  the studio's packages are missing: pip install 'foveate[studio]'"
-    if not files("foveate").joinpath("studio/static/index.html").is_file():
+    if not files("foveate").joinpath("server/static/index.html").is_file():
         lines += "\n  the studio's page is not built: install Node 20.19 or newer, then make page"
     return lines
 

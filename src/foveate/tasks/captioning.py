@@ -25,8 +25,8 @@ from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Loss, Measures, Sample
-from foveate.tasks.image_classification import PictureTask, Source, place_labels
+from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample
+from foveate.tasks.image_classification import Picture, PictureTask, place_labels
 from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
     CrossEntropy,
@@ -101,7 +101,7 @@ class CaptionAnswer:
     ids: Ids
 
 
-class Captioning(PictureTask[CaptionBatch]):
+class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     """A sentence for each picture; training sees each of its captions once an epoch."""
 
     class Config(PictureTask.Config, kind="captioning"):
@@ -117,12 +117,17 @@ class Captioning(PictureTask[CaptionBatch]):
         bleu_tokenizer: BleuTokenizer | None = None  # by the references' script where absent
 
     figures = ("loss", "bleu")
+    gives = "text"
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
         self.tokenizer: Tokenizer = config.tokenizer.build()
         self._pairs: dict[str, list[tuple[int, Ids]]] = {}
+
+    @property
+    def output_tokenizer(self) -> Tokenizer:
+        return self.tokenizer
 
     # ---- data
 
@@ -231,7 +236,7 @@ class Captioning(PictureTask[CaptionBatch]):
         return bleu(outputs, album.texts, self.config.bleu_tokenizer, lowercase=True)
 
     def caption(
-        self, model: EncoderDecoder, sources: Sequence[Source], search: Search
+        self, model: EncoderDecoder, sources: Sequence[Picture], search: Search
     ) -> list[CaptionAnswer]:
         """A caption for each picture: a file, or the number of one of the test data."""
         shown = [self.shown(source) for source in sources]
@@ -241,6 +246,10 @@ class Captioning(PictureTask[CaptionBatch]):
             pixels = self.tensor([picture for picture, _ in part])
             answers += self._answers(model, pixels, [name for _, name in part], search)
         return answers
+
+    def write(self, model: EncoderDecoder, source: Picture, search: Search) -> list[Hypothesis]:
+        self.caption(model, [source], search)
+        return []  # the paths of the search say all
 
     def _describe(self, model: EncoderDecoder, split: str, search: Search) -> list[CaptionAnswer]:
         names = self.album(split).names
@@ -268,7 +277,7 @@ class Captioning(PictureTask[CaptionBatch]):
     def forced(
         self,
         model: EncoderDecoder,
-        source: Source,
+        source: Picture,
         target: str | None = None,
         search: Search | None = None,
     ) -> ForcedPass:

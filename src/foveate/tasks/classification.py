@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.config import from_json
 from foveate.data.batches import sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, Pair, Reading, TextData, at, read_pairs
@@ -43,7 +44,6 @@ from foveate.tasks.text import (
     to,
     wrapped,
 )
-from foveate.tree import from_json
 
 LABELS = "labels.json"  # in the folder of a run
 Names = tuple[str, ...]

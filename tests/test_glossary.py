@@ -15,17 +15,17 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "foveate"
 
 # Words that say nothing of what a thing is; a name is split at "_" and at capitals.
-BANNED_WORDS = frozenset(
-    "found said told here one kept given wanted company desk shelf crew staff hands whoever visit "
-    "way asked looked aids hears foreteller filler underway unseen".split()
+BANNED_WORD = re.compile(
+    r"found|said|told|here|one|kept|given|wanted|company|desk|shelf|crew|staff|hands|whoever"
+    r"|visit|way|asked|looked|aids|hears|foreteller|filler|underway|unseen"
 )
 TERMS = frozenset(["one_hot", "not_found", "one_line", "one_line_errors", "_at_least_one"])
 
 # Metaphors and riddles in docstrings, messages and help texts.
 BANNED_PHRASES = re.compile(
     r"\blives? here\b|\bcompany\b|\bwhoever\b|\bwho is new\b|\blook(s|ed) at by\b"
-    r"|\bnobody (looks|waits|asks|has looked)\b|\bsees itself\b|\bhears\b|\bcrew\b|\bshelf\b|\bis said of\b|\bis asked of\b"
-    r"|\bas it is told\b|\bat the desk\b|\bin (short|long) hand\b",
+    r"|\bnobody (looks|waits|asks|has looked)\b|\bsees itself\b|\bhears\b|\bcrew\b"
+    r"|\bshelf\b|\bis said of\b|\bis asked of\b|\bas it is told\b|\bat the desk\b|\bin (short|long) hand\b",
     re.IGNORECASE,
 )
 
@@ -58,13 +58,12 @@ UNCLEAN: dict[str, tuple[int, int]] = {
     "watching": (23, 2),
 }
 
-# Public class names that still stand in more than one module: to become empty.
-REPEATED = frozenset(
-    """
-    Agreement Block Change Choice Cosine Decoder Diagonal Files Form Group Job Linear Mark
-    Memory Node Norm Numbers Overlay Own Part Pictures Pieces Plan Reading Report Rule Run
-    Sample Series State Table Texts Translation View Word Writer
-    """.split()
+# Public class names that still stand in more than one module: to match none.
+REPEATED = re.compile(
+    r"Agreement|Block|Change|Choice|Cosine|Decoder|Diagonal|Files|Form|Group|Job|"
+    r"Linear|Mark|Memory|Node|Norm|Numbers|Overlay|Own|Part|Pictures|Pieces|Plan|"
+    r"Reading|Report|Rule|Run|Sample|Series|State|Table|Texts|Translation|View|"
+    r"Word|Writer"
 )
 
 
@@ -90,7 +89,7 @@ def banned_names(tree: ast.AST) -> list[tuple[int, str]]:
     return [
         (line, name)
         for line, name in assigned_names(tree)
-        if name not in TERMS and BANNED_WORDS.intersection(words_of(name))
+        if name not in TERMS and any(map(BANNED_WORD.fullmatch, words_of(name)))
     ]
 
 
@@ -130,7 +129,8 @@ def test_a_public_class_name_stands_in_one_module() -> None:
         for name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
         if not name.startswith("_")
     )
-    assert {name for name, count in modules.items() if count > 1} <= REPEATED
+    repeated = {name for name, count in modules.items() if count > 1}
+    assert not {name for name in repeated if not REPEATED.fullmatch(name)}
 
 
 def test_the_checks_can_fail() -> None:

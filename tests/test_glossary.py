@@ -25,7 +25,8 @@ TERMS = frozenset(["one_hot", "not_found", "one_line", "one_line_errors", "_at_l
 BANNED_PHRASES = re.compile(
     r"\blives? here\b|\bcompany\b|\bwhoever\b|\bwho is new\b|\blook(s|ed) at by\b"
     r"|\bnobody (looks|waits|asks|has looked)\b|\bsees itself\b|\bhears\b|\bcrew\b"
-    r"|\bshelf\b|\bis said of\b|\bis asked of\b|\bas it is told\b|\bat the desk\b|\bin (short|long) hand\b",
+    r"|\bshelf\b|\bis said of\b|\bis asked of\b|\bas it is told\b"
+    r"|\bat the desk\b|\bin (short|long) hand\b",
     re.IGNORECASE,
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -99,13 +99,13 @@ def missing_path(page: Path, name: str) -> bool:
 
 def missing_module(name: str) -> bool:
     """Whether ``foveate.a.b`` is no module, no attribute of one, and has not moved."""
-    parts = name.split(".")
-    for end in range(len(parts), 0, -1):
-        module = ".".join(parts[:end])
-        if module in foveate._MOVED or importlib.util.find_spec(module):
-            home = importlib.import_module(foveate._MOVED.get(module, module))
-            return len(parts) > end and not hasattr(home, parts[end])
-    return True
+    try:
+        importlib.import_module(foveate._MOVED.get(name, name))
+    except ModuleNotFoundError:
+        module, _, attribute = name.rpartition(".")
+        home = importlib.import_module(foveate._MOVED.get(module, module))
+        return not hasattr(home, attribute)
+    return False
 
 
 def faults(page: Path, text: str) -> Iterator[str]:

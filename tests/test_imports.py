@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 
 # From the bottom up; a module may import what stands on a lower line, or its own package.
 LAYERS = [
-    {"tree", "files"},
+    {"errors", "files"},
     {"config", "spec", "native"},
     {"nn", "data"},
     {"models"},
@@ -25,7 +25,7 @@ LAYERS = [
     {"training", "watching"},
     {"documents"},
     {"views"},
-    {"export", "bench", "errors"},
+    {"export", "bench"},
     {"server"},
     {"cli"},
     {"__init__", "__main__"},

@@ -23,6 +23,7 @@ from foveate.files import replace_file
 from foveate.run import Run
 from foveate.server.languages import directions
 from foveate.tasks.base import CUT
+from foveate.tasks.image_classification import PictureTask
 
 if TYPE_CHECKING:
     from foveate.look.capture import AttentionRecord
@@ -472,7 +473,7 @@ def classify(
 
     Raises `ConfigError` for a run that labels pictures.
     """
-    if hasattr(run.task, "classify_images"):
+    if run.task.reads == "picture":
         raise ConfigError(
             f"{run.path} labels pictures: name some behind it, JPEG or PNG, or numbers of test "
             "pictures"
@@ -500,7 +501,7 @@ def classify_pictures(
     All are read before a line is written: the first that is none is named and refused. Raises
     ``DataError``, and `ConfigError` also for a run that labels no pictures.
     """
-    run.can("classify_images", "classify pictures; give it lines of text on stdin")
+    run.need(PictureTask, "classify pictures; give it lines of text on stdin")
     answers = run.classify_images(pictures_of(names), batch_size)
     for name, answer in zip(names, answers, strict=True):
         target.write(form(answer, name) + "\n")

@@ -24,7 +24,6 @@ from foveate.data.readers import read_lines
 from foveate.decode.search import Hypothesis
 from foveate.files import cache_folder
 from foveate.run import Run, device
-from foveate.tree import override
 
 if TYPE_CHECKING:
     from foveate.server.launch import RunLoader
@@ -40,7 +39,7 @@ def decoding(run: Run, overrides: Sequence[str]) -> Run:
     """
     tree: dict[str, Any] = {}
     for assignment in overrides:
-        tree = override(tree, assignment)
+        tree = merge(tree, assigned(assignment))
     for key in tree.keys() - {"decode"}:
         raise ConfigError(f"{key}: a run stays as it was trained; only decode.… can be said anew")
     said = tree.get("decode", {})

@@ -26,8 +26,8 @@ from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Loss, Measures, Sample
-from foveate.tasks.image_classification import PictureTask, Source, place_labels
+from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample
+from foveate.tasks.image_classification import Picture, PictureTask, place_labels
 from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
     CrossEntropy,
@@ -102,7 +102,7 @@ class CaptionAnswer:
     ids: Ids
 
 
-class Captioning(PictureTask[CaptionBatch]):
+class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     """A sentence for each picture; training sees each of its captions once an epoch."""
 
     class Config(PictureTask.Config, kind="captioning"):
@@ -118,12 +118,17 @@ class Captioning(PictureTask[CaptionBatch]):
         bleu_tokenizer: BleuTokenizer | None = None  # by the references' script where absent
 
     figures = ("loss", "bleu")
+    gives = "text"
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
         self.tokenizer: Tokenizer = config.tokenizer.build()
         self._pairs: dict[str, list[tuple[int, Ids]]] = {}
+
+    @property
+    def output_tokenizer(self) -> Tokenizer:
+        return self.tokenizer
 
     # ---- data
 
@@ -232,7 +237,7 @@ class Captioning(PictureTask[CaptionBatch]):
         return bleu(outputs, album.texts, self.config.bleu_tokenizer, lowercase=True)
 
     def caption(
-        self, model: EncoderDecoder, sources: Sequence[Source], search: Search
+        self, model: EncoderDecoder, sources: Sequence[Picture], search: Search
     ) -> list[CaptionAnswer]:
         """A caption for each picture: a file, or the number of one of the test data."""
         shown = [self.shown(source) for source in sources]
@@ -242,6 +247,10 @@ class Captioning(PictureTask[CaptionBatch]):
             pixels = self.tensor([picture for picture, _ in part])
             answers += self._answers(model, pixels, [name for _, name in part], search)
         return answers
+
+    def write(self, model: EncoderDecoder, source: Picture, search: Search) -> list[Hypothesis]:
+        self.caption(model, [source], search)
+        return []  # the paths of the search say all
 
     def _describe(self, model: EncoderDecoder, split: str, search: Search) -> list[CaptionAnswer]:
         names = self.album(split).names
@@ -269,7 +278,7 @@ class Captioning(PictureTask[CaptionBatch]):
     def forced(
         self,
         model: EncoderDecoder,
-        source: Source,
+        source: Picture,
         target: str | None = None,
         search: Search | None = None,
     ) -> ForcedPass:

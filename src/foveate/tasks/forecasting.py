@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, ConfigError
+from foveate.config import BaseConfig, ConfigError, from_json
 from foveate.data.catalogue import DataError
 from foveate.data.series import (
     CALENDAR,
@@ -45,7 +45,6 @@ from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series
 from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Task
 from foveate.tasks.objectives import Objective
-from foveate.tree import from_json
 
 Array = NDArray[np.floating]
 
@@ -301,7 +300,7 @@ class SeriesBatch:
         return SeriesBatch(*(part.to(device) for part in parts))
 
 
-class SeriesTask(Task[SeriesBatch]):
+class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
     """Rows of numbers in, the rows after them out; how they are modelled is up to who derives."""
 
     class Config(Task.Config):
@@ -334,6 +333,7 @@ class SeriesTask(Task[SeriesBatch]):
         def default_objective(self) -> str:
             return "quantile" if self.quantiles else "squared_error"
 
+    reads, gives = "series", "forecast"
     config: Config
 
     def __init__(self, config: Config, data: Any) -> None:

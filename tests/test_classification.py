@@ -236,12 +236,12 @@ def test_long_texts_are_cut_and_named(task: TextClassification, tmp_path: Path) 
     model = model_of(short, MODELS["transformer"])
     found = short.classify(model, ["a joy", "clever , warm , loved by all"])
     assert [one.cut for one in found] == [0, 4]
-    evaluation = short.evaluate(model, short.given(["a", GOOD[3]], ["good", "good"]), SEARCH)
+    evaluation = short.evaluate(model, short.as_examples(["a", GOOD[3]], ["good", "good"]), SEARCH)
     assert evaluation.noted == {CUT: [2]}
     with pytest.raises(ValueError, match="2 texts but 1 labels"):
-        short.given(["a", "b"], ["good"])
+        short.as_examples(["a", "b"], ["good"])
     with pytest.raises(DataError, match="example:1: the label 'x'"):
-        short.given(["a"], ["x"])
+        short.as_examples(["a"], ["x"])
 
 
 def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) -> None:

@@ -418,14 +418,14 @@ def test_examples_come_from_two_files_or_a_table(tmp_path: Path) -> None:
     for corpus in (
         task.read(tmp_path / "a.en", tmp_path / "a.fr"),
         task.read(tmp_path / "a.tsv"),
-        task.given(["one", "two"], ["un", "deux"]),
+        task.as_examples(["one", "two"], ["un", "deux"]),
     ):
         assert (corpus.sources, corpus.targets) == (["one", "two"], ["un", "deux"])
     (tmp_path / "b.tsv").write_text("")
     with pytest.raises(DataError, match="empty"):
         task.read(tmp_path / "b.tsv")
     with pytest.raises(ValueError, match="2 sources but 1 references"):
-        task.given(["one", "two"], ["un"])
+        task.as_examples(["one", "two"], ["un"])
 
 
 # ------------------------------------------------------------------------------ beginnings

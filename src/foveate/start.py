@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from foveate.config import Config, ConfigError
+from foveate.config import BaseConfig, Config, ConfigError
 
 Pieces = Mapping[str, Sequence[str]]  # parts of a model, and the tokens of their tables by ids
 State = Mapping[str, Tensor]  # the state of a model, each tensor under all its names
@@ -38,12 +38,13 @@ class Start(Config):
     """The same, extended by new tokens, or replaced."""
 
 
-def check_size(start: Start, there: Any, here: Any) -> None:
+def check_size(start: Start, earlier: BaseConfig, task: BaseConfig) -> None:
     """Raise ``ConfigError`` where a task's config asks for a vocabulary of another size by name."""
-    old, new = (getattr(task, "tokenizer", None) for task in (there, here))
-    asked = "vocab_size" in getattr(new, "model_fields_set", ())
-    sizes = [getattr(tokenizer, "vocab_size", None) for tokenizer in (old, new)]
-    if asked and sizes[0] != sizes[1]:
+    old, new = (dict(task).get("tokenizer") for task in (earlier, task))
+    if not isinstance(new, Config) or "vocab_size" not in new.model_fields_set:
+        return
+    sizes = [dict(tokenizer or ()).get("vocab_size") for tokenizer in (old, new)]
+    if sizes[0] != sizes[1]:
         raise ConfigError(
             f"{start.run} has vocab_size = {sizes[0]}, and {sizes[1]} is asked for here: leave it "
             'out to read the same tokens, or set start.vocabulary = "extend" or "replace"',

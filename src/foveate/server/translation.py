@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import Request
 
-from foveate.answers import Translation
+from foveate.answers import TextAnswer
 from foveate.config import ConfigError
 from foveate.documents.html import html_passage
 from foveate.documents.memory import Done
@@ -347,7 +347,7 @@ async def stream_sentences(
     count = len(pending.answers)
     for number in range(count):
         async with asyncio.timeout_at(until):
-            answer: Translation = await pending.answers.get(number)
+            answer: TextAnswer = await pending.answers.get(number)
         sentence = {"index": number, "count": count, "source": answer.source}
         yield sentence | {"translatedText": answer.hypotheses[0]}
 
@@ -448,7 +448,7 @@ async def join(
 ) -> list[TranslatedText]:
     """The texts with their sentences translated; tokens that were cut off are counted."""
     try:
-        answers: list[list[Translation]] = [await text.answers.all() for text in pending]
+        answers: list[list[TextAnswer]] = [await text.answers.all() for text in pending]
         work = partial(_joined, service, pending, answers, client)
         size = sum(len(line) for text in pending for line in text.passage.sentences)
         short = size <= SHORT and all(text.passage.plain for text in pending)
@@ -465,7 +465,7 @@ async def join(
 def _joined(
     service: Service,
     pending: Sequence[PendingTranslation],
-    answers: Sequence[Sequence[Translation]],
+    answers: Sequence[Sequence[TextAnswer]],
     client: Client,
 ) -> list[TranslatedText]:
     texts = []

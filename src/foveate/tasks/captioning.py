@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.answers import CaptionAnswer, Picture
 from foveate.data.batches import pad, sorted_batches
 from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
@@ -26,7 +27,7 @@ from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
 from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample
-from foveate.tasks.image_classification import Picture, PictureTask, place_labels
+from foveate.tasks.image_classification import PictureTask, place_labels
 from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
     CrossEntropy,
@@ -91,16 +92,6 @@ class CaptionBatch:
         return CaptionBatch(*(part.to(device) for part in parts))
 
 
-@dataclass(frozen=True)
-class CaptionAnswer:
-    """The caption of a picture and its score; ``ids`` are its tokens."""
-
-    name: str
-    caption: str
-    score: float
-    ids: Ids
-
-
 class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     """A sentence for each picture; training sees each of its captions once an epoch."""
 
@@ -128,6 +119,9 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     @property
     def output_tokenizer(self) -> Tokenizer:
         return self.tokenizer
+
+    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
+        return {"text": self.tokenizer}
 
     # ---- data
 

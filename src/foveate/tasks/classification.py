@@ -6,10 +6,9 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,14 +17,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.answers import LabelAnswer
 from foveate.data.batches import sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, Pair, Reading, TextData, at, read_pairs
 from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
 from foveate.files import replace_file
-from foveate.look.capture import AttentionRecord, ForcedPass
-from foveate.look.drawing import Units
+from foveate.look.capture import ForcedPass
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.spec import Labels, Tokens
@@ -48,36 +47,6 @@ from foveate.tree import from_json
 LABELS = "labels.json"  # in the folder of a run
 Names = tuple[str, ...]
 LogP = NDArray[np.float32]  # (N, C) log p(label | example)
-
-
-@dataclass(frozen=True)
-class Classification:
-    """The answer to one example: the most probable label, and p of every label by its name.
-
-    ``source`` is what was labelled: a line of text, or a picture by its file or number. An empty
-    line has the label "" and no probabilities; ``cut`` counts tokens that were left out because
-    the line was longer than the run allows.
-    """
-
-    source: Any
-    label: str
-    probabilities: dict[str, float]
-    cut: int = 0
-    run: Any = field(default=None, repr=False, compare=False)
-
-    def __str__(self) -> str:
-        return self.label
-
-    def record(self, units: Units = "auto") -> AttentionRecord:
-        """What the model attended to as it read the source, by layer and head.
-
-        ``units`` are those of `Run.explain`. Raises ``IndexError`` where there is
-        no label to explain.
-        """
-        if not self.probabilities or self.run is None:
-            raise IndexError("an empty line has no label to explain")
-        record: AttentionRecord = self.run.explain(self.source, self.label, units)
-        return record
 
 
 # ------------------------------------------------------------------------------ names
@@ -215,9 +184,7 @@ class LabelledBatch:
     wanted: Tensor
 
 
-class TextClassification(
-    SingleText[Classification, LabelledBatch], Classifies[str, Classification]
-):
+class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str, LabelAnswer]):
     """Text in, label out."""
 
     class Config(SingleText.Config, kind="classification"):
@@ -332,7 +299,7 @@ class TextClassification(
 
     # ---- answers
 
-    def given(self, texts: Sequence[str], labels: Sequence[str]) -> Corpus:
+    def as_examples(self, texts: Sequence[str], labels: Sequence[str]) -> Corpus:
         """Examples of the user's own. Raises ``ValueError`` where one side has more."""
         if len(texts) != len(labels):
             raise ValueError(f"{len(texts)} texts but {len(labels)} labels")
@@ -364,7 +331,7 @@ class TextClassification(
         inputs: Sequence[str],
         batch_size: int | None = None,
         progress: Callable[[int], None] | None = None,
-    ) -> list[Classification]:
+    ) -> list[LabelAnswer]:
         """The label of each line and p of every label, in their order; none for an empty line.
 
         ``batch_size`` counts tokens.
@@ -372,12 +339,12 @@ class TextClassification(
         limit, encoded = self.data.max_length, self.tokenizer.encode_ids(inputs)
         filled = [i for i, line in enumerate(inputs) if line.strip()]
         texts = [encoded[i][:limit] for i in filled]
-        answers = [Classification(line, "", {}) for line in inputs]
+        answers = [LabelAnswer(line, "", {}) for line in inputs]
         log_p = self.predict(model, texts, batch_size or 8192, progress)
         for i, row in zip(filled, log_p, strict=True):
             probabilities = probabilities_of(row, self.names)
             cut = max(0, len(encoded[i]) - limit)
-            answers[i] = Classification(inputs[i], next(iter(probabilities)), probabilities, cut)
+            answers[i] = LabelAnswer(inputs[i], next(iter(probabilities)), probabilities, cut)
         return answers
 
     def forced(

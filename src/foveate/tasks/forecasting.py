@@ -38,6 +38,7 @@ from foveate.data.series import (
     read_table,
     starts,
 )
+from foveate.data.text import TextData
 from foveate.files import replace_file
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
 from foveate.look.drawing import Units
@@ -337,9 +338,9 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
     reads, gives = "series", "forecast"
     config: Config
 
-    def __init__(self, config: Config, data: Any) -> None:
+    def __init__(self, config: Config, data: TextData) -> None:
         """``data`` is for text; a series is described in ``task.series``."""
-        self.config = config
+        super().__init__(config, data)
         self.names: tuple[str, ...] = ()
         self.scaling: Scaling = config.scaling.build()
         self.naive: NDArray[np.float64] = np.zeros(0)

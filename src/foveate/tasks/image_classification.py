@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from foveate.answers import LabelAnswer, Picture
 from foveate.data.catalogue import DataError
 from foveate.data.image import Album, Augmentation, Pictures, Unchanged
 from foveate.data.text import TextData
@@ -30,7 +31,6 @@ from foveate.spec import Labels, Pixels
 from foveate.tasks.base import Answer, Batch, Classifies, Evaluation, Loss, Measures, Task
 from foveate.tasks.classification import (
     FIGURES,
-    Classification,
     LogP,
     evaluation_of_labels,
     load_labels,
@@ -46,7 +46,6 @@ from foveate.tree import from_json
 STATISTICS = "pixels.json"
 MOST = 2000  # training pictures from which mean and deviation are taken
 Bytes = NDArray[np.uint8]
-Picture = int | str | Path  # a picture of the test data by its number, or a file
 
 
 class PictureTask(Task[Picture, Answer, Batch]):
@@ -66,7 +65,7 @@ class PictureTask(Task[Picture, Answer, Batch]):
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
-        self.config, self.data = config, data
+        super().__init__(config, data)
         self.pictures: Pictures = config.pictures.build(data.splits)
         self.augmentation: Augmentation = config.augmentation.build()
         self.mean, self.deviation = np.zeros(1, np.float32), np.ones(1, np.float32)
@@ -195,9 +194,7 @@ class PictureBatch:
         return PictureBatch(self.pixels.to(device), self.labels.to(device))
 
 
-class ImageClassification(
-    PictureTask[Classification, PictureBatch], Classifies[Picture, Classification]
-):
+class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Picture, LabelAnswer]):
     """One label for each picture."""
 
     class Config(PictureTask.Config, kind="image_classification"):
@@ -303,13 +300,13 @@ class ImageClassification(
         inputs: Sequence[Picture],
         batch_size: int | None = None,
         progress: Callable[[int], None] | None = None,
-    ) -> list[Classification]:
+    ) -> list[LabelAnswer]:
         """The label of each picture, ``batch_size`` of them at a time, in their order."""
         shown = [self.shown(source)[0] for source in inputs]  # all are read before one is judged
         parts = _parts(shown, batch_size or ROWS)
         log_p = self.predict(model, (self.tensor(part) for part in parts))
         labels = [probabilities_of(row, self.labels.names) for row in log_p]
-        return [Classification(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
+        return [LabelAnswer(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
 
     def forced(
         self, model: Classifier, source: Picture, target: Any = None, search: Any = None

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.answers import Continuation
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import (
     LINES,
@@ -51,22 +52,6 @@ SHORT = {"max_ratio": 0.0, "max_extra": SHOWN, "temperature": 0.8}  # how sample
 LENGTH = 100  # tokens that are added at most where no search says how many
 TEXTS_A_BATCH = 64  # texts continued together
 END_OF_LINE = "⏎"
-
-
-@dataclass(frozen=True)
-class Generation:
-    """A prompt and how it goes on.
-
-    ``log_probability`` is Σ log p of the new tokens by the model, whatever filters did to it,
-    among the tokens that a text can hold.
-    """
-
-    prompt: str
-    text: str
-    log_probability: float
-
-    def __str__(self) -> str:
-        return self.prompt + self.text
 
 
 def _lines(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
@@ -116,7 +101,7 @@ class Stream:
         return len(self.ids)
 
 
-class Language(Task[str, Generation, Tensor], Generates[str]):
+class Language(Task[str, Continuation, Tensor], Generates[str]):
     """Plain text: p(x) = Π_t p(x_t | x_<t)."""
 
     class Config(Task.Config, kind="language"):
@@ -139,7 +124,7 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
-        self.config, self.data = config, data
+        super().__init__(config, data)
         self._tokenizer: Tokenizer | None = None
         self._texts: dict[str, Text] = {}
         self._streams: dict[str, Stream] = {}
@@ -161,6 +146,9 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
         if self._tokenizer is None:
             raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
         return self._tokenizer
+
+    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
+        return {"text": self.tokenizer}
 
     def _text(self, split: str) -> Text:
         if split not in self._texts:
@@ -191,7 +179,7 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
             raise DataError(f"{source} is empty: nothing to evaluate on")
         return self.stream(text)
 
-    def given(self, text: str) -> Stream:
+    def as_examples(self, text: str) -> Stream:
         """A text of the user's own."""
         return self.stream(Text(text.removesuffix("\n").split("\n"), text.endswith("\n")))
 
@@ -359,7 +347,7 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
         num: int = 1,
         whole_lines: bool = False,
         listen: Callable[[str], None] | None = None,
-    ) -> list[Generation]:
+    ) -> list[Continuation]:
         """``num`` continuations of each prompt, one prompt after the other.
 
         ``whole_lines`` ends a text at the end of its line. ``listen`` gets the text so far at each
@@ -367,7 +355,7 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
         """
         search = search.spelling(byte_table(self.tokenizer))
         ids = [self.ids_of(prompt) for prompt in prompts for _ in range(num)]
-        found: list[Generation] = [Generation("", "", 0.0)] * len(ids)
+        found: list[Continuation] = [Continuation("", "", 0.0)] * len(ids)
         for rows in _alike(ids):
             prompt = torch.tensor([ids[r] for r in rows], dtype=torch.long)
             prompt = prompt.reshape(len(rows), -1).to(model.output.weight.device)
@@ -377,7 +365,7 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
             outputs = search(steps, [0] * len(rows), EOS, end, rows)
             for row, (best, *_) in zip(rows, outputs, strict=True):
                 text = self._after(ids[row], best.ids)
-                found[row] = Generation(prompts[row // num], text, best.log_probability)
+                found[row] = Continuation(prompts[row // num], text, best.log_probability)
         return found
 
     def _after(self, prompt: list[int], output: list[int]) -> str:

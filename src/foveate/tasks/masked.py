@@ -201,7 +201,7 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
 
     # ---- answers
 
-    def given(self, texts: Sequence[str]) -> Corpus:
+    def as_examples(self, texts: Sequence[str]) -> Corpus:
         """Texts of the user's own."""
         return Corpus(list(texts), list(texts), range(1, len(texts) + 1))
 

@@ -276,7 +276,7 @@ class SingleText(TextTask[Answer, Batch]):
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
-        self.config, self.data = config, data
+        super().__init__(config, data)
         self._tokenizer: Tokenizer | None = None
         self._read: dict[str, Corpus] = {}
         self._encoded: dict[str, tuple[Corpus, Sequence[Ids]]] = {}
@@ -305,6 +305,9 @@ class SingleText(TextTask[Answer, Batch]):
         if self._tokenizer is None:
             raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
         return self._tokenizer
+
+    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
+        return {"text": self.tokenizer}
 
     def corpus(self, split: str) -> Corpus:
         """The texts of a split and what belongs to them, without those that the config drops.

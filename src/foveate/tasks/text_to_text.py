@@ -20,6 +20,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.align.aer import Rows
+from foveate.answers import TextAnswer
 from foveate.config import Config
 from foveate.data.batches import Mixture, sorted_batches
 from foveate.data.catalogue import DataError
@@ -49,7 +50,7 @@ from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import Ids, TextBatch, TextTask, collate, lengths_of
 
 
-class Part(Config):
+class CorpusFiles(Config):
     """One of several corpora; ``source`` and ``target`` as in a task with one.
 
     ``weight`` is its share relative to the others, its number of pairs if absent. ``tag`` is put
@@ -67,7 +68,7 @@ class Part(Config):
 class Tagged(Reading):
     """The pairs of a split of one corpus, the sources behind its tag."""
 
-    def __init__(self, part: Part, split: str, config: TextData) -> None:
+    def __init__(self, part: CorpusFiles, split: str, config: TextData) -> None:
         super().__init__(part.source, part.target, split, config)
         self.tag = part.tag
 
@@ -273,15 +274,6 @@ def _forced(
 # Pairs of texts as data: files, tokenizers, lengths, batches. Knows no model.
 
 
-@dataclass(frozen=True)
-class TextAnswer:
-    """What a search found for one line, best first; ``cut`` counts source tokens left out."""
-
-    found: list[Hypothesis]
-    texts: list[str]
-    cut: int
-
-
 class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     """A line of text for a line of text; a subclass says how they are modelled."""
 
@@ -301,7 +293,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         tokenizer: Tokenizer.Config = BPE.Config()
         """Of the source, and of the target where it has none of its own."""
         target_tokenizer: Tokenizer.Config | None = None  # of the target, where it differs
-        corpora: tuple[Part, ...] = ()  # several corpora instead of source and target
+        corpora: tuple[CorpusFiles, ...] = ()  # several corpora instead of source and target
         joint: bool = True  # one vocabulary for both sides, which a model may then tie
         metrics: tuple[str, ...] = ("bleu", "chrf", "ter", "exact_match")
         """What outputs are measured by: bleu, chrf, ter, wer, …."""
@@ -315,11 +307,11 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
                 raise ValueError("needs either source or corpora: where the pairs lie")
             return self
 
-        def parts(self) -> tuple[Part, ...]:
+        def parts(self) -> tuple[CorpusFiles, ...]:
             """The corpora, also where there is one."""
             if self.source is None:
                 return self.corpora
-            return (Part(source=self.source, target=self.target),)
+            return (CorpusFiles(source=self.source, target=self.target),)
 
         def tags(self) -> list[str]:
             """The tags of the corpora, each once."""
@@ -334,7 +326,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
-        self.config, self.data = config, data
+        super().__init__(config, data)
         self.tokenizers: tuple[Tokenizer, Tokenizer] | None = None
         self.folder = Path()  # of the run
         self._read: dict[str, Corpus] = {}
@@ -403,6 +395,9 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     @property
     def target_tokenizer(self) -> Tokenizer:
         return self._both()[1]
+
+    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
+        return {"source": self.source_tokenizer, "target": self.target_tokenizer}
 
     def _both(self) -> tuple[Tokenizer, Tokenizer]:
         if self.tokenizers is None:
@@ -525,7 +520,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     def examples(self, split: str) -> Corpus:
         return self.corpus(split)
 
-    def given(self, sources: Sequence[str], references: Sequence[str]) -> Corpus:
+    def as_examples(self, sources: Sequence[str], references: Sequence[str]) -> Corpus:
         """Pairs of the user's own. Raises ``ValueError`` where one side has more."""
         if len(sources) != len(references):
             raise ValueError(f"{len(sources)} sources but {len(references)} references")
@@ -575,7 +570,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         self, model: EncoderDecoder, examples: Corpus, search: Search, batch_tokens: int = 8192
     ) -> Evaluation:
         answers = self.answer(model, examples.sources, search, batch_tokens)
-        outputs = [answer.texts[0] if answer.texts else "" for answer in answers]
+        outputs = list(map(str, answers))
         names = self.config.metrics, self.config.bleu_tokenizer
         figures, signatures = figures_of(outputs, examples.references, *names)
         for tag in self.source_tokenizer.tags:
@@ -606,8 +601,14 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         found = self.search(model, [i[:limit] for i in ids], search, budget, progress)
         decode = self.target_tokenizer.decode
         return [
-            TextAnswer(hypotheses, [decode(h.ids) for h in hypotheses], max(0, len(i) - limit))
-            for i, hypotheses in zip(ids, found, strict=True)
+            TextAnswer(
+                line,
+                [decode(h.ids) for h in outputs] or [""],
+                [h.score for h in outputs] or [0.0],
+                max(0, len(i) - limit),
+                outputs,
+            )
+            for line, i, outputs in zip(lines, ids, found, strict=True)
         ]
 
     @torch.inference_mode()

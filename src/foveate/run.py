@@ -245,7 +245,7 @@ class Run:
         if bleu_tokenizer is not None:
             tree = task.config.tree() | {"bleu_tokenizer": bleu_tokenizer}
             task.config = type(task.config).parse(tree, ("task",))
-        return cast(Evaluation, task.evaluate(self.model, examples, search, batch_tokens or 8192))
+        return task.evaluate(self.model, examples, search, batch_tokens or 8192)
 
     def caption(
         self, pictures: Sequence[Picture], beam_size: int | None = None
@@ -275,7 +275,7 @@ class Run:
         task, search = self.need(PictureTask, "draw over pictures"), self.search(None, None)
         return task.view(self.model, picture, target, search, **part)
 
-    def pairs(self, split: str = "test") -> tuple[list[str], list[str]]:
+    def pairs(self, split: str = "test") -> tuple[Sequence[str], Sequence[str]]:
         """Sources and references of a split of the run's own data."""
         corpus = self.need(TextTask, "give pairs of texts").corpus(split)
         return corpus.sources, corpus.targets
@@ -305,7 +305,7 @@ class Run:
     def forced(self, source: Any, target: Any = None, units: Units = "auto") -> ForcedPass:
         """The same example made ready to be read as often as is wanted."""
         search = self.search(None, None)
-        ready = cast(ForcedPass, self.task.forced(self.model, source, target, search))
+        ready = self.task.forced(self.model, source, target, search)
         return replace(ready, units=units)
 
 

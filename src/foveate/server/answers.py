@@ -142,8 +142,7 @@ def answer(run: Run, request: AnswerRequest, send: Send) -> AnyDone:
         if isinstance(task, Generates):
             return texts(run, source, drawings, request, send)
         [label] = task.classify(run.model, [source])
-        if isinstance(task, PictureTask):
-            drawings = [drawings[0].model_copy(update={"title": f"{drawings[0].title} → {label}"})]
+        drawings = [d.model_copy(update={"title": f"{d.title} → {label}"}) for d in drawings]
         odds = [Probability(label=n, p=p) for n, p in label.probabilities.items() if isfinite(p)]
         return LabelDone(labels=odds, cut=label.cut, drawings=drawings)
 
@@ -200,7 +199,7 @@ def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:
         table, ahead = task.table(), task.forecast_at(run.model, request.date)
     else:
         table, ahead = task.table(), run.forecast()
-    channels = range(len(ahead.names))
+    channels = list(range(len(ahead.names)))
     if request.channel is not None:
         channels = [task.channel(request.channel)]
     back = task.config.look_back

@@ -26,7 +26,7 @@ from foveate.server.studio_schemas import (
     ExampleList,
     Progress,
 )
-from foveate.tasks.base import AnyTask, Classifies, Generates
+from foveate.tasks.base import AnyTask, Classifies
 from foveate.tasks.forecasting import Forecasting, by_window, middle
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.language import Language
@@ -125,12 +125,10 @@ def scoring(run: Run, split: str) -> Scoring | None:
         return forecast_scoring(run, task, split)
     if isinstance(task, Language):
         return language_scoring(run, task, split)
-    if isinstance(task, TextToText | TextTask | PictureTask):
-        if isinstance(task, Classifies):
-            return label_scoring(run, task, Examples.of(task, split))
-        if isinstance(task, Generates):
-            return text_scoring(run, Examples.of(task, split))
-    return None
+    examples = examples_of(task, split)
+    if examples is not None and isinstance(task, Classifies):
+        return label_scoring(run, task, examples)
+    return text_scoring(run, examples) if examples is not None and task.gives == "text" else None
 
 
 @dataclass(frozen=True)
@@ -140,18 +138,6 @@ class Examples:
     names: Sequence[str]
     references: Sequence[str] | Sequence[list[str]]
     pictures: bool
-
-    @classmethod
-    def of(cls, task: AnyTask, split: str) -> Examples:
-        """Those of a task. Raises `RequestError` for pictures of another split than "test"."""
-        if isinstance(task, PictureTask):
-            if split != "test":
-                message = "pictures are asked for by their numbers in the test data"
-                raise RequestError(422, message, code="no_split")
-            album = task.album(split)
-            return cls(album.names, album.texts, pictures=True)
-        corpus = task.corpus(split)
-        return cls(corpus.sources, corpus.targets, pictures=False)
 
     def row(
         self, i: int, output: str, length: int, score: Callable[[str], float | None]
@@ -169,6 +155,23 @@ class Examples:
             length=length,
             picture=str(i) if self.pictures else None,
         )
+
+
+def examples_of(task: AnyTask, split: str) -> Examples | None:
+    """The texts or pictures of a task, None where it reads neither.
+
+    Raises `RequestError` for pictures of another split than "test".
+    """
+    if isinstance(task, PictureTask):
+        if split != "test":
+            message = "pictures are asked for by their numbers in the test data"
+            raise RequestError(422, message, code="no_split")
+        album = task.album(split)
+        return Examples(album.names, album.texts, pictures=True)
+    if isinstance(task, TextTask) and task.gives != "words":
+        corpus = task.corpus(split)
+        return Examples(corpus.sources, corpus.targets, pictures=False)
+    return None
 
 
 def text_scoring(run: Run, examples: Examples) -> Scoring:

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.align.aer import Head, Links, read_pharaoh, write_pharaoh
+from foveate.align.aer import Head, Links, Rows, read_pharaoh, write_pharaoh
 from foveate.align.ibm import Agreement, Aligner
 from foveate.data.batches import pad, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.readers import lines_of
 from foveate.data.text import at
 from foveate.data.tokenizer import BOS, EOS, PAD, Encoded
-from foveate.data.words import CUTS
+from foveate.data.words import CUTS, split_words
 from foveate.decode.greedy import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.files import replace_file
@@ -33,7 +33,7 @@ from foveate.models.language_model import LanguageSteps
 from foveate.models.native import native_memory
 from foveate.nn.attention import Attention
 from foveate.spec import Tokens
-from foveate.tasks.base import Aligns, Loss
+from foveate.tasks.base import Aligns, Cut, Loss, WordMaps
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.shortlist import Shortlist, in_full
 from foveate.tasks.text import (
@@ -49,7 +49,7 @@ from foveate.tasks.text import (
     namer,
     source_batch,
 )
-from foveate.tasks.text_to_text import TextToText, WordMaps, pieces_of, steps_of, word_maps
+from foveate.tasks.text_to_text import TextToText, pieces_of, steps_of, word_maps
 
 
 class Translation(TextToText, Aligns):
@@ -122,9 +122,15 @@ class Translation(TextToText, Aligns):
                 found[index] = log_p[row, : len(pairs[index][1]) + 1].tolist()
         return found
 
-    def word_maps(self, model: EncoderDecoder, pairs: Any, **choices: Any) -> Iterator[WordMaps]:
+    def word_maps(
+        self,
+        model: EncoderDecoder,
+        pairs: Sequence[tuple[str, str | Ids]],
+        rows: Rows = "produced",
+        cut: Cut = split_words,
+    ) -> Iterator[WordMaps]:
         """Cross-attention between the words of pairs; see `foveate.tasks.text_to_text`."""
-        return word_maps(model, self._both(), pairs, **choices)
+        return word_maps(model, self._both(), pairs, rows, cut)
 
     def forced(
         self,

@@ -11,13 +11,22 @@ from typing import Any, Literal
 
 import pydantic
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from foveate.config import Config, ConfigError, Configurable, kinds, parse_tree, read
+from foveate.config import (
+    Config,
+    ConfigError,
+    Configurable,
+    assigned,
+    kinds,
+    line_of,
+    merge,
+    parse_tree,
+    read,
+)
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig
-from foveate.tree import line_of, merge, override
 
 load_kinds()
 REAL = [config for family in kinds().values() for config in family.values()]
@@ -150,21 +159,21 @@ def test_a_tokenizer_of_another_kind_keeps_its_size(tmp_path: Path) -> None:
 
 
 def test_overrides_are_toml_or_bare_words() -> None:
-    assert override({}, "a.b=3") == {"a": {"b": 3}}
-    assert override({}, "a.b=1e-4") == {"a": {"b": 1e-4}}
-    assert override({}, "a=no") == {"a": "no"}
-    assert override({}, 'a="3"') == {"a": "3"}
+    assert assigned("a.b=3") == {"a": {"b": 3}}
+    assert assigned("a.b=1e-4") == {"a": {"b": 1e-4}}
+    assert assigned("a=no") == {"a": "no"}
+    assert assigned('a="3"') == {"a": "3"}
     table = 'a={kind=sgd, b=[x, 1e-4], c="d e", f=true}'
-    assert override({}, table) == {"a": {"kind": "sgd", "b": ["x", 1e-4], "c": "d e", "f": True}}
+    assert assigned(table) == {"a": {"kind": "sgd", "b": ["x", 1e-4], "c": "d e", "f": True}}
     for text in ("{split}.tsv", "[a-z]", "{from}/{split}"):
-        assert override({}, f"a={text}") == {"a": text}
+        assert assigned(f"a={text}") == {"a": text}
     with pytest.raises(ConfigError, match="no TOML table"):
-        override({}, "a={kind=sgd lr=1}")
-    assert override({"a": "gru"}, "a.size=3") == {"a": {"kind": "gru", "size": 3}}
-    assert override({"a": {"b": 1, "c": 2}}, "a.b=3") == {"a": {"b": 3, "c": 2}}
+        assigned("a={kind=sgd lr=1}")
+    assert merge({"a": "gru"}, assigned("a.size=3")) == {"a": {"kind": "gru", "size": 3}}
+    assert merge({"a": {"b": 1, "c": 2}}, assigned("a.b=3")) == {"a": {"b": 3, "c": 2}}
     for wrong in ("a.b", "=3"):
         with pytest.raises(ConfigError, match=r"key\.of\.field=value"):
-            override({}, wrong)
+            assigned(wrong)
 
 
 def test_imports_bring_kinds_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,6 +328,7 @@ def configs(config: type[Config]) -> st.SearchStrategy[Config]:
 
 
 @pytest.mark.parametrize("config", REAL, ids=lambda c: f"{c.family}.{c.kind}")
+@settings(max_examples=10)
 @given(data=st.data())
 def test_every_kind_comes_back_from_toml(config: type[Config], data: st.DataObject) -> None:
     made = data.draw(configs(config))

@@ -31,11 +31,10 @@ def test_a_score_of_ones_own_is_in_every_model(
 ) -> None:
     import torch
 
-    from foveate.config import kinds, parse_tree
+    from foveate.config import kinds, load_tree, parse_tree
     from foveate.models.encoder_decoder import EncoderDecoder
     from foveate.run import RunConfig
     from foveate.spec import Tokens
-    from foveate.tree import load_tree
 
     (tmp_path / "my_scores.py").write_text(blocks("add-a-score.md", "python")[0])
     config = tmp_path / "config.toml"
@@ -64,11 +63,10 @@ def test_a_position_of_ones_own_is_in_every_transformer(
 ) -> None:
     import torch
 
-    from foveate.config import _FAMILIES, parse_tree
+    from foveate.config import _FAMILIES, load_tree, parse_tree
     from foveate.models.encoder_decoder import EncoderDecoder
     from foveate.run import RunConfig
     from foveate.spec import Tokens
-    from foveate.tree import load_tree
 
     (tmp_path / "my_positions.py").write_text(blocks("add-a-position.md", "python")[0])
     config = tmp_path / "config.toml"

@@ -11,7 +11,7 @@ import torch
 
 from foveate.data.tokenizer import Word
 from foveate.decode.beam import Beam
-from foveate.models.base import Decoder
+from foveate.models.encoder_decoder import Decoder
 from foveate.models.language_model import LanguageModel
 from foveate.spec import Tokens
 from foveate.tasks.text_to_text import Ensemble, check_pieces, steps_of, together

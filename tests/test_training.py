@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from foveate.cli.streams import description
-from foveate.config import ConfigError, parse_tree
+from foveate.config import ConfigError, Tree, parse_tree
 from foveate.data.catalogue import DataError
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig, load
 from foveate.train import checkpoint, journal
 from foveate.training import train
-from foveate.tree import Tree
 
 load_kinds()
 

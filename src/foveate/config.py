@@ -1,27 +1,33 @@
-"""The one description of a thing: frozen, strict, nested beside its class, found by ``kind``.
+"""Configs: frozen, strict descriptions of objects, registered by kind, read from TOML files.
 
-Lives here: `Config`, the registry of kinds, from trees of plain values to configs and back, and
-errors that name the key, the line and the nearest valid key. Does not live here: any particular
-config (each stands beside the class that it builds), TOML and overrides (`foveate.tree`).
+Each config is nested in the class that it builds. A config file is read as a tree of plain values,
+the file that its ``base`` names is laid below it, and overrides such as ``train.seed=2`` above it.
+Errors name the key, the line of the file and the nearest valid key.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import json
+import re
 import sys
+import tomllib
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import pydantic
 from pydantic.fields import FieldInfo
 
-from foveate.tree import ConfigError as ConfigError
-from foveate.tree import Tree, Where, assigned, line_of, load_tree, merge, toml
+from foveate.errors import ConfigError as ConfigError
+from foveate.errors import Where
 
 C = TypeVar("C", bound="Config")
+T = TypeVar("T")
+Tree = dict[str, Any]  # a table of TOML or JSON
+LARGEST = 2**20  # bytes of a config
 
 
 class Config(pydantic.BaseModel):
@@ -40,13 +46,13 @@ class Config(pydantic.BaseModel):
     owner: ClassVar[type | None] = None
 
     def __init_subclass__(
-        cls, *, family: str | None = None, kind: str | None = None, **kwargs: Any
+        cls, *, family: str | None = None, kind: str | None = None, **kwargs: object
     ) -> None:
         super().__init_subclass__()  # the class keywords are for the method below
 
     @classmethod
     def __pydantic_init_subclass__(
-        cls, *, family: str | None = None, kind: str | None = None, **kwargs: Any
+        cls, *, family: str | None = None, kind: str | None = None, **kwargs: object
     ) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         if family is not None:
@@ -65,7 +71,7 @@ class Config(pydantic.BaseModel):
         return self.owner(self, *args, **kwargs)
 
     @classmethod
-    def parse(cls, tree: Mapping[str, Any] | str, where: Where = ()) -> Self:
+    def parse(cls, tree: Mapping[str, object] | str, where: Where = ()) -> Self:
         """Read a tree of plain values; raise `ConfigError` with the full path of a wrong key."""
         tree = {"kind": tree} if isinstance(tree, str) else dict(tree)
         if cls.family is not None:
@@ -82,11 +88,11 @@ class Config(pydantic.BaseModel):
         except pydantic.ValidationError as error:
             first = error.errors()[0]
             place = (*where, *(str(part) for part in first["loc"] if isinstance(part, str)))
-            given = "" if first["type"] == "missing" else f" (given: {first['input']!r})"
-            raise ConfigError(first["msg"] + given, place) from None
+            value = "" if first["type"] == "missing" else f" (given: {first['input']!r})"
+            raise ConfigError(first["msg"] + value, place) from None
 
     @classmethod
-    def accepts(cls, key: str, value: Any) -> bool:
+    def accepts(cls, key: str, value: object) -> bool:
         """Whether this kind has a field of that name which takes the value."""
         try:
             cls.parse({key: value})
@@ -119,7 +125,7 @@ class Config(pydantic.BaseModel):
         """The config as a TOML document."""
         return toml(self.tree())
 
-    def differences(self) -> dict[str, Any]:
+    def differences(self) -> dict[str, object]:
         """The dotted keys whose values differ from the defaults of their own kinds."""
         return dict(_differences(self, ()))
 
@@ -130,7 +136,7 @@ BaseConfig = Config  # for classes whose own nested ``Config`` is derived from i
 class Configurable:
     """A class with a nested ``Config``; naming it is enough to make ``config.build`` work."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         nested = cls.__dict__.get("Config")
         if nested is not None:
@@ -148,7 +154,7 @@ def kinds(family: str | None = None) -> dict[str, dict[str, type[Config]]]:
 # ------------------------------------------------------------------------------ reading a tree
 
 
-def _choose(family: type[Config], kind: Any, where: Where) -> type[Config]:
+def _choose(family: type[Config], kind: object, where: Where) -> type[Config]:
     known = _FAMILIES[cast(str, family.family)]
     if kind is None:
         raise ConfigError(f"needs a kind: one of {', '.join(sorted(known))}", (*where, "kind"))
@@ -166,15 +172,15 @@ def _unknown(what: str, name: str, valid: Iterable[str]) -> str:
     return f"no {what} {name!r} here; {hint}"
 
 
-def config_type(annotation: Any) -> type[Config] | None:
+def config_type(annotation: object) -> type[Config] | None:
     """The config class in ``C``, ``C | None`` or ``tuple[C, ...]``."""
     if isinstance(annotation, type) and issubclass(annotation, Config):
         return annotation
-    found = (config_type(part) for part in typing.get_args(annotation))
-    return next((config for config in found if config is not None), None)
+    parts = map(config_type, typing.get_args(annotation))
+    return next((config for config in parts if config is not None), None)
 
 
-def _parse_field(field: FieldInfo, value: Any, where: Where) -> Any:
+def _parse_field(field: FieldInfo, value: object, where: Where) -> object:
     annotation, config = field.annotation, config_type(field.annotation)
     parts = typing.get_args(annotation)
     if value == "none" and type(None) in parts:
@@ -189,7 +195,7 @@ def _parse_field(field: FieldInfo, value: Any, where: Where) -> Any:
     if not isinstance(value, dict | str) or (isinstance(value, str) and config.family is None):
         raise ConfigError(f"needs a table, not {value!r}", where)
     if typing.get_origin(annotation) is dict:
-        tables = cast(dict[str, Any], value)
+        tables = cast(Tree, value)
         return {k: config.parse(v, (*where, k)) for k, v in tables.items()}
     if isinstance(field.default, Config) and isinstance(value, dict) and "kind" not in value:
         value = merge(field.default.tree(), value)  # a table without a kind changes the default
@@ -249,7 +255,7 @@ def _of_same_kinds(
     return below, above
 
 
-def _as_table(value: Any, known: Mapping[str, Any]) -> Tree | None:
+def _as_table(value: object, known: Mapping[str, object]) -> Tree | None:
     """A table, or the name of a kind as one; nothing of any other value."""
     if isinstance(value, str) and known and value != "none":
         return {"kind": value}
@@ -281,7 +287,7 @@ def _import_kinds(tree: Tree) -> None:
             raise ConfigError(f"cannot import {module!r} ({error}); is it on PYTHONPATH?") from None
 
 
-def _differences(config: Config, where: Where) -> Iterable[tuple[str, Any]]:
+def _differences(config: Config, where: Where) -> Iterable[tuple[str, object]]:
     for name, field in type(config).model_fields.items():
         value, path = getattr(config, name), (*where, name)
         default = None if field.is_required() else field.get_default(call_default_factory=True)
@@ -295,7 +301,7 @@ def _differences(config: Config, where: Where) -> Iterable[tuple[str, Any]]:
             yield ".".join(path), _plain(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Config):
         return value.tree()
     if isinstance(value, tuple | list):
@@ -303,3 +309,140 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
     return str(value) if isinstance(value, Path) else value
+
+
+# ------------------------------------------------------------------------------ TOML files
+
+
+def load_tree(path: Path, above: tuple[Path, ...] = ()) -> Tree:
+    """Read a TOML file and, below it, the one parent that its ``base`` names.
+
+    ``above`` are the files whose ``base`` leads to this one.
+    """
+    try:
+        if path.stat().st_size > LARGEST:
+            raise ConfigError(f"{path} has more than {LARGEST:,} bytes: it is no config")
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read config {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start + 1}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: its tables are nested too deeply") from None
+    base = tree.pop("base", None)
+    if not base:
+        return tree
+    if not isinstance(base, str):
+        raise ConfigError(f"{path}: base names one file, not {base!r}", ("base",))
+    if path.resolve() in above:
+        raise ConfigError(f"{path}: base leads back to the file itself", ("base",))
+    return merge(load_tree(path.parent / base, (*above, path.resolve())), tree)
+
+
+def from_json(path: Path, parse: Callable[[Any], T]) -> T:
+    """``parse`` of the content of a JSON file; raise `ConfigError` for a damaged file."""
+    try:
+        return parse(json.loads(path.read_bytes()))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{path} is damaged ({error!r})") from None
+
+
+def merge(below: Tree, above: Tree) -> Tree:
+    """Lay one tree over another; a table that names another ``kind`` replaces the whole table."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        if isinstance(old, str) and isinstance(value, dict) and "kind" not in value:
+            old = {"kind": old}
+        both = isinstance(old, dict) and isinstance(value, dict)
+        if both and value.get("kind", old.get("kind")) == old.get("kind"):
+            merged[key] = merge(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def assigned(assignment: str) -> Tree:
+    """The tree of ``a.b=c``: the value is TOML, or else a bare word.
+
+    In a table bare words need no quotes either: ``train.optimizer={kind=sgd}``. Raises
+    ``ConfigError`` for a table that cannot be read.
+    """
+    key, equals, text = assignment.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"{assignment!r} is no override; write key.of.field=value")
+    table = re.fullmatch(r"\s*\{.*=.*\}\s*", text, re.DOTALL) is not None
+    try:
+        value = tomllib.loads(f"value = {_quoted(text) if table else text}")["value"]
+    except tomllib.TOMLDecodeError as error:
+        if table:
+            example = "write key={a=1, b=word}"
+            raise ConfigError(f"{assignment!r} holds no TOML table ({error}); {example}") from None
+        value = text
+    for part in reversed(key.strip().split(".")):
+        value = {part: value}
+    return cast(Tree, value)
+
+
+def _quoted(table: str) -> str:
+    """An inline table with quotes around the bare words that are values."""
+    token = r"""("(?:[^"\\]|\\.)*"|'[^']*')|((?<=[=\[,\s])[A-Za-z_/~][\w./-]*)(?=\s*[,}\]])"""
+    constants = ("true", "false", "inf", "nan")
+    return re.sub(
+        token,
+        lambda match: match[0] if match[1] or match[0] in constants else f'"{match[0]}"',
+        table,
+    )
+
+
+def line_of(text: str, where: Where) -> int | None:
+    """The line that holds a key, or the longest part of its path that stands in the file."""
+    table: Where = ()
+    best: tuple[int, int | None] = (0, None)
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
+            table = tuple(part.strip(" \"'") for part in header[1].split("."))
+            path = table
+        elif key := re.match(r"\s*([\w.\"'-]+)\s*=", line):
+            path = (*table, *(part.strip("\"'") for part in key[1].split(".")))
+        else:
+            continue
+        if path == where[: len(path)] and len(path) > best[0]:
+            best = (len(path), number)
+    return best[1]
+
+
+def toml(tree: Tree) -> str:
+    """A tree as a TOML document."""
+    return "\n".join(_toml_lines(tree, ())).strip() + "\n"
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    if isinstance(value, dict):
+        return (
+            "{ " + ", ".join(f"{_toml_key(k)} = {_toml_value(v)}" for k, v in value.items()) + " }"
+        )
+    if isinstance(value, str):  # JSON's escapes are TOML's, but for DEL and lone surrogates
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[\w-]+", key, re.ASCII) else _toml_value(key)
+
+
+def _toml_lines(tree: Tree, table: Where) -> Iterable[str]:
+    tables = {k: v for k, v in tree.items() if isinstance(v, dict) and v}
+    yield from (f"{_toml_key(k)} = {_toml_value(v)}" for k, v in tree.items() if k not in tables)
+    for key, value in tables.items():
+        path = (*table, key)
+        yield f"\n[{'.'.join(map(_toml_key, path))}]"
+        yield from _toml_lines(value, path)

@@ -1,7 +1,7 @@
-"""Which errors are for the user, and how they look: one red line, exit code 2, no traceback.
+"""Errors that a user can correct: printed as one line with exit code 2, without a traceback.
 
-Lives here: the border between what a user can mend and what is a fault of the program. Does not
-live here: the errors themselves; each stands beside what raises it.
+An error counts as the user's when foveate raised it or when it is about a file; anything else is a
+bug and keeps its traceback. Other error classes stand beside the code that raises them.
 """
 
 from __future__ import annotations
@@ -13,19 +13,32 @@ import sys
 from collections.abc import Iterator
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+Where = tuple[str, ...]  # the path of keys from the root of a config file
+
+
+class ConfigError(ValueError):
+    """A key or value that cannot be used: names its place and what would be valid."""
+
+    def __init__(self, message: str, where: Where = ()) -> None:
+        super().__init__(message)
+        self.message, self.where = message, where
+
+    def __str__(self) -> str:
+        path = ".".join(self.where)
+        return f"{path}: {self.message}" if path else self.message
 
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Print an error for the user as ``error: …``; let others, and all when debugging, rise.
+    """Print a user's error as ``error: …``; raise other errors, and with FOVEATE_DEBUG=1 all.
 
-    A closed pipe on standard output is no error: the reader has seen enough, as ``head`` does.
+    A closed pipe on standard output, as after ``| head``, is not an error.
     """
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        _forget_output()
+        _discard_output()
         sys.exit(141)  # 128 + SIGPIPE, as a shell would say
     except Exception as error:
         if os.environ.get("FOVEATE_DEBUG") == "1" or not is_for_the_user(error):
@@ -35,27 +48,27 @@ def one_line_errors() -> Iterator[None]:
         try:
             sys.stdout.flush()
         except OSError:
-            _forget_output()
+            _discard_output()
         sys.exit(2)
 
 
 def is_for_the_user(error: Exception) -> bool:
-    """Whether it was raised to be read: a class of ours, a file's error, or our own ValueError."""
+    """Whether foveate defines its class or raised it as a ValueError, or it is a file's error."""
     ours = type(error).__module__.partition(".")[0] == "foveate"
     return ours or isinstance(error, OSError) or (type(error) is ValueError and _raised_here(error))
 
 
 def message_of(error: Exception) -> str:
-    """One line of text; for a file's error its name comes first."""
+    """The error as one line of text; an error of a file begins with the file's name."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    if isinstance(error, OSError) and error.errno in FULL:  # a stream's: files have names
-        return f"the output cannot be written: {error.strerror}; make room, and do it again"
+    if isinstance(error, OSError) and error.errno in FULL:  # a stream: it has no file name
+        return f"the output cannot be written: {error.strerror}; free some space and try again"
     return " ".join(str(error).split("\n"))
 
 
-def _forget_output() -> None:
-    """What is left for standard output goes nowhere, so that ending does not fail on it again."""
+def _discard_output() -> None:
+    """Send the rest of standard output to the null device, so that exit does not fail on it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

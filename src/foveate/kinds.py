@@ -1,8 +1,6 @@
 """Every registered kind and every table of a config, with their fields, as text or as JSON.
 
-Lives here: importing the modules that register kinds, and describing what they registered. The
-meaning of a field is the comment behind it or the docstring under it, read from the source.
-Does not live here: the registry itself, which is in `foveate.config`.
+The meaning of a field is the comment behind it or the docstring under it, read from the source.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ import textwrap
 import types
 import typing
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from foveate.config import Config, ConfigError, config_type, kinds
 
@@ -46,7 +43,7 @@ class Kind:
 
 
 def load_kinds() -> None:
-    """Import every module of ours that may register kinds."""
+    """Import every module of foveate that may register kinds."""
     for package in PACKAGES:
         try:
             root = importlib.import_module(f"foveate.{package}")
@@ -141,33 +138,35 @@ def metric_kinds() -> list[Kind]:
 def _walk(root: type[Config]) -> dict[str, type[Config]]:
     """Tables and families by their first dotted path from the root, each class once."""
     places: dict[str, type[Config]] = {}
-    visited: set[type[Config]] = set()
+    known: set[type[Config]] = set()
 
-    def visit(config: type[Config], path: str) -> None:
-        if config in visited:
+    def add(config: type[Config], path: str) -> None:
+        if config in known:
             return
-        visited.add(config)
+        known.add(config)
         family = config.family
         if family is None or config.kind is None:
             places.setdefault(path, config)
         choices = kinds(family)[family].values() if family and config.kind is None else [config]
         for choice in choices:
-            visited.add(choice)
+            known.add(choice)
             for name, info in choice.model_fields.items():
                 inner = config_type(info.annotation)
                 if inner is not None:
-                    visit(inner, f"{path}.{name}" if path else name)
+                    add(inner, f"{path}.{name}" if path else name)
 
-    visit(root, "")
+    add(root, "")
     return places
 
 
-def kinds_table(found: list[Kind]) -> str:
+def kinds_table(members: list[Kind]) -> str:
     """The kinds as text: a heading for a family, a line for a kind, a line for a field."""
     lines: list[str] = []
-    for kind in found:
-        if not lines or kind.family != found[found.index(kind) - 1].family:
-            lines += ["", kind.family]
+    family = ""
+    for kind in members:
+        if kind.family != family:
+            family = kind.family
+            lines += ["", family]
         lines.append(f"  {kind.name:<16} {kind.meaning}".rstrip())
         for name, field in kind.fields.items():
             default = "(required)" if field.default is None else f"= {field.default}"
@@ -178,10 +177,10 @@ def kinds_table(found: list[Kind]) -> str:
     return "\n".join(lines).strip()
 
 
-def kinds_tree(found: list[Kind]) -> dict[str, Any]:
+def kinds_tree(members: list[Kind]) -> dict[str, dict[str, object]]:
     """The kinds as plain values: family → kind → meaning and fields."""
-    tree: dict[str, Any] = {}
-    for kind in found:
+    tree: dict[str, dict[str, object]] = {}
+    for kind in members:
         fields = {name: asdict(field) for name, field in kind.fields.items()}
         tree.setdefault(kind.family, {})[kind.name] = {"meaning": kind.meaning, "fields": fields}
     return tree
@@ -235,7 +234,7 @@ def _comments(config: type) -> dict[str, str]:
     return {name: text[:1].upper() + text[1:] for name, text in meanings.items()}
 
 
-def _type(annotation: Any) -> str:
+def _type(annotation: object) -> str:
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation is type(None):
         return "absent"
@@ -253,7 +252,7 @@ def _type(annotation: Any) -> str:
     return getattr(annotation, "__name__", str(annotation))
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if value is None:
         return "absent"
     if isinstance(value, Config):
@@ -280,8 +279,7 @@ _LIMITS = {
 }
 
 
-def _limit(part: Any) -> str:
-    """What one constraint of a field says, such as ``> 0``."""
-    given = {name: getattr(part, name, None) for name in _LIMITS}
-    said = [_LIMITS[name].format(value) for name, value in given.items() if value is not None]
-    return ", ".join(said)
+def _limit(part: object) -> str:
+    """One constraint of a field in words, such as ``> 0``."""
+    limits = ((text, getattr(part, name, None)) for name, text in _LIMITS.items())
+    return ", ".join(text.format(value) for text, value in limits if value is not None)

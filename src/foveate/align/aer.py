@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from foveate.config import from_json
 from foveate.files import replace_file
-from foveate.tree import from_json
 
 Link = tuple[int, int]  # source, target
 Links = set[Link]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from foveate.bench.machine import ceilings, counting, describe, peak, shares
-from foveate.config import parse_tree, with_overrides
+from foveate.config import Tree, load_tree, parse_tree, with_overrides
 from foveate.data import synthetic
 from foveate.data.catalogue import DataError, find
 from foveate.native.kernels import without_kernels
@@ -23,7 +23,6 @@ from foveate.train.config import Precision, SaveConfig, ValidationConfig, resolv
 from foveate.train.fit import fit
 from foveate.train.journal import read
 from foveate.training import job_of
-from foveate.tree import Tree, load_tree
 
 SHAPES = {"small": "transformer-small", "base": "vaswani-base", "rnnsearch": "bahdanau-2015"}
 SYNTHETIC = {"train": 20_000, "valid": 500, "test": 1000}  # pairs

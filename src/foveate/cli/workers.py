@@ -25,7 +25,6 @@ from foveate.decode.search import Hypothesis
 from foveate.files import cache_folder
 from foveate.run import Run, device
 from foveate.tasks.text_to_text import TextToText
-from foveate.tree import override
 
 if TYPE_CHECKING:
     from foveate.server.launch import RunLoader
@@ -41,7 +40,7 @@ def decoding(run: Run, overrides: Sequence[str]) -> Run:
     """
     tree: dict[str, Any] = {}
     for assignment in overrides:
-        tree = override(tree, assignment)
+        tree = merge(tree, assigned(assignment))
     for key in tree.keys() - {"decode"}:
         raise ConfigError(f"{key}: a run stays as it was trained; only decode.… can be said anew")
     said = tree.get("decode", {})

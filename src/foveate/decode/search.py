@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.config import BaseConfig, Configurable
+from foveate.config import BaseConfig, Configurable, merge
 from foveate.decode.constraints import (
     ByteTable,
     CharacterMask,
@@ -26,7 +26,6 @@ from foveate.decode.constraints import (
     Rule,
     Steps,
 )
-from foveate.tree import merge
 
 PRUNED, LIVE, DONE = 0, 1, 2
 State = Literal["pruned", "live", "done"]

@@ -10,12 +10,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from foveate.config import Config
+from foveate.config import Config, Tree
 from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.nn.embedding import Stem
 from foveate.nn.positions import Sinusoidal, SinusoidalHalves
 from foveate.spec import Input, Labels, Pixels, Tokens
-from foveate.tree import Tree
 
 Settings = dict[str, Any]  # what config.json says
 SPECIALS = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}

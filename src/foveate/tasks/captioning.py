@@ -23,7 +23,8 @@ from foveate.decode.constraints import byte_table
 from foveate.decode.greedy import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.look.capture import ForcedPass
-from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
+from foveate.models.encoder_decoder import EncoderDecoder, Model
+from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
 from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample
@@ -260,7 +261,7 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     ) -> list[CaptionAnswer]:
         memory = model.encode(pixels.to(model.output.weight.device))
         search = search.spelling(byte_table(self.tokenizer))
-        found = search(KnownWords(model, memory), [0] * len(names), BOS, EOS)
+        found = search(decoder_steps(model, memory, never=(UNK,)), [0] * len(names), BOS, EOS)
         found = [search.decide(h, self.tokenizer.decode) for h in found]
         best = [h[0] if h else Hypothesis([], 0.0, 0.0) for h in found]
         return [
@@ -301,15 +302,6 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
             {"encoder": places, "decoder": [START, *caption.labels]},
             token=namer(self.tokenizer),
         )
-
-
-class KnownWords(DecoderSteps):
-    """Steps of a captioner that never says ``<unk>``: the next best word says more."""
-
-    def step(self, ids: Tensor) -> Tensor:
-        logits = super().step(ids)
-        logits[:, UNK] = -torch.inf
-        return logits
 
 
 def caption_batch(pixels: Tensor, captions: Sequence[Ids]) -> CaptionBatch:

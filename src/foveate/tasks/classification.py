@@ -18,6 +18,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.answers import LabelAnswer
+from foveate.config import from_json
 from foveate.data.batches import sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.text import Corpus, Pair, Reading, TextData, at, read_pairs
@@ -42,7 +43,6 @@ from foveate.tasks.text import (
     to,
     wrapped,
 )
-from foveate.tree import from_json
 
 LABELS = "labels.json"  # in the folder of a run
 Names = tuple[str, ...]

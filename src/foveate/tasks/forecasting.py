@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.config import BaseConfig, ConfigError
+from foveate.config import BaseConfig, ConfigError, from_json
 from foveate.data.catalogue import DataError
 from foveate.data.series import (
     CALENDAR,
@@ -46,7 +46,6 @@ from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series
 from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Task
 from foveate.tasks.objectives import Objective
-from foveate.tree import from_json
 
 Array = NDArray[np.floating]
 

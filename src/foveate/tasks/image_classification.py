@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.answers import LabelAnswer, Picture
+from foveate.config import from_json
 from foveate.data.catalogue import DataError
 from foveate.data.image import Album, Augmentation, Pictures, Unchanged
 from foveate.data.text import TextData
@@ -41,7 +42,6 @@ from foveate.tasks.classification import (
     sorted_labels,
 )
 from foveate.tasks.objectives import CrossEntropy, add_choices
-from foveate.tree import from_json
 
 STATISTICS = "pixels.json"
 MOST = 2000  # training pictures from which mean and deviation are taken

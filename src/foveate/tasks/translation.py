@@ -30,7 +30,8 @@ from foveate.files import replace_file
 from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.models.language_model import LanguageSteps
-from foveate.models.native import native_memory
+from foveate.models.native import NativeSteps, decoder_steps, native_memory
+from foveate.native.kernels import library
 from foveate.nn.attention import Attention
 from foveate.spec import Tokens
 from foveate.tasks.base import Aligns, Cut, Loss, WordMaps
@@ -168,9 +169,12 @@ class Translation(TextToText, Aligns):
 
 def _begun(
     model: EncoderDecoder, source: Tensor, keys: Tensor | None, tokens: Tensor | None
-) -> DecoderSteps:
+) -> DecoderSteps | NativeSteps:
+    """The steps of a search over sources, by the kernels where there are any."""
+    if library() is None:
+        return DecoderSteps(model, model.encode(source, keys), tokens)
     memory = native_memory(model.encoder, source, keys) or model.encode(source, keys)
-    return DecoderSteps(model, memory, tokens=tokens)
+    return decoder_steps(model, memory, tokens)
 
 
 # ------------------------------------------------------------------------------------------ guided

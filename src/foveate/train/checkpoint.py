@@ -25,8 +25,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from foveate.config import ConfigError
-from foveate.tree import load_tree
+from foveate.config import ConfigError, load_tree
 
 MANIFEST = "manifest.json"
 NEW, OLD = ".new-", ".old-"  # prefixes of what is being written, and of what is being replaced

@@ -12,11 +12,10 @@ from typing import Any, Literal, Protocol
 import torch
 from pydantic import Field
 
-from foveate.config import Config, ConfigError
+from foveate.config import Config, ConfigError, Tree
 from foveate.train.checkpoint import write_atomically
 from foveate.train.journal import Journal
 from foveate.train.optim import AdamWConfig, InverseSqrt, MovingMean, OptimizerConfig, Schedule
-from foveate.tree import Tree
 
 Name = Literal["auto", "fp32", "bf16"]
 WORTH = 1.2  # bf16 must be so many times as fast: it costs casts, and digits

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foveate.tree import ConfigError
+from foveate.errors import ConfigError
 from foveate.views import fits
 
 if TYPE_CHECKING:

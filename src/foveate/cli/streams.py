@@ -24,6 +24,7 @@ from foveate.run import Run
 from foveate.server.languages import directions
 from foveate.tasks.base import CUT
 from foveate.tasks.image_classification import PictureTask
+from foveate.tasks.text_to_text import TextToText
 
 if TYPE_CHECKING:
     from foveate.look.capture import AttentionRecord
@@ -415,7 +416,7 @@ def translated(
 ) -> tuple[bytes, list[TextAnswer]]:
     """The document in the other language, and the answers to its sentences."""
     lines = [line for passage in document.passages for line in passage.sentences]
-    if not run.run.task.source_tokenizer.tags:
+    if not run.run.need(TextToText, "translate").source_tokenizer.tags:
         search = search | {"to": None}  # said for the document: the run has one pair
     answers = run.translate(lines, **search) if lines else []
     found = [str(answer) for answer in answers]

@@ -18,7 +18,7 @@ import torch
 
 from foveate.align.aer import Head, Links
 from foveate.answers import TextAnswer
-from foveate.config import ConfigError
+from foveate.config import ConfigError, assigned, merge
 from foveate.data.corpus import Arrays, Work, Workers
 from foveate.data.readers import read_lines
 from foveate.decode.search import Hypothesis

@@ -268,7 +268,7 @@ class PendingTranslation:
 
     route: Route
     passage: Passage
-    answers: Sequence[Future[Translation]] = ()
+    answers: Sequence[Future[TextAnswer]] = ()
 
 
 @dataclass(frozen=True)

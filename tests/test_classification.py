@@ -155,7 +155,7 @@ def test_a_batch_is_its_texts_between_start_and_end(task: TextClassification) ->
     batch = task.batch("train", [1, 5, 0])
     ids = task.tokenizer.encode_ids(["we loved it", "we hated it"])
     assert batch.source[:2, :5].tolist() == [[BOS, *one, EOS] for one in ids]
-    assert batch.wanted.tolist() == [1, 0, 1]
+    assert batch.target.tolist() == [1, 0, 1]
     assert batch.keys is not None
     assert batch.keys.sum(dim=1).tolist() == task.lengths("train")[[1, 5, 0], 0].tolist()
 

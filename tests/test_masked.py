@@ -97,7 +97,7 @@ def test_a_batch_remembers_what_stood_there(task: MaskedLanguage) -> None:
     width = batch.source.shape[1]
     rows, columns = batch.places // width, batch.places % width
     wanted = [whole[r][c - 1] for r, c in zip(rows.tolist(), columns.tolist(), strict=True)]
-    assert batch.wanted.tolist() == wanted
+    assert batch.target.tolist() == wanted
     assert batch.source[:, 0].tolist() == [BOS] * 8
     assert batch.keys is not None
     assert all(batch.source[r, int(n) - 1] == EOS for r, n in enumerate(batch.keys.sum(dim=1)))

@@ -166,7 +166,7 @@ def test_a_batch_is_its_pairs_with_starts_and_ends(task: Translation) -> None:
     batch = task.batch("train", indices)
     longest = task.lengths("train")[indices].max(axis=0)
     assert batch.source.shape == (3, longest[0])
-    assert batch.read.shape == batch.wanted.shape == (3, longest[1])
+    assert batch.read.shape == batch.target.shape == (3, longest[1])
     assert batch.keys is not None
     assert batch.real is not None
     places = []
@@ -181,7 +181,7 @@ def test_a_batch_is_its_pairs_with_starts_and_ends(task: Translation) -> None:
         assert batch.source[row].tolist() == [*source, EOS, *fill[0]]
         assert batch.keys[row].tolist() == [i <= len(source) for i in range(longest[0])]
         assert batch.read[row].tolist() == [BOS, *target, *fill[1]]
-        assert batch.wanted[row].tolist() == [*target, EOS, *fill[1]]
+        assert batch.target[row].tolist() == [*target, EOS, *fill[1]]
         places += [row * longest[1] + t for t in range(len(target) + 1)]
     assert batch.real.tolist() == places
 

@@ -318,14 +318,14 @@ def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] =
     """
     runs = [_load(Path(each), which) for each in (path, *ensemble)]
     if len(runs) > 1:
-        names = [f"{one.path}/{one.checkpoint}" for one in runs]
-        runs[0].model = together([one.task for one in runs], [one.model for one in runs], names)
+        names = [f"{run.path}/{run.checkpoint}" for run in runs]
+        runs[0].model = together([run.task for run in runs], [run.model for run in runs], names)
         runs[0].checkpoint = " + ".join(names)
     return runs[0]
 
 
 def _load(path: Path, which: str) -> Run:
-    path, given = checkpoint.place(path)
+    path, folder = checkpoint.place(path)
     config = read_run(path)
     task = config.task.build(config.data)
     try:
@@ -336,7 +336,7 @@ def _load(path: Path, which: str) -> Run:
             "(foveate train), or copy all of its folder"
         ) from error
     read = partial(rebuilt, config.model, task.build, path)
-    folder, model = (given, read(given)) if given else checkpoint.read_chosen(path, which, read)
+    folder, model = (folder, read(folder)) if folder else checkpoint.read_chosen(path, which, read)
     model.to(device()).eval()
     return Run(path, config, task, model, folder.relative_to(path).as_posix())
 

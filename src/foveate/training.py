@@ -65,10 +65,10 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
     torch.manual_seed(config.seed)
     model = _model_of(config, task).to(device())
     if config.start is not None and not checkpoint.steps(path):
-        given = load(config.start.run, config.start.checkpoint)
-        said = begin(config.start, given, task, model)
+        earlier = load(config.start.run, config.start.checkpoint)
+        summary = begin(config.start, earlier, task, model)
         if ranks.leads:
-            print(said, file=sys.stderr)
+            print(summary, file=sys.stderr)
     return fit(job_of(config, task, model, changed), config.train, path, ranks)
 
 
@@ -170,8 +170,8 @@ def average(path: str | Path, last: int | None = None) -> str:
         raise ConfigError(f"{path} has no checkpoints to average")
     with alone(path):
         folders = [checkpoint.path_of(path, step) for step in steps]
-        for one in folders:
-            checkpoint.verify(one, checkpoint.WEIGHTS)
+        for folder in folders:
+            checkpoint.verify(folder, checkpoint.WEIGHTS)
         tensors = average_weights(folders)
         with checkpoint.sealed_folder(path / "averaged") as folder:
             checkpoint.write_tensors(tensors, folder / checkpoint.WEIGHTS)

@@ -269,9 +269,9 @@ class Batcher:
 
     def _answer_batch(self, run: Run, batch: list[QueuedItem], workers: int) -> None:
         began, cost = time.perf_counter(), sum(item.cost for item in batch)
-        wanted = [item for item in batch if not item.future.cancelled()]
-        if wanted:
-            self._answer(run, wanted)
+        items = [item for item in batch if not item.future.cancelled()]
+        if items:
+            self._answer(run, items)
         rate = self.bounds.workers * cost / max(1e-6, time.perf_counter() - began)
         with self._ready:
             self._characters -= cost

@@ -89,22 +89,22 @@ class PictureTask(Task[Picture, Answer, Batch]):
 
     def save_pixels(self, folder: Path) -> None:
         """Write what `measure_pixels` found."""
-        found = {
+        statistics = {
             "shape": list(self.shape),
             "mean": self.mean.tolist(),
             "deviation": self.deviation.tolist(),
         }
-        replace_file(folder / STATISTICS, json.dumps(found, indent=1))
+        replace_file(folder / STATISTICS, json.dumps(statistics, indent=1))
 
     def restore_pixels(self, folder: Path) -> None:
         """Read what `save_pixels` wrote."""
         from_json(folder / STATISTICS, self._measured)
 
-    def _measured(self, found: dict[str, Any]) -> None:
-        channels, height, width = map(int, found["shape"])
+    def _measured(self, statistics: dict[str, Any]) -> None:
+        channels, height, width = map(int, statistics["shape"])
         self.shape = (channels, height, width)
-        self.mean = np.array(found["mean"], np.float32)
-        self.deviation = np.array(found["deviation"], np.float32)
+        self.mean = np.array(statistics["mean"], np.float32)
+        self.deviation = np.array(statistics["deviation"], np.float32)
 
     @property
     def source(self) -> Pixels:
@@ -179,7 +179,7 @@ def place_labels(encoder: nn.Module) -> list[str]:
 # loss = −log p(label | picture); figures and answers are those of `foveate.tasks.classification`
 
 ROWS = 250  # pictures that are judged together
-One = TypeVar("One")
+Item = TypeVar("One")
 
 
 @dataclass(frozen=True)
@@ -254,15 +254,15 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         batch = batch.to(next(model.parameters()).device)
         with choices(model) as made:
             scores = model(batch.pixels)
-        found = _cross_entropy(scores, batch.labels, objective)
+        loss = _cross_entropy(scores, batch.labels, objective)
         right = (scores.argmax(dim=1) == batch.labels).float()  # the reward of where it looked
-        logged = found.logged | {"accuracy": 100 * right.sum()}
-        return add_choices(Loss(found.total, found.count, logged), made, right, objective)
+        logged = loss.logged | {"accuracy": 100 * right.sum()}
+        return add_choices(Loss(loss.total, loss.count, logged), made, right, objective)
 
     def measure(self, model: Any, split: str, search: Any, samples: int = 3) -> Measures:
-        log_p, wanted = self._judged(model, split, ROWS)
+        log_p, target = self._judged(model, split, ROWS)
         return measures_of_labels(
-            log_p, wanted, self.labels.names, self.album(split).names, samples
+            log_p, target, self.labels.names, self.album(split).names, samples
         )
 
     def _judged(self, model: Any, split: str, rows: int) -> tuple[LogP, list[int]]:
@@ -275,11 +275,11 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
     def predict(self, model: Any, batches: Iterable[Tensor]) -> LogP:
         """Log p of every label for each picture of all batches (B, C, H, W), (N, C)."""
         device = next(model.parameters()).device
-        found = [np.zeros((0, len(self.labels.names)), np.float32)]
+        log_p = [np.zeros((0, len(self.labels.names)), np.float32)]
         for pixels in batches:
             scores = model(pixels.to(device)).float().log_softmax(dim=1)
-            found.append(scores.cpu().numpy())
-        return np.concatenate(found)
+            log_p.append(scores.cpu().numpy())
+        return np.concatenate(log_p)
 
     # ---- answers
 
@@ -291,8 +291,8 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         self, model: Any, examples: str, search: Any, batch_tokens: int = 8192
     ) -> Evaluation:
         """Accuracy and macro F1 in percent, mean loss and confusion matrix of a split."""
-        log_p, wanted = self._judged(model, examples, min(ROWS, batch_tokens))
-        return evaluation_of_labels(log_p, wanted, self.labels.names)
+        log_p, target = self._judged(model, examples, min(ROWS, batch_tokens))
+        return evaluation_of_labels(log_p, target, self.labels.names)
 
     def classify(
         self,
@@ -372,6 +372,6 @@ def _cross_entropy(scores: Tensor, labels: Tensor, objective: CrossEntropy) -> L
     return objective(scores, torch.eye(scores.shape[1], device=scores.device), labels)
 
 
-def _parts(many: Sequence[One], size: int) -> Iterator[Sequence[One]]:
+def _parts(many: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
     """A sequence in pieces of at most ``size``."""
     return (many[start : start + size] for start in range(0, len(many), size))

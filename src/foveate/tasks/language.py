@@ -159,8 +159,10 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
     def stream(self, text: Text) -> Stream:
         """The ids of a text; those of one in files are in files as well."""
         if isinstance(text, PreparedText):
-            (found,) = prepare_ids(text.folder, {LINES: self.tokenizer}, end=[EOS])
-            return Stream(found.flat if text.ended else found.flat[:-1], found.offsets[:-1], text)
+            (column,) = prepare_ids(text.folder, {LINES: self.tokenizer}, end=[EOS])
+            return Stream(
+                column.flat if text.ended else column.flat[:-1], column.offsets[:-1], text
+            )
         lines = [[*ids, EOS] for ids in self.tokenizer.encode_ids(text.lines)]
         starts = np.cumsum([0, *map(len, lines)])[:-1]
         ids = np.fromiter((i for line in lines for i in line), dtype=np.int32)
@@ -232,8 +234,8 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
     def loss(self, model: LanguageModel, batch: Tensor, objective: CrossEntropy) -> Loss:
         ids = batch.to(model.output.weight.device)
         hidden = model.decode(ids[:, :-1])[:, self.config.context :]  # (B, k, D)
-        wanted = ids[:, 1 + self.config.context :]
-        return objective(hidden.flatten(0, 1), model.output.weight, wanted.flatten())
+        target = ids[:, 1 + self.config.context :]
+        return objective(hidden.flatten(0, 1), model.output.weight, target.flatten())
 
     @torch.inference_mode()
     def measure(
@@ -280,13 +282,13 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
         if reach is None:
             state = State()
             parts = ((p[:-1], p[1:]) for p in _overlapping(text, CHUNK))
-            found = [
-                _log_p(model, model.decode(read[None], state)[0], wanted) for read, wanted in parts
+            log_p = [
+                _log_p(model, model.decode(read[None], state)[0], target) for read, target in parts
             ]
         else:
             rows = max(1, batch_tokens // reach)
-            found = list(_windowed(model, text, reach, rows))
-        return torch.cat(found).double().cpu().numpy()
+            log_p = list(_windowed(model, text, reach, rows))
+        return torch.cat(log_p).double().cpu().numpy()
 
     # ---- writing
 
@@ -355,24 +357,26 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
         """
         search = search.spelling(byte_table(self.tokenizer))
         ids = [self.ids_of(prompt) for prompt in prompts for _ in range(num)]
-        found: list[Continuation] = [Continuation("", "", 0.0)] * len(ids)
+        continuations: list[Continuation] = [Continuation("", "", 0.0)] * len(ids)
         for rows in _alike(ids):
             prompt = torch.tensor([ids[r] for r in rows], dtype=torch.long)
             prompt = prompt.reshape(len(rows), -1).to(model.output.weight.device)
-            tap = None if listen is None else self._told(ids[rows[0]], listen)
+            tap = None if listen is None else self._listener(ids[rows[0]], listen)
             steps = LanguageSteps(model, prompt, self.reach(model), (PAD, BOS), tap)
             end = EOS if whole_lines else NEVER
             outputs = search(steps, [0] * len(rows), EOS, end, rows)
             for row, (best, *_) in zip(rows, outputs, strict=True):
                 text = self._after(ids[row], best.ids)
-                found[row] = Continuation(prompts[row // num], text, best.log_probability)
-        return found
+                continuations[row] = Continuation(prompts[row // num], text, best.log_probability)
+        return continuations
 
     def _after(self, prompt: list[int], output: list[int]) -> str:
         """The text that an output adds to its prompt."""
         return self.text_of([*prompt, *output])[len(self.text_of(prompt)) :]
 
-    def _told(self, prompt: list[int], listen: Callable[[str], None]) -> Callable[[Tensor], None]:
+    def _listener(
+        self, prompt: list[int], listen: Callable[[str], None]
+    ) -> Callable[[Tensor], None]:
         written: list[int] = []
 
         def tap(ids: Tensor) -> None:
@@ -388,10 +392,10 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
         places = range(0, max(1, len(stream) - 2 * SHOWN), step)[:count]
         pieces = [stream.ids[p : p + 2 * SHOWN].tolist() for p in places]
         starts = [self.text_of(piece[:SHOWN]) for piece in pieces]
-        found = self.generate(model, starts, search)
+        outputs = self.generate(model, starts, search)
         return [
             Sample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
-            for start, piece, made in zip(starts, pieces, found, strict=True)
+            for start, piece, made in zip(starts, pieces, outputs, strict=True)
         ]
 
     # ---- looking
@@ -475,12 +479,14 @@ def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iter
     places = (ends[:, None] + torch.arange(-reach, 1)).to(text.device)  # (W, reach + 1)
     for some, counts in zip(places.split(rows), new.split(rows), strict=True):
         ids = text[some]
-        kept = torch.arange(reach)[None] >= reach - counts[:, None]
+        new_places = torch.arange(reach)[None] >= reach - counts[:, None]
         hidden = model.decode(ids[:, :-1])
-        yield _log_p(model, hidden[kept.to(text.device)], ids[:, 1:][kept.to(text.device)])
+        yield _log_p(
+            model, hidden[new_places.to(text.device)], ids[:, 1:][new_places.to(text.device)]
+        )
 
 
-def _log_p(model: LanguageModel, hidden: Tensor, wanted: Tensor) -> Tensor:
+def _log_p(model: LanguageModel, hidden: Tensor, target: Tensor) -> Tensor:
     """Log p of N wanted tokens, the logits of a few at a time."""
-    parts = zip(hidden.split(LOGIT_ROWS), wanted.split(LOGIT_ROWS), strict=True)
+    parts = zip(hidden.split(LOGIT_ROWS), target.split(LOGIT_ROWS), strict=True)
     return torch.cat([token_log_probabilities(model.logits(h)[None], y[None])[0] for h, y in parts])

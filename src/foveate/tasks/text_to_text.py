@@ -89,7 +89,9 @@ def join(corpora: Sequence[Corpus]) -> Corpus:
         dropped.update(corpus.dropped)
     several = any(corpus.alternatives is not None for corpus in corpora)
     alternatives = [
-        (one,) if isinstance(one, str) else one for corpus in corpora for one in corpus.references
+        (text,) if isinstance(text, str) else text
+        for corpus in corpora
+        for text in corpus.references
     ]
     return Corpus(
         list(chain.from_iterable(corpus.sources for corpus in corpora)),
@@ -129,7 +131,7 @@ class Examples:
     targets: Sequence[Ids]
     rows: NDArray[np.integer] | None = None
 
-    def kept(self, config: TextData) -> Examples:
+    def trainable(self, config: TextData) -> Examples:
         """The examples whose lengths training takes; the corpus counts the others."""
         rows, dropped = keep(lengths_of(self.sources, self.targets), config)
         if not dropped:
@@ -300,7 +302,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         bleu_tokenizer: BleuTokenizer | None = None  # by the references' script where absent
 
         @pydantic.model_validator(mode="after")
-        def _one_or_two(self) -> Self:
+        def _source_or_corpora(self) -> Self:
             if self.joint and self.target_tokenizer is not None:
                 raise ValueError("a target_tokenizer needs joint = false: two vocabularies")
             if (self.source is None) == (not self.corpora):
@@ -435,7 +437,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         if split not in self._examples:
             sources, targets = self._ids(split)
             examples = Examples(self.corpus(split), sources, targets)
-            self._examples[split] = examples.kept(self.data) if split == "train" else examples
+            self._examples[split] = examples.trainable(self.data) if split == "train" else examples
         return self._examples[split]
 
     def lengths(self, split: str) -> NDArray[np.int32]:
@@ -492,11 +494,11 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         texts = [prefix] * count if isinstance(prefix, str) else list(prefix)
         if len(texts) != count:
             raise ValueError(f"{len(texts)} prefixes for {count} lines; give one for each, or one")
-        found = self.target_tokenizer.encode_ids([text.rstrip() for text in texts])
-        for text, ids in zip(texts, found, strict=True):
+        prefixes = self.target_tokenizer.encode_ids([text.rstrip() for text in texts])
+        for text, ids in zip(texts, prefixes, strict=True):
             if UNK in ids:
                 raise ValueError(f"the prefix {text!r} holds what is not in the target vocabulary")
-        return found
+        return prefixes
 
     def describe_data(self) -> list[str]:
         """The report on the data in short: what is there, what is odd, what is dropped and why."""
@@ -507,10 +509,10 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         sizes = [f"{t.vocab_size:,} {t.config.kind}" for t in dict.fromkeys(self._both())]
         done = {"drop_duplicates": False, "drop_identical": False}  # when they were read
         tokens = {split: lengths_of(*self._ids(split)) for split in corpora}
-        found = report(corpora, self.data.model_copy(update=done), tokens)
+        summary = report(corpora, self.data.model_copy(update=done), tokens)
         seen, pairs = self.data.tokenizer_sample, len(corpora["train"])
         some = f", learnt from {seen:,} of {pairs:,} pairs" if seen < pairs else ""
-        return [*found.lines(), f"vocabulary: {' and '.join(sizes)} pieces{some}"]
+        return [*summary.lines(), f"vocabulary: {' and '.join(sizes)} pieces{some}"]
 
     def better(self, name: str) -> int:
         return -1 if name in LOWER_IS_BETTER else super().better(name)
@@ -551,8 +553,8 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
             loss = self.loss(model, self.batch(split, indices.tolist()), plain)
             total, count = total + float(loss.total), count + loss.count
         outputs = [
-            self.target_tokenizer.decode(found[0].ids) if found else ""
-            for found in self.search(model, sources, search)
+            self.target_tokenizer.decode(hypotheses[0].ids) if hypotheses else ""
+            for hypotheses in self.search(model, sources, search)
         ]
         names = [name for name in self.config.metrics if name not in SLOW]
         figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
@@ -598,7 +600,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         encoded = self.source_tokenizer.encode_ids(self.addressed(lines))
         ids = [i if line.strip() else [] for i, line in zip(encoded, lines, strict=True)]
         budget = max(1, batch_tokens // search.width)
-        found = self.search(model, [i[:limit] for i in ids], search, budget, progress)
+        hypotheses = self.search(model, [i[:limit] for i in ids], search, budget, progress)
         decode = self.target_tokenizer.decode
         return [
             TextAnswer(
@@ -608,7 +610,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
                 max(0, len(i) - limit),
                 outputs,
             )
-            for line, i, outputs in zip(lines, ids, found, strict=True)
+            for line, i, outputs in zip(lines, ids, hypotheses, strict=True)
         ]
 
     @torch.inference_mode()
@@ -621,14 +623,14 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """The best outputs for each source, in the order of the sources; none for an empty one."""
-        found: list[list[Hypothesis]] = [[] for _ in sources]
+        results: list[list[Hypothesis]] = [[] for _ in sources]
         search = search.spelling(byte_table(self.target_tokenizer))
         for indices, hypotheses in self._searched(model, sources, search, batch_tokens):
             for index, outputs in zip(indices, hypotheses, strict=True):
-                found[index] = search.decide(outputs, self.target_tokenizer.decode)
+                results[index] = search.decide(outputs, self.target_tokenizer.decode)
             if progress is not None:
                 progress(len(indices))
-        return found
+        return results
 
     @abstractmethod
     def _searched(

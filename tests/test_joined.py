@@ -71,8 +71,8 @@ def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -
     task, model = learnt
     for search in (Greedy.Config(), Beam.Config(beam_size=3), Sample.Config(top_k=1)):
         answers = task.answer(model, [*PAIRS, ""], search.build(), batch_tokens=16)
-        assert [answer.texts[0] for answer in answers[:-1]] == list(PAIRS.values())
-        assert answers[-1].texts == []
+        assert [str(answer) for answer in answers[:-1]] == list(PAIRS.values())
+        assert answers[-1].found == []
     measures = task.measure(model, "valid", Greedy.Config().build())
     assert measures.figures["loss"] < 0.2 and measures.figures["bleu"] > 90
 

@@ -449,9 +449,9 @@ def test_answers_begin_with_the_text_that_is_given(
     begun = search.after(task.beginnings(prefixes, len(lines)))
     for budget in (1, 4096):
         answers = task.answer(model, lines, begun, budget)
-        assert answers[1].texts == []
+        assert answers[1].found == []
         for answer, prefix in zip(answers, prefixes, strict=True):
-            assert all(text.startswith(prefix.rstrip()) for text in answer.texts)
+            assert all(text.startswith(prefix.rstrip()) for text in answer.hypotheses)
     forced = task.force(
         model, [(task.source_tokenizer.encode_ids([lines[0]])[0], h.ids) for h in answers[0].found]
     )

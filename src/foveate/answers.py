@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol, TypedDict
 
+from foveate.align.aer import Links
+from foveate.decode.choose import Wording
 from foveate.decode.search import Hypothesis
 from foveate.look.capture import AttentionRecord
 from foveate.look.drawing import Units
 from foveate.look.heatmap import AttentionView, attention
 
-if TYPE_CHECKING:
-    from foveate.run import Run
+
+class TranslateOptions(TypedDict, total=False):
+    """The keyword arguments of `foveate.run.Run.translate`."""
+
+    beam_size: int | None
+    num_hypotheses: int
+    length_penalty: float | None
+    batch_tokens: int | None
+    progress: Callable[[int], None] | None
+    to: str | None
+    prefix: str | Sequence[str] | None
+    wording: Wording | None
+
+
+class Explains(Protocol):
+    """The run that gave a translation, as far as the translation needs it."""
+
+    def explain(
+        self, source: str, target: list[int] | None = None, units: Units = "auto"
+    ) -> AttentionRecord:
+        """What the model attended to while the target was produced."""
+
+    def links(self, pairs: Sequence[tuple[str, list[int]]]) -> list[Links]:
+        """The word links of each pair."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +52,7 @@ class Translation:
     scores: list[float]
     cut: int = 0
     found: list[Hypothesis] = field(default_factory=list, repr=False)
-    run: Run | None = field(default=None, repr=False, compare=False)
+    run: Explains | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.hypotheses[0]

@@ -17,7 +17,7 @@ PAIRS  ?= 10000000
 # The run that `make ray` translates with.
 RUN    ?= runs/en-fr
 
-.PHONY: help quickstart test lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill faults fuzz audit hosts scaling ray corpus architecture lock clean
+.PHONY: help quickstart test proofs lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill mutants faults fuzz audit hosts scaling ray corpus architecture lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -26,7 +26,10 @@ quickstart: $(STAMPS)/studio page  ## set up, train a small translator, translat
 	$(BIN)/foveate quickstart
 
 test: $(STAMPS)/dev  ## set up and run every test
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(TESTS)
+
+proofs: $(STAMPS)/dev  ## at scale what smaller tests prove too (minutes)
+	$(BIN)/python -m pytest -q -m scale $(TESTS)
 
 lint: $(STAMPS)/dev  ## ruff and mypy, as pre-commit runs them
 	$(BIN)/ruff check src tests benchmarks tools web hatch_build.py
@@ -92,6 +95,9 @@ growth: $(STAMPS)/foveate  ## cost of preparing and feeding corpora up to PAIRS 
 
 kill: $(STAMPS)/foveate  ## kill a run 20 times at random moments; the weights must not notice
 	$(BIN)/python benchmarks/kill.py
+
+mutants: $(STAMPS)/dev  ## make 40 small mistakes in a copy; the tests must notice each (minutes)
+	$(BIN)/python benchmarks/mutants.py --json docs/results/mutants.json
 
 faults: $(STAMPS)/dev  ## SIGKILL, full and read-only disks, two at once, clock jumps (root, Linux; minutes)
 	$(BIN)/python benchmarks/faults.py

@@ -223,7 +223,7 @@ def weights(runs: Path, folder: Path, quick: bool, clean: Cleaner) -> Part:
             continue
         run = folder / path.stem
         brief = [f"train.max_steps={count}", f"train.save.every={count}", "train.precision=fp32"]
-        brief += ['train.schedule={kind="constant"}', "train.validation.every=none"]
+        brief += ['train.schedule={kind="constant", warmup_steps=0}', "train.validation.every=none"]
         brief += ["train.save.best=none", "train.average=none"]
         arguments = foveate("train", str(path), "--run", str(run), *brief)
         process = subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=ROOT)

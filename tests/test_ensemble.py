@@ -11,11 +11,11 @@ import torch
 
 from foveate.data.tokenizer import Word
 from foveate.decode.beam import Beam
-from foveate.models.base import Decoder
+from foveate.models.encoder_decoder import Decoder
 from foveate.models.language_model import LanguageModel
 from foveate.spec import Tokens
 from foveate.tasks.text_to_text import Ensemble, check_pieces, steps_of, together
-from foveate.tasks.translation import JoinedTranslation
+from foveate.tasks.translation import PrefixTranslation
 from test_translation import RECURRENT, TRANSFORMER, VALID, make, model_of, write
 from tolerances import MODEL, near
 
@@ -57,7 +57,7 @@ def test_families_decode_together_and_their_score_is_the_forced_one(task: Any) -
 
 def test_joined_models_decode_together(tmp_path: Path) -> None:
     write(tmp_path)
-    task = JoinedTranslation.Config(
+    task = PrefixTranslation.Config(
         source=str(tmp_path / "{split}.en"), target=str(tmp_path / "{split}.fr"),
         tokenizer=Word.Config(min_frequency=1),
     ).build(make(tmp_path).data)  # fmt: skip

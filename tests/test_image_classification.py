@@ -76,7 +76,7 @@ def test_figures_and_answers(task: ImageClassification) -> None:
     assert found.tables["confusion"].cells == [[0, 12], [0, 12]]
     assert task.measure(model, "test", None).figures == found.figures
     assert len(task.evaluate(model, "test", None, batch_tokens=7).outputs) == 24
-    (answer,) = task.classify_images(model, [3])
+    (answer,) = task.classify(model, [3])
     assert (answer.source, answer.label) == (3, "1")
     assert list(answer.probabilities) == ["1", "0"]  # the most probable first
     assert sum(answer.probabilities.values()) == pytest.approx(1)
@@ -85,12 +85,12 @@ def test_figures_and_answers(task: ImageClassification) -> None:
 @torch.no_grad()
 def test_answers_are_in_order_whatever_the_batch(task: ImageClassification) -> None:
     model: Any = task.build(VIT).eval()
-    together = task.classify_images(model, [5, 2, 9], rows=2)
+    together = task.classify(model, [5, 2, 9], batch_size=2)
     assert [one.source for one in together] == [5, 2, 9]
     for one in together:
-        (alone,) = task.classify_images(model, [one.source])
+        (alone,) = task.classify(model, [one.source])
         assert one.probabilities == near(alone.probabilities)
-    assert task.classify_images(model, []) == []
+    assert task.classify(model, []) == []
 
 
 def test_a_label_that_training_did_not_show_is_named(

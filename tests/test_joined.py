@@ -20,7 +20,7 @@ from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from foveate.tasks.base import Task
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.translation import JoinedTranslation, join
+from foveate.tasks.translation import PrefixTranslation, join
 from tolerances import close
 
 PAIRS = {
@@ -35,16 +35,16 @@ DECODER = TransformerDecoder.Config(
 
 
 @pytest.fixture(scope="module")
-def learnt() -> tuple[JoinedTranslation, Any]:
+def learnt() -> tuple[PrefixTranslation, Any]:
     """A model that has learnt the pairs by heart."""
     folder = Path(mkdtemp())
     text = "".join(f"{source}\t{target}\n" for source, target in PAIRS.items())
     for split in ("train", "valid"):
         (folder / f"{split}.tsv").write_text(text, encoding="utf-8")
-    config = JoinedTranslation.Config(
+    config = PrefixTranslation.Config(
         source=str(folder / "{split}.tsv"), tokenizer=Word.Config(min_frequency=1)
     )
-    task: JoinedTranslation = config.build(TextData())
+    task: PrefixTranslation = config.build(TextData())
     task.prepare(folder, 1)
     torch.manual_seed(0)
     model: Any = task.build(LanguageModel.Config(decoder=DECODER))
@@ -67,7 +67,7 @@ def test_a_pair_is_one_sequence_of_which_the_target_counts() -> None:
     assert longer.wanted.flatten()[longer.real].tolist() == [8, EOS, EOS]
 
 
-def test_what_it_has_read_it_says_again(learnt: tuple[JoinedTranslation, Any]) -> None:
+def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -> None:
     task, model = learnt
     for search in (Greedy.Config(), Beam.Config(beam_size=3), Sample.Config(top_k=1)):
         answers = task.answer(model, [*PAIRS, ""], search.build(), batch_tokens=16)
@@ -77,7 +77,7 @@ def test_what_it_has_read_it_says_again(learnt: tuple[JoinedTranslation, Any]) -
     assert measures.figures["loss"] < 0.2 and measures.figures["bleu"] > 90
 
 
-def test_forced_scores_are_the_searchs(learnt: tuple[JoinedTranslation, Any]) -> None:
+def test_forced_scores_are_the_searchs(learnt: tuple[PrefixTranslation, Any]) -> None:
     task, model = learnt
     answers = task.answer(model, list(PAIRS), Greedy.Config().build())
     sources = task.source_tokenizer.encode_ids(list(PAIRS))
@@ -87,7 +87,7 @@ def test_forced_scores_are_the_searchs(learnt: tuple[JoinedTranslation, Any]) ->
         assert sum(log_p) == pytest.approx(answer.found[0].log_probability, abs=0.02)
 
 
-def test_rows_are_what_comes_next(learnt: tuple[JoinedTranslation, Any]) -> None:
+def test_rows_are_what_comes_next(learnt: tuple[PrefixTranslation, Any]) -> None:
     task, model = learnt
     record = task.explain(model, "a woman drinks")
     name = next(iter(record.maps))

@@ -13,12 +13,12 @@ from foveate.tasks.classification import (
     confusion,
     evaluation_of_labels,
     figures_of_labels,
-    label_names,
     load_labels,
     measures_of_labels,
     numbers_of,
     probabilities_of,
     save_labels,
+    sorted_labels,
 )
 from tolerances import ROW, near
 
@@ -28,7 +28,7 @@ LOG_P, WANTED = np.log(P), [0, 1, 1, 0]  # found: a b a b; "c" is never wanted n
 
 
 def test_names_are_in_a_fixed_order() -> None:
-    assert label_names(["b", "10", "9", "a", "b", "B"]) == ("9", "10", "B", "a", "b")
+    assert sorted_labels(["b", "10", "9", "a", "b", "B"]) == ("9", "10", "B", "a", "b")
 
 
 def test_names_come_back_from_a_run(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 import foveate
 from foveate.config import ConfigError
 from foveate.models.encoder_decoder import DecoderSteps, rows_of
+from foveate.models.native import decoder_steps
 from foveate.nn.linear import Int8Linear
 from foveate.run import Run
 from foveate.tasks.shortlist import FILE, Shortlist, learn, partners, reach
@@ -112,8 +113,8 @@ def test_some_rows_give_the_logits_of_these(precision: str) -> None:
 def test_steps_count_the_tokens_of_the_list(run: Run) -> None:
     model, tokens = run.model, torch.tensor([0, 1, 2, 3, 5, 6])
     memory = model.encode(torch.tensor([[4, 5, 3]]))
-    few = [DecoderSteps(model, memory, plain, tokens) for plain in (False, True)]
-    every = DecoderSteps(model, memory, plain=True)
+    few = [make(model, memory, tokens) for make in (decoder_steps, DecoderSteps)]
+    every = DecoderSteps(model, memory)
     for i in (2, 4, 5):
         wanted = every.step(tokens[torch.tensor([i])])[:, tokens]
         for steps in few:

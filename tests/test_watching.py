@@ -12,7 +12,7 @@ from foveate.look.charts import LanesView
 from foveate.run import Run
 from foveate.views.question import Question
 from foveate.views.registry import find
-from foveate.watching import Watched, writer
+from foveate.watching import Watched
 from small_runs import made
 
 
@@ -23,19 +23,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 
 def test_bytes_of_a_character_are_one_part(runs: dict[str, Run]) -> None:
-    language = writer(runs["language"])
-    ids = language.begun("é\n🙂a")
-    parts = language.parts(ids)
+    language = Watched(runs["language"]).task
+    ids = language.prefix_ids("é\n🙂a")
+    parts = language.token_texts(ids)
     assert len(parts) == len(ids) == 8
-    assert "".join(parts) == "é\n🙂a" == language.text(ids)
+    assert "".join(parts) == "é\n🙂a" == language.text_of(ids)
     assert sorted(parts, reverse=True)[:4] == ["🙂", "é", "a", "\n"]
-    assert language.name(ids[:2], EOS) == "⏎"
-    assert language.name([], ids[-1]) == "a"
+    assert language.token_text(ids[:2], EOS) == "⏎"
+    assert language.token_text([], ids[-1]) == "a"
 
 
 def test_what_is_watched_is_what_is_written(runs: dict[str, Run]) -> None:
-    watched = Watched(writer(runs["transformer"]))
-    search = watched.writer.search("beam", beam_size=3).build()
+    watched = Watched(runs["transformer"])
+    search = watched.search("beam", beam_size=3).build()
     found = watched.write("the dog runs", search)
     [wanted] = runs["transformer"].translate(["the dog runs"], beam_size=3, num_hypotheses=3)
     assert [one.text for one in found] == wanted.hypotheses
@@ -47,8 +47,8 @@ def test_what_is_watched_is_what_is_written(runs: dict[str, Run]) -> None:
 
 
 def test_a_run_that_writes_nothing_says_so(runs: dict[str, Run]) -> None:
-    with pytest.raises(ConfigError, match="writes no text"):
-        writer(runs["classifier"])
+    with pytest.raises(ConfigError, match="cannot write text"):
+        Watched(runs["classifier"])
     with pytest.raises(ConfigError, match="writes no text"):
         find("beam").draw([runs["classifier"]], Question(text="a"))
 

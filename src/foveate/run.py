@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pydantic
 import torch
@@ -43,6 +43,8 @@ from foveate.train.checkpoint import rebuilt
 from foveate.train.config import TrainConfig
 
 load_kinds()
+
+T = TypeVar("T")
 
 
 class RunConfig(Config):
@@ -158,6 +160,16 @@ class Run:
         found: list[Generation] = generate(self.model, prompts, search, num, whole_lines, listen)
         return found
 
+    def need(self, ability: type[T], verb: str) -> T:
+        """The run's task as one that has an ability (`foveate.tasks.base`), or of a kind.
+
+        Raises ``ConfigError`` that names the run, its task and the verb.
+        """
+        if isinstance(self.task, ability):
+            return self.task
+        kind = self.config.task.kind
+        raise ConfigError(f"{self.path} is a run of the task {kind}: it cannot {verb}")
+
     def can(self, method: str, verb: str | None = None) -> Any:
         """A method of the run's task. Raises ``ConfigError`` where it has none."""
         found = getattr(self.task, method, None)
@@ -249,7 +261,7 @@ class Run:
         self, pictures: Sequence[Any], batch_size: int | None = None
     ) -> list[Classification]:
         """The label of each picture with p of every label: files, or numbers of the test data."""
-        classify = self.can("classify_images", "classify pictures")
+        classify = self.can("classify", "classify pictures")
         return [replace(one, run=self) for one in classify(self.model, pictures, batch_size or 250)]
 
     def view(self, picture: Any, target: Any = None, **part: Any) -> View:

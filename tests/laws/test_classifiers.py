@@ -12,9 +12,9 @@ from torch import Tensor
 
 from foveate.data.words import document_terms
 from foveate.look.capture import capture
-from foveate.models.base import Encoder, Memory
 from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, First, Mean
+from foveate.models.encoder_decoder import Encoder, Memory
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.nn.embedding import TokenStem
 from foveate.spec import Labels, Tokens

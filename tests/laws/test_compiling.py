@@ -16,7 +16,7 @@ from foveate.train.fit import compile_layers
 from laws.conftest import DEVICES, build, ids, real
 from tolerances import MODEL, close
 
-SIZES = {"hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 24, "dropout": 0.0}
+SIZES = {"hidden_size": 16, "num_heads": 2, "num_layers": 1, "ffn_size": 24, "dropout": 0.0}
 
 
 def learnt(model: EncoderDecoder, length: int, device: str) -> dict[str, Tensor]:
@@ -31,19 +31,17 @@ def learnt(model: EncoderDecoder, length: int, device: str) -> dict[str, Tensor]
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # dynamo's own
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("order", ["pre", "post"])
-def test_compiled_layers_learn_the_same(order: str, device: str) -> None:
+def test_compiled_layers_learn_the_same(device: str) -> None:
     torch._dynamo.reset()
-    choices = SIZES | {"norm_order": order}
     config = TransformerSmall(
-        encoder=TransformerEncoder.Config.parse(choices),
-        decoder=TransformerDecoder.Config.parse(choices),
+        encoder=TransformerEncoder.Config.parse(SIZES | {"norm_order": "pre"}),
+        decoder=TransformerDecoder.Config.parse(SIZES | {"norm_order": "post"}),
     )
     model = build(config).to(device)
     other = copy.deepcopy(model)
     compile_layers(other, "aot_eager" if device == "cpu" else "inductor")
     assert other.state_dict().keys() == model.state_dict().keys()
-    for length in (5, 9, 7):
+    for length in (5, 9):
         expected, found = (learnt(each, length, device) for each in (model, other))
         assert found.keys() == expected.keys()
         for name, gradient in expected.items():

@@ -268,10 +268,10 @@ def found_by(
     return short(DecoderSteps(model, model.encode(source, keys)), lengths, 2, END, rows)
 
 
-def test_every_family_is_searched_rightly(model: EncoderDecoder) -> None:
+def searched_rightly(model: EncoderDecoder, searches: dict[str, Search.Config]) -> None:
     """Beam of one is greedy, scores are forced scores, and neighbours and padding do not matter."""
     model = copy.deepcopy(model).double()  # in which outputs hardly ever score the same
-    outputs = {name: found_by(config, model, SOURCE, KEYS) for name, config in SEARCHES.items()}
+    outputs = {name: found_by(config, model, SOURCE, KEYS) for name, config in searches.items()}
     for one, other in zip(outputs["greedy"], outputs["beam of 1"], strict=True):
         assert [(h.ids, h.ended) for h in one] == [(h.ids, h.ended) for h in other]
     for row, length in enumerate(LENGTHS):
@@ -282,6 +282,16 @@ def test_every_family_is_searched_rightly(model: EncoderDecoder) -> None:
         wanted = forced(model, source, [h.ids + [END] * h.ended for h in best])
         for hypothesis, log_probability in zip(best, wanted, strict=True):
             assert hypothesis.log_probability == near(log_probability, terms=MODEL)
+
+
+def test_every_family_is_searched_rightly(model: EncoderDecoder) -> None:
+    names = "greedy", "beam of 1", "pairs of beams"  # the others ask the same of a model
+    searched_rightly(model, {name: SEARCHES[name] for name in names})
+
+
+@pytest.mark.parametrize("name", ["transformer", "recurrent", "mamba", "ssru", "location"])
+def test_every_search_is_right(name: str) -> None:
+    searched_rightly(build(MODELS[name]), SEARCHES)
 
 
 def test_real_searches_end_before_their_limit(model_pair: EncoderDecoder) -> None:

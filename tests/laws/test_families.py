@@ -14,8 +14,7 @@ import torch
 
 import foveate
 from foveate.look.capture import capture
-from foveate.models.base import Memory
-from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
+from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Memory, Model
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.nn.attention import BaseAttention
 from foveate.nn.efficient_attention import LowRankAttention

@@ -237,20 +237,21 @@ def by_run(
     from foveate.align.aer import Head, choose
     from foveate.config import kinds
     from foveate.data.words import CUTS
+    from foveate.tasks.base import Aligns
 
     if not folder.is_dir():
         names = ", ".join(sorted(kinds("aligner")["aligner"]))
         raise ConfigError(f"{folder} is neither the folder of a run nor one of: {names}")
     run, texts = load(folder, checkpoint), files.texts()
-    word_maps = run.can("word_maps", "align")
+    task = run.need(Aligns, "align")
     files, messages = files.resolved(texts)
     reference = selection.reference()
     layer = -1 if selection.layer is None else selection.layer
-    saved = Head.load(folder, run.task.head)
+    saved = Head.load(folder, task.head)
     head = saved if selection == HeadSelection() else Head(layer, selection.head, selection.rows)
 
     def maps() -> Iterable[Maps]:
-        return word_maps(run.model, texts, rows=head.rows, cut=CUTS[files.words or "text"])
+        return task.word_maps(run.model, texts, rows=head.rows, cut=CUTS[files.words or "text"])
 
     if reference is not None:
         selection.check(reference, files, files.cut(texts))

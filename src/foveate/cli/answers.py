@@ -92,7 +92,7 @@ def classify_lines(
     from foveate.data.readers import read_lines
     from foveate.tasks.base import CUT
 
-    if hasattr(run.task, "classify_images"):
+    if run.task.reads == "picture":
         raise ConfigError(
             f"{run.path} labels pictures: name some behind it, JPEG or PNG, or numbers of test "
             "pictures"
@@ -120,7 +120,9 @@ def classify_pictures(
     Raises ``DataError`` naming the first that is no picture, and `ConfigError` for a run that
     labels no pictures.
     """
-    run.can("classify_images", "classify pictures; give it lines of text on stdin")
+    from foveate.tasks.image_classification import PictureTask
+
+    run.need(PictureTask, "classify pictures; give it lines of text on stdin")
     answers = run.classify_images(pictures_of(names), batch_size)
     for name, answer in zip(names, answers, strict=True):
         target.write(write(answer, name) + "\n")
@@ -295,16 +297,27 @@ def score(
     if threads is not None:
         set_threads(threads)
     from foveate.cli.workers import RunSpec
+    from foveate.tasks.base import Scores
 
     loaded = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ()))).load()
+    loaded.need(Scores, "score")
+    layout = loaded.config.data.format
+    check = None if layout is None else layout.build().source
     hint("Type SOURCE TAB TARGET; Ctrl-D ends.")
-    say(score_lines(loaded, sys.stdin.buffer, sys.stdout, tokens).report())
+    say(score_lines(loaded, sys.stdin.buffer, sys.stdout, tokens, check).report())
 
 
-def score_lines(run: Run, source: BinaryIO, target: TextIO, tokens: bool = False) -> Tally:
+def score_lines(
+    run: Run,
+    source: BinaryIO,
+    target: TextIO,
+    tokens: bool = False,
+    check: Callable[[str], str] | None = None,
+) -> Tally:
     """Score pairs ``source TAB target``: their log-probability, then that of each token.
 
-    Raises `ConfigError` naming the line that has no tab.
+    ``check`` raises ``ValueError`` for a text that is no source, and converts raw lines of the
+    data. Raises `ConfigError` naming the line that has no tab, or no source before it.
     """
     from foveate.data.readers import read_lines
 
@@ -316,7 +329,10 @@ def score_lines(run: Run, source: BinaryIO, target: TextIO, tokens: bool = False
             left, tab, right = line.partition("\t")
             if not tab:
                 raise ConfigError(f"line {number} has no tab: give source TAB target")
-            pairs.append((left, right.partition("\t")[0]))
+            right = right.partition("\t")[0]
+            if check is not None:
+                _check_source(left, right, line, number, check)
+            pairs.append((left, right))
         for scored in run.score(pairs):
             columns = [f"{scored.log_probability:.6f}"]
             if tokens:
@@ -326,6 +342,22 @@ def score_lines(run: Run, source: BinaryIO, target: TextIO, tokens: bool = False
         target.flush()
     tally.note(DAMAGED, *damaged)
     return tally
+
+
+def _check_source(
+    source: str, target: str, line: str, number: int, check: Callable[[str], str]
+) -> None:
+    """Raise ``ConfigError`` where a source is none, with the pair of a raw line of the data."""
+    try:
+        check(source)
+    except ValueError as error:
+        try:
+            pair = f"{check(line)} TAB {target}"
+        except ValueError:
+            raise ConfigError(f"line {number}: {error}") from None
+        raise ConfigError(
+            f"line {number} is a line of the data, not SOURCE TAB TARGET: write {pair}"
+        ) from None
 
 
 def evaluate(

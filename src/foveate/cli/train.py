@@ -175,12 +175,13 @@ def shortlist(
 ) -> None:
     """Learn which tokens may come next, for decode.shortlist=true."""
     from foveate.tasks.shortlist import learn, reach
+    from foveate.tasks.translation import Translation
 
     loaded = load(run)
-    loaded.can("shortlist", "have a shortlist")
-    tokens = learn(loaded.task, often, likely, loaded.config.seed)
+    task = loaded.need(Translation, "have a shortlist")
+    tokens = learn(task, often, likely, loaded.config.seed)
     tokens.save(run)
-    coverage, whole = reach(loaded.task, tokens), loaded.task.target_tokenizer.vocab_size
+    coverage, whole = reach(task, tokens), task.target_tokenizer.vocab_size
     typer.echo(
         f"a sentence has {coverage.size:,.0f} of {whole:,} tokens to choose from; these hold "
         f"{100 * coverage.covered:.2f} % of the tokens of the validation data"

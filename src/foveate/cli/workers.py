@@ -27,6 +27,7 @@ from foveate.data.corpus import Arrays, Work, Workers
 from foveate.decode.search import Hypothesis
 from foveate.files import cache_folder
 from foveate.run import Run, device, load
+from foveate.tasks.text_to_text import TextToText
 
 if TYPE_CHECKING:
     from foveate.server.launch import RunLoader
@@ -140,7 +141,10 @@ class ProcessRun(Run):
         options = {name: value for name, value in choices.items() if value is not None}
         if isinstance(lines, str) or "wording" in options:
             return super().translate(lines, progress=progress, **options)
-        self.can("addressed", "translate")(lines, options.get("to"))  # raises its errors here
+        task = self.need(TextToText, "translate")
+        task.addressed(lines, options.get("to"))  # raises its errors in this process
+        if "prefix" in options:
+            task.beginnings(options["prefix"], len(lines))
         rows = _values(self.workers(("translate", list(lines), options)))
         if progress is not None:
             progress(len(rows))

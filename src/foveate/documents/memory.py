@@ -21,6 +21,7 @@ from foveate.decode.choose import Wording
 from foveate.documents.formats import decoded, language, parse_xml, same_language
 from foveate.documents.translate import Aligner
 from foveate.run import Run, RunConfig
+from foveate.tasks.base import Aligns
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ def aligner(run: Run, head: Head | None = None) -> Aligner:
 
     A run that cannot align gives no links; elements are then placed in proportion.
     """
-    if not hasattr(run.task, "word_maps"):
+    if not isinstance(run.task, Aligns):
         return lambda pairs: [[] for _ in pairs]
     return lambda pairs: [sorted(links) for links in run.links(pairs, head)]
 

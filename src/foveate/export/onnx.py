@@ -27,8 +27,7 @@ from foveate.data.tokenizer import BOS, EOS
 from foveate.export.base import Checked, Export, Ids, Sample, by_length, compare, searches
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.files import replace_file
-from foveate.models.base import Memory
-from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.positions import Concatenated, Position

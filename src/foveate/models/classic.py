@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.models.base import Decoder, Encoder, Memory
+from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout
 from foveate.nn.state import State

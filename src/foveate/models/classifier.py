@@ -8,10 +8,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.models.base import Encoder, Memory
-from foveate.models.encoder_decoder import Model
+from foveate.models.encoder_decoder import Encoder, Memory, Model
 from foveate.models.transformer import TransformerEncoder
-from foveate.nn.attention import Attention, Part
+from foveate.nn.attention import Attention, Projection
 from foveate.nn.linear import Dropout
 from foveate.nn.scores import Additive, Score
 from foveate.spec import Input, Labels
@@ -78,7 +77,7 @@ class PoolingAttention(Attention.Config, family="pooling_attention", kind="full"
     """Attention as a pooling uses it: the values are the vectors themselves."""
 
     score: Score.Config = Additive.Config()  # how the query is compared with each state
-    project: tuple[Part, ...] = ("query", "key")
+    project: tuple[Projection, ...] = ("query", "key")
     """Which of query, key, value and output are projected."""
 
 

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.models.base import Encoder
-from foveate.models.encoder_decoder import Model
+from foveate.models.encoder_decoder import Encoder, Model
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.embedding import SeriesPatches, SeriesStem
 from foveate.nn.linear import Dropout, Instance, LastValue, WindowNorm

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from foveate.models.base import Decoder, Encoder, Memory
-from foveate.models.encoder_decoder import Model, output_projection, tie
+from foveate.models.encoder_decoder import Decoder, Encoder, Memory, Model, output_projection, tie
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.linear import LayerNorm, Norm
 from foveate.nn.state import State

@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from foveate.models.base import Decoder, Encoder
 from foveate.models.classic import WindowDecoder
 from foveate.models.classifier import Classifier, First, Pooling
-from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import SSRUDecoder, TransformerDecoder, TransformerEncoder

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.models.base import Decoder, Encoder, Memory
-from foveate.nn.attention import Attention, Part
+from foveate.models.encoder_decoder import Decoder, Encoder, Memory
+from foveate.nn.attention import Attention, Projection
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout
 from foveate.nn.masks import Mask
@@ -66,7 +66,7 @@ class RecurrentAttention(Attention.Config, family="recurrent_attention", kind="f
     query: Literal["previous", "current"] = "previous"
     """The decoder state that asks: before the step (Bahdanau) or after it (Luong)."""
     score: Score.Config = Additive.Config()  # how the query is compared with each source state
-    project: tuple[Part, ...] = ("query", "key")
+    project: tuple[Projection, ...] = ("query", "key")
     """Which of query, key, value and output are projected."""
 
 

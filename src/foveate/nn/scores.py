@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
+from foveate.native.kernels import AutogradContext
 from foveate.nn.linear import single
 
 
@@ -273,13 +273,13 @@ class _Given(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, weights: Tensor, slope: Tensor) -> Tensor:
+    def forward(ctx: AutogradContext, scores: Tensor, weights: Tensor, slope: Tensor) -> Tensor:
         ctx.save_for_backward(slope)
         ctx.dtype = scores.dtype
         return weights
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor, None, None]:
         (slope,) = ctx.saved_tensors
         change = grads[0] * slope
         change = change - slope * change.sum(dim=-1, keepdim=True) / slope.sum(-1, keepdim=True)

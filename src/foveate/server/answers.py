@@ -54,8 +54,13 @@ from foveate.server.studio_schemas import (
     TextDone,
     Token,
 )
-from foveate.tasks.forecasting import Forecast
-from foveate.watching import Output, Watched, writer
+from foveate.tasks.base import Classifies
+from foveate.tasks.captioning import Captioning
+from foveate.tasks.forecasting import Forecast, Forecasting
+from foveate.tasks.language import Language
+from foveate.tasks.masked import MaskedLanguage
+from foveate.tasks.text_to_text import TextToText
+from foveate.watching import Output, Watched
 
 Send = Callable[[Part], None]  # sends an event
 AnyDone = TextDone | LabelDone | DrawnDone
@@ -116,9 +121,9 @@ def picture_drawing(pixels: NDArray[np.uint8], title: str) -> PictureDrawing:
 
 
 class Answerer(ABC):
-    """How a kind of task answers; its tasks have the ``method``, ``can`` names its abilities."""
+    """How a kind of task answers; its tasks are ``of`` a class, ``can`` names its abilities."""
 
-    method: ClassVar[str]
+    of: ClassVar[type]
     reads: ClassVar[Reads] = "text"
     gives: ClassVar[Gives]
     can: ClassVar[tuple[str, ...]] = ()
@@ -135,7 +140,7 @@ class Answerer(ABC):
 class TextLabels(Answerer):
     """A label for a text."""
 
-    method, gives, can = "classify", "label", ("classify",)
+    of, gives, can = Classifies, "label", ("classify",)
 
     def start(self, run: Run, name: str, request: AnswerRequest) -> AnswerStart:
         return AnswerStart(run=name, source=source_tokens(run.task.tokenizer, request.text))
@@ -148,7 +153,7 @@ class TextLabels(Answerer):
 class PictureLabels(Answerer):
     """A label for a picture."""
 
-    method, reads, gives, can = "classify_images", "picture", "label", ("classify",)
+    of, reads, gives, can = Classifies, "picture", "label", ("classify",)
 
     def answer(self, run: Run, request: AnswerRequest, send: Send) -> LabelDone:
         with opened(request.picture) as picture:
@@ -161,7 +166,7 @@ class PictureLabels(Answerer):
 class HiddenTokens(Answerer):
     """Some tokens of a text are hidden, as in a validation, and predicted."""
 
-    method, gives, can = "guess", "words", ("fill",)
+    of, gives, can = MaskedLanguage, "words", ("fill",)
 
     def answer(self, run: Run, request: AnswerRequest, send: Send) -> DrawnDone:
         encoded, task = run.task.tokenizer.encode(request.text), run.task
@@ -187,7 +192,7 @@ class HiddenTokens(Answerer):
 class Forecasts(Answerer):
     """The next rows of a series: after its end, after a table of the user's, or at a date."""
 
-    method, reads, gives, can = "forecast", "series", "forecast", ("forecast",)
+    of, reads, gives, can = Forecasting, "series", "forecast", ("forecast",)
 
     def answer(self, run: Run, request: AnswerRequest, send: Send) -> DrawnDone:
         task, date = run.task, request.date
@@ -264,16 +269,16 @@ class Texts(Answerer):
     gives, can = "text", ("stream", "beam", "sample", "force")
 
     def answer(self, run: Run, request: AnswerRequest, send: Send) -> TextDone:
-        write = writer(run)
-        config = write.search(request.search.kind, **request.search.fields())
+        watched = Watched(run, request.top_k)
+        task = watched.task
+        config = watched.search(request.search.kind, **request.search.fields())
         search = config.giving(request.hypotheses)
         prefix = list(request.prefix)
         if not prefix and request.beginning:
-            prefix = write.begun(request.beginning)
-        size = write.tokenizer.vocab_size
+            prefix = task.prefix_ids(request.beginning)
+        size = task.output_tokenizer.vocab_size
         if wrong := [i for i in prefix if not 0 <= i < size]:
             raise ConfigError(f"prefix: no token has the id {wrong[0]}; ids end at {size - 1}")
-        watched = Watched(write, request.top_k)
         watched.watch.told = self._sender(watched, search.build().width, send)
         with self.source(run, request) as (source, drawings):
             outputs = watched.write(source, search.build(), prefix)
@@ -307,7 +312,7 @@ class Texts(Answerer):
 class Translations(Texts):
     """A line for a line."""
 
-    method = "answer"
+    of = TextToText
 
     def start(self, run: Run, name: str, request: AnswerRequest) -> AnswerStart:
         tokens = source_tokens(run.task.source_tokenizer, request.text)
@@ -323,7 +328,7 @@ class Translations(Texts):
 class Continuations(Texts):
     """A text that is continued."""
 
-    method = "generate"
+    of = Language
 
     def start(self, run: Run, name: str, request: AnswerRequest) -> AnswerStart:
         tokens = source_tokens(run.task.tokenizer, request.text)
@@ -333,7 +338,7 @@ class Continuations(Texts):
 class Captions(Texts):
     """A sentence for a picture."""
 
-    method, reads = "caption", "picture"
+    of, reads = Captioning, "picture"
 
     @contextmanager
     def source(self, run: Run, request: AnswerRequest) -> Iterator[tuple[Any, list[AnyDrawing]]]:
@@ -344,14 +349,14 @@ class Captions(Texts):
 def token(watched: Watched, partial: Beginning, place: int, text: str | None = None) -> Token:
     """The last token of a partial hypothesis, at a place of its output."""
     others, names = watched.instead(partial)
-    special = partial.token in watched.writer.silent
+    special = partial.token in watched.task.silent
     name = "\n" if partial.token == EOS else watched.name(partial)
     name = "" if special or name.endswith("\ufffd") else name
     return Token(
         i=place,
         id=partial.token,
         text=name if text is None else text,
-        piece=watched.writer.tokenizer.pieces[partial.token],
+        piece=watched.task.output_tokenizer.pieces[partial.token],
         special=special,
         log_p=partial.token_log_p,
         entropy=others.entropy,
@@ -364,7 +369,7 @@ def token(watched: Watched, partial: Beginning, place: int, text: str | None = N
 
 def hypothesis(watched: Watched, output: Output) -> AnswerHypothesis:
     """An output with its tokens, whose texts in a row are its text."""
-    texts = watched.writer.parts([partial.token for partial in output.path])
+    texts = watched.task.token_texts([partial.token for partial in output.path])
     tokens = [
         token(watched, partial, place, text)
         for place, (partial, text) in enumerate(zip(output.path, texts, strict=True))
@@ -395,9 +400,10 @@ ANSWERERS: Sequence[Answerer] = (
 
 def answerer(task: Any) -> Answerer:
     """The answerer of a task, or of a class of tasks. Raises `RequestError` where none fits."""
+    kind = task if isinstance(task, type) else type(task)
     for candidate in ANSWERERS:
-        if hasattr(task, candidate.method):
+        if issubclass(kind, candidate.of) and kind.reads == candidate.reads:
             return candidate
-    name = task.__name__ if isinstance(task, type) else type(task).__name__
+    name = kind.__name__
     message = f"the studio cannot ask a run of the task {name}"
     raise RequestError(422, message, code="no_answer")

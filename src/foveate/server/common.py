@@ -8,11 +8,12 @@ import socket
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, TypeAlias
 
 from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 from starlette.datastructures import Headers
@@ -29,7 +30,10 @@ LOG_FIELDS = [
     "run", "why", "id", "method", "route", "status", "ms", "client",
     "texts", "characters", "sentences", "cut", "bytes",
 ]  # fmt: skip
-Responses = dict[int | str, dict[str, Any]]  # of a route, by status, as FastAPI takes them
+JsonValue: TypeAlias = "str | float | bool | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
+JsonObject = dict[str, JsonValue]
+OpenApi = dict[str, Any]  # an OpenAPI document, or a part of one, as FastAPI takes them
+Responses = dict[int | str, OpenApi]  # of a route, by status
 
 
 class RequestError(Exception):
@@ -60,11 +64,14 @@ class Guard(ABC):
     """The outermost layer of an application: it checks the name of the host, the origin, the size.
 
     A browser sends requests for pages of any site. A foreign ``Origin`` is therefore refused, and
-    so is a ``Host`` that is not one of ``hosts`` (DNS rebinding; None: any name).
+    so is a ``Host`` that is not in ``hosts`` (DNS rebinding; None: any name). ``origins`` are the
+    sites whose pages may use the application.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str] | None = LOOPBACK) -> None:
-        self.app = app
+    def __init__(
+        self, app: ASGIApp, hosts: Iterable[str] | None = LOOPBACK, origins: Iterable[str] = ()
+    ) -> None:
+        self.app, self.origins = app, frozenset(origins)
         self.hosts = None if hosts is None else frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,25 +86,22 @@ class Guard(ABC):
         """Answer a request of HTTP, or refuse it in the form of the API's errors."""
 
     def check_sender(
-        self, headers: Headers, wrong_host: Callable[[], RequestError],
-        wrong_origin: Callable[[], RequestError], origins: frozenset[str] = frozenset(),
-    ) -> None:  # fmt: skip
+        self, headers: Headers, wrong_host: RequestError, wrong_origin: RequestError
+    ) -> None:
         """Raise an error for a host without this name, or for an origin that is not allowed."""
         host, origin = headers.get("host", ""), headers.get("origin")
         name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
         if self.hosts is not None and name.lower() not in self.hosts:
-            raise wrong_host()
-        if origin is not None and origin.partition("://")[2] != host and origin not in origins:
-            raise wrong_origin()
+            raise wrong_host
+        if origin is not None and origin.partition("://")[2] != host and origin not in self.origins:
+            raise wrong_origin
 
     @staticmethod
-    def limited(
-        headers: Headers, receive: Receive, limit: int, too_long: Callable[[], RequestError]
-    ) -> Receive:
-        """``receive`` for a body of ``limit`` bytes at most; else ``too_long()`` is raised."""
+    def limited(headers: Headers, receive: Receive, limit: int, too_long: RequestError) -> Receive:
+        """``receive`` for a body of ``limit`` bytes at most; else ``too_long`` is raised."""
         length = headers.get("content-length") or "0"
         if not length.isdecimal() or int(length) > limit:
-            raise too_long()
+            raise too_long
         received = 0
 
         async def receive_limited() -> Message:
@@ -105,7 +109,7 @@ class Guard(ABC):
             message = await receive()
             received += len(message.get("body", b""))
             if received > limit:
-                raise too_long()
+                raise too_long
             return message
 
         return receive_limited
@@ -119,11 +123,16 @@ def event_text(name: str, data: str, id: str = "") -> str:
     return (f"id: {id}\n" if id else "") + f"event: {name}\ndata: {data}\n\n"
 
 
+def event_response(events: AsyncIterator[str]) -> StreamingResponse:
+    """The response that sends events as they come."""
+    return StreamingResponse(events, media_type=EVENT_STREAM, headers=EVENT_HEADERS)
+
+
 def new_application(
     title: str,
     version: str,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]],
-    schema: Callable[[FastAPI], dict[str, Any]],
+    schema: Callable[[FastAPI], OpenApi],
     openapi_url: str,
 ) -> FastAPI:
     """An application without routes; ``schema`` writes its OpenAPI document."""
@@ -142,9 +151,9 @@ def new_application(
 
 def openapi_document(
     app: FastAPI, models: Iterable[type[BaseModel]], mode: JsonSchemaMode = "validation"
-) -> dict[str, Any]:
+) -> OpenApi:
     """The OpenAPI document of an application, with the schemas of further ``models``."""
-    document: dict[str, Any] = FastAPI.openapi(app)
+    document: OpenApi = FastAPI.openapi(app)
     schemas = document["components"]["schemas"]
     for model in models:
         schema = TypeAdapter(model).json_schema(ref_template=SCHEMA_REF, mode=mode)

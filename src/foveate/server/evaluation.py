@@ -288,7 +288,6 @@ EVALUATORS: dict[str, type[Evaluator]] = {
     "answer": TextEvaluator,
     "caption": CaptionEvaluator,
     "classify": LabelEvaluator,
-    "classify_images": PictureLabelEvaluator,
     "forecast": ForecastEvaluator,
     "log_probabilities": LanguageEvaluator,
 }
@@ -300,6 +299,8 @@ def evaluate(run: Run, name: str, split: str, most: int, send: Send) -> Evaluate
     Raises `RequestError` for a task whose examples cannot be scored one by one.
     """
     kind = next((kind for method, kind in EVALUATORS.items() if hasattr(run.task, method)), None)
+    if kind is LabelEvaluator and run.task.reads == "picture":
+        kind = PictureLabelEvaluator
     if kind is None:
         message, hint = f"a run of the task {run.config.task.kind}", f"foveate evaluate {name}"
         raise RequestError(422, message, code="no_evaluation", hint=hint)

@@ -33,7 +33,6 @@ from foveate.look.drawing import ModelDrawing, Part
 from foveate.server import descriptions
 from foveate.server import trainings as logs
 from foveate.server.common import (
-    EVENT_HEADERS,
     EVENT_STREAM,
     LOOPBACK,
     SCHEMA_REF,
@@ -41,6 +40,7 @@ from foveate.server.common import (
     RequestError,
     Responses,
     address,
+    event_response,
     event_text,
     listen,
     new_application,
@@ -186,10 +186,6 @@ def _wants_events(request: Request) -> bool:
     return EVENT_STREAM in request.headers.get("accept", "")
 
 
-def _event_response(events: AsyncIterator[str]) -> StreamingResponse:
-    return StreamingResponse(events, media_type=EVENT_STREAM, headers=EVENT_HEADERS)
-
-
 # ------------------------------------------------------------------------------ the guard
 
 
@@ -222,16 +218,15 @@ class StudioGuard(Guard):
         wrong_origin = partial(RequestError, 403, code="wrong_origin")
         self.check_sender(
             headers,
-            lambda: RequestError(403, f"this is not {host!r}", code="wrong_host", hint=local),
-            lambda: wrong_origin(f"pages of {origin} may not use the studio"),
+            RequestError(403, f"this is not {host!r}", code="wrong_host", hint=local),
+            wrong_origin(f"pages of {origin} may not use the studio"),
         )
         foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
         if foreign and headers.get("sec-fetch-mode") != "navigate":
             raise wrong_origin("pages of other sites may not use the studio")
-        too_long = f"the studio reads at most {MOST_BYTES:,} bytes"
-        limited = self.limited(
-            headers, receive, MOST_BYTES, lambda: RequestError(413, too_long, code="too_long")
-        )
+        message = f"the studio reads at most {MOST_BYTES:,} bytes"
+        too_long = RequestError(413, message, code="too_long")
+        limited = self.limited(headers, receive, MOST_BYTES, too_long)
         if self.token is not None:
             cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
             tokens = [headers.get("authorization", "").removeprefix("Bearer ")]
@@ -322,7 +317,7 @@ async def answer(run: str, ask: AnswerRequest, state: State, request: Request) -
     job = state.jobs.start(lambda send: state.answer(run, ask, send))
     events = job.events(PAUSE, Ping())
     if _wants_events(request):
-        return _event_response(_stream(events))
+        return event_response(_stream(events))
     start, beam, done = None, [], None
     async for event in events:
         if isinstance(event, AnswerStart):
@@ -357,7 +352,7 @@ async def evaluation(
     state.runs.folder(run)
     job = state.jobs.start(lambda send: state.evaluate(run, split, most, send))
     if _wants_events(request):
-        return _event_response(_stream(job.events(PAUSE, Ping())))
+        return event_response(_stream(job.events(PAUSE, Ping())))
     return await job.result()
 
 
@@ -461,7 +456,7 @@ async def training_events(
         tail = logs.LogTail(path, last_event_id or after)
     except ValueError as error:
         raise RequestError(422, str(error), code="bad_request") from None
-    return _event_response(_new_lines(tail))
+    return event_response(_new_lines(tail))
 
 
 async def _new_lines(tail: logs.LogTail) -> AsyncIterator[str]:

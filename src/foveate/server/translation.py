@@ -1,7 +1,7 @@
 """The translation service: from the texts of a request to sentences in queues, and back to texts.
 
-Lives here: the parts that all routes share (`Service`), the steps of a translation, and the figures
-of the server. Does not live here: HTTP (`foveate.server.translation_api`).
+`Service` holds what all routes share; the functions below it are the steps of a translation. The
+routes are in `foveate.server.translation_api`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import islice
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import Request
@@ -29,9 +29,9 @@ from foveate.documents.html import html_passage
 from foveate.documents.memory import AssistanceCounts
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
-from foveate.server.batching import AlignPairs, Item, Links, Operation, Pair, TranslateLines
-from foveate.server.common import RequestError
-from foveate.server.keys import KeyFile
+from foveate.server.batching import AlignPairs, Links, Pair, TranslateLines
+from foveate.server.common import JsonObject, JsonValue, RequestError
+from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.server.languages import Detected, Detector, Direction
 from foveate.server.runs import RunPool, ServedRun
 from foveate.server.translation_schemas import Limits, StreamBody, TranslateBody
@@ -84,8 +84,8 @@ class Metrics:
         self.batch_items.labels(run).observe(size)
         self.batch_seconds.labels(run).observe(seconds)
 
-    def _set_aids(self, run: str, counts: Sequence[AssistanceCounts]) -> None:
-        """What the aids of a run have done, where it has some."""
+    def _set_counts(self, run: str, counts: Sequence[AssistanceCounts]) -> None:
+        """The counts of glossaries and memories of a run, where it has some."""
         if not counts:
             return
         self._known.labels(run, "exact").set(sum(count.exact for count in counts))
@@ -100,7 +100,7 @@ class Metrics:
             self._queue.labels(name).set(run.batcher.characters)
             self._loaded.labels(name).set(run.run is not None)
             self._loads.labels(name).set(run.loads)
-            self._set_aids(name, [aids.done for aids in run.aids.values()])
+            self._set_counts(name, [aids.done for aids in run.aids.values()])
         return generate_latest(self.registry)
 
 
@@ -158,37 +158,6 @@ class FileCache:
 # ------------------------------------------------------------------------------ the service
 
 
-class PendingAnswers:
-    """Answers to come, in the order of their items; they can be given up."""
-
-    def __init__(self, futures: Sequence[Future[Any]] = ()) -> None:
-        self._futures = list(futures)
-
-    def __len__(self) -> int:
-        return len(self._futures)
-
-    def split(self, sizes: Sequence[int]) -> list[PendingAnswers]:
-        """Its parts, of so many answers each."""
-        ends = list(accumulate(sizes, initial=0))
-        return [PendingAnswers(self._futures[start:end]) for start, end in pairwise(ends)]
-
-    async def all(self) -> list[Any]:
-        """All answers; the first error is raised, and the rest given up."""
-        try:
-            return list(await asyncio.gather(*map(asyncio.wrap_future, self._futures)))
-        finally:
-            self.cancel()
-
-    async def get(self, number: int) -> Any:
-        """One answer."""
-        return await asyncio.wrap_future(self._futures[number])
-
-    def cancel(self) -> None:
-        """Give these up: an item that has not begun is not computed."""
-        for future in self._futures:
-            future.cancel()
-
-
 class Service:
     """The parts of an application that translates: runs, limits, keys, metrics, files, threads."""
 
@@ -201,29 +170,27 @@ class Service:
     ) -> None:
         """``rules`` say which spans of all texts are protected."""
         self.pool, self.limits, self.keys, self.rules = pool, limits, keys, rules or Rules()
-        self.metrics, self.detector = Metrics(pool), Detector()
+        self.metrics, self.detector, self.buckets = Metrics(pool), Detector(), TokenBuckets()
         self.files = FileCache(limits.file_cache, 60 * limits.file_minutes)
         self.closing = False
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
-        self._document_threads = ThreadPoolExecutor(
+        self.threads = ThreadPoolExecutor(THREADS, thread_name_prefix="serve")
+        self.document_threads = ThreadPoolExecutor(
             DOCUMENT_THREADS, thread_name_prefix="documents"
-        )
+        )  # for work that takes much memory
 
-    async def in_thread(self, work: Callable[[], T]) -> T:
+    async def in_thread(
+        self, work: Callable[[], T], threads: ThreadPoolExecutor | None = None
+    ) -> T:
         """The result of a function that would hold up the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await asyncio.get_running_loop().run_in_executor(threads or self.threads, work)
 
-    async def in_document_thread(self, work: Callable[[], T]) -> T:
-        """The same for work that takes much memory, of which little is done at a time."""
-        return await asyncio.get_running_loop().run_in_executor(self._document_threads, work)
-
-    async def for_client(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
+    async def for_client(self, request: Request, work: Coroutine[None, None, T]) -> T:
         """The result of the work, as long as the client waits for it and the time allows.
 
         Raises `RequestError` (499) when the client leaves, ``TimeoutError`` after the time.
         """
         task = asyncio.ensure_future(work)
-        left: asyncio.Future[None] = getattr(request.state, LEFT, None) or asyncio.Future()
+        left: asyncio.Future[None] = request.scope["state"].get(LEFT) or asyncio.Future()
 
         def cancel(left: asyncio.Future[None]) -> None:
             task.cancel()
@@ -239,19 +206,13 @@ class Service:
         finally:
             left.remove_done_callback(cancel)
 
-    def submit(
-        self, run: ServedRun, client: str, operation: Operation, items: Sequence[Item]
-    ) -> PendingAnswers:
-        """Put items into the queue of a run."""
-        return PendingAnswers(run.batcher.submit(client, operation, items))
-
-    def aligner(
-        self, run: ServedRun, client: str, to: str | None
-    ) -> Callable[[Sequence[Pair]], list[Links]]:
+    def aligner(self, route: Route, client: Client) -> Callable[[Sequence[Pair]], list[Links]]:
         """A function, not for the event loop, from pairs to links; none where the run has none."""
+        assert route.run is not None
+        submit = partial(route.run.batcher.submit, client.name, AlignPairs(route.direction.to))
 
         def align(pairs: Sequence[Pair]) -> list[Links]:
-            futures = run.batcher.submit(client, AlignPairs(to), pairs)
+            futures = submit(pairs)
             with suppress(ConfigError, ValueError):
                 return [future.result(self.limits.seconds) for future in futures]
             return [[] for _ in pairs]
@@ -262,9 +223,23 @@ class Service:
         """Answer what was accepted; whether that was done in the time."""
         self.closing = True
         done = self.pool.close(seconds)
-        for threads in (self._threads, self._document_threads):
+        for threads in (self.threads, self.document_threads):
             threads.shutdown(wait=False, cancel_futures=True)
         return done
+
+
+async def results(futures: Sequence[Future[T]]) -> list[T]:
+    """The results of all items; the first error is raised, and the other items are cancelled."""
+    try:
+        return list(await asyncio.gather(*map(asyncio.wrap_future, futures)))
+    finally:
+        cancel(futures)
+
+
+def cancel(futures: Sequence[Future[T]]) -> None:
+    """Give items up: one that has not begun is not computed."""
+    for future in futures:
+        future.cancel()
 
 
 # ------------------------------------------------------------------------------ translating
@@ -287,13 +262,13 @@ class Route:
     detected: Detected | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class PendingTranslation:
-    """A text whose sentences are in a queue; none of them where it is not translated."""
+    """A text and the futures of its sentences; none of them where it is not translated."""
 
     route: Route
     passage: Passage
-    answers: PendingAnswers
+    answers: Sequence[Future[Translation]] = ()
 
 
 @dataclass(frozen=True)
@@ -304,72 +279,72 @@ class TranslatedText:
     cut: int = 0
 
 
-async def translate(service: Service, body: TranslateBody, client: Client) -> dict[str, Any]:
+async def translate(service: Service, body: TranslateBody, client: Client) -> JsonObject:
     """The response to /translate: as many translations as texts, in their order."""
     texts = [body.q] if isinstance(body.q, str) else body.q
     if body.alternatives > service.limits.alternatives:
         raise RequestError(400, f"alternatives: at most {service.limits.alternatives}")
-    check_size(service, texts, client)
-    routes = await find_routes(service, body.source, body.target, texts)
-    passages = [await cut(service, text, body.format) for text in texts]
-    pending = submit(service, passages, routes, client, 1 + body.alternatives)
+    pending = await start(service, texts, body, client, 1 + body.alternatives)
     translations = await join(service, pending, client)
     versions = [
-        [text] if route.run is None else translation.versions
-        for text, route, translation in zip(texts, routes, translations, strict=True)
+        [text] if part.route.run is None else translation.versions
+        for text, part, translation in zip(texts, pending, translations, strict=True)
     ]
-    response: dict[str, Any] = {"translatedText": [best for best, *_ in versions]}
+    columns: dict[str, Sequence[JsonValue]] = {"translatedText": [best for best, *_ in versions]}
     if body.alternatives:
-        response["alternatives"] = [others for _, *others in versions]
+        columns["alternatives"] = [others for _, *others in versions]
     if body.source == AUTO:
-        response["detectedLanguage"] = [r.detected.json() for r in routes if r.detected]
-    if isinstance(body.q, str):
-        response = {name: values[0] for name, values in response.items()}
+        detected = [part.route.detected for part in pending]
+        columns["detectedLanguage"] = [language.json() for language in detected if language]
+    single = isinstance(body.q, str)
+    response = {name: values[0] if single else values for name, values in columns.items()}
     if tokens_cut := sum(translation.cut for translation in translations):
         response["cut"] = tokens_cut
     return response
 
 
-async def start_stream(service: Service, body: StreamBody, client: Client) -> PendingTranslation:
-    """A text in the queue; its errors are raised before anything is sent."""
-    check_size(service, [body.q], client)
-    routes = await find_routes(service, body.source, body.target, [body.q])
-    return submit(service, [await cut(service, body.q, body.format)], routes, client)[0]
+async def start(
+    service: Service,
+    texts: Sequence[str],
+    body: TranslateBody | StreamBody,
+    client: Client,
+    versions: int = 1,
+) -> list[PendingTranslation]:
+    """Put texts into the queues of their runs; errors of the request are raised before that."""
+    check_size(service, texts, client, service.limits.characters, service.limits.items)
+    routes = await find_routes(service, body.source, body.target, texts)
+    cut = partial(html_passage if body.format == "html" else text_passage, rules=service.rules)
+    passages = [
+        cut(text) if len(text) <= SHORT else await service.in_thread(partial(cut, text))
+        for text in texts
+    ]
+    return submit(service, passages, routes, client, versions)
 
 
-async def stream_sentences(
-    pending: PendingTranslation, until: float
-) -> AsyncIterator[dict[str, Any]]:
+async def stream_sentences(pending: PendingTranslation, until: float) -> AsyncIterator[JsonObject]:
     """Each sentence and its translation in their order, as soon as it is there.
 
     Raises ``TimeoutError`` where one is not there ``until`` a time of the loop.
     """
-    count = len(pending.answers)
-    for number in range(count):
+    for number, future in enumerate(pending.answers):
         async with asyncio.timeout_at(until):
-            answer: Translation = await pending.answers.get(number)
-        sentence = {"index": number, "count": count, "source": answer.source}
+            answer = await asyncio.wrap_future(future)
+        sentence = {"index": number, "count": len(pending.answers), "source": answer.source}
         yield sentence | {"translatedText": answer.hypotheses[0]}
 
 
 def check_size(
-    service: Service,
-    texts: Sequence[str],
-    client: Client,
-    characters: int | None = None,
-    items: int | None = None,
+    service: Service, texts: Sequence[str], client: Client, characters: int, items: int
 ) -> None:
-    """Count texts and characters; the server's own limits hold where no others are given.
+    """Count texts and characters.
 
     Raises `RequestError`: 413 for more of them than are allowed, 400 for a lone surrogate.
     """
     size = sum(map(len, texts))
-    most = service.limits.characters if characters is None else characters
-    count = service.limits.items if items is None else items
-    if len(texts) > count:
-        raise RequestError(413, f"{len(texts):,} texts at once; at most {count:,}")
-    if size > most:
-        raise RequestError(413, f"{size:,} characters at once; at most {most:,}")
+    if len(texts) > items:
+        raise RequestError(413, f"{len(texts):,} texts at once; at most {items:,}")
+    if size > characters:
+        raise RequestError(413, f"{size:,} characters at once; at most {characters:,}")
     for text in texts:
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
             raise RequestError(400, "a text holds half a character: a lone surrogate")
@@ -395,22 +370,15 @@ async def find_routes(
 
     if source == AUTO:
         best = partial(service.detector.best, among=list(dict.fromkeys((*sources, target))))
-        found = await service.in_thread(lambda: [best(text) for text in texts])
-        return [route(detected.language, detected) for detected in found]
-    if source not in table and source != target:
-        known = ", ".join(table)
-        raise RequestError(400, f"source: {source} is not supported; there are: {known}")
+        languages = await service.in_thread(lambda: list(map(best, texts)))
+        return [route(detected.language, detected) for detected in languages]
     if source not in sources and source != target:
-        known = ", ".join(table[source])
-        message = f"target: {target} is not available from {source}; there are: {known}"
+        message = f"source: {source} is not supported; there are: {', '.join(table)}"
+        if source in table:
+            known = ", ".join(table[source])
+            message = f"target: {target} is not available from {source}; there are: {known}"
         raise RequestError(400, message)
     return [route(source)] * len(texts)
-
-
-async def cut(service: Service, text: str, form: str) -> Passage:
-    """A text as sentences."""
-    work = partial(html_passage if form == "html" else text_passage, text, service.rules)
-    return work() if len(text) <= SHORT else await service.in_thread(work)
 
 
 def submit(
@@ -421,26 +389,25 @@ def submit(
     versions: int = 1,
 ) -> list[PendingTranslation]:
     """Put the sentences of all passages, or of none, into the queues of their runs."""
-    groups: dict[tuple[str, TranslateLines], list[int]] = {}
-    for number, route in enumerate(routes):
-        if route.run is not None:
-            aids = route.run.aids.get(route.direction)
-            key = route.run.name, TranslateLines(route.direction.to, versions, aids)
-            groups.setdefault(key, []).append(number)
-    answers = [PendingAnswers() for _ in passages]
+    pending = list(map(PendingTranslation, routes, passages))
+    groups: dict[tuple[str, TranslateLines], list[PendingTranslation]] = {}
+    for text in pending:
+        if (run := text.route.run) is not None:
+            aids = run.aids.get(text.route.direction)
+            operation = TranslateLines(text.route.direction.to, versions, aids)
+            groups.setdefault((run.name, operation), []).append(text)
     try:
-        for (name, operation), numbers in groups.items():
-            lines = [passages[number].sentences for number in numbers]
-            client.record.add(sentences=sum(map(len, lines)))
-            flat = [line for part in lines for line in part]
-            pending = service.submit(service.pool.runs[name], client.name, operation, flat)
-            for number, part in zip(numbers, pending.split(list(map(len, lines))), strict=True):
-                answers[number] = part
+        for (name, operation), group in groups.items():
+            lines = [line for text in group for line in text.passage.sentences]
+            client.record.add(sentences=len(lines))
+            futures = iter(service.pool.runs[name].batcher.submit(client.name, operation, lines))
+            for text in group:
+                text.answers = list(islice(futures, len(text.passage.sentences)))
     except RequestError:
-        for part in answers:
-            part.cancel()
+        for text in pending:
+            cancel(text.answers)
         raise
-    return list(map(PendingTranslation, routes, passages, answers))
+    return pending
 
 
 async def join(
@@ -448,14 +415,14 @@ async def join(
 ) -> list[TranslatedText]:
     """The texts with their sentences translated; tokens that were cut off are counted."""
     try:
-        answers: list[list[Translation]] = [await text.answers.all() for text in pending]
+        answers = [await results(text.answers) for text in pending]
         work = partial(_joined, service, pending, answers, client)
         size = sum(len(line) for text in pending for line in text.passage.sentences)
         short = size <= SHORT and all(text.passage.plain for text in pending)
         texts = work() if short else await service.in_thread(work)
     finally:
         for text in pending:
-            text.answers.cancel()
+            cancel(text.answers)
     if tokens_cut := sum(text.cut for text in texts):
         client.record.add(cut=tokens_cut)
         service.metrics.cut.inc(tokens_cut)
@@ -473,7 +440,7 @@ def _joined(
         if text.route.run is None:
             texts.append(TranslatedText([]))
             continue
-        align = service.aligner(text.route.run, client.name, text.route.direction.to)
+        align = service.aligner(text.route, client)
         count = max((len(answer.hypotheses) for answer in sentences), default=1)
         lines = (
             [a.hypotheses[min(k, len(a.hypotheses) - 1)] for a in sentences] for k in range(count)

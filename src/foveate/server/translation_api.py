@@ -36,30 +36,38 @@ from foveate.answers import PairScore
 from foveate.config import ConfigError
 from foveate.documents.formats import ENDINGS, DocumentOptions, read_document
 from foveate.errors import is_for_the_user, message_of
-from foveate.server import translation
 from foveate.server.batching import AlignPairs, Links, ScorePairs
 from foveate.server.common import (
-    EVENT_HEADERS,
     EVENT_STREAM,
     LOOPBACK,
     SCHEMA_REF,
     Guard,
+    JsonObject,
+    OpenApi,
     RequestError,
     Responses,
+    event_response,
     event_text,
     new_application,
     openapi_document,
 )
-from foveate.server.keys import TokenBuckets
 from foveate.server.languages import name_of
 from foveate.server.translation import (
     AUTO,
     CLIENT_LEFT,
     Client,
-    Metrics,
     PendingTranslation,
     RequestRecord,
     Service,
+    cancel,
+    check_size,
+    find_routes,
+    join,
+    results,
+    start,
+    stream_sentences,
+    submit,
+    translate,
 )
 from foveate.server.translation_schemas import (
     BODIES,
@@ -69,7 +77,6 @@ from foveate.server.translation_schemas import (
     DetectedLanguage,
     Error,
     FileBody,
-    Limits,
     PairsBody,
     Scored,
     ServedLanguage,
@@ -81,11 +88,13 @@ from foveate.server.translation_schemas import (
 )
 
 B = TypeVar("B", bound=Body)
-Fields = dict[str, Any]  # of a body: JSON
+Fields = dict[str, object]  # of a body: JSON
 FILE_PATHS = ("/translate_file",)  # whose bodies bring a file
 METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS"))  # counted by name; clients invent others
 REQUEST_ID = re.compile(r"[\w.-]{1,64}")
 NETWORK_BITS = 64  # of an IPv6 address, by which rates are counted
+WRONG_HOST = "this server is not called so; see --allow-host"
+WRONG_ORIGIN = "pages of other sites may not use this server; see --cors"
 SALT = secrets.token_bytes(16)  # of this process, for the names of clients in logs
 MOST_FIELDS = 20_000  # of a form
 FILE_SAMPLE = 4096  # characters by which the language of a file is detected
@@ -134,15 +143,10 @@ class TranslationGuard(Guard):
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        limits: Limits,
-        metrics: Metrics,
-        hosts: Iterable[str] | None = LOOPBACK,
-        origins: Iterable[str] = (),
+        self, app: ASGIApp, service: Service, hosts: Iterable[str] | None, origins: Iterable[str]
     ) -> None:
-        super().__init__(app, hosts)
-        self.limits, self.metrics, self.origins = limits, metrics, frozenset(origins)
+        super().__init__(app, hosts, origins)
+        self.limits, self.metrics = service.limits, service.metrics
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse; no error is raised from here."""
@@ -161,15 +165,10 @@ class TranslationGuard(Guard):
 
         try:
             self.check_sender(
-                headers,
-                lambda: RequestError(403, "this server is not called so; see --allow-host"),
-                lambda: RequestError(
-                    403, "pages of other sites may not use this server; see --cors"
-                ),
-                self.origins,
+                headers, RequestError(403, WRONG_HOST), RequestError(403, WRONG_ORIGIN)
             )
             most = self.limits.file if scope["path"] in FILE_PATHS else self.limits.body
-            too_long = partial(RequestError, 413, f"a body may have {most:,} bytes at most")
+            too_long = RequestError(413, f"a body may have {most:,} bytes at most")
             await self.app(scope, self.limited(headers, receive, most, too_long), send_with_id)
         except Exception as raised:
             error = request_error(raised)
@@ -185,7 +184,7 @@ class TranslationGuard(Guard):
 
     def _log(self, scope: Scope, record: RequestRecord) -> None:
         seconds = time.perf_counter() - record.began
-        route = getattr(scope.get("route"), "path", "other")
+        route = scope["route"].path if "route" in scope else "other"
         status = record.status or CLIENT_LEFT
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.metrics.requests.labels(method, route, str(status)).inc()
@@ -270,56 +269,43 @@ def _merged(items: Sequence[tuple[str, str | Upload]]) -> Fields:
     return fields | {"q": texts} if len(texts) > 1 else fields
 
 
-class Authenticator:
-    """Asks for keys where there is a file of them, and limits the rate of every client."""
+async def authenticate(request: Request, service: Service) -> tuple[Fields, Client]:
+    """The fields of a request and its client.
 
-    def __init__(self, service: Service) -> None:
-        self.limits, self.keys = service.limits, service.keys
-        self._buckets = TokenBuckets()
+    Raises `RequestError`: 400 for a body that cannot be read, 403 without a valid key, 408 where
+    the body does not come, 429 above the rate.
+    """
+    try:
+        async with asyncio.timeout(service.limits.reading):
+            fields = await read_fields(request)
+    except TimeoutError:
+        raise RequestError(408, "the body did not come in time") from None
+    return fields, client_of(request, service, str(fields.get("api_key") or ""))
 
-    async def authenticate(self, request: Request) -> tuple[Fields, Client]:
-        """The fields of a request and its client.
 
-        Raises `RequestError`: 400 for a body that cannot be read, 403 without a valid key, 408
-        where the body does not come, 429 above the rate.
-        """
+def client_of(request: Request, service: Service, secret: str = "") -> Client:
+    """The client by its key, or else by its address; takes a token of its bucket."""
+    secret = secret or request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+    name = f"address:{network(request.client.host if request.client else '')}"
+    rate, refusal = service.limits.rate, None
+    if service.keys is not None:
         try:
-            async with asyncio.timeout(self.limits.reading):
-                fields = await read_fields(request)
-        except TimeoutError:
-            raise RequestError(408, "the body did not come in time") from None
-        return fields, self.client(request, str(fields.get("api_key") or ""))
-
-    def client(self, request: Request, secret: str = "") -> Client:
-        """The client by its key, or else by its address; takes one of its tokens."""
-        bearer = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        secret = secret or bearer
-        name = f"address:{network(request.client.host if request.client else '')}"
-        rate, refusal = self.limits.rate, None
-        if self.keys is not None:
-            try:
-                key = self.keys.find(secret) if secret else None
-            except ConfigError as error:
-                log.error("cannot read keys", extra={"why": str(error)})
-                raise RequestError(503, "the keys cannot be read", retry_after=10) from None
-            if key is None:
-                message = "this key is not valid" if secret else "this server asks for an api_key"
-                refusal = RequestError(403, message)
-            else:
-                name, rate = f"key:{key.name}", rate if key.rate is None else key.rate
-        record: RequestRecord = request.state.record
-        record.client = anonymous(name)
-        if rate and (wait := self._buckets.take(name, rate)):
-            raise RequestError(429, f"slow down: {rate:g} requests a minute", retry_after=wait)
-        if refusal is not None:
-            raise refusal
-        return Client(name, record)
-
-
-def authenticator_of(request: Request) -> Authenticator:
-    """That of the application."""
-    authenticator: Authenticator = request.app.state.authenticator
-    return authenticator
+            key = service.keys.find(secret) if secret else None
+        except ConfigError as error:
+            log.error("cannot read keys", extra={"why": str(error)})
+            raise RequestError(503, "the keys cannot be read", retry_after=10) from None
+        if key is None:
+            message = "this key is not valid" if secret else "this server asks for an api_key"
+            refusal = RequestError(403, message)
+        else:
+            name, rate = f"key:{key.name}", rate if key.rate is None else key.rate
+    record: RequestRecord = request.state.record
+    record.client = anonymous(name)
+    if rate and (wait := service.buckets.take(name, rate)):
+        raise RequestError(429, f"slow down: {rate:g} requests a minute", retry_after=wait)
+    if refusal is not None:
+        raise refusal
+    return Client(name, record)
 
 
 def network(address: str) -> str:
@@ -351,7 +337,7 @@ ServiceOf = Annotated[Service, Depends(_service)]
 router = APIRouter(responses=ERRORS)
 
 
-def body_of(model: type[Body], *kinds: str) -> dict[str, Any]:
+def body_of(model: type[Body], *kinds: str) -> OpenApi:
     """The OpenAPI description of a body that may come in several encodings."""
     schema = {"schema": {"$ref": SCHEMA_REF.format(model=model.__name__)}}
     content = {kind: schema for kind in kinds or (JSON, FORM, MULTIPART)}
@@ -366,8 +352,8 @@ def body_of(model: type[Body], *kinds: str) -> dict[str, Any]:
 )
 async def translate_texts(request: Request, service: ServiceOf) -> Response:
     """Translate a text or several, plain or HTML."""
-    fields, client = await authenticator_of(request).authenticate(request)
-    work = translation.translate(service, validated(TranslateBody, fields), client)
+    fields, client = await authenticate(request, service)
+    work = translate(service, validated(TranslateBody, fields), client)
     return JSONResponse(await service.for_client(request, work))
 
 
@@ -379,11 +365,12 @@ async def translate_texts(request: Request, service: ServiceOf) -> Response:
 )
 async def detect(request: Request, service: ServiceOf) -> Response:
     """Detect the language of a text; the most probable first."""
-    fields, client = await authenticator_of(request).authenticate(request)
+    fields, client = await authenticate(request, service)
     body = validated(DetectBody, fields)
-    translation.check_size(service, [body.q], client)
+    limits = service.limits
+    check_size(service, [body.q], client, limits.characters, limits.items)
     ranked = await service.in_thread(lambda: service.detector.rank(body.q))
-    likely = [one for one in ranked[:MOST_DETECTED] if one.confidence >= LEAST_CONFIDENCE]
+    likely = [best for best in ranked[:MOST_DETECTED] if best.confidence >= LEAST_CONFIDENCE]
     likely = likely or [service.detector.best("", list(service.pool.table()))]
     return JSONResponse([detected.json() for detected in likely])
 
@@ -442,7 +429,7 @@ async def ready(service: ServiceOf) -> Response:
 async def metrics(request: Request, service: ServiceOf) -> Response:
     """Figures for Prometheus; where keys are asked for, with one as bearer."""
     if service.keys is not None:
-        authenticator_of(request).client(request)
+        client_of(request, service)
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -457,7 +444,7 @@ async def metrics(request: Request, service: ServiceOf) -> Response:
 )
 async def translate_file(request: Request, service: ServiceOf) -> Response:
     """Translate a file; its name ends in that of its format."""
-    fields, client = await authenticator_of(request).authenticate(request)
+    fields, client = await authenticate(request, service)
     upload = fields.get("file")
     if not isinstance(upload, Upload):
         raise RequestError(400, "invalid request: file is missing: send a form with a file")
@@ -485,18 +472,17 @@ async def _translated_file(
     source = None if body.source == AUTO else body.source
     choices = DocumentOptions(service.rules, body.target, source=source)
     read = partial(read_document, kind, data, choices, "the file")
-    document = await service.in_document_thread(read)
+    document = await service.in_thread(read, service.document_threads)
     sentences = [text for passage in document.passages for text in passage.sentences]
-    most = service.limits.file_characters
-    translation.check_size(service, sentences, client, most, len(sentences))
+    check_size(service, sentences, client, service.limits.file_characters, len(sentences))
     sample = " ".join(sentences)[:FILE_SAMPLE]
-    [route] = await translation.find_routes(service, body.source, body.target, [sample])
+    [route] = await find_routes(service, body.source, body.target, [sample])
     if route.run is None:
         raise RequestError(400, f"the file is in {body.target} already")
     routes = [route] * len(document.passages)
-    pending = translation.submit(service, document.passages, routes, client)
-    texts = [text.versions[0] for text in await translation.join(service, pending, client)]
-    return await service.in_document_thread(partial(document.written, texts))
+    pending = submit(service, document.passages, routes, client)
+    texts = [text.versions[0] for text in await join(service, pending, client)]
+    return await service.in_thread(partial(document.written, texts), service.document_threads)
 
 
 @router.get(
@@ -526,7 +512,7 @@ async def download_file(name: str, service: ServiceOf) -> Response:
 )
 async def score(request: Request, service: ServiceOf) -> Response:
     """Score translations of texts."""
-    scores: list[PairScore] = await _of_pairs(request, service, ScorePairs)
+    scores: list[PairScore] = await _answer_pairs(request, service, ScorePairs)
     return JSONResponse(
         [
             {
@@ -544,16 +530,14 @@ async def score(request: Request, service: ServiceOf) -> Response:
 )
 async def align(request: Request, service: ServiceOf) -> Response:
     """Link the words of texts and their translations."""
-    aligned: list[Links] = await _of_pairs(request, service, AlignPairs)
+    aligned: list[Links] = await _answer_pairs(request, service, AlignPairs)
     return JSONResponse([{"links": links} for links in aligned])
 
 
-async def _of_pairs(
-    request: Request,
-    service: Service,
-    operation: type[ScorePairs] | type[AlignPairs],
+async def _answer_pairs(
+    request: Request, service: Service, operation: type[ScorePairs | AlignPairs]
 ) -> list[Any]:
-    fields, client = await authenticator_of(request).authenticate(request)
+    fields, client = await authenticate(request, service)
     body = validated(PairsBody, fields)
     sources = [body.q] if isinstance(body.q, str) else body.q
     targets = [body.t] if isinstance(body.t, str) else body.t
@@ -563,12 +547,13 @@ async def _of_pairs(
         raise RequestError(400, "q and t are single lines; send lists of them")
     if AUTO in (body.source, body.target) or body.source == body.target:
         raise RequestError(400, "source and target: name two languages")
-    translation.check_size(service, [*sources, *targets], client)
-    [route] = await translation.find_routes(service, body.source, body.target, [""])
+    limits = service.limits
+    check_size(service, [*sources, *targets], client, limits.characters, limits.items)
+    [route] = await find_routes(service, body.source, body.target, [""])
     assert route.run is not None
     pairs = list(zip(sources, targets, strict=True))
-    work = service.submit(route.run, client.name, operation(route.direction.to), pairs)
-    return await service.for_client(request, work.all())
+    futures = route.run.batcher.submit(client.name, operation(route.direction.to), pairs)
+    return await service.for_client(request, results(futures))
 
 
 @router.post(
@@ -582,11 +567,10 @@ async def _of_pairs(
 )
 async def translate_stream(request: Request, service: ServiceOf) -> Response:
     """Translate a text sentence by sentence: server-sent events, ``done`` with the whole."""
-    fields, client = await authenticator_of(request).authenticate(request)
+    fields, client = await authenticate(request, service)
     body = validated(StreamBody, fields)
-    pending = await translation.start_stream(service, body, client)
-    events = _events(service, pending, client, body.q)
-    return StreamingResponse(events, media_type=EVENT_STREAM, headers=EVENT_HEADERS)
+    [pending] = await start(service, [body.q], body, client)
+    return event_response(_events(service, pending, client, body.q))
 
 
 async def _events(
@@ -594,11 +578,11 @@ async def _events(
 ) -> AsyncIterator[str]:
     until = asyncio.get_running_loop().time() + service.limits.seconds
     try:
-        async for sentence in translation.stream_sentences(pending, until):
+        async for sentence in stream_sentences(pending, until):
             yield _event("sentence", sentence)
         async with asyncio.timeout_at(until):
-            [translated] = await translation.join(service, [pending], client)
-        response: dict[str, Any] = {"translatedText": (translated.versions or [text])[0]}
+            [translated] = await join(service, [pending], client)
+        response: JsonObject = {"translatedText": (translated.versions or [text])[0]}
         response |= {"cut": translated.cut} if translated.cut else {}
         detected = pending.route.detected
         response |= {"detectedLanguage": detected.json()} if detected else {}
@@ -606,10 +590,10 @@ async def _events(
     except Exception as error:
         yield _event("error", {"error": request_error(error).message})
     finally:
-        pending.answers.cancel()
+        cancel(pending.answers)
 
 
-def _event(name: str, tree: dict[str, Any]) -> str:
+def _event(name: str, tree: JsonObject) -> str:
     return event_text(name, json.dumps(tree, ensure_ascii=False))
 
 
@@ -625,7 +609,7 @@ td{{padding:.1rem 1rem .1rem 0;vertical-align:top}}</style>
 """
 
 
-def document(app: FastAPI) -> dict[str, Any]:
+def document(app: FastAPI) -> OpenApi:
     """The OpenAPI document, with bodies that FastAPI does not read, and the languages served."""
     tree = openapi_document(app, BODIES)
     service: Service = app.state.service
@@ -654,7 +638,7 @@ def page(app: FastAPI) -> str:
     return PAGE.format(title=escape(tree["info"]["title"]), body="\n".join(parts))
 
 
-def _table(tree: dict[str, Any], content: dict[str, Any]) -> list[str]:
+def _table(tree: OpenApi, content: OpenApi) -> list[str]:
     if not content:
         return []
     reference = next(iter(content.values()))["schema"]["$ref"]
@@ -676,7 +660,7 @@ def application(
     service: Service,
     version: str,
     hosts: Iterable[str] | None = LOOPBACK,
-    origins: Iterable[str] = (),
+    origins: Sequence[str] = (),
     home: FastAPI | None = None,
     drain: float = 30.0,
 ) -> FastAPI:
@@ -697,7 +681,7 @@ def application(
         service.close(0)
 
     app = new_application("foveate serve", version, lifespan, document, "/openapi.json")
-    app.state.service, app.state.authenticator = service, Authenticator(service)
+    app.state.service = service
     app.include_router(router)
 
     @app.get("/docs", include_in_schema=False)
@@ -713,14 +697,7 @@ def application(
 
     if home is not None:
         app.mount("/", home, "home")
-    origins = list(origins)
-    app.add_middleware(
-        TranslationGuard,
-        limits=service.limits,
-        metrics=service.metrics,
-        hosts=hosts,
-        origins=origins,
-    )
+    app.add_middleware(TranslationGuard, service=service, hosts=hosts, origins=origins)
     if origins:
         app.add_middleware(
             CORSMiddleware,

@@ -1,27 +1,39 @@
-"""What a problem is to the trainer and to the looker: batches, a loss, measures, an explanation.
+"""What a task is to the trainer, to views and to servers: batches, a loss, measures, answers.
 
-The trainer sees only this file: lengths to plan batches, a batch by its indices, a `Loss` of
-sums, and measures by name. It never asks which task it trains.
+The trainer sees only `Task`: lengths to plan batches, a batch by its indices, a `Loss` of sums, and
+measures by name. What only some tasks do is an abstract base class that they inherit: `Generates`,
+`Scores`, `Aligns`, `Classifies`. `foveate.run.Run.need` asks a run for one; ``issubclass`` asks the
+class of a config, so that lists of runs need not load them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from foveate.align.aer import Head, Rows
 from foveate.config import BaseConfig, Configurable
 from foveate.data.batches import Plan
+from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
+from foveate.data.words import split_words
+from foveate.decode.choose import another
+from foveate.decode.search import Hypothesis, Search
 from foveate.look.capture import AttentionRecord, ForcedPass
 from foveate.look.drawing import Units
 
+Input = TypeVar("Input")  # of one example: a line, a picture, a date
+Answer = TypeVar("Answer")  # to one input
 Batch = TypeVar("Batch")
+Reads = Literal["text", "picture", "series"]
+Gives = Literal["text", "label", "words", "forecast"]
 CUT = "longer than the model allows, cut"  # what is noted of such an input
 
 
@@ -90,7 +102,7 @@ class Evaluation:
     tables: dict[str, Table] = field(default_factory=dict)
 
 
-class Task(Configurable, ABC, Generic[Batch]):
+class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
     """A problem: data in, batches and losses out, and words for what the model did."""
 
     class Config(BaseConfig, family="task"):
@@ -107,6 +119,8 @@ class Task(Configurable, ABC, Generic[Batch]):
     config: Config
     figures: ClassVar[tuple[str, ...]] = ("loss",)  # of a validation; ``train.save.best`` names one
     own_tokens: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
+    reads: ClassVar[Reads] = "text"
+    gives: ClassVar[Gives] = "text"
 
     def __init__(self, config: Config, data: Any) -> None:
         """``data``: how text, images or series are read (a config of ``foveate.data``)."""
@@ -210,3 +224,123 @@ class Task(Configurable, ABC, Generic[Batch]):
     def better(self, name: str) -> int:
         """+1 where a larger figure is better, -1 where a smaller one is."""
         return -1 if name in ("loss", "perplexity", "ter") else 1
+
+
+# --------------------------------------------------------------------------------------- abilities
+# What only some tasks do: each class is one thing that a run can be needed for.
+
+NEAR = 8  # tokens before one that decide how it is written
+WordMaps = dict[str, NDArray[np.float32]]  # by layer (H, T, S + 1)
+Cut = Callable[[str], list[tuple[int, int]]]  # where the words of a text stand
+
+
+class Generates(ABC, Generic[Input]):
+    """Writes text token by token; ``silent`` tokens leave no trace in it."""
+
+    silent: ClassVar[frozenset[int]] = frozenset((PAD, BOS, EOS))
+
+    @property
+    @abstractmethod
+    def output_tokenizer(self) -> Tokenizer:
+        """The tokenizer of what is written."""
+
+    @abstractmethod
+    def write(self, model: Any, source: Input, search: Search) -> list[Hypothesis]:
+        """The hypotheses of a search for one input, best first.
+
+        Empty where only the texts are kept: they are then read from the paths of the search.
+        """
+
+    def search_config(
+        self, config: Search.Config, kind: str | None = None, **fields: object
+    ) -> Search.Config:
+        """A run's search with other fields, or of another kind.
+
+        Raises ``ConfigError`` naming the nearest valid kind or key.
+        """
+        return another(config, kind, fields)
+
+    def prefix_ids(self, text: str) -> list[int]:
+        """The ids of the beginning of an output.
+
+        Raises ``ValueError`` for what no output can hold.
+        """
+        return self.output_tokenizer.encode_ids([text.rstrip()])[0]
+
+    def token_text(self, ids: Sequence[int], token: int) -> str:
+        """What a token adds to the ids before it, the space before it included."""
+        if token < len(SPECIALS):
+            return SPECIALS[token]
+        near = [*ids[-NEAR:], token]
+        start, end = self.output_tokenizer.spans(near)[-1]
+        return self.output_tokenizer.decode(near)[start:end]
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """The text of an output."""
+        return self.output_tokenizer.decode(list(ids))
+
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        """What each token adds to the text of all; together they are that text.
+
+        A character that several tokens make stands with the first of them.
+        """
+        text = self.output_tokenizer.decode(list(ids))
+        spans = self.output_tokenizer.spans(list(ids))
+        starts = [start for start, _ in spans] + [len(text)]
+        return [text[a:b] for a, b in pairwise(starts)]
+
+
+class Scores(ABC):
+    """Gives log p(target | source) of any pair of texts."""
+
+    @property
+    @abstractmethod
+    def source_tokenizer(self) -> Tokenizer:
+        """The tokenizer of sources."""
+
+    @property
+    @abstractmethod
+    def target_tokenizer(self) -> Tokenizer:
+        """The tokenizer of targets."""
+
+    @abstractmethod
+    def force(self, model: Any, pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
+        """Log p of each token of each target, its end included."""
+
+
+class Aligns(ABC):
+    """Links the words of pairs by the attention of its model."""
+
+    @property
+    @abstractmethod
+    def head(self) -> Head:
+        """The head that links are read from unless the run has saved another."""
+
+    @abstractmethod
+    def word_maps(
+        self,
+        model: Any,
+        pairs: Sequence[tuple[str, str | list[int]]],
+        rows: Rows = "produced",
+        cut: Cut = split_words,
+    ) -> Iterator[WordMaps]:
+        """For each pair the maps by layer: T target words, S source words and the end."""
+
+
+class Classifies(ABC, Generic[Input, Answer]):
+    """Gives one of a fixed set of labels."""
+
+    @property
+    @abstractmethod
+    def label_names(self) -> tuple[str, ...]:
+        """The labels, in the order of the model's outputs."""
+
+    @abstractmethod
+    def classify(
+        self,
+        model: Any,
+        inputs: Sequence[Input],
+        batch_size: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Answer]:
+        """The label of each input with p of every label, in the order of the inputs."""

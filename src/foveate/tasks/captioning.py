@@ -22,11 +22,12 @@ from foveate.decode.constraints import byte_table
 from foveate.decode.greedy import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.look.capture import ForcedPass
-from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
+from foveate.models.encoder_decoder import EncoderDecoder, Model
+from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Loss, Measures, Sample
-from foveate.tasks.image_classification import PictureTask, Source, place_labels
+from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample
+from foveate.tasks.image_classification import Picture, PictureTask, place_labels
 from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
     CrossEntropy,
@@ -101,7 +102,7 @@ class CaptionAnswer:
     ids: Ids
 
 
-class Captioning(PictureTask[CaptionBatch]):
+class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     """A sentence for each picture; training sees each of its captions once an epoch."""
 
     class Config(PictureTask.Config, kind="captioning"):
@@ -117,12 +118,17 @@ class Captioning(PictureTask[CaptionBatch]):
         bleu_tokenizer: BleuTokenizer | None = None  # by the references' script where absent
 
     figures = ("loss", "bleu")
+    gives = "text"
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
         self.tokenizer: Tokenizer = config.tokenizer.build()
         self._pairs: dict[str, list[tuple[int, Ids]]] = {}
+
+    @property
+    def output_tokenizer(self) -> Tokenizer:
+        return self.tokenizer
 
     # ---- data
 
@@ -231,7 +237,7 @@ class Captioning(PictureTask[CaptionBatch]):
         return bleu(outputs, album.texts, self.config.bleu_tokenizer, lowercase=True)
 
     def caption(
-        self, model: EncoderDecoder, sources: Sequence[Source], search: Search
+        self, model: EncoderDecoder, sources: Sequence[Picture], search: Search
     ) -> list[CaptionAnswer]:
         """A caption for each picture: a file, or the number of one of the test data."""
         shown = [self.shown(source) for source in sources]
@@ -241,6 +247,10 @@ class Captioning(PictureTask[CaptionBatch]):
             pixels = self.tensor([picture for picture, _ in part])
             answers += self._answers(model, pixels, [name for _, name in part], search)
         return answers
+
+    def write(self, model: EncoderDecoder, source: Picture, search: Search) -> list[Hypothesis]:
+        self.caption(model, [source], search)
+        return []  # the paths of the search say all
 
     def _describe(self, model: EncoderDecoder, split: str, search: Search) -> list[CaptionAnswer]:
         names = self.album(split).names
@@ -257,7 +267,7 @@ class Captioning(PictureTask[CaptionBatch]):
     ) -> list[CaptionAnswer]:
         memory = model.encode(pixels.to(model.output.weight.device))
         search = search.spelling(byte_table(self.tokenizer))
-        found = search(KnownWords(model, memory), [0] * len(names), BOS, EOS)
+        found = search(decoder_steps(model, memory, never=(UNK,)), [0] * len(names), BOS, EOS)
         found = [search.decide(h, self.tokenizer.decode) for h in found]
         best = [h[0] if h else Hypothesis([], 0.0, 0.0) for h in found]
         return [
@@ -268,7 +278,7 @@ class Captioning(PictureTask[CaptionBatch]):
     def forced(
         self,
         model: EncoderDecoder,
-        source: Source,
+        source: Picture,
         target: str | None = None,
         search: Search | None = None,
     ) -> ForcedPass:
@@ -298,15 +308,6 @@ class Captioning(PictureTask[CaptionBatch]):
             {"encoder": places, "decoder": [START, *caption.labels]},
             token=namer(self.tokenizer),
         )
-
-
-class KnownWords(DecoderSteps):
-    """Steps of a captioner that never says ``<unk>``: the next best word says more."""
-
-    def step(self, ids: Tensor) -> Tensor:
-        logits = super().step(ids)
-        logits[:, UNK] = -torch.inf
-        return logits
 
 
 def caption_batch(pixels: Tensor, captions: Sequence[Ids]) -> CaptionBatch:

@@ -30,7 +30,7 @@ from foveate.look.drawing import Units
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.spec import Labels, Tokens
-from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample, Table
+from foveate.tasks.base import CUT, Classifies, Evaluation, Loss, Measures, Sample, Table
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import (
     END,
@@ -83,7 +83,7 @@ class Classification:
 # ------------------------------------------------------------------------------ names
 
 
-def label_names(labels: Iterable[str]) -> Names:
+def sorted_labels(labels: Iterable[str]) -> Names:
     """The distinct labels in their fixed order: numbers by value, then others by code point."""
     return tuple(sorted(set(labels), key=_order))
 
@@ -215,7 +215,9 @@ class LabelledBatch:
     wanted: Tensor
 
 
-class TextClassification(SingleText[LabelledBatch]):
+class TextClassification(
+    SingleText[Classification, LabelledBatch], Classifies[str, Classification]
+):
     """Text in, label out."""
 
     class Config(SingleText.Config, kind="classification"):
@@ -232,17 +234,22 @@ class TextClassification(SingleText[LabelledBatch]):
         """Probability that a token becomes <unk> in training."""
 
     figures = FIGURES
+    gives = "label"
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
         self.names: Names = ()
 
+    @property
+    def label_names(self) -> Names:
+        return self.names
+
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         """Read the labels of all splits first: what is wrong with one is met before training."""
-        self.names = label_names(self.corpus("train").targets)
+        self.names = sorted_labels(self.corpus("train").targets)
         if len(self.names) < 2:
             raise DataError(f"{self.config.source}: one label is nothing to learn: {self.names}")
         for split in ("valid", "test"):
@@ -354,20 +361,24 @@ class TextClassification(SingleText[LabelledBatch]):
     def classify(
         self,
         model: Classifier,
-        lines: Sequence[str],
-        batch_tokens: int = 8192,
+        inputs: Sequence[str],
+        batch_size: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[Classification]:
-        """The label of each line and p of every label, in their order; none for an empty line."""
-        limit, encoded = self.data.max_length, self.tokenizer.encode_ids(lines)
-        filled = [i for i, line in enumerate(lines) if line.strip()]
-        log_p = self.predict(model, [encoded[i][:limit] for i in filled], batch_tokens, progress)
-        found = [Classification(line, "", {}) for line in lines]
+        """The label of each line and p of every label, in their order; none for an empty line.
+
+        ``batch_size`` counts tokens.
+        """
+        limit, encoded = self.data.max_length, self.tokenizer.encode_ids(inputs)
+        filled = [i for i, line in enumerate(inputs) if line.strip()]
+        texts = [encoded[i][:limit] for i in filled]
+        answers = [Classification(line, "", {}) for line in inputs]
+        log_p = self.predict(model, texts, batch_size or 8192, progress)
         for i, row in zip(filled, log_p, strict=True):
             probabilities = probabilities_of(row, self.names)
             cut = max(0, len(encoded[i]) - limit)
-            found[i] = Classification(lines[i], next(iter(probabilities)), probabilities, cut)
-        return found
+            answers[i] = Classification(inputs[i], next(iter(probabilities)), probabilities, cut)
+        return answers
 
     def forced(
         self,

@@ -300,7 +300,7 @@ class SeriesBatch:
         return SeriesBatch(*(part.to(device) for part in parts))
 
 
-class SeriesTask(Task[SeriesBatch]):
+class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
     """Rows of numbers in, the rows after them out; how they are modelled is up to who derives."""
 
     class Config(Task.Config):
@@ -333,6 +333,7 @@ class SeriesTask(Task[SeriesBatch]):
         def default_objective(self) -> str:
             return "quantile" if self.quantiles else "squared_error"
 
+    reads, gives = "series", "forecast"
     config: Config
 
     def __init__(self, config: Config, data: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,29 +28,28 @@ from foveate.models.encoder_decoder import Model
 from foveate.models.vision import Glimpse
 from foveate.nn.scores import choices
 from foveate.spec import Labels, Pixels
-from foveate.tasks.base import Evaluation, Loss, Measures, Task
+from foveate.tasks.base import Answer, Batch, Classifies, Evaluation, Loss, Measures, Task
 from foveate.tasks.classification import (
     FIGURES,
     Classification,
     LogP,
     evaluation_of_labels,
-    label_names,
     load_labels,
     measures_of_labels,
     numbers_of,
     probabilities_of,
     save_labels,
+    sorted_labels,
 )
 from foveate.tasks.objectives import CrossEntropy, add_choices
 
 STATISTICS = "pixels.json"
 MOST = 2000  # training pictures from which mean and deviation are taken
-Batch = TypeVar("Batch")
 Bytes = NDArray[np.uint8]
-Source = int | str | Path  # a picture of the test data by its number, or a file
+Picture = int | str | Path  # a picture of the test data by its number, or a file
 
 
-class PictureTask(Task[Batch]):
+class PictureTask(Task[Picture, Answer, Batch]):
     """Pictures in; what comes out is up to who derives from it.
 
     Pixels are normalised, (x − mean) / deviation of each channel over the training pictures as
@@ -63,6 +62,7 @@ class PictureTask(Task[Batch]):
         pictures: Pictures.Config  # where the pictures and their texts or labels are
         augmentation: Augmentation.Config = Unchanged.Config()  # how training pictures are varied
 
+    reads = "picture"
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
@@ -129,7 +129,7 @@ class PictureTask(Task[Batch]):
         """Normalised pixels of some pictures of a split."""
         return self.tensor([self.seen(split, row, noise) for row in rows])
 
-    def shown(self, source: Source) -> tuple[Bytes, str]:
+    def shown(self, source: Picture) -> tuple[Bytes, str]:
         """A picture as the model sees it, and its name: of the test data, or of a file."""
         if isinstance(source, int):
             album = self.album("test")
@@ -142,7 +142,7 @@ class PictureTask(Task[Batch]):
     def view(
         self,
         model: Any,
-        source: Source,
+        source: Picture,
         target: Any = None,
         search: Any = None,
         units: Units = "auto",
@@ -195,22 +195,29 @@ class PictureBatch:
         return PictureBatch(self.pixels.to(device), self.labels.to(device))
 
 
-class ImageClassification(PictureTask[PictureBatch]):
+class ImageClassification(
+    PictureTask[Classification, PictureBatch], Classifies[Picture, Classification]
+):
     """One label for each picture."""
 
     class Config(PictureTask.Config, kind="image_classification"):
         """Where the pictures and their labels lie, and what chance does to them."""
 
     figures = FIGURES
+    gives = "label"
     config: Config
     labels: Labels
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self.labels.names
 
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels()
         self.save_pixels(folder)
-        self.labels = Labels(label_names(text for (text,) in self._texts("train")))
+        self.labels = Labels(sorted_labels(text for (text,) in self._texts("train")))
         save_labels(self.labels.names, folder)
 
     def restore(self, folder: Path) -> None:
@@ -290,17 +297,22 @@ class ImageClassification(PictureTask[PictureBatch]):
         log_p, wanted = self._judged(model, examples, min(ROWS, batch_tokens))
         return evaluation_of_labels(log_p, wanted, self.labels.names)
 
-    def classify_images(
-        self, model: Any, sources: Sequence[Source], rows: int = ROWS
+    def classify(
+        self,
+        model: Any,
+        inputs: Sequence[Picture],
+        batch_size: int | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> list[Classification]:
-        """The label of each picture, ``rows`` of them at a time, in their order."""
-        shown = [self.shown(source)[0] for source in sources]  # all are read before one is judged
-        log_p = self.predict(model, (self.tensor(part) for part in _parts(shown, rows)))
-        found = [probabilities_of(row, self.labels.names) for row in log_p]
-        return [Classification(s, next(iter(p)), p) for s, p in zip(sources, found, strict=True)]
+        """The label of each picture, ``batch_size`` of them at a time, in their order."""
+        shown = [self.shown(source)[0] for source in inputs]  # all are read before one is judged
+        parts = _parts(shown, batch_size or ROWS)
+        log_p = self.predict(model, (self.tensor(part) for part in parts))
+        labels = [probabilities_of(row, self.labels.names) for row in log_p]
+        return [Classification(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
 
     def forced(
-        self, model: Classifier, source: Source, target: Any = None, search: Any = None
+        self, model: Classifier, source: Picture, target: Any = None, search: Any = None
     ) -> ForcedPass:
         """A picture being read, and log p of the label, or of the most probable one.
 
@@ -335,7 +347,7 @@ class ImageClassification(PictureTask[PictureBatch]):
     def view(
         self,
         model: Any,
-        source: Source,
+        source: Picture,
         target: Any = None,
         search: Any = None,
         units: Units = "auto",
@@ -347,7 +359,7 @@ class ImageClassification(PictureTask[PictureBatch]):
         return super().view(model, source, target, search, units, **part)
 
     @torch.inference_mode()
-    def _path(self, model: Glimpse, source: Source) -> PathView:
+    def _path(self, model: Glimpse, source: Picture) -> PathView:
         pixels, name = self.shown(source)
         seen = model.look(self.tensor([pixels]).to(model.output.weight.device))
         _, height, width = pixels.shape

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,22 +31,24 @@ from foveate.data.corpus import (
 from foveate.data.readers import taken
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer
+from foveate.decode.choose import another
 from foveate.decode.constraints import byte_table
 from foveate.decode.sample import Sample as Sampling
-from foveate.decode.search import Search, token_log_probabilities
+from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
 from foveate.look.drawing import Units, to_words
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.state import State
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Task
+from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample, Task
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import Axis, TokenizedText, namer
 
 NEVER = PAD  # stands for an end that no text has
 SHOWN = 60  # tokens of a sample
 SHORT = {"max_ratio": 0.0, "max_extra": SHOWN, "temperature": 0.8}  # how samples are drawn
+LENGTH = 100  # tokens that are added at most where no search says how many
 TEXTS_A_BATCH = 64  # texts continued together
 END_OF_LINE = "⏎"
 
@@ -66,154 +67,6 @@ class Generation:
 
     def __str__(self) -> str:
         return self.prompt + self.text
-
-
-class Generating(Task[Tensor]):
-    """A task whose model continues texts."""
-
-    class Config(Task.Config):
-        """Nothing to choose."""
-
-    @property
-    @abstractmethod
-    def tokenizer(self) -> Tokenizer:
-        """What cuts the text into tokens."""
-
-    @abstractmethod
-    def examples(self, split: str) -> Any:
-        """The stream of a split, whose ``ids`` are samples' beginnings."""
-
-    def reach(self, model: LanguageModel) -> int | None:
-        """How many tokens the model may read at once; None where its state does not grow."""
-        block: int = self.config.block_length  # type: ignore[attr-defined]
-        return None if model.decoder.constant_memory else block
-
-    def ids_of(self, text: str) -> list[int]:
-        """The ids of a text of any number of lines, an end of line between each two."""
-        lines = self.tokenizer.encode_ids(text.split("\n"))
-        return [i for line in lines for i in (EOS, *line)][1:]
-
-    def text_of(self, ids: Sequence[int]) -> str:
-        """The text of some ids."""
-        lines: list[list[int]] = [[]]
-        for i in ids:
-            if i == EOS:
-                lines.append([])
-            else:
-                lines[-1].append(i)
-        return "\n".join(map(self.tokenizer.decode, lines))
-
-    # ---- going on
-
-    @torch.inference_mode()
-    def generate(
-        self,
-        model: LanguageModel,
-        prompts: Sequence[str],
-        search: Search,
-        num: int = 1,
-        whole_lines: bool = False,
-        listen: Callable[[str], None] | None = None,
-    ) -> list[Generation]:
-        """``num`` continuations of each prompt, one prompt after the other.
-
-        ``whole_lines`` ends a text at the end of its line. ``listen`` gets the text so far at each
-        step; it hears one prompt, continued once.
-        """
-        search = search.spelling(byte_table(self.tokenizer))
-        ids = [self.ids_of(prompt) for prompt in prompts for _ in range(num)]
-        found: list[Generation] = [Generation("", "", 0.0)] * len(ids)
-        for rows in _alike(ids):
-            prompt = torch.tensor([ids[r] for r in rows], dtype=torch.long)
-            prompt = prompt.reshape(len(rows), -1).to(model.output.weight.device)
-            tap = None if listen is None else self._told(ids[rows[0]], listen)
-            steps = LanguageSteps(model, prompt, self.reach(model), (PAD, BOS), tap)
-            end = EOS if whole_lines else NEVER
-            outputs = search(steps, [0] * len(rows), EOS, end, rows)
-            for row, (best, *_) in zip(rows, outputs, strict=True):
-                text = self._after(ids[row], best.ids)
-                found[row] = Generation(prompts[row // num], text, best.log_probability)
-        return found
-
-    def _after(self, prompt: list[int], output: list[int]) -> str:
-        """The text that an output adds to its prompt."""
-        return self.text_of([*prompt, *output])[len(self.text_of(prompt)) :]
-
-    def _told(self, prompt: list[int], listen: Callable[[str], None]) -> Callable[[Tensor], None]:
-        written: list[int] = []
-
-        def tap(ids: Tensor) -> None:
-            written.append(int(ids[0]))
-            listen(self._after(prompt, written))
-
-        return tap
-
-    def samples(self, model: LanguageModel, stream: Any, count: int) -> list[Sample]:
-        """Beginnings from all over a text, how the text goes on, and how the model does."""
-        search = Sampling.Config.parse(SHORT).build()
-        step = max(1, (len(stream) - 2 * SHOWN) // count)
-        places = range(0, max(1, len(stream) - 2 * SHOWN), step)[:count]
-        pieces = [stream.ids[p : p + 2 * SHOWN].tolist() for p in places]
-        starts = [self.text_of(piece[:SHOWN]) for piece in pieces]
-        found = self.generate(model, starts, search)
-        return [
-            Sample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
-            for start, piece, made in zip(starts, pieces, found, strict=True)
-        ]
-
-    # ---- looking
-
-    def forced(
-        self,
-        model: LanguageModel,
-        source: str,
-        target: str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
-        """A text, and the target after it, being predicted, and the end of its last line.
-
-        Rows are what is produced, columns what was read before it. The row of a word is the mean
-        of its tokens' rows. Without
-        attention (recurrent networks, windows of words) there is no map.
-        """
-        ids = self.ids_of(source + (target or ""))
-        limit = self.reach(model)
-        notes = []
-        if limit is not None and len(ids) >= limit:
-            notes.append(f"the first {limit - 1} of {len(ids)} tokens: the model reads no more")
-            ids = ids[: limit - 1]
-        text = torch.tensor([[EOS, *ids, EOS]], device=model.output.weight.device)
-
-        def run() -> Tensor:
-            return token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0]
-
-        def named(maps: Maps, units: Units) -> AttentionRecord:
-            rows, columns = self._axis([*ids, EOS], units), self._axis([EOS, *ids], units)
-            words = {
-                name: np.stack([to_words(w, rows[0], columns[0]) for w in weights])
-                for name, weights in maps.items()
-            }
-            title = " ".join(self.text_of(ids).split())
-            return AttentionRecord(words, {"": rows[1]}, {"": columns[1]}, title, notes)
-
-        token = self.name_of
-        pieces = self._axis([EOS, *ids, EOS], "tokens")[1]
-        return ForcedPass(model, run, named, pieces[1:], {"decoder": pieces[:-1]}, token=token)
-
-    def name_of(self, i: int) -> str:
-        """The text of an id; an end of line has a sign."""
-        return END_OF_LINE if i == EOS else namer(self.tokenizer)(i)
-
-    def _axis(self, ids: Sequence[int], units: Units) -> Axis:
-        """The tokens of each row or column, ends of lines by themselves, and the labels."""
-        groups: list[list[int]] = []
-        labels: list[str] = []
-        for start, line in _lines(ids):
-            written = TokenizedText.written(self.tokenizer, line)
-            pieces, names = ([[0]], [END_OF_LINE]) if line == [EOS] else written.axis(units)
-            groups += [[start + piece for piece in group] for group in pieces]
-            labels += names
-        return groups, labels
 
 
 def _lines(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
@@ -263,10 +116,10 @@ class Stream:
         return len(self.ids)
 
 
-class Language(Generating):
+class Language(Task[str, Generation, Tensor], Generates[str]):
     """Plain text: p(x) = Π_t p(x_t | x_<t)."""
 
-    class Config(Generating.Config, kind="language"):
+    class Config(Task.Config, kind="language"):
         """Where the text lies, how it becomes tokens, and how long the blocks are.
 
         ``text`` names files with ``{split}`` for train, valid, test, or one file, which is cut by
@@ -282,6 +135,7 @@ class Language(Generating):
         context: int = Field(0, ge=0)  # tokens before a block that are read but not predicted
 
     figures = ("loss", "perplexity", "bits_per_character")
+    silent = frozenset((PAD, BOS))  # an end of line is text
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
@@ -445,6 +299,166 @@ class Language(Generating):
             rows = max(1, batch_tokens // reach)
             found = list(_windowed(model, text, reach, rows))
         return torch.cat(found).double().cpu().numpy()
+
+    # ---- writing
+
+    @property
+    def output_tokenizer(self) -> Tokenizer:
+        return self.tokenizer
+
+    def search_config(
+        self, config: Search.Config, kind: str | None = None, **fields: object
+    ) -> Search.Config:
+        """The search "sample" unless another is named; at most `LENGTH` tokens more."""
+        own = config if isinstance(config, Sampling.Config) else Sampling.Config()
+        return another(own, kind, {"max_ratio": 0.0, "max_extra": LENGTH} | fields)
+
+    def prefix_ids(self, text: str) -> list[int]:
+        return self.ids_of(text)
+
+    def write(self, model: LanguageModel, source: str, search: Search) -> list[Hypothesis]:
+        self.generate(model, [source], search)
+        return []
+
+    def token_text(self, ids: Sequence[int], token: int) -> str:
+        return END_OF_LINE if token == EOS else super().token_text(ids, token)
+
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        texts: list[str] = []
+        for _, line in _lines(ids):
+            texts += ["\n"] if line == [EOS] else super().token_texts(line)
+        return texts
+
+    def reach(self, model: LanguageModel) -> int | None:
+        """How many tokens the model may read at once; None where its state does not grow."""
+        return None if model.decoder.constant_memory else self.config.block_length
+
+    def ids_of(self, text: str) -> list[int]:
+        """The ids of a text of any number of lines, an end of line between each two."""
+        lines = self.tokenizer.encode_ids(text.split("\n"))
+        return [i for line in lines for i in (EOS, *line)][1:]
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """The text of some ids."""
+        lines: list[list[int]] = [[]]
+        for i in ids:
+            if i == EOS:
+                lines.append([])
+            else:
+                lines[-1].append(i)
+        return "\n".join(map(self.tokenizer.decode, lines))
+
+    # ---- going on
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        model: LanguageModel,
+        prompts: Sequence[str],
+        search: Search,
+        num: int = 1,
+        whole_lines: bool = False,
+        listen: Callable[[str], None] | None = None,
+    ) -> list[Generation]:
+        """``num`` continuations of each prompt, one prompt after the other.
+
+        ``whole_lines`` ends a text at the end of its line. ``listen`` gets the text so far at each
+        step; it hears one prompt, continued once.
+        """
+        search = search.spelling(byte_table(self.tokenizer))
+        ids = [self.ids_of(prompt) for prompt in prompts for _ in range(num)]
+        found: list[Generation] = [Generation("", "", 0.0)] * len(ids)
+        for rows in _alike(ids):
+            prompt = torch.tensor([ids[r] for r in rows], dtype=torch.long)
+            prompt = prompt.reshape(len(rows), -1).to(model.output.weight.device)
+            tap = None if listen is None else self._told(ids[rows[0]], listen)
+            steps = LanguageSteps(model, prompt, self.reach(model), (PAD, BOS), tap)
+            end = EOS if whole_lines else NEVER
+            outputs = search(steps, [0] * len(rows), EOS, end, rows)
+            for row, (best, *_) in zip(rows, outputs, strict=True):
+                text = self._after(ids[row], best.ids)
+                found[row] = Generation(prompts[row // num], text, best.log_probability)
+        return found
+
+    def _after(self, prompt: list[int], output: list[int]) -> str:
+        """The text that an output adds to its prompt."""
+        return self.text_of([*prompt, *output])[len(self.text_of(prompt)) :]
+
+    def _told(self, prompt: list[int], listen: Callable[[str], None]) -> Callable[[Tensor], None]:
+        written: list[int] = []
+
+        def tap(ids: Tensor) -> None:
+            written.append(int(ids[0]))
+            listen(self._after(prompt, written))
+
+        return tap
+
+    def samples(self, model: LanguageModel, stream: Any, count: int) -> list[Sample]:
+        """Beginnings from all over a text, how the text goes on, and how the model does."""
+        search = Sampling.Config.parse(SHORT).build()
+        step = max(1, (len(stream) - 2 * SHOWN) // count)
+        places = range(0, max(1, len(stream) - 2 * SHOWN), step)[:count]
+        pieces = [stream.ids[p : p + 2 * SHOWN].tolist() for p in places]
+        starts = [self.text_of(piece[:SHOWN]) for piece in pieces]
+        found = self.generate(model, starts, search)
+        return [
+            Sample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
+            for start, piece, made in zip(starts, pieces, found, strict=True)
+        ]
+
+    # ---- looking
+
+    def forced(
+        self,
+        model: LanguageModel,
+        source: str,
+        target: str | None = None,
+        search: Search | None = None,
+    ) -> ForcedPass:
+        """A text, and the target after it, being predicted, and the end of its last line.
+
+        Rows are what is produced, columns what was read before it. The row of a word is the mean
+        of its tokens' rows. Without
+        attention (recurrent networks, windows of words) there is no map.
+        """
+        ids = self.ids_of(source + (target or ""))
+        limit = self.reach(model)
+        notes = []
+        if limit is not None and len(ids) >= limit:
+            notes.append(f"the first {limit - 1} of {len(ids)} tokens: the model reads no more")
+            ids = ids[: limit - 1]
+        text = torch.tensor([[EOS, *ids, EOS]], device=model.output.weight.device)
+
+        def run() -> Tensor:
+            return token_log_probabilities(model(text[:, :-1]), text[:, 1:])[0]
+
+        def named(maps: Maps, units: Units) -> AttentionRecord:
+            rows, columns = self._axis([*ids, EOS], units), self._axis([EOS, *ids], units)
+            words = {
+                name: np.stack([to_words(w, rows[0], columns[0]) for w in weights])
+                for name, weights in maps.items()
+            }
+            title = " ".join(self.text_of(ids).split())
+            return AttentionRecord(words, {"": rows[1]}, {"": columns[1]}, title, notes)
+
+        token = self.name_of
+        pieces = self._axis([EOS, *ids, EOS], "tokens")[1]
+        return ForcedPass(model, run, named, pieces[1:], {"decoder": pieces[:-1]}, token=token)
+
+    def name_of(self, i: int) -> str:
+        """The text of an id; an end of line has a sign."""
+        return END_OF_LINE if i == EOS else namer(self.tokenizer)(i)
+
+    def _axis(self, ids: Sequence[int], units: Units) -> Axis:
+        """The tokens of each row or column, ends of lines by themselves, and the labels."""
+        groups: list[list[int]] = []
+        labels: list[str] = []
+        for start, line in _lines(ids):
+            written = TokenizedText.written(self.tokenizer, line)
+            pieces, names = ([[0]], [END_OF_LINE]) if line == [EOS] else written.axis(units)
+            groups += [[start + piece for piece in group] for group in pieces]
+            labels += names
+        return groups, labels
 
 
 def figures_of(stream: Stream, log_p: NDArray[np.float64]) -> dict[str, float]:

@@ -70,7 +70,7 @@ class Guesses:
     places: list[NDArray[np.int64]]
 
 
-class MaskedLanguage(SingleText[MaskedBatch]):
+class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
     """Text in, guesses of its hidden tokens out."""
 
     class Config(SingleText.Config, kind="masked_language"):
@@ -85,6 +85,7 @@ class MaskedLanguage(SingleText[MaskedBatch]):
         replace: float = Field(0.1, ge=0, le=1)  # share of these that become a random token
 
     figures = ("loss", "perplexity", "accuracy")
+    gives = "words"
     config: Config
 
     @property

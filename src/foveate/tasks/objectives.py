@@ -14,8 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.models.base import Memory
-from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.nn.attention import Attention, Tap
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.scores import Choice

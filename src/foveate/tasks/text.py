@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SILENT, Encoded, Span, To
 from foveate.data.words import is_unsegmented, split_words
 from foveate.look.capture import AttentionRecord
 from foveate.look.drawing import Units, group_pieces, to_words
-from foveate.tasks.base import Task
+from foveate.tasks.base import Answer, Batch, Task
 
 Ids = list[int]
 
@@ -246,13 +247,20 @@ def namer(tokenizer: Tokenizer) -> Callable[[int], str]:
 #
 # What is done with the texts (labels, hidden words) is up to the tasks that derive from it.
 
-Batch = TypeVar("Batch")
 TOKENIZER = "tokenizer.json"  # in the folder of a run
 TOKENIZERS = (TOKENIZER, "source.tokenizer.json")  # of runs of other tasks, the fitting one
 EXTRA = 2  # the start and the end that stand around each text
 
 
-class SingleText(Task[Batch]):
+class TextTask(Task[str, Answer, Batch]):
+    """Lines of text in, read from files."""
+
+    @abstractmethod
+    def corpus(self, split: str) -> Corpus:
+        """The texts of a split, without those that the config drops."""
+
+
+class SingleText(TextTask[Answer, Batch]):
     """Lines of text in; every text is read as ``<s> text </s>``."""
 
     class Config(Task.Config):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from abc import abstractmethod
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pydantic
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 
 from foveate.align.aer import Rows
 from foveate.config import Config
-from foveate.data.batches import Mixture
+from foveate.data.batches import Mixture, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.readers import taken
@@ -28,25 +29,24 @@ from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, collect, keep, read_pairs, to_measure
 from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
 from foveate.data.words import split_words
-from foveate.decode.constraints import Steps
-from foveate.decode.search import EnsembleSteps, log_mean_p
+from foveate.decode.constraints import Steps, byte_table
+from foveate.decode.search import EnsembleSteps, Hypothesis, Search, log_mean_p
 from foveate.look.capture import capture
 from foveate.look.drawing import group_pieces, to_words
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.tasks.base import Task
+from foveate.tasks.base import CUT, Cut, Evaluation, Generates, Measures, Sample, Scores, WordMaps
 from foveate.tasks.metrics import (
     LOWER_IS_BETTER,
     METRICS,
     SLOW,
     BleuTokenizer,
     check_tokenizer,
+    figures_of,
     known_metrics,
 )
-from foveate.tasks.text import Ids, TextBatch, collate, lengths_of
-
-if TYPE_CHECKING:
-    from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.text import Ids, TextBatch, TextTask, collate, lengths_of
 
 
 class Part(Config):
@@ -217,8 +217,6 @@ def check_pieces(
 # --------------------------------------------------------------------------------------- word maps
 # Cross-attention between the words of given pairs: what alignments are read from.
 
-WordMaps = dict[str, NDArray[np.float32]]  # by layer (H, T, S + 1)
-Cut = Callable[[str], list[tuple[int, int]]]
 AT_ONCE = 32  # pairs in one forced pass
 
 
@@ -275,10 +273,19 @@ def _forced(
 # Pairs of texts as data: files, tokenizers, lengths, batches. Knows no model.
 
 
-class PairTask(Task[TextBatch]):
-    """Lines of text in, lines of text out; how they are modelled is up to who derives from it."""
+@dataclass(frozen=True)
+class TextAnswer:
+    """What a search found for one line, best first; ``cut`` counts source tokens left out."""
 
-    class Config(Task.Config):
+    found: list[Hypothesis]
+    texts: list[str]
+    cut: int
+
+
+class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
+    """A line of text for a line of text; a subclass says how they are modelled."""
+
+    class Config(TextTask.Config):
         """Where the pairs lie and how they become tokens.
 
         ``source`` and ``target`` name line-aligned files with ``{split}`` for train, valid, test;
@@ -530,3 +537,110 @@ class PairTask(Task[TextBatch]):
         if not len(corpus):
             raise DataError(f"{source} is empty: nothing to evaluate on")
         return corpus
+
+    # ---- answers
+
+    @torch.inference_mode()
+    def measure(
+        self,
+        model: EncoderDecoder,
+        split: str,
+        search: Search,
+        samples: int = 3,
+    ) -> Measures:
+        examples = self._tokens(split)
+        corpus, sources, targets = examples.corpus, examples.sources, examples.targets
+        plain = CrossEntropy.Config(label_smoothing=0.0).build()
+        total, count = 0.0, 0
+        for indices in sorted_batches(lengths_of(sources, targets) + 1, 4096):
+            loss = self.loss(model, self.batch(split, indices.tolist()), plain)
+            total, count = total + float(loss.total), count + loss.count
+        outputs = [
+            self.target_tokenizer.decode(found[0].ids) if found else ""
+            for found in self.search(model, sources, search)
+        ]
+        names = [name for name in self.config.metrics if name not in SLOW]
+        figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
+        nll = total / max(count, 1)
+        step = max(1, len(outputs) // max(1, samples))
+        shown = range(0, len(outputs), step)[:samples]
+        return Measures(
+            {"loss": nll, "perplexity": float(np.exp(min(nll, 700.0))), **figures},
+            [Sample(corpus.sources[i], corpus.targets[i], outputs[i]) for i in shown],
+        )
+
+    # ---- answers
+
+    def evaluate(
+        self, model: EncoderDecoder, examples: Corpus, search: Search, batch_tokens: int = 8192
+    ) -> Evaluation:
+        answers = self.answer(model, examples.sources, search, batch_tokens)
+        outputs = [answer.texts[0] if answer.texts else "" for answer in answers]
+        names = self.config.metrics, self.config.bleu_tokenizer
+        figures, signatures = figures_of(outputs, examples.references, *names)
+        for tag in self.source_tokenizer.tags:
+            chosen = [i for i, text in enumerate(examples.sources) if text.startswith(tag)]
+            right = [examples.references[i] for i in chosen]
+            part, _ = figures_of([outputs[i] for i in chosen], right, *names)
+            figures |= {f"{name} {tag}": value for name, value in part.items()}
+        cut = [line for line, answer in zip(examples.lines, answers, strict=True) if answer.cut]
+        return Evaluation(figures, signatures, outputs, {CUT: cut} if cut else {})
+
+    def answer(
+        self,
+        model: EncoderDecoder,
+        lines: Sequence[str],
+        search: Search,
+        batch_tokens: int = 8192,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[TextAnswer]:
+        """The outputs for each line, in their order; none for an empty line.
+
+        ``batch_tokens`` bounds source tokens × hypotheses; lines longer than ``data.max_length``
+        tokens are cut, and their answers say by how many.
+        """
+        limit = self.data.max_length
+        encoded = self.source_tokenizer.encode_ids(self.addressed(lines))
+        ids = [i if line.strip() else [] for i, line in zip(encoded, lines, strict=True)]
+        budget = max(1, batch_tokens // search.width)
+        found = self.search(model, [i[:limit] for i in ids], search, budget, progress)
+        decode = self.target_tokenizer.decode
+        return [
+            TextAnswer(hypotheses, [decode(h.ids) for h in hypotheses], max(0, len(i) - limit))
+            for i, hypotheses in zip(ids, found, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def search(
+        self,
+        model: EncoderDecoder,
+        sources: Sequence[Ids],
+        search: Search,
+        batch_tokens: int = 4096,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best outputs for each source, in the order of the sources; none for an empty one."""
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        search = search.spelling(byte_table(self.target_tokenizer))
+        for indices, hypotheses in self._searched(model, sources, search, batch_tokens):
+            for index, outputs in zip(indices, hypotheses, strict=True):
+                found[index] = search.decide(outputs, self.target_tokenizer.decode)
+            if progress is not None:
+                progress(len(indices))
+        return found
+
+    @abstractmethod
+    def _searched(
+        self, model: Any, sources: Sequence[Ids], search: Search, batch_tokens: int
+    ) -> Iterator[tuple[Ids, list[list[Hypothesis]]]]:
+        """The hypotheses for batches of the sources that are not empty, with their places."""
+
+    @property
+    def output_tokenizer(self) -> Tokenizer:
+        return self.target_tokenizer
+
+    def write(self, model: Any, source: str, search: Search) -> list[Hypothesis]:
+        return self.answer(model, [source], search)[0].found
+
+    def prefix_ids(self, text: str) -> Ids:
+        return self.beginnings(text, 1)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,21 +21,20 @@ from foveate.align.ibm import Agreement, Aligner
 from foveate.data.batches import pad, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.readers import lines_of
-from foveate.data.text import Corpus, at
+from foveate.data.text import at
 from foveate.data.tokenizer import BOS, EOS, PAD, Encoded
 from foveate.data.words import CUTS
-from foveate.decode.constraints import byte_table
 from foveate.decode.greedy import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.files import replace_file
 from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.models.language_model import LanguageSteps
-from foveate.models.native import native_memory
+from foveate.models.native import NativeSteps, decoder_steps, native_memory
+from foveate.native.kernels import library
 from foveate.nn.attention import Attention
 from foveate.spec import Tokens
-from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
-from foveate.tasks.metrics import SLOW, figures_of
+from foveate.tasks.base import Aligns, Loss
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.shortlist import Shortlist, in_full
 from foveate.tasks.text import (
@@ -51,22 +50,13 @@ from foveate.tasks.text import (
     namer,
     source_batch,
 )
-from foveate.tasks.text_to_text import PairTask, WordMaps, pieces_of, steps_of, word_maps
+from foveate.tasks.text_to_text import TextToText, WordMaps, pieces_of, steps_of, word_maps
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a search found for one line, best first; ``cut`` counts source tokens left out."""
-
-    found: list[Hypothesis]
-    texts: list[str]
-    cut: int
-
-
-class Translation(PairTask):
+class Translation(TextToText, Aligns):
     """Text in, text out: translation and whatever else maps one line to another."""
 
-    class Config(PairTask.Config, kind="translation"):
+    class Config(TextToText.Config, kind="translation"):
         """Where the pairs lie and how they become tokens."""
 
     config: Config
@@ -100,95 +90,6 @@ class Translation(PairTask):
         if batch.real is not None:
             hidden, wanted = hidden[batch.real], wanted[batch.real]
         return objective(hidden, model.output.weight, wanted, model.output.bias)
-
-    @torch.inference_mode()
-    def measure(
-        self,
-        model: EncoderDecoder,
-        split: str,
-        search: Search,
-        samples: int = 3,
-    ) -> Measures:
-        examples = self._tokens(split)
-        corpus, sources, targets = examples.corpus, examples.sources, examples.targets
-        plain = CrossEntropy.Config(label_smoothing=0.0).build()
-        total, count = 0.0, 0
-        for indices in sorted_batches(lengths_of(sources, targets) + 1, 4096):
-            loss = self.loss(model, self.batch(split, indices.tolist()), plain)
-            total, count = total + float(loss.total), count + loss.count
-        outputs = [
-            self.target_tokenizer.decode(found[0].ids) if found else ""
-            for found in self.search(model, sources, search)
-        ]
-        names = [name for name in self.config.metrics if name not in SLOW]
-        figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
-        nll = total / max(count, 1)
-        step = max(1, len(outputs) // max(1, samples))
-        shown = range(0, len(outputs), step)[:samples]
-        return Measures(
-            {"loss": nll, "perplexity": float(np.exp(min(nll, 700.0))), **figures},
-            [Sample(corpus.sources[i], corpus.targets[i], outputs[i]) for i in shown],
-        )
-
-    # ---- answers
-
-    def evaluate(
-        self, model: EncoderDecoder, examples: Corpus, search: Search, batch_tokens: int = 8192
-    ) -> Evaluation:
-        answers = self.answer(model, examples.sources, search, batch_tokens)
-        outputs = [answer.texts[0] if answer.texts else "" for answer in answers]
-        names = self.config.metrics, self.config.bleu_tokenizer
-        figures, signatures = figures_of(outputs, examples.references, *names)
-        for tag in self.source_tokenizer.tags:
-            chosen = [i for i, text in enumerate(examples.sources) if text.startswith(tag)]
-            right = [examples.references[i] for i in chosen]
-            part, _ = figures_of([outputs[i] for i in chosen], right, *names)
-            figures |= {f"{name} {tag}": value for name, value in part.items()}
-        cut = [line for line, answer in zip(examples.lines, answers, strict=True) if answer.cut]
-        return Evaluation(figures, signatures, outputs, {CUT: cut} if cut else {})
-
-    def answer(
-        self,
-        model: EncoderDecoder,
-        lines: Sequence[str],
-        search: Search,
-        batch_tokens: int = 8192,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[Answer]:
-        """The outputs for each line, in their order; none for an empty line.
-
-        ``batch_tokens`` bounds source tokens × hypotheses; lines longer than ``data.max_length``
-        tokens are cut, and their answers say by how many.
-        """
-        limit = self.data.max_length
-        encoded = self.source_tokenizer.encode_ids(self.addressed(lines))
-        ids = [i if line.strip() else [] for i, line in zip(encoded, lines, strict=True)]
-        budget = max(1, batch_tokens // search.width)
-        found = self.search(model, [i[:limit] for i in ids], search, budget, progress)
-        decode = self.target_tokenizer.decode
-        return [
-            Answer(hypotheses, [decode(h.ids) for h in hypotheses], max(0, len(i) - limit))
-            for i, hypotheses in zip(ids, found, strict=True)
-        ]
-
-    @torch.inference_mode()
-    def search(
-        self,
-        model: EncoderDecoder,
-        sources: Sequence[Ids],
-        search: Search,
-        batch_tokens: int = 4096,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """The best outputs for each source, in the order of the sources; none for an empty one."""
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        search = search.spelling(byte_table(self.target_tokenizer))
-        for indices, hypotheses in self._searched(model, sources, search, batch_tokens):
-            for index, outputs in zip(indices, hypotheses, strict=True):
-                found[index] = search.decide(outputs, self.target_tokenizer.decode)
-            if progress is not None:
-                progress(len(indices))
-        return found
 
     def _searched(
         self, model: EncoderDecoder, sources: Sequence[Ids], search: Search, batch_tokens: int
@@ -262,9 +163,12 @@ class Translation(PairTask):
 
 def _begun(
     model: EncoderDecoder, source: Tensor, keys: Tensor | None, tokens: Tensor | None
-) -> DecoderSteps:
+) -> DecoderSteps | NativeSteps:
+    """The steps of a search over sources, by the kernels where there are any."""
+    if library() is None:
+        return DecoderSteps(model, model.encode(source, keys), tokens)
     memory = native_memory(model.encoder, source, keys) or model.encode(source, keys)
-    return DecoderSteps(model, memory, tokens=tokens)
+    return decoder_steps(model, memory, tokens)
 
 
 # ------------------------------------------------------------------------------------------ guided
@@ -492,12 +396,12 @@ def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
     return JoinedBatch(ids[:, :-1], ids[:, 1:], real)
 
 
-class JoinedTranslation(Translation):
+class PrefixTranslation(TextToText):
     """Translation without an encoder: a language model reads the source and goes on with the target
     (as GPT-2 was asked to; Radford et al., 2019).
     """
 
-    class Config(Translation.Config, kind="joined_translation"):
+    class Config(TextToText.Config, kind="joined_translation"):
         """As of a translation; one vocabulary serves both sides."""
 
         @pydantic.field_validator("joint")
@@ -508,7 +412,6 @@ class JoinedTranslation(Translation):
             return joint
 
     config: Config
-    own_tokens = False
 
     def lengths(self, split: str) -> NDArray[np.int32]:
         sides = super().lengths(split)  # each with its end

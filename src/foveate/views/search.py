@@ -10,7 +10,7 @@ from foveate.look.charts import LanesView
 from foveate.run import Run
 from foveate.views import examples
 from foveate.views.question import Question
-from foveate.watching import Watched, writer
+from foveate.watching import Watched
 
 LENGTH = 40  # tokens that a language model adds in a picture
 WIDTH = 4  # beams of a picture, where neither run nor question says
@@ -24,9 +24,9 @@ def beam(runs: Sequence[Run], question: Question) -> LanesView:
     [run] = runs
     width = question.beam_size or getattr(run.config.decode, "beam_size", WIDTH)
     limits = {"max_extra": LENGTH} if hasattr(run.task, "generate") else {}
-    watched = Watched(writer(run))
+    watched = Watched(run)
     source = examples.source(run, question)
-    search: Search = watched.writer.search("beam", beam_size=width, **limits).build()
+    search: Search = watched.search("beam", beam_size=width, **limits).build()
     outputs = watched.write(source, search)
     if not outputs:
         raise ConfigError(f"{run.path} has no answer to {source!r}")

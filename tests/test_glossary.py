@@ -1,0 +1,143 @@
+"""Names and wording: identifiers are the field's terms, and a public class name stands once.
+
+CONTRIBUTING.md holds the glossary. `UNCLEAN` is a table of packages that are not clean yet.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "foveate"
+
+# Words that say nothing of what a thing is; a name is split at "_" and at capitals.
+BANNED_WORD = re.compile(
+    r"found|said|told|here|one|kept|given|wanted|company|desk|shelf|crew|staff|hands|whoever"
+    r"|visit|way|asked|looked|aids|hears|foreteller|filler|underway|unseen"
+)
+TERMS = frozenset(["one_hot", "not_found", "one_line", "one_line_errors", "_at_least_one"])
+
+# Metaphors and riddles in docstrings, messages and help texts.
+BANNED_PHRASES = re.compile(
+    r"\blives? here\b|\bcompany\b|\bwhoever\b|\bwho is new\b|\blook(s|ed) at by\b"
+    r"|\bnobody (looks|waits|asks|has looked)\b|\bsees itself\b|\bhears\b|\bcrew\b"
+    r"|\bshelf\b|\bis said of\b|\bis asked of\b|\bas it is told\b"
+    r"|\bat the desk\b|\bin (short|long) hand\b",
+    re.IGNORECASE,
+)
+
+# package → how many banned identifiers and phrases it may still have: to become empty.
+UNCLEAN: dict[str, tuple[int, int]] = {
+    "align": (20, 0),
+    "answers": (1, 0),
+    "bench": (23, 1),
+    "cli": (91, 15),
+    "config": (2, 2),
+    "data": (48, 6),
+    "decode": (49, 1),
+    "documents": (59, 2),
+    "errors": (1, 2),
+    "export": (60, 6),
+    "files": (1, 0),
+    "kinds": (5, 2),
+    "look": (85, 3),
+    "models": (14, 1),
+    "native": (8, 1),
+    "nn": (7, 2),
+    "run": (12, 0),
+    "server": (17, 7),
+    "start": (10, 2),
+    "tasks": (140, 3),
+    "train": (32, 1),
+    "training": (3, 0),
+    "tree": (2, 2),
+    "views": (28, 1),
+    "watching": (23, 2),
+}
+
+# Public class names that still stand in more than one module: to match none.
+REPEATED = re.compile(
+    r"Agreement|Block|Change|Choice|Cosine|Decoder|Diagonal|Files|Form|Group|Job|"
+    r"Linear|Mark|Memory|Node|Norm|Numbers|Overlay|Own|Part|Pictures|Pieces|Plan|"
+    r"Reading|Report|Rule|Run|Sample|Series|State|Table|Texts|Translation|View|"
+    r"Word|Writer"
+)
+
+
+def words_of(name: str) -> Iterator[str]:
+    """``kept_rows`` → kept, rows; ``KeptRows`` the same."""
+    return (word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name))
+
+
+def assigned_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of all that a module defines, assigns, or takes as an argument."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+
+
+def banned_names(tree: ast.AST) -> list[tuple[int, str]]:
+    return [
+        (line, name)
+        for line, name in assigned_names(tree)
+        if name not in TERMS and any(map(BANNED_WORD.fullmatch, words_of(name)))
+    ]
+
+
+def banned_phrases(tree: ast.AST) -> list[tuple[int, str]]:
+    """Line and match of each banned phrase in a string: a docstring, a message, a help text."""
+    return [
+        (node.lineno, match.group())
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for match in BANNED_PHRASES.finditer(node.value)
+    ]
+
+
+TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def test_names_and_texts_are_plain() -> None:
+    names: dict[str, list[str]] = defaultdict(list)
+    phrases: dict[str, list[str]] = defaultdict(list)
+    for path, tree in TREES.items():
+        package = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        place = path.relative_to(ROOT)
+        names[package] += [f"{place}:{line}: {name}" for line, name in banned_names(tree)]
+        phrases[package] += [f"{place}:{line}: {text!r}" for line, text in banned_phrases(tree)]
+    for package in names:
+        for matches, most in zip(
+            (names[package], phrases[package]), UNCLEAN.get(package, (0, 0)), strict=True
+        ):
+            listed = "\n".join(sorted(matches))
+            assert len(matches) <= most, f"{package} has {len(matches)}, at most {most}:\n{listed}"
+
+
+def test_a_public_class_name_stands_in_one_module() -> None:
+    modules = Counter(
+        name
+        for tree in TREES.values()
+        for name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+        if not name.startswith("_")
+    )
+    repeated = {name for name, count in modules.items() if count > 1}
+    assert not {name for name in repeated if not REPEATED.fullmatch(name)}
+
+
+def test_the_checks_can_fail() -> None:
+    bad = ast.parse(
+        "class KeptRows:\n    def f(self, one_way):\n        self.found = '''Whoever'''"
+    )
+    assert [name for _, name in banned_names(bad)] == ["KeptRows", "one_way", "found"]
+    assert banned_phrases(bad) == [(3, "Whoever")]
+    assert not banned_names(ast.parse("one_hot = done = phone = 1"))

@@ -54,7 +54,7 @@ def test_as_many_lines_as_sources_and_true_pairs_beside(teacher: Run, tmp_path: 
 def test_it_goes_on_where_it_stopped(
     teacher: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distill, "CHUNK", 5)
+    monkeypatch.setattr("foveate.cli.train.CHUNK", 5)
     write_distilled(teacher, tmp_path / "whole", {"beam_size": 2})
 
     def stop(done: int, of: int) -> None:

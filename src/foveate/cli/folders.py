@@ -15,7 +15,7 @@ import shutil
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -25,24 +25,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from foveate import __version__
+from foveate.answers import TranslateOptions, Translation
 from foveate.cli.options import DAMAGED, SHOWN, Tally, say
-from foveate.cli.translate import Request, translate_document, with_languages
 from foveate.cli.workers import RunSpec
 from foveate.config import ConfigError, Tree
 from foveate.data.corpus import Arrays, Meter, Work, WorkerError, cores, in_order
 from foveate.documents.formats import (
     BY_LINES,
     ENDINGS,
+    Document,
     DocumentOptions,
     format_of,
     jsonl_object,
     read_document,
     rows_of,
+    same_language,
 )
+from foveate.documents.memory import aligner
 from foveate.documents.spans import Rules
+from foveate.documents.translate import joined_all
 from foveate.errors import message_of
 from foveate.files import replace_file, replacing
-from foveate.run import device
+from foveate.run import Run, device
+from foveate.server.languages import directions
 from foveate.tasks.base import CUT
 from foveate.train import checkpoint
 
@@ -151,6 +156,45 @@ def _digest(kind: str, data: bytes) -> str:
 def once(sources: Iterable[SourceFile]) -> list[FilePart]:
     """The parts of all sources in order, equal ones once."""
     return list({part.digest: part for source in sources for part in source.parts}.values())
+
+
+# ------------------------------------------------------------------------------ documents
+
+
+def with_languages(run: Run, options: DocumentOptions) -> DocumentOptions:
+    """The options with the languages that a run translates from and into, where its files tell.
+
+    Raises ``ConfigError`` where the run is known not to translate into the language of the options.
+    """
+    try:
+        known = directions(run.config, run.path)
+    except ConfigError:
+        return options
+    if options.to is not None:
+        fitting = [d for d in known if same_language(d.target, options.to)]
+        if not fitting:
+            names = ", ".join(f"{d.source} to {d.target}" for d in known)
+            raise ConfigError(f"--to {options.to}: {run.path} translates from {names}")
+        known = fitting
+    sources, targets = {d.source for d in known}, {d.target for d in known}
+    return replace(
+        options,
+        source=sources.pop() if len(sources) == 1 else None,
+        to=options.to or (targets.pop() if len(targets) == 1 else None),
+    )
+
+
+def translate_document(
+    run: Run, document: Document, search: TranslateOptions
+) -> tuple[bytes, list[Translation]]:
+    """The document in the other language, and the answers to its sentences."""
+    sentences = [sentence for passage in document.passages for sentence in passage.sentences]
+    if not run.task.source_tokenizer.tags:
+        search = {**search, "to": None}  # it names the language of the document
+    answers = run.translate(sentences, **search) if sentences else []
+    texts = iter([str(answer) for answer in answers])
+    each = [list(islice(texts, len(passage.sentences))) for passage in document.passages]
+    return document.written(joined_all(document.passages, each, aligner(run))), answers
 
 
 # ------------------------------------------------------------------------------ executors
@@ -488,7 +532,14 @@ GROWING = ("log.jsonl", "best.json")  # files of a run that do not change its an
 
 
 def translate_folder(
-    folder: Path, target: Path | None, format: str | None, request: Request
+    folder: Path,
+    target: Path | None,
+    format: str | None,
+    spec: RunSpec,
+    search: TranslateOptions,
+    options: DocumentOptions,
+    processes: int | None,
+    threads: int,
 ) -> list[str]:
     """Translate each document of a folder into a file of the same name in another.
 
@@ -501,27 +552,25 @@ def translate_folder(
     if out.is_file() or out == folder.resolve() or folder.resolve() in out.parents:
         raise ConfigError(f"--out {target}: give a folder that is not in {folder}")
     folder = folder.absolute()
-    request.document_options()  # raises its errors before any work
-    execute, spec = executor_of(_pinned(request.run))
+    execute, spec = executor_of(_pinned(spec))
     paths, skipped = files_in(folder, format)
     sources = [
         cut(path, path.relative_to(folder).as_posix(), format or format_of(path), LINES)
         for path in paths
     ]
-    threads = request.threads or 1
     values = {
         "run": spec._asdict(),
-        "search": request.search,
-        "protect": tuple(request.protect),
-        "to": request.search["to"],
-        "again": request.again,
+        "search": search,
+        "protect": options.rules.own,
+        "to": options.to,
+        "again": options.again,
         "threads": threads,
     }
     job = FolderJob(out, _identity(spec, values, format), [source.name for source in sources])
     unfinished = [source for source in sources if job.finished(source) is None]
     missing = job.missing(once(unfinished))
     files = [*_files_of(spec), *sorted({part.file for part in missing})]
-    assignment = Assignment(values, missing, files, request.processes, threads)
+    assignment = Assignment(values, missing, files, processes, threads)
     left = {part.digest for part in missing}
     with (
         closing(execute(assignment)) as translations,

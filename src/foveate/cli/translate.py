@@ -6,7 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO
@@ -41,8 +41,8 @@ from foveate.errors import ConfigError
 if TYPE_CHECKING:
     from foveate.answers import TranslateOptions, Translation
     from foveate.cli.workers import RunSpec
-    from foveate.documents.formats import Document, DocumentOptions
-    from foveate.documents.memory import Assistance, AssistedRun
+    from foveate.documents.formats import DocumentOptions
+    from foveate.documents.memory import Assistance
     from foveate.look.capture import AttentionRecord
     from foveate.run import Run
 
@@ -211,7 +211,7 @@ class Request:
         return DocumentOptions(Rules(tuple(self.protect)), self.search["to"], self.again)
 
     @contextmanager
-    def loaded(self, messages: list[str]) -> Iterator[Run | AssistedRun]:
+    def loaded(self, messages: list[str]) -> Iterator[Run]:
         """The run with its processes, silenced heads and resources, which report ``messages``."""
         if (self.processes or 1) > 1:
             from foveate.cli.workers import ProcessRun
@@ -224,10 +224,10 @@ class Request:
             from foveate.look.edit import edit, silenced
 
             assistance = self.resources.read(self.search["to"])
-            run = AssistedRun(self.run.load(), assistance)
-            with edit(run.run.model, silenced(self.silence)):
-                yield run
-            messages += run.report()
+            assisted = AssistedRun(self.run.load(), assistance)
+            with edit(assisted.model, silenced(self.silence)):
+                yield assisted
+            messages += assisted.report()
 
 
 class Source(ABC):
@@ -256,7 +256,7 @@ class Lines(Source):
 
 
 def translate_lines(
-    run: Run | AssistedRun,
+    run: Run,
     source: BinaryIO,
     target: TextIO,
     outputs: LineOutputs,
@@ -401,6 +401,7 @@ class DocumentFile(Source):
     format: str | None
 
     def translate(self, request: Request) -> list[str]:
+        from foveate.cli.folders import translate_document, with_languages
         from foveate.documents.formats import format_of, read_document
         from foveate.files import replace_file
         from foveate.tasks.base import CUT
@@ -451,52 +452,12 @@ class Folder(Source):
 
         refuse_line_outputs(request.outputs, processes=1)
         request.refuse_assistance()
-        return translate_folder(self.source, self.target, self.format, request)
+        job = (request.run, request.search, request.document_options())
+        workers = request.processes, request.threads or 1
+        return translate_folder(self.source, self.target, self.format, *job, *workers)
 
 
 def refuse_line_outputs(outputs: LineOutputs, processes: int) -> None:
     """Raise ``ConfigError`` for options of lines, which documents do not have."""
     if outputs != LineOutputs() or processes > 1:
         raise ConfigError("a document has one answer, of one process: no n-best, maps, …")
-
-
-def with_languages(run: Run | AssistedRun, options: DocumentOptions) -> DocumentOptions:
-    """The options with the languages that a run translates from and into, where its files tell.
-
-    Raises ``ConfigError`` where the run is known not to translate into the language of the options.
-    """
-    from foveate.documents.formats import same_language
-    from foveate.server.languages import directions
-
-    try:
-        known = directions(run.config, run.path)
-    except ConfigError:
-        return options
-    if options.to is not None:
-        fitting = [d for d in known if same_language(d.target, options.to)]
-        if not fitting:
-            names = ", ".join(f"{d.source} to {d.target}" for d in known)
-            raise ConfigError(f"--to {options.to}: {run.path} translates from {names}")
-        known = fitting
-    sources, targets = {d.source for d in known}, {d.target for d in known}
-    return replace(
-        options,
-        source=sources.pop() if len(sources) == 1 else None,
-        to=options.to or (targets.pop() if len(targets) == 1 else None),
-    )
-
-
-def translate_document(
-    run: Run | AssistedRun, document: Document, search: TranslateOptions
-) -> tuple[bytes, list[Translation]]:
-    """The document in the other language, and the answers to its sentences."""
-    from foveate.documents.memory import aligner
-    from foveate.documents.translate import joined_all
-
-    sentences = [sentence for passage in document.passages for sentence in passage.sentences]
-    if not run.task.source_tokenizer.tags:
-        search = {**search, "to": None}  # it names the language of the document
-    answers = run.translate(sentences, **search) if sentences else []
-    texts = iter([str(answer) for answer in answers])
-    each = [list(islice(texts, len(passage.sentences))) for passage in document.passages]
-    return document.written(joined_all(document.passages, each, aligner(run))), answers

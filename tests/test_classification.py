@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from foveate.cli.streams import classify, form
+from foveate.cli.answers import classify, classify_lines, label_json, label_line
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
@@ -360,13 +361,13 @@ def test_a_run_classifies(run: Run) -> None:
 def test_the_verb_writes_a_line_for_a_line(run: Run) -> None:
     text = b"a clever joy\n\ndull \xff\n"
     written = {}
-    for name, chosen in {
-        "best": (False, False),
-        "all": (True, False),
-        "json": (False, True),
+    for name, write in {
+        "best": label_line,
+        "all": partial(label_line, all_labels=True),
+        "json": label_json,
     }.items():
         target = io.StringIO()
-        tally = classify(run, io.BytesIO(text), target, form(*chosen))
+        tally = classify_lines(run, io.BytesIO(text), target, write)
         written[name] = target.getvalue().split("\n")
         assert len(written[name]) == 4
         assert tally.counts == {"empty, no label": 1, "not UTF-8, the bytes read as U+FFFD": 1}
@@ -383,4 +384,4 @@ def test_the_verb_writes_a_line_for_a_line(run: Run) -> None:
     )
     assert json.loads(written["json"][1])["label"] is None
     with pytest.raises(ConfigError, match="choose one"):
-        form(True, True)
+        classify(run.path, scores=True, as_json=True)

@@ -155,10 +155,6 @@ def test_contributing_prints_the_direction() -> None:
 
 # Modules that import each other, lazily or for types, and why they still do.
 CIRCLES: dict[frozenset[str], str] = {
-    frozenset({"foveate.answers", "foveate.run"}): "an answer names its run's type",
-    frozenset(
-        {"foveate.documents.documents", "foveate.documents.formats"}
-    ): "formats share the document type; readers of optional packages are imported when needed",
     frozenset(
         {"foveate.train.distributed", "foveate.train.trainer"}
     ): "a job names the type of its parallel group",

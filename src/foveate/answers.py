@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, TypedDict
 
 from foveate.align.aer import Links
+from foveate.decode.choose import Wording
 from foveate.decode.search import Hypothesis
 from foveate.look.capture import AttentionRecord
 from foveate.look.drawing import Units
 from foveate.look.heatmap import AttentionView, attention
 
 Picture = int | str | Path  # of the test data by its number, or a file
+
+
+class TranslateOptions(TypedDict, total=False):
+    """The keyword arguments of `foveate.run.Run.translate`."""
+
+    beam_size: int | None
+    num_hypotheses: int
+    length_penalty: float | None
+    batch_tokens: int | None
+    progress: Callable[[int], None] | None
+    to: str | None
+    prefix: str | Sequence[str] | None
+    wording: Wording | None
 
 
 class Explains(Protocol):

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from foveate.cli.options import Group
+from foveate.cli.options import VerbGroup
 from foveate.views.registry import VIEWS, Entry
 
 Out = Annotated[
@@ -27,7 +27,7 @@ UNITS = {True: "tokens", False: "words", None: None}
 OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 
 
-class Views(Group):
+class Views(VerbGroup):
     """The verbs that are written below, and one for each other view."""
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -1,12 +1,9 @@
-"""``foveate new``: a config for the user's own files.
-
-Does not live here: what is odd in data (`foveate.data.report`).
-"""
+"""``foveate new``: a config for the user's own files."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -43,7 +40,7 @@ LEAST = 20  # pairs, texts or rows from which a config is written
 
 
 @dataclass
-class Plan:
+class ConfigPlan:
     """The tables of a config as TOML lines, and the reason of each choice."""
 
     task: str
@@ -62,11 +59,6 @@ class Plan:
         tables = (f"[{name}]\n" + "\n".join(lines) for name, lines in self.tables.items())
         head = f"# {self.task}: {self.facts}.\n# Written by foveate new; foveate kinds FIELD"
         return f"{head} explains each field.\nseed = 1\n\n" + "\n\n".join(tables) + "\n"
-
-
-def add(app: typer.Typer) -> None:
-    """Register the verb."""
-    app.command()(new)
 
 
 def new(
@@ -102,14 +94,14 @@ def new(
     typer.echo(f"use it            {VERBS[plan.task].format(run=run)}")
 
 
-def planned(task: Task, files: Sequence[Path], minutes: float) -> Plan:
-    """What suits the files. Raises `DataError` where no task does, or they hold too little."""
+def planned(task: Task, files: Sequence[Path], minutes: float) -> ConfigPlan:
+    """The config for the files. Raises `DataError` where no task fits, or they hold too little."""
     from foveate.data.catalogue import DataError
 
     if len(files) > 2:
         raise DataError(
             f"give one file, or two (both sides), not {len(files)}: of train, valid and test "
-            "name train, whose neighbours are found"
+            "name train; the others are read from beside it"
         )
     pictures = _is_pictures(files)
     if task in ("captioning", "vision") or (task == "auto" and pictures):
@@ -125,7 +117,7 @@ def planned(task: Task, files: Sequence[Path], minutes: float) -> Plan:
     return plan
 
 
-def _text_or_series(task: Task, files: Sequence[Path]) -> Plan:
+def _text_or_series(task: Task, files: Sequence[Path]) -> ConfigPlan:
     from foveate.data.catalogue import DataError, find
     from foveate.data.report import report_files
     from foveate.data.text import TextData
@@ -157,7 +149,7 @@ def _text_or_series(task: Task, files: Sequence[Path]) -> Plan:
         short = max(side.median for side in lengths) <= 1 or "format" in layout
         pairs = "transduction" if short else "translation"
         task = {"labelled": "classification", "text": "language"}.get(train.kind, pairs)  # type: ignore[assignment]
-    plan = Plan(task, f"{train.pairs:,} lines, {_words(report):,} words")
+    plan = ConfigPlan(task, f"{train.pairs:,} lines, {_words(report):,} words")
     if task == "language":
         _language(plan, patterns[0], splits, files[0])
     else:
@@ -171,7 +163,7 @@ def _words(report: Report) -> int:
 
 
 def _layout(file: Path) -> dict[str, object]:
-    """Fields of [data] that say how a table is read, where the defaults do not."""
+    """Fields of [data] for the layout of a table, where it is not the default."""
     import json
     import re
 
@@ -199,7 +191,7 @@ def _layout(file: Path) -> dict[str, object]:
 
 
 def _patterns(files: Sequence[Path]) -> tuple[list[str], dict[str, str]]:
-    """The names with {split} where valid and test lie beside train, and the names of those."""
+    """The names with {split} where valid and test lie beside train, and their names."""
     from foveate.data.catalogue import DataError, find
 
     if not all("train" in file.name for file in files):
@@ -221,7 +213,7 @@ def _patterns(files: Sequence[Path]) -> tuple[list[str], dict[str, str]]:
 
 
 def _data(
-    plan: Plan, layout: dict[str, object], splits: dict[str, str], count: int, skips: bool
+    plan: ConfigPlan, layout: dict[str, object], splits: dict[str, str], count: int, skips: bool
 ) -> None:
     plan.tables["data"] = [f"{key} = {_value(value)}" for key, value in layout.items()]
     if not splits:
@@ -235,7 +227,7 @@ def _data(
         del plan.tables["data"]
 
 
-def _name_splits(plan: Plan, splits: dict[str, str]) -> None:
+def _name_splits(plan: ConfigPlan, splits: dict[str, str]) -> None:
     renamed = [f'{split} = "{name}"' for split, name in splits.items() if split != name]
     if renamed:
         plan.put("data", f"splits = {{ {', '.join(renamed)} }}")
@@ -251,7 +243,7 @@ def _value(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _texts(plan: Plan, patterns: Sequence[str], count: int) -> None:
+def _texts(plan: ConfigPlan, patterns: Sequence[str], count: int) -> None:
     """Task and model of translation, transduction, classification and hidden words."""
     kind = {"transduction": "translation", "masked": "masked_language"}.get(plan.task, plan.task)
     plan.put("task", f'kind = "{kind}"', f"source = {_value(patterns[0])}")
@@ -285,7 +277,7 @@ def _texts(plan: Plan, patterns: Sequence[str], count: int) -> None:
     plan.put("model", f'kind = "{model}"', why=f"{model}: the size for {count:,} pairs")
 
 
-def _language(plan: Plan, pattern: str, splits: dict[str, str], file: Path) -> None:
+def _language(plan: ConfigPlan, pattern: str, splits: dict[str, str], file: Path) -> None:
     from foveate.data.catalogue import DataError, find
     from foveate.data.corpus import read_text
     from foveate.data.text import TextData
@@ -308,23 +300,25 @@ def _language(plan: Plan, pattern: str, splits: dict[str, str], file: Path) -> N
     _name_splits(plan, splits)
 
 
-def _forecasting(report: Report, file: Path) -> Plan:
+def _forecasting(report: Report, file: Path) -> ConfigPlan:
     from foveate.data.catalogue import DataError
 
-    one = report.series["train"]
-    season = SEASONS.get(one.step, 1)
+    series = report.series["train"]
+    season = SEASONS.get(series.step, 1)
     horizon = season if season > 1 else 12
-    while horizon > 1 and one.rows < 10 * horizon:
+    while horizon > 1 and series.rows < 10 * horizon:
         horizon //= 2
-    look_back = max(2, min(336, 2 * horizon if one.rows < 3000 else 14 * horizon))
-    if one.rows < 60:
-        raise DataError(f"{file}: {one.rows} rows; 60 are the least: add rows")
-    plan = Plan("forecasting", f"{one.rows:,} rows of {len(one.channels)} columns, {one.step}")
+    look_back = max(2, min(336, 2 * horizon if series.rows < 3000 else 14 * horizon))
+    if series.rows < 60:
+        raise DataError(f"{file}: {series.rows} rows; 60 are the least: add rows")
+    plan = ConfigPlan(
+        "forecasting", f"{series.rows:,} rows of {len(series.channels)} columns, {series.step}"
+    )
     cells = [f"path = {_value(file.as_posix())}"]
-    if one.missing:
+    if series.missing:
         cells.append('missing = "interpolate"')
         plan.reasons.append("cells without a value are interpolated")
-    if one.gaps:
+    if series.gaps:
         cells.append('gaps = "split"')
         plan.reasons.append("no window spans missing rows")
     plan.put("task", 'kind = "forecasting"', f"look_back = {look_back}", f"horizon = {horizon}")
@@ -340,18 +334,18 @@ def _forecasting(report: Report, file: Path) -> Plan:
 
 def _is_pictures(files: Sequence[Path]) -> bool:
     idx = all("ubyte" in file.name for file in files)
-    held = files[0].is_dir() or files[0].suffix in (".tar", ".zip")
-    return len(files) == 2 and (idx or held)
+    archive = files[0].is_dir() or files[0].suffix in (".tar", ".zip")
+    return len(files) == 2 and (idx or archive)
 
 
-def _pictures(task: Task, files: Sequence[Path]) -> Plan:
+def _pictures(task: Task, files: Sequence[Path]) -> ConfigPlan:
     from foveate.data.catalogue import DataError, find
     from foveate.data.corpus import read_text
     from foveate.data.text import TextData
 
     if "ubyte" in files[0].name:
         patterns = [f.as_posix().removesuffix(".gz").replace("train", "{split}") for f in files]
-        plan = Plan("vision", "pictures and labels in the format of MNIST")
+        plan = ConfigPlan("vision", "pictures and labels in the format of MNIST")
         pair = f'images = "{patterns[0]}", labels = "{patterns[1]}"'
         pictures, names = f'kind = "idx", {pair}', {"test": "t10k"}
     else:
@@ -363,7 +357,7 @@ def _pictures(task: Task, files: Sequence[Path]) -> Plan:
         texts = {row[2] for row in rows}
         few = len(texts) <= max(2, len(rows) // 20)
         guess = "vision" if few else "captioning"
-        plan = Plan(guess if task == "auto" else task, f"{len(rows):,} texts of pictures")
+        plan = ConfigPlan(guess if task == "auto" else task, f"{len(rows):,} texts of pictures")
         table = f"files = {_value(files[0].as_posix())}, table = {_value(files[1].as_posix())}"
         size = 28 if plan.task == "vision" else 64
         pictures = f'kind = "files", {table}, size = {size}'
@@ -376,17 +370,16 @@ def _pictures(task: Task, files: Sequence[Path]) -> Plan:
     return plan
 
 
-def _split_names(there: Iterable[str], table: Path) -> dict[str, str]:
+def _split_names(names: set[str], table: Path) -> dict[str, str]:
     from foveate.data.catalogue import DataError
 
-    there = {*there}
-    found = {s: n for s, names in SPLITS.items() for n in names if n in there}
-    if "train" not in there or "valid" not in found:
+    splits = {s: n for s, known in SPLITS.items() for n in known if n in names}
+    if "train" not in names or "valid" not in splits:
         raise DataError(f"{table}: the first column names train, valid and test; add them")
-    return found
+    return splits
 
 
-def _train(plan: Plan, minutes: float) -> None:
+def _train(plan: ConfigPlan, minutes: float) -> None:
     """Steps, rate and checkpoints: a rate that falls as 1/√step needs no number of steps."""
     task = plan.task
     best = {

@@ -270,7 +270,7 @@ def read(found: Arrays) -> list[Any]:
 
 
 def _said(one: TextAnswer) -> tuple[Any, ...]:
-    return one.source, one.hypotheses, one.scores, one.cut, [_plain(each) for each in one.found]
+    return one.source, one.hypotheses, one.scores, one.cut, [_plain(each) for each in one.outputs]
 
 
 def _plain(one: Hypothesis) -> tuple[Any, ...]:

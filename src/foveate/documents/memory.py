@@ -303,7 +303,7 @@ class Aided:
 
     def _copied_into(self, answer: TextAnswer) -> TextAnswer:
         """The answer with each unknown word's counterpart of the source (Luong et al., 2015)."""
-        if not answer.found or UNK not in answer.found[0].ids:
+        if not answer.outputs or UNK not in answer.outputs[0].ids:
             return answer
         source, text = answer.source, str(answer)
         places = {start: n for n, (start, _) in enumerate(split_words(text))}

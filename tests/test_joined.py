@@ -72,7 +72,7 @@ def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -
     for search in (Greedy.Config(), Beam.Config(beam_size=3), Sample.Config(top_k=1)):
         answers = task.answer(model, [*PAIRS, ""], search.build(), batch_tokens=16)
         assert [str(answer) for answer in answers[:-1]] == list(PAIRS.values())
-        assert answers[-1].found == []
+        assert answers[-1].outputs == []
     measures = task.measure(model, "valid", Greedy.Config().build())
     assert measures.figures["loss"] < 0.2 and measures.figures["bleu"] > 90
 
@@ -81,10 +81,10 @@ def test_forced_scores_are_the_searchs(learnt: tuple[PrefixTranslation, Any]) ->
     task, model = learnt
     answers = task.answer(model, list(PAIRS), Greedy.Config().build())
     sources = task.source_tokenizer.encode_ids(list(PAIRS))
-    pairs = [(s, a.found[0].ids) for s, a in zip(sources, answers, strict=True)]
+    pairs = [(s, a.outputs[0].ids) for s, a in zip(sources, answers, strict=True)]
     for log_p, answer in zip(task.force(model, pairs), answers, strict=True):
-        assert len(log_p) == len(answer.found[0].ids) + 1
-        assert sum(log_p) == pytest.approx(answer.found[0].log_probability, abs=0.02)
+        assert len(log_p) == len(answer.outputs[0].ids) + 1
+        assert sum(log_p) == pytest.approx(answer.outputs[0].log_probability, abs=0.02)
 
 
 def test_rows_are_what_comes_next(learnt: tuple[PrefixTranslation, Any]) -> None:

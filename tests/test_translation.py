@@ -449,16 +449,17 @@ def test_answers_begin_with_the_text_that_is_given(
     begun = search.after(task.beginnings(prefixes, len(lines)))
     for budget in (1, 4096):
         answers = task.answer(model, lines, begun, budget)
-        assert answers[1].found == []
+        assert answers[1].outputs == []
         for answer, prefix in zip(answers, prefixes, strict=True):
-            assert all(text.startswith(prefix.rstrip()) for text in answer.hypotheses)
+            assert all(text.startswith(prefix.rstrip()) for text in answer.hypotheses if text)
     forced = task.force(
-        model, [(task.source_tokenizer.encode_ids([lines[0]])[0], h.ids) for h in answers[0].found]
+        model,
+        [(task.source_tokenizer.encode_ids(lines[:1])[0], h.ids) for h in answers[0].outputs],
     )
-    for log_p, one in zip(forced, answers[0].found, strict=True):
+    for log_p, one in zip(forced, answers[0].outputs, strict=True):
         wanted = sum(log_p) if one.ended else sum(log_p[:-1])
         assert wanted == near(one.log_probability, terms=MODEL)
-    assert answers[2].found == task.answer(model, lines, search)[2].found
+    assert answers[2].outputs == task.answer(model, lines, search)[2].outputs
 
 
 def test_beginnings_that_no_output_can_have_are_refused(task: Translation) -> None:

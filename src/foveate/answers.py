@@ -44,7 +44,7 @@ class Explains(Protocol):
 class TextAnswer:
     """The answer to one line, best hypothesis first; an empty line has the hypothesis "".
 
-    ``scores`` are what the search compared (for a beam log p / lp), ``found`` its hypotheses with
+    ``scores`` are what the search compared (for a beam log p / lp), ``outputs`` its hypotheses with
     their ids; ``cut`` counts source tokens that were left out because the line was longer than the
     run allows.
     """
@@ -53,7 +53,7 @@ class TextAnswer:
     hypotheses: list[str]
     scores: list[float]
     cut: int = 0
-    found: list[Hypothesis] = field(default_factory=list, repr=False)
+    outputs: list[Hypothesis] = field(default_factory=list, repr=False)
     run: Explains | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -61,8 +61,8 @@ class TextAnswer:
 
     def best(self, count: int, run: Explains) -> Self:
         """At most ``count`` hypotheses, explained by a run."""
-        lists = self.hypotheses[:count], self.scores[:count], self.found[:count]
-        return replace(self, hypotheses=lists[0], scores=lists[1], found=lists[2], run=run)
+        lists = self.hypotheses[:count], self.scores[:count], self.outputs[:count]
+        return replace(self, hypotheses=lists[0], scores=lists[1], outputs=lists[2], run=run)
 
     def record(self, i: int = 0, units: Units = "auto") -> AttentionRecord:
         """What the model attended to as it produced hypothesis i, by layer and head.
@@ -70,9 +70,9 @@ class TextAnswer:
         ``units`` are those of `Run.explain`. One forced pass over (source, hypothesis); raises
         ``IndexError`` where there is none.
         """
-        if not self.found or self.run is None:
+        if not self.outputs or self.run is None:
             raise IndexError("an empty line has no hypothesis to explain")
-        return self.run.explain(self.source, self.found[i].ids, units)
+        return self.run.explain(self.source, self.outputs[i].ids, units)
 
     @property
     def attention(self) -> AttentionView:
@@ -85,9 +85,9 @@ class TextAnswer:
         By the head that the run has saved (``foveate align RUN … --save``), else by the last
         layer, mean of the heads; none where the model has no attention to the source.
         """
-        if not self.found or self.run is None:
+        if not self.outputs or self.run is None:
             return []
-        return sorted(self.run.links([(self.source, self.found[i].ids)])[0])
+        return sorted(self.run.links([(self.source, self.outputs[i].ids)])[0])
 
     def _repr_mimebundle_(self, **kwargs: object) -> object:
         return self.attention._repr_mimebundle_(**kwargs)

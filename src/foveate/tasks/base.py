@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -36,6 +37,16 @@ Batch = TypeVar("Batch")
 Reads = Literal["text", "picture", "series"]
 Gives = Literal["text", "label", "words", "forecast"]
 CUT = "longer than the model allows, cut"  # what is noted of such an input
+
+
+@dataclass(frozen=True)
+class TensorBatch:
+    """Tensors of some examples, by their names; those that are not needed are None."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on a device."""
+        tensors = {name: t if t is None else t.to(device) for name, t in vars(self).items()}
+        return replace(self, **tensors)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample
+from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample, TensorBatch
 from foveate.tasks.image_classification import PictureTask, place_labels
 from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
@@ -79,7 +79,7 @@ Ids = list[int]
 
 
 @dataclass(frozen=True)
-class CaptionBatch:
+class CaptionBatch(TensorBatch):
     """``pixels`` (B, C, H, W); ``read`` (B, T) the caption behind its start, ``target`` (B, T) the
     caption with its end, ``real`` (B, T) false at padding.
     """
@@ -88,11 +88,6 @@ class CaptionBatch:
     read: Tensor
     target: Tensor
     real: Tensor
-
-    def to(self, device: torch.device) -> CaptionBatch:
-        """The same on a device."""
-        parts = (self.pixels, self.read, self.target, self.real)
-        return CaptionBatch(*(part.to(device) for part in parts))
 
 
 class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
@@ -169,8 +164,7 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(self.source, Tokens(self.tokenizer.vocab_size))
-        return built
+        return model.build(self.source, Tokens(self.tokenizer.vocab_size))
 
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)

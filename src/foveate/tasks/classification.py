@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
@@ -29,7 +28,16 @@ from foveate.look.capture import ForcedPass
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.spec import Labels, Tokens
-from foveate.tasks.base import CUT, Classifies, Evaluation, Loss, Measures, Sample, Table
+from foveate.tasks.base import (
+    CUT,
+    Classifies,
+    Evaluation,
+    Loss,
+    Measures,
+    Sample,
+    Table,
+    TensorBatch,
+)
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import (
     END,
@@ -40,7 +48,6 @@ from foveate.tasks.text import (
     TokenizedText,
     encoder_record,
     sizes_of,
-    to,
     wrapped,
 )
 
@@ -89,16 +96,6 @@ def numbers_of(labels: Sequence[str], names: Names, place: Callable[[int], str])
 
 
 # ------------------------------------------------------------------------------ loss, figures
-
-
-def label_loss(
-    model: Classifier,
-    features: Float[Tensor, "B D"],
-    target: Int[Tensor, "B"],
-    objective: CrossEntropy,
-) -> Loss:
-    """−Σ_b log p(label_b | x_b), from the pooled vectors of B examples."""
-    return objective(features, model.output.weight, target, model.output.bias)
 
 
 FIGURES = ("loss", "accuracy", "f1_macro")
@@ -174,7 +171,7 @@ def probabilities_of(log_p: NDArray[np.float32], names: Names) -> dict[str, floa
 
 
 @dataclass(frozen=True)
-class LabelledBatch:
+class LabelledBatch(TensorBatch):
     """``source`` (B, S) texts with start and end, ``keys`` true at real tokens or None where all
     are, ``target`` (B,) the numbers of the labels.
     """
@@ -263,13 +260,12 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(Tokens(self.tokenizer.vocab_size), Labels(self.names))
-        return built
+        return model.build(Tokens(self.tokenizer.vocab_size), Labels(self.names))
 
     def loss(self, model: Classifier, batch: LabelledBatch, objective: CrossEntropy) -> Loss:
-        device = model.output.weight.device
-        source, keys, target = to(device, batch.source, batch.keys, batch.target)
-        return label_loss(model, model.features(source, keys), target, objective)
+        batch = batch.to(model.output.weight.device)
+        features = model.features(batch.source, batch.keys)
+        return objective(features, model.output.weight, batch.target, model.output.bias)
 
     def measure(self, model: Classifier, split: str, search: Search, samples: int = 3) -> Measures:
         corpus, ids = self._tokens(split)
@@ -290,7 +286,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         log_p = np.zeros((len(texts), len(self.names)), dtype=np.float32)
         lengths: NDArray[np.int64] = sizes_of(texts)[:, None] + EXTRA
         for indices in sorted_batches(lengths, batch_tokens):
-            source, keys = to(model.output.weight.device, *wrapped([texts[i] for i in indices]))
+            source, keys = wrapped([texts[i] for i in indices], model.output.weight.device)
             scores = model(source, keys).float().log_softmax(dim=-1)
             log_p[indices] = scores.cpu().numpy()
             if progress is not None:
@@ -359,7 +355,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         A pooling that attends has one row: what the label was read from.
         """
         encoded = self.tokenizer.encode(source)
-        ids, keys = to(model.output.weight.device, *wrapped([encoded.ids]))
+        ids, keys = wrapped([encoded.ids], model.output.weight.device)
         with torch.inference_mode():
             best = self.names[int(model(ids, keys).argmax())]
         label = best if target is None else target

@@ -44,7 +44,7 @@ from foveate.look.capture import AttentionRecord, ForcedPass, Maps
 from foveate.look.drawing import Units
 from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series
-from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Task
+from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Task, TensorBatch
 from foveate.tasks.objectives import Objective
 
 Array = NDArray[np.floating]
@@ -291,17 +291,12 @@ FITTED = "series.json"  # in the run: channels, scaling, the naive error of the 
 
 
 @dataclass(frozen=True)
-class SeriesBatch:
+class SeriesBatch(TensorBatch):
     """``values`` (B, L, C) read, ``calendar`` (B, L + H, F) of all rows, ``target`` (B, H, C)."""
 
     values: Tensor
     calendar: Tensor
     target: Tensor
-
-    def to(self, device: torch.device) -> SeriesBatch:
-        """The same on a device."""
-        parts = (self.values, self.calendar, self.target)
-        return SeriesBatch(*(part.to(device) for part in parts))
 
 
 class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
@@ -517,8 +512,7 @@ class Forecasting(SeriesTask):
     def build(self, model: Forecaster.Config) -> nn.Module:
         config = self.config
         outlook = Outlook(config.horizon, len(config.calendar), max(1, len(config.quantiles)))
-        built: nn.Module = model.build(Series(len(self.names), config.look_back), outlook)
-        return built
+        return model.build(Series(len(self.names), config.look_back), outlook)
 
     def loss(self, model: Forecaster, batch: SeriesBatch, objective: ForecastObjective) -> Loss:
         if not isinstance(objective, ForecastObjective):

@@ -29,7 +29,16 @@ from foveate.models.encoder_decoder import Model
 from foveate.models.vision import Glimpse
 from foveate.nn.scores import choices
 from foveate.spec import Labels, Pixels
-from foveate.tasks.base import Answer, Batch, Classifies, Evaluation, Loss, Measures, Task
+from foveate.tasks.base import (
+    Answer,
+    Batch,
+    Classifies,
+    Evaluation,
+    Loss,
+    Measures,
+    Task,
+    TensorBatch,
+)
 from foveate.tasks.classification import (
     FIGURES,
     LogP,
@@ -183,15 +192,11 @@ Item = TypeVar("One")
 
 
 @dataclass(frozen=True)
-class PictureBatch:
+class PictureBatch(TensorBatch):
     """``pixels`` (B, C, H, W), normalised; ``labels`` (B,) the numbers of their classes."""
 
     pixels: Tensor
     labels: Tensor
-
-    def to(self, device: torch.device) -> PictureBatch:
-        """The same on a device."""
-        return PictureBatch(self.pixels.to(device), self.labels.to(device))
 
 
 class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Picture, LabelAnswer]):
@@ -247,8 +252,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(self.source, self.labels)
-        return built
+        return model.build(self.source, self.labels)
 
     def loss(self, model: Any, batch: PictureBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(next(model.parameters()).device)

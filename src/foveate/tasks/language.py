@@ -228,8 +228,7 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(Tokens(self.tokenizer.vocab_size))
-        return built
+        return model.build(Tokens(self.tokenizer.vocab_size))
 
     def loss(self, model: LanguageModel, batch: Tensor, objective: CrossEntropy) -> Loss:
         ids = batch.to(model.output.weight.device)

@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,13 +23,13 @@ from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SILENT, Encoded, Span, To
 from foveate.data.words import is_unsegmented, split_words
 from foveate.look.capture import AttentionRecord
 from foveate.look.drawing import Units, group_pieces, to_words
-from foveate.tasks.base import Answer, Batch, Task
+from foveate.tasks.base import Answer, Batch, Task, TensorBatch
 
 Ids = list[int]
 
 
 @dataclass(frozen=True)
-class TextBatch:
+class TextBatch(TensorBatch):
     """Pairs side by side: ``source`` (B, S) with ends, ``keys`` true at real source tokens or None,
     ``read`` (B, T) the target behind its start, ``target`` (B, T) the target with its end, ``real``
     the flat places of real targets or None where all are.
@@ -41,11 +40,6 @@ class TextBatch:
     read: Tensor
     target: Tensor
     real: Tensor | None
-
-    def to(self, device: torch.device) -> TextBatch:
-        """The same on a device."""
-        parts = (self.source, self.keys, self.read, self.target, self.real)
-        return TextBatch(*(p if p is None else p.to(device) for p in parts))  # type: ignore[arg-type]
 
 
 def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
@@ -60,9 +54,14 @@ def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
     return TextBatch(source, keys, read, target, real)
 
 
-def source_batch(sources: Sequence[Ids]) -> tuple[Tensor, Tensor | None]:
-    """Ids (B, S) of some sources with their ends, and where they are real, None if everywhere."""
-    ids = torch.from_numpy(pad([[*s, EOS] for s in sources]))
+def source_batch(
+    sources: Sequence[Ids], device: torch.device | None = None, start: Sequence[int] = ()
+) -> tuple[Tensor, Tensor | None]:
+    """Ids (B, S) of some sources with their ends, and where they are real, None if everywhere.
+
+    ``start`` is read before each of them.
+    """
+    ids = torch.from_numpy(pad([[*start, *s, EOS] for s in sources])).to(device)
     keys = ids != PAD
     return ids, None if bool(keys.all()) else keys
 
@@ -391,13 +390,8 @@ def read_texts(source: Path) -> Corpus:
     return corpus
 
 
-def wrapped(texts: Sequence[Ids]) -> tuple[Tensor, Tensor | None]:
+def wrapped(
+    texts: Sequence[Ids], device: torch.device | None = None
+) -> tuple[Tensor, Tensor | None]:
     """``<s> text </s>`` of some texts, (B, S), and where they are real, None if everywhere."""
-    ids = torch.from_numpy(pad([[BOS, *text, EOS] for text in texts]))
-    keys = ids != PAD
-    return ids, None if bool(keys.all()) else keys
-
-
-def to(device: torch.device, *tensors: Tensor | None) -> Any:
-    """The tensors on a device; what is None stays None."""
-    return tuple(None if tensor is None else tensor.to(device) for tensor in tensors)
+    return source_batch(texts, device, [BOS])

@@ -31,6 +31,7 @@ from foveate.data.text import Corpus, Pair, Reading, TextData, collect, keep, re
 from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.constraints import Steps, byte_table
+from foveate.decode.greedy import Greedy
 from foveate.decode.search import EnsembleSteps, Hypothesis, Search, log_mean_p
 from foveate.look.capture import capture
 from foveate.look.drawing import group_pieces, to_words
@@ -442,7 +443,11 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
 
     def lengths(self, split: str) -> NDArray[np.int32]:
         examples = self._tokens(split)
-        return lengths_of(examples.sources, examples.targets) + 1
+        return self.sizes(examples.sources, examples.targets)
+
+    def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
+        """(N, sides) numbers of tokens that a batch has of each pair, ends included."""
+        return lengths_of(sources, targets) + 1
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
         examples = self._tokens(split)
@@ -632,6 +637,31 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
                 progress(len(indices))
         return results
 
+    def force(self, model: nn.Module, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        """Log p of each token of each given target, its end included."""
+        log_p: list[list[float]] = [[] for _ in pairs]
+        sizes = self.sizes([s for s, _ in pairs], [t for _, t in pairs])
+        for indices in sorted_batches(sizes, 4096):
+            rows = self._log_p(model, [pairs[i] for i in indices])
+            for i, row in zip(indices.tolist(), rows, strict=True):
+                log_p[i] = row
+        return log_p
+
+    @abstractmethod
+    def _log_p(self, model: Any, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        """`force` of one batch."""
+
+    def _output_ids(
+        self, model: Any, source: str, target: Ids | str | None, search: Search | None
+    ) -> Ids:
+        """The ids of a target; without one, those of the search's best output."""
+        if isinstance(target, str):
+            return self.target_tokenizer.encode_ids([target])[0]
+        if target is None:
+            outputs = self.write(model, source, search or Greedy.Config().build())
+            return outputs[0].ids if outputs else []
+        return target
+
     @abstractmethod
     def _searched(
         self, model: Any, sources: Sequence[Ids], search: Search, batch_tokens: int
@@ -643,7 +673,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         return self.target_tokenizer
 
     def write(self, model: Any, source: str, search: Search) -> list[Hypothesis]:
-        return self.answer(model, [source], search)[0].found
+        return self.answer(model, [source], search)[0].outputs
 
     def prefix_ids(self, text: str) -> Ids:
         return self.beginnings(text, 1)[0]

@@ -57,7 +57,7 @@ class ToyBatch:
     wanted: Tensor
 
 
-class ToyCopy(Task[ToyBatch]):
+class ToyCopy(Task[Any, Any, ToyBatch]):
     """Say again the token of two places before; a bit of noise replaces tokens."""
 
     class Config(Task.Config, kind="toy-copy"):

@@ -13,9 +13,8 @@ from torch import Tensor
 from foveate.data.image import Album, Files
 from foveate.data.text import TextData
 from foveate.data.tokenizer import UNK, Word
-from foveate.decode.beam import Beam
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.constraints import MinLength
-from foveate.decode.greedy import Greedy
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.models.vision import ConvolutionalEncoder

@@ -16,7 +16,7 @@ from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, Word
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Greedy
 from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, Max
 from foveate.models.language_model import MaskedLanguageModel

@@ -13,8 +13,7 @@ import torch
 from foveate.config import ConfigError
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, Word
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder

@@ -12,7 +12,7 @@ import torch
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Word
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Greedy
 from foveate.models.classic import BagEncoder
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.recurrent import RecurrentEncoder

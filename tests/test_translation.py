@@ -14,8 +14,7 @@ from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, Byte, Character, Tokenizer, Unigram, Word
 from foveate.data.words import words
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.look.capture import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from foveate.data.tokenizer import EOS
-from foveate.decode.search import Alternatives, Beginning, Search, Watch
+from foveate.decode.search import Alternatives, PartialHypothesis, Search, Watch
 from foveate.look.charts import LanesView
 from foveate.look.charts import lanes as draw_lanes
 from foveate.look.drawing import Node
 from foveate.run import Run
 from foveate.tasks.base import NEAR, Generates
 
-Heard = Callable[[list[Beginning]], None]
+Heard = Callable[[list[PartialHypothesis]], None]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Output:
     log_p: float
     score: float
     ended: bool
-    path: list[Beginning]
+    path: list[PartialHypothesis]
 
 
 class Watched:
@@ -56,16 +56,16 @@ class Watched:
         paths = [(self.watch.find(one.ids, EOS), one.score) for one in found]
         return [self.output(path, score) for path, score in paths or self._ended() if path]
 
-    def _ended(self) -> list[tuple[list[Beginning], float]]:
+    def _ended(self) -> list[tuple[list[PartialHypothesis], float]]:
         """The paths of what has ended, the highest score first, each output once."""
         done = [one for step in self.watch.steps for one in step if one.state == "done"]
-        found: dict[tuple[int, ...], list[Beginning]] = {}
+        found: dict[tuple[int, ...], list[PartialHypothesis]] = {}
         for one in sorted(done, key=lambda one: -one.score):
             path = self.watch.path(one)
             found.setdefault(tuple(step.token for step in path), path)
         return [(path, path[-1].score) for path in found.values()]
 
-    def output(self, path: list[Beginning], score: float | None = None) -> Output:
+    def output(self, path: list[PartialHypothesis], score: float | None = None) -> Output:
         """The output of a path."""
         ids = [one.token for one in path]
         ended = ids[-1] == EOS and EOS in self.task.silent
@@ -74,20 +74,20 @@ class Watched:
         said = last.score if score is None else score
         return Output(ids, self.task.text_of(ids), last.log_p, said, ended, path)
 
-    def before(self, one: Beginning) -> list[int]:
+    def before(self, one: PartialHypothesis) -> list[int]:
         """The ids before the last token of a beginning."""
         return [step.token for step in self.watch.path(one)[:-1]]
 
-    def name(self, one: Beginning) -> str:
+    def name(self, one: PartialHypothesis) -> str:
         """What the last token of a beginning adds to those before it."""
         return self.task.token_text(self.before(one)[-NEAR:], one.token)
 
-    def instead(self, one: Beginning) -> tuple[Alternatives, list[str]]:
+    def instead(self, one: PartialHypothesis) -> tuple[Alternatives, list[str]]:
         """What might have stood in the place of a beginning's last token, and how it is written."""
         before, found = self.before(one)[-NEAR:], self.watch.instead(one)
         return found, [self.task.token_text(before, token) for token in found.tokens]
 
-    def node(self, one: Beginning) -> Node:
+    def node(self, one: PartialHypothesis) -> Node:
         """A beginning as it is drawn."""
         return Node(
             id=one.id,

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, Word
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.look.capture import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder

@@ -13,7 +13,7 @@ from torch import Tensor
 from foveate.data.image import IDX, Files
 from foveate.data.text import TextData
 from foveate.data.tokenizer import Word
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Greedy
 from foveate.look.capture import capture
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.encoder_decoder import EncoderDecoder, Model

@@ -15,8 +15,7 @@ from foveate.answers import Translation
 from foveate.config import ConfigError
 from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.data.words import split_words
-from foveate.decode.beam import Beam
-from foveate.decode.choose import Wording
+from foveate.decode.beam import Beam, Wording
 from foveate.documents.documents import decoded
 from foveate.documents.formats import language, parse_xml, same
 from foveate.documents.translate import Aligner

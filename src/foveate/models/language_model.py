@@ -62,6 +62,8 @@ class LanguageSteps:
     the ids (N,) that each later step reads.
     """
 
+    enters = False
+
     def __init__(
         self,
         model: LanguageModel,

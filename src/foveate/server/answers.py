@@ -25,7 +25,7 @@ from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.series import labels as date_labels
 from foveate.data.tokenizer import EOS, Tokenizer
-from foveate.decode.search import Beginning
+from foveate.decode.search import PartialHypothesis
 from foveate.look.drawing import (
     AnyDrawing,
     Curve,
@@ -279,7 +279,7 @@ class Texts(Answerer):
         size = task.output_tokenizer.vocab_size
         if wrong := [i for i in prefix if not 0 <= i < size]:
             raise ConfigError(f"prefix: no token has the id {wrong[0]}; ids end at {size - 1}")
-        watched.watch.told = self._sender(watched, search.build().width, send)
+        watched.watch.on_step = self._sender(watched, search.build().width, send)
         with self.source(run, request) as (source, drawings):
             outputs = watched.write(source, search.build(), prefix)
         hypotheses = [hypothesis(watched, output) for output in outputs[: request.hypotheses]]
@@ -291,12 +291,14 @@ class Texts(Answerer):
         yield request.text, []
 
     @staticmethod
-    def _sender(watched: Watched, width: int, send: Send) -> Callable[[list[Beginning]], None]:
-        def send_tokens(step: list[Beginning]) -> None:
+    def _sender(
+        watched: Watched, width: int, send: Send
+    ) -> Callable[[list[PartialHypothesis]], None]:
+        def send_tokens(step: list[PartialHypothesis]) -> None:
             for partial in step:
                 send(token(watched, partial, len(watched.watch.steps) - 1))
 
-        def send_beam(step: list[Beginning]) -> None:
+        def send_beam(step: list[PartialHypothesis]) -> None:
             if not step:
                 return
             ended = [p for past in watched.watch.steps for p in past if p.state == "done"]
@@ -346,7 +348,9 @@ class Captions(Texts):
             yield picture, [picture_drawing(*run.task.shown(picture))]
 
 
-def token(watched: Watched, partial: Beginning, place: int, text: str | None = None) -> Token:
+def token(
+    watched: Watched, partial: PartialHypothesis, place: int, text: str | None = None
+) -> Token:
     """The last token of a partial hypothesis, at a place of its output."""
     others, names = watched.instead(partial)
     special = partial.token in watched.task.silent

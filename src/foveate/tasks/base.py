@@ -24,7 +24,7 @@ from foveate.config import BaseConfig, Configurable
 from foveate.data.batches import Plan
 from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.data.words import split_words
-from foveate.decode.choose import another
+from foveate.decode.beam import another
 from foveate.decode.search import Hypothesis, Search
 from foveate.look.capture import AttentionRecord, ForcedPass
 from foveate.look.drawing import Units

@@ -18,8 +18,8 @@ from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, Word
+from foveate.decode.beam import Greedy
 from foveate.decode.constraints import byte_table
-from foveate.decode.greedy import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import EncoderDecoder, Model

@@ -24,7 +24,7 @@ from foveate.data.readers import lines_of
 from foveate.data.text import at
 from foveate.data.tokenizer import BOS, EOS, PAD, Encoded
 from foveate.data.words import CUTS
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.files import replace_file
 from foveate.look.capture import ForcedPass

@@ -110,8 +110,8 @@ def test_a_word_that_goes_on_is_not_the_phrase() -> None:
 def test_a_bare_spelling_stands_behind_no_word() -> None:
     bare: Phrase = (Spelling((5,), bare=True),)
     one = RequiredPhrases((bare,), WordPieces([False] * SIZE, [i == 4 for i in range(SIZE)]))
-    assert one.wanted(START) == {5}
-    assert one.wanted(one.after(START, 4)) == set()
+    assert one.next_tokens(START) == {5}
+    assert one.next_tokens(one.after(START, 4)) == set()
     assert not one.done(one.after(one.after(START, 4), 5))
 
 

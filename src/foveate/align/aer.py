@@ -155,7 +155,7 @@ class Gold:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class LinkCounts:
     """Links counted over a corpus; sums, so that parts of a corpus add up.
 
     ``found`` are the links judged, ``sure`` the sure gold links, ``found_sure`` and
@@ -167,8 +167,8 @@ class Agreement:
     found_sure: int = 0
     found_possible: int = 0
 
-    def __add__(self, other: Agreement) -> Agreement:
-        return Agreement(
+    def __add__(self, other: LinkCounts) -> LinkCounts:
+        return LinkCounts(
             self.found + other.found,
             self.sure + other.sure,
             self.found_sure + other.found_sure,
@@ -195,21 +195,21 @@ class Agreement:
         return 1 - (self.found_sure + self.found_possible) / total if total else 0.0
 
 
-def agree(found: Links, gold: Gold) -> Agreement:
+def agree(found: Links, gold: Gold) -> LinkCounts:
     """The counts of one sentence."""
     possible = gold.possible | gold.sure
-    return Agreement(len(found), len(gold.sure), len(found & gold.sure), len(found & possible))
+    return LinkCounts(len(found), len(gold.sure), len(found & gold.sure), len(found & possible))
 
 
-def judge(found: Sequence[Links], gold: Sequence[Gold]) -> Agreement:
+def judge(found: Sequence[Links], gold: Sequence[Gold]) -> LinkCounts:
     """The counts of a corpus. Raises ``ValueError`` where the numbers of sentences differ."""
     if len(found) != len(gold):
         raise ValueError(f"{len(found)} alignments for {len(gold)} gold sentences; give as many")
-    return sum(map(agree, found, gold), Agreement())
+    return sum(map(agree, found, gold), LinkCounts())
 
 
 def aer(found: Sequence[Links], gold: Sequence[Gold]) -> float:
-    """The alignment error rate of a corpus; see `Agreement.aer`."""
+    """The alignment error rate of a corpus; see `LinkCounts.aer`."""
     return judge(found, gold).aer
 
 
@@ -240,18 +240,18 @@ def rank_heads(
     corpus: Iterable[Mapping[str, NDArray[np.float32]]],
     gold: Sequence[Gold],
     links: Callable[[NDArray[np.float32]], Links] = links,
-) -> list[tuple[str, int, Agreement]]:
+) -> list[tuple[str, int, LinkCounts]]:
     """Every head of a block as (name of its map, head, its counts), the least error rate first.
 
     ``corpus`` holds the maps (H, T, S), between words, of each sentence by name; it is read once,
     so that it may be a generator. ``links`` reads links from one head's (T, S). Equals stay in the
     order of the model. Raises ``ValueError`` where the numbers of sentences differ.
     """
-    counts: dict[tuple[str, int], Agreement] = {}
+    counts: dict[tuple[str, int], LinkCounts] = {}
     for maps, true in zip(corpus, gold, strict=True):
         for name, heads in maps.items():
             for head, weights in enumerate(heads):
-                so_far = counts.get((name, head), Agreement())
+                so_far = counts.get((name, head), LinkCounts())
                 counts[name, head] = so_far + agree(links(weights), true)
     ranked = sorted(counts.items(), key=lambda entry: entry[1].aer)
     return [(name, head, agreement) for (name, head), agreement in ranked]
@@ -324,7 +324,7 @@ def read_links(weights: NDArray[np.floating]) -> Links:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RankedHead:
     """A head and how well its links agree with what it was chosen by."""
 
     head: Head
@@ -333,7 +333,9 @@ class Choice:
     aer: float
 
 
-def choose(corpus: Iterable[Maps], gold: Sequence[Gold], rows: Rows = "produced") -> list[Choice]:
+def choose(
+    corpus: Iterable[Maps], gold: Sequence[Gold], rows: Rows = "produced"
+) -> list[RankedHead]:
     """Every head by its error rate against gold or other links, the best first.
 
     Raises ``ValueError`` where the model has no attention to the source.
@@ -349,6 +351,6 @@ def choose(corpus: Iterable[Maps], gold: Sequence[Gold], rows: Rows = "produced"
     if not ranked:
         raise ValueError("there is no head to choose: the run has no attention to the source")
     return [
-        Choice(Head(names.index(name), head, rows), found.precision, found.recall, found.aer)
+        RankedHead(Head(names.index(name), head, rows), found.precision, found.recall, found.aer)
         for name, head, found in ranked
     ]

@@ -24,7 +24,7 @@ FLOOR = 1e-12  # t(f | e) of words that training never showed together
 
 
 @dataclass(frozen=True)
-class Group:
+class PairGroup:
     """B pairs of S source and T target words: their indices (B,), the numbers of their words.
 
     ``source`` is (B, S + 1), NULL first; ``target`` is (B, T).
@@ -45,7 +45,7 @@ class Group:
         return keys
 
 
-class Numbers:
+class WordIds:
     """The numbers of words: of the source from 1 (0 is NULL), of the target from 0.
 
     Words that training did not show share the last number.
@@ -71,7 +71,7 @@ class Numbers:
         )
         return source, target
 
-    def groups(self, pairs: Sequence[Pair]) -> list[Group]:
+    def groups(self, pairs: Sequence[Pair]) -> list[PairGroup]:
         """Pairs in groups of equal lengths, so that arrays need no padding; empty ones left out."""
         of_lengths: dict[tuple[int, int], list[int]] = {}
         for index, (source, target) in enumerate(pairs):
@@ -79,10 +79,10 @@ class Numbers:
                 of_lengths.setdefault((len(source), len(target)), []).append(index)
         return [self._group(pairs, chosen) for _, chosen in sorted(of_lengths.items())]
 
-    def _group(self, pairs: Sequence[Pair], chosen: list[int]) -> Group:
+    def _group(self, pairs: Sequence[Pair], chosen: list[int]) -> PairGroup:
         source = _rows((pairs[i][0] for i in chosen), self.source, len(self.source) + 1)
         target = _rows((pairs[i][1] for i in chosen), self.target, len(self.target))
-        return Group(np.array(chosen), np.pad(source, ((0, 0), (1, 0))), target)
+        return PairGroup(np.array(chosen), np.pad(source, ((0, 0), (1, 0))), target)
 
 
 def _rows(lines: Iterator[Words], known: Mapping[str, int], unknown: int) -> NDArray[np.int64]:
@@ -99,20 +99,20 @@ class Lexicon:
         self.probability: Floats = np.append(1 / partners[self.source], FLOOR)
 
     @classmethod
-    def of(cls, groups: Sequence[Group], width: int) -> tuple[Lexicon, NDArray[np.int64]]:
+    def of(cls, groups: Sequence[PairGroup], width: int) -> tuple[Lexicon, NDArray[np.int64]]:
         """The uniform lexicon of a corpus, and where the words of its groups stand, end to end."""
         every = np.concatenate([group.keys(width).ravel() for group in groups])
         keys, places = np.unique(every, return_inverse=True)
         return cls(keys, width), places
 
-    def places(self, group: Group) -> NDArray[np.int64]:
+    def places(self, group: PairGroup) -> NDArray[np.int64]:
         """Where the words of a group stand in the table; N for what it does not hold."""
         keys = group.keys(self.width)
         places = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
         found: NDArray[np.int64] = np.where(self.keys[places] == keys, places, len(self.keys))
         return found
 
-    def alike(self, numbers: Numbers) -> NDArray[np.bool_]:
+    def alike(self, numbers: WordIds) -> NDArray[np.bool_]:
         """Whether the words of each entry begin alike: names, figures, cognates (N,)."""
         source, target = numbers.stems()
         same: NDArray[np.bool_] = source[self.source] == target[self.keys % self.width]
@@ -236,11 +236,11 @@ class WordAligner(Aligner):
                 found[index] = {(int(i) - 1, j) for j, i in enumerate(row) if i}
         return found
 
-    def posterior(self, group: Group) -> Floats:
+    def posterior(self, group: PairGroup) -> Floats:
         """p(a_j = i | f, e) for a group: (B, T, S + 1)."""
         return self.expect(self.emissions(group)).posterior
 
-    def emissions(self, group: Group) -> Floats:
+    def emissions(self, group: PairGroup) -> Floats:
         """t(f_j | e_i): (B, T, S + 1)."""
         found: Floats = self.lexicon.probability[self.lexicon.places(group)]
         return found
@@ -262,7 +262,7 @@ class Training:
     """A corpus being trained on: its groups, and where their words stand in the lexicon."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
-        self.numbers = Numbers(pairs)
+        self.numbers = WordIds(pairs)
         self.groups = self.numbers.groups(pairs)
         if not self.groups:
             raise ValueError("no pair has words on both sides: nothing to align in SOURCE")
@@ -382,7 +382,7 @@ class Model2(Independent):
             self.table[lengths] = smoothed / smoothed.sum(axis=1, keepdims=True)
 
 
-class Diagonal(Independent):
+class DiagonalModel2(Independent):
     """Model 2 with one parameter: q ∝ exp(−λ |i/S − j/T|), NULL p₀ (Dyer et al., 2013)."""
 
     class Config(Independent.Config, kind="diagonal"):
@@ -599,7 +599,7 @@ class Symmetrized(Both):
         ]
 
 
-class Agreement(Both):
+class AgreementAligner(Both):
     """Both directions trained to agree: q(i, j) = p(a_j = i | f, e) p(b_i = j | f, e) is what
     both count, and a link is where √q is above a threshold (Liang, Taskar & Klein, 2006).
     """

@@ -13,10 +13,10 @@ from typing import Any, Literal, TextIO
 
 from foveate.align.aer import (
     METHODS,
-    Choice,
     Gold,
     Head,
     Links,
+    RankedHead,
     Rows,
     choose,
     judge,
@@ -261,7 +261,7 @@ def write_links(found: Sequence[Links], out: Path | None, stream: TextIO) -> Non
         replace_file(out, text)
 
 
-def _described(best: Choice) -> str:
+def _described(best: RankedHead) -> str:
     return (
         f"layer {best.head.layer}, head {best.head.head}, rows {best.head.rows}: precision "
         f"{best.precision:.3f}, recall {best.recall:.3f}, error rate {best.aer:.3f}"

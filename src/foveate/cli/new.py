@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from foveate.data.report import Report
+    from foveate.data.report import DataReport
 
 Task = Literal[
     "auto",
@@ -166,7 +166,7 @@ def _text_or_series(task: Task, files: Sequence[Path]) -> Plan:
     return plan
 
 
-def _words(report: Report) -> int:
+def _words(report: DataReport) -> int:
     return sum(side.total for side in report.splits["train"].lengths["words"])
 
 
@@ -308,7 +308,7 @@ def _language(plan: Plan, pattern: str, splits: dict[str, str], file: Path) -> N
     _name_splits(plan, splits)
 
 
-def _forecasting(report: Report, file: Path) -> Plan:
+def _forecasting(report: DataReport, file: Path) -> Plan:
     from foveate.data.catalogue import DataError
 
     one = report.series["train"]

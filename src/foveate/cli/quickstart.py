@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from foveate.align.aer import Agreement, Gold, rank_heads, read_pharaoh
+from foveate.align.aer import Gold, LinkCounts, rank_heads, read_pharaoh
 from foveate.data.synthetic import write
 from foveate.look.heatmap import attention
 from foveate.look.page import save_html
@@ -71,7 +71,7 @@ def main(
     return {**evaluation.figures, "aer": agreement.aer}
 
 
-def judge_alignment(run: Run, data: Path) -> tuple[str, int, Agreement]:
+def judge_alignment(run: Run, data: Path) -> tuple[str, int, LinkCounts]:
     """The cross-attention head that aligns best on the validation data, judged on the test data.
 
     Gold links belong to the reference, so each reference is forced, not the model's own answer.

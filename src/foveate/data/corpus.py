@@ -38,7 +38,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from foveate.data.catalogue import DataError, MissingData
-from foveate.data.readers import BadLine, Texts, TokenIds, Writer, mapped, read_lines, smallest
+from foveate.data.readers import (
+    BadLine,
+    ColumnWriter,
+    MappedTexts,
+    TokenIds,
+    mapped,
+    read_lines,
+    smallest,
+)
 from foveate.data.text import Corpus, Reading, TextData, at
 from foveate.data.tokenizer import Tokenizer, valid
 from foveate.files import cache_folder
@@ -457,8 +465,8 @@ def _opened(folder: Path) -> PreparedCorpus:
     sizes = facts["sizes"]
     numbers = np.arange(len(sizes), dtype=smallest(len(sizes)))
     return PreparedCorpus(
-        sources=Texts.open(folder, "source"),
-        targets=Texts.open(folder, "target"),
+        sources=MappedTexts.open(folder, "source"),
+        targets=MappedTexts.open(folder, "target"),
         lines=mapped(folder / NUMBERS, np.dtype(np.int64)),
         skipped=[BadLine(*bad) for bad in facts["skipped"]],
         dropped=facts["dropped"],
@@ -561,12 +569,12 @@ def _counted(lines: Iterable[str], meter: Meter) -> Iterator[str]:
 def _write_ids(
     new: Path, values: Mapping[str, Any], sizes: Mapping[str, int], processes: int | None
 ) -> None:
-    rows = len(Texts.open(Path(values["texts"]), next(iter(sizes))))
+    rows = len(MappedTexts.open(Path(values["texts"]), next(iter(sizes))))
     spans = spans_of(rows)
     with ExitStack() as stack:
         meter = stack.enter_context(Meter("making tokens", rows, "lines"))
         writers = {
-            side: stack.enter_context(Writer(new, f"{side}.ids", smallest(size - 1)))
+            side: stack.enter_context(ColumnWriter(new, f"{side}.ids", smallest(size - 1)))
             for side, size in sizes.items()
         }
         found = in_order(encoder, values, spans, processes)
@@ -582,7 +590,7 @@ def encoder(values: Mapping[str, Any]) -> Work:
         importlib.import_module(module)
     folder, end = Path(values["texts"]), values["end"]
     sides = {
-        side: (Tokenizer.load(file), Texts.open(folder, side))
+        side: (Tokenizer.load(file), MappedTexts.open(folder, side))
         for side, file in values["tokenizers"].items()
     }
 
@@ -608,9 +616,9 @@ def sample(count: int, most: int, seed: int) -> Sequence[int] | NDArray[np.int64
     return np.sort(drawn)
 
 
-def text_writer(folder: Path, name: str) -> Writer:
-    """A writer of a column that `Texts` opens."""
-    return Writer(folder, name, np.dtype(np.uint8))
+def text_writer(folder: Path, name: str) -> ColumnWriter:
+    """A writer of a column that `MappedTexts` opens."""
+    return ColumnWriter(folder, name, np.dtype(np.uint8))
 
 
 def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
@@ -727,7 +735,9 @@ def _prepared(path: Path, shares: Shares | None, config: TextData) -> PreparedTe
         {"text": digest_of(path), **chosen}, lambda new: _write(new, path, shares, config)
     )
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    return PreparedText(Texts.open(folder, LINES), facts["ended"], folder, facts["characters"])
+    return PreparedText(
+        MappedTexts.open(folder, LINES), facts["ended"], folder, facts["characters"]
+    )
 
 
 def _write(folder: Path, path: Path, shares: Shares | None, config: TextData) -> None:

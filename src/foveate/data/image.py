@@ -41,7 +41,7 @@ class Album:
         return len(self.names)
 
 
-class Pictures(Configurable):
+class PictureData(Configurable):
     """Where pictures come from. Raises `DataError` that names the file that cannot be read."""
 
     class Config(BaseConfig, family="pictures"):
@@ -60,10 +60,10 @@ class Pictures(Configurable):
         raise NotImplementedError
 
 
-class IDX(Pictures):
+class IDX(PictureData):
     """Pictures and labels in the format of MNIST (LeCun et al., 1998), plain or ``.gz``."""
 
-    class Config(Pictures.Config, kind="idx"):
+    class Config(PictureData.Config, kind="idx"):
         """``{split}`` in both names is the split; the last ``held_out`` of train are valid."""
 
         images: str  # IDX file of the pictures, with {split}
@@ -102,14 +102,14 @@ class IDX(Pictures):
         return decode(Path(path).read_bytes(), str(path), 1, (int(height), int(width)))
 
 
-class Files(Pictures):
+class ImageFiles(PictureData):
     """JPEG and PNG in a folder or a ``.tar``; a TSV says: split TAB file TAB label or caption.
 
     A picture is scaled until it just covers size × size, and its middle is kept. What stands in
     several lines has several captions.
     """
 
-    class Config(Pictures.Config, kind="files"):
+    class Config(PictureData.Config, kind="files"):
         """``channels`` 1 is grey, 3 is red, green, blue; ``size`` in pixels."""
 
         files: str  # folder, .tar or .zip of the pictures

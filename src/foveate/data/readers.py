@@ -421,7 +421,7 @@ class Column(Sequence[Row], Generic[Row]):
 
     @classmethod
     def open(cls, folder: Path, name: str) -> Self:
-        """The column of that name that a `Writer` has left in a folder, mapped."""
+        """The column of that name that a `ColumnWriter` has left in a folder, mapped."""
         offsets = mapped(folder / f"{name}.offsets", np.dtype(np.int64))
         file = next(f for f in folder.glob(f"{name}.*") if f.suffix != ".offsets")
         return cls(mapped(file, np.dtype(file.suffix[1:])), offsets)
@@ -467,7 +467,7 @@ class Column(Sequence[Row], Generic[Row]):
         return self.offsets[self.chosen + 1] - self.offsets[self.chosen]
 
 
-class Texts(Column[str]):
+class MappedTexts(Column[str]):
     """Texts, as UTF-8."""
 
     def _row(self, part: NDArray[Any]) -> str:
@@ -481,7 +481,7 @@ class TokenIds(Column[list[int]]):
         return part.tolist()
 
 
-class Writer:
+class ColumnWriter:
     """Writes a column piece by piece; the files are whole when it is closed."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]) -> None:
@@ -518,12 +518,12 @@ class Writer:
         self.close()
 
 
-def lines_of(file: Path) -> Texts:
+def lines_of(file: Path) -> MappedTexts:
     """The lines of a file with their ends, its bytes in memory."""
     flat = np.fromfile(file, dtype=np.uint8)
     ends = np.flatnonzero(flat == ord("\n")) + 1
     rest = [len(flat)] if len(flat) > (ends[-1] if len(ends) else 0) else []
-    return Texts(flat, np.concatenate(([0], ends, rest)).astype(np.int64))
+    return MappedTexts(flat, np.concatenate(([0], ends, rest)).astype(np.int64))
 
 
 def mapped(file: Path, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import Arrays, Meter, PreparedCorpus, Work, in_order, read_text, spans_of
-from foveate.data.readers import Texts, is_table
+from foveate.data.readers import MappedTexts, is_table
 from foveate.data.series import SeriesData, labels, looks_like_series, scan, usual_step
 from foveate.data.text import Corpus, TextData, keep, read_pairs
 
@@ -162,7 +162,9 @@ def traits_of(corpus: Corpus, name: str = "") -> Traits:
 
 
 def _looker(values: Mapping[str, Any]) -> Work:
-    source, target = (Texts.open(Path(values["folder"]), side) for side in ("source", "target"))
+    source, target = (
+        MappedTexts.open(Path(values["folder"]), side) for side in ("source", "target")
+    )
     return lambda first, stop: _looked(source[first:stop], target[first:stop])
 
 
@@ -315,7 +317,7 @@ class SeriesReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class DataReport:
     """What `report` found, by split."""
 
     splits: dict[str, SplitReport]
@@ -351,7 +353,7 @@ def report(
     tokens: Mapping[str, NDArray[np.integer]] | None = None,
     kind: Kind = "pairs",
     named: tuple[str, str] | None = None,
-) -> Report:
+) -> DataReport:
     """Look through corpora by split; ``tokens`` (N, 2) of each are the lengths of its pairs.
 
     Without them, what the config drops for its length is judged by words between blanks. The
@@ -396,7 +398,7 @@ def report(
             languages=languages,
             labels=counts,
         )
-    return Report(splits)
+    return DataReport(splits)
 
 
 def report_files(
@@ -405,7 +407,7 @@ def report_files(
     others: Mapping[str, Sequence[str | Path]] | None = None,
     kind: Kind | None = None,
     series: SeriesData | None = None,
-) -> Report:
+) -> DataReport:
     """Report on pairs, labelled or plain text or a series; lines it cannot read are listed.
 
     Pairs and labelled text are a TSV, CSV or JSONL, or two line-aligned files. Without a ``kind``
@@ -421,7 +423,7 @@ def report_files(
         kind = "series" if looks_like_series(first, series) else plain
     if kind == "series":
         found = {name: _series(paths[0], series) for name, paths in named.items()}
-        return Report({}, found)
+        return DataReport({}, found)
     lenient = config.model_copy(update={"on_bad_line": "skip"})
     corpora = {name: _read(paths, lenient, kind) for name, paths in named.items()}
     if kind is None:

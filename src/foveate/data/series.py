@@ -65,7 +65,7 @@ class SeriesData(Config):
 
 
 @dataclass(frozen=True)
-class Table:
+class SeriesTable:
     """Rows in the order of time: ``dates`` (N,) and ``values`` (N, C) of the named channels.
 
     ``filled`` counts the missing cells of each channel that were filled in; ``gaps`` (G,) are the
@@ -98,7 +98,7 @@ class Table:
 # ------------------------------------------------------------------------------ reading
 
 
-def read_table(data: SeriesData, path: str | Path | None = None) -> Table:
+def read_table(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
     """Read the file, or another with the same columns, and fill in what is missing.
 
     Raises `DataError` as `scan` does, at a missing value under ``missing = "error"``, and at
@@ -115,7 +115,7 @@ def read_table(data: SeriesData, path: str | Path | None = None) -> Table:
     return dataclasses.replace(table, filled=filled, gaps=gaps)
 
 
-def scan(data: SeriesData, path: str | Path | None = None) -> Table:
+def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
     """Read the file as it is: missing values are NaN, gaps are listed, whatever the config says.
 
     Raises `DataError` naming file, line and column at a cell that is no number, a date that is none
@@ -145,7 +145,7 @@ def scan(data: SeriesData, path: str | Path | None = None) -> Table:
     if not values:
         raise DataError(f"{file} has a header but no rows")
     when = np.array(dates)
-    return Table(
+    return SeriesTable(
         str(file),
         when,
         names,
@@ -496,7 +496,7 @@ class Windows:
     ``values`` (N, C) scaled, ``calendar`` (N, F), ``starts`` (M,) the first row of each window.
     """
 
-    table: Table
+    table: SeriesTable
     values: Floats
     calendar: Floats
     starts: NDArray[np.int64]

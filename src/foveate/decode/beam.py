@@ -82,14 +82,16 @@ class Beam(Search):
         while len(alive):
             following = steps.step(ids)
             log_p, token, parent = self.extend(total, following, place, end)
-            written = torch.cat((_rows(written, parent), token[..., None]), dim=-1)
+            written = torch.take_along_dim(written, parent[..., None], 2)
+            written = torch.cat((written, token[..., None]), dim=-1)
             last = written.shape[-1] >= limit[alive]  # (M,)
             ended = token == end  # (M, G, up to 2n)
             final = ended & (torch.arange(ended.shape[-1], device=device) < size)
             new = self._collect(outputs, alive, (log_p, written), final)
             chosen = unfinished(ended, size)
             total = log_p.masked_fill(ended, -torch.inf).gather(-1, chosen)
-            written, row = _rows(written, chosen), place.gather(-1, parent)
+            written = torch.take_along_dim(written, chosen[..., None], 2)
+            row = place.gather(-1, parent)
             cut = last[:, None, None].expand(total.shape)
             if written.shape[-1] >= shortest:
                 self._collect(outputs, alive, (total, written), cut, cut=True)
@@ -194,11 +196,6 @@ def best(
 def unfinished(ended: Bool[Tensor, "*B c"], size: int) -> Int[Tensor, "*B n"]:
     """The indices of n extensions: the first that have not ended, then ended ones."""
     return ended.long().argsort(dim=-1, stable=True)[..., :size]
-
-
-def _rows(written: Tensor, index: Tensor) -> Tensor:
-    """(M, G, n, t), (M, G, m) -> (M, G, m, t)."""
-    return written.gather(2, index[..., None].expand(*index.shape, written.shape[-1]))
 
 
 def _distinct(groups: Sequence[Sequence[Hypothesis]], size: int) -> list[Hypothesis]:

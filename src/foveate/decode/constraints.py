@@ -78,10 +78,6 @@ class ByteTable:
         states = self.after.where(~self.barred[-1], torch.tensor(REJECTED).to(self.after))
         return ByteTable.over(states[:, chosen])
 
-    def to(self, device: torch.device) -> ByteTable:
-        """The same on a device."""
-        return ByteTable(*(part.to(device) for part in (self.after, self.barred, self.always)))
-
 
 def byte_table(tokenizer: Tokenizer) -> ByteTable | None:
     """The table of a tokenizer, cached; None where each of its pieces is valid UTF-8 by itself."""
@@ -114,7 +110,8 @@ class CharacterMask:
     """The UTF-8 state of each hypothesis of a search, and how many tokens it may still have."""
 
     def __init__(self, table: ByteTable, limits: Sequence[int], device: torch.device) -> None:
-        self.table = table.to(device)
+        parts = table.after, table.barred, table.always
+        self.table = ByteTable(*(part.to(device) for part in parts))
         self.limits = torch.tensor(limits, dtype=torch.long, device=device) + 1  # with the start
         self.state, self.left = torch.zeros_like(self.limits), self.limits  # (N,) each
 

@@ -70,7 +70,7 @@ class Forecaster(Model):
         return self(values, calendar), wanted
 
 
-class Linear(Forecaster):
+class LinearForecaster(Forecaster):
     """ŷ = W x + b for each channel by itself, the same W for all (NLinear: Zeng et al., 2023).
 
     With ``trend_window`` k a moving average of k steps and what it leaves have a W each (DLinear).

@@ -16,7 +16,7 @@ from foveate.models.encoder_decoder import Encoder, Memory, Model
 from foveate.nn.embedding import grid_labels
 from foveate.nn.linear import Dropout, LayerNorm, Norm
 from foveate.nn.recurrent import Cell, LSTMCell
-from foveate.nn.scores import Choice, Chooser
+from foveate.nn.scores import Chooser, HardChoice
 from foveate.spec import Input, Labels, Pixels
 
 
@@ -125,7 +125,7 @@ class GaussianPlace(nn.Module, Chooser):
         place = (mean + self.deviation * torch.randn_like(mean)).detach()
         squares = ((place - mean) / self.deviation).square() / 2
         log_p = -squares - math.log(self.deviation * math.sqrt(2 * math.pi))
-        self.listener(Choice(log_p.sum(dim=1), baseline))
+        self.listener(HardChoice(log_p.sum(dim=1), baseline))
         return place.clamp(-1, 1)
 
 

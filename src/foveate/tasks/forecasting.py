@@ -27,8 +27,8 @@ from foveate.data.series import (
     Floats,
     Scaling,
     SeriesData,
+    SeriesTable,
     Standard,
-    Table,
     Windows,
     calendar,
     divide,
@@ -342,7 +342,7 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
         self.names: tuple[str, ...] = ()
         self.scaling: Scaling = config.scaling.build()
         self.naive: NDArray[np.float64] = np.zeros(0)
-        self._table: Table | None = None
+        self._table: SeriesTable | None = None
         self._windows: dict[str, Windows] = {}
 
     # ---- data
@@ -377,7 +377,7 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
             np.array(found[key], dtype=np.float64) for key in ("shift", "scale", "naive")
         )
 
-    def table(self) -> Table:
+    def table(self) -> SeriesTable:
         """The run's own series."""
         if self._table is None:
             self._table = read_table(self.config.series)
@@ -392,7 +392,7 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
             self._windows[split] = self.cut(self.table(), rows)
         return self._windows[split]
 
-    def cut(self, table: Table, rows: tuple[int, int]) -> Windows:
+    def cut(self, table: SeriesTable, rows: tuple[int, int]) -> Windows:
         """The windows whose horizon lies in some rows of a table."""
         config = self.config
         return Windows(
@@ -466,7 +466,7 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
             raise DataError(f"{source} has {len(table)} rows; a window takes {need}{without}")
         return windows
 
-    def read_file(self, source: str | Path) -> Table:
+    def read_file(self, source: str | Path) -> SeriesTable:
         """A file with the channels of the run, in a notation of its own."""
         own = {"values": self.names, "delimiter": None, "decimal": None}
         return read_table(self.config.series.model_copy(update=own), source)
@@ -612,7 +612,7 @@ class Forecasting(SeriesTask):
         return self._said(model, windows.table, slice(first, row), ahead)
 
     @torch.inference_mode()
-    def _said(self, model: Forecaster, table: Table, read: slice, ahead: Dates) -> Forecast:
+    def _said(self, model: Forecaster, table: SeriesTable, read: slice, ahead: Dates) -> Forecast:
         """The forecast for some dates after the rows read, in the units of the series."""
         config, device = self.config, next(model.parameters()).device
         dates = np.concatenate((table.dates[read], ahead))

@@ -146,7 +146,8 @@ def test_several_processes_are_one(
     lines = [f"{subject} {verb}" for subject in SUBJECTS for verb in VERBS]
     text = "\n".join([*lines[:9], "", *lines[9:]]).encode()
     (tmp_path / "begun").write_text("le\n" * 21)
-    for options in ((), ("--num-hypotheses", 2), ("--prefix-file", tmp_path / "begun", "--scores")):
+    begun = "--prefix-file", tmp_path / "begun", "--scores"
+    for options in ((), ("--num-hypotheses", 2, *begun)):
         alone = call("translate", folder / "run", *options, text=text)
         crew = call("translate", folder / "run", "--processes", 2, *options, text=text)
         assert (crew.code, crew.err) == (0, alone.err)

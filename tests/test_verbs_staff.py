@@ -22,7 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return made(tmp_path_factory.mktemp("staff"), ["transformer"], steps=20)["transformer"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def staff(run: Run) -> Iterator[ProcessRun]:
     found = load_with_processes(run.path, 2, precision="fp32")
     assert isinstance(found, ProcessRun)

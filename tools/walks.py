@@ -101,6 +101,8 @@ def child(out: str, waits: bool, arguments: list[str]) -> None:
 
     signal.signal(signal.SIGUSR1, lambda *_: setattr(tracer, "on", True))
     signal.signal(signal.SIGUSR2, save)
+    for package in ("torch", "pydantic", "fastapi", "matplotlib.pyplot", "tokenizers"):
+        importlib.import_module(package)  # under the tracer these take many times as long
     threading.setprofile(tracer)
     sys.setprofile(tracer)
     from foveate.cli import main

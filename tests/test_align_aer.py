@@ -16,7 +16,7 @@ FOUND = {(0, 0), (2, 1), (3, 3)}
 def test_an_example_worked_by_hand() -> None:
     # A ∩ S = {0-0}; A ∩ P = {0-0, 2-1}; |A| = 3; |S| = 2
     counts = agree(FOUND, GOLD)
-    assert counts == LinkCounts(found=3, sure=2, found_sure=1, found_possible=2)
+    assert counts == LinkCounts(links=3, sure=2, correct_sure=1, correct_possible=2)
     assert counts.precision == pytest.approx(2 / 3)
     assert counts.recall == 1 / 2
     assert counts.aer == pytest.approx(1 - 3 / 5)

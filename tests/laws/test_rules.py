@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from conftest import MODELS, build, defaults, ids
-from foveate.decode.constraints import MinLength, NoRepeat
+from foveate.decode.constraints import MinLength, NoRepeat, OutputRule
 from foveate.decode.search import Hypothesis, Search
 from foveate.models.encoder_decoder import DecoderSteps
 

@@ -198,10 +198,10 @@ def evaluation(
     counts, notes = judge(found, true), other_words(links, found, true)
     figures = {"precision": counts.precision, "recall": counts.recall, "aer": counts.aer}
     if as_json:
-        tree = {"pairs": len(found), "links": counts.found, "figures": figures}
+        tree = {"pairs": len(found), "links": counts.links, "figures": figures}
         return as_text(tree), notes
     rows = [f"{name:<10} {100 * value:6.2f} %" for name, value in figures.items()]
-    return "\n".join([f"{len(found):,} pairs, {counts.found:,} links", *rows]), notes
+    return "\n".join([f"{len(found):,} pairs, {counts.links:,} links", *rows]), notes
 
 
 def other_words(path: Path, found: Sequence[Links], gold: Sequence[Gold]) -> list[str]:

@@ -113,9 +113,6 @@ class Inflection(TextFormat):
         )
 
 
-# ------------------------------------------------------------------------------ by ending
-
-
 class Layout(Protocol):
     """Where in a line the two sides stand (`foveate.data.text.TextData`)."""
 
@@ -204,9 +201,6 @@ def _jsonl(config: Layout) -> Parser:
 
 PARSERS = {".tsv": _tsv, ".jsonl": _jsonl}
 
-
-# ------------------------------------------------------------------------------------------- lines
-# From files to rows: lines, what is wrong with them, and the two sides that stand in each.
 
 _BOM = b"\xef\xbb\xbf"
 SAMPLED = 50  # lines from which the delimiter of a CSV is detected
@@ -397,17 +391,6 @@ def _records(path: Path) -> Iterator[tuple[str | BadLine, int]]:
         raise DataError(f"{path}:{start}: a quote is opened and not closed; close or double it")
 
 
-# ----------------------------------------------------------------------------------------- columns
-# Rows of different lengths as one flat array and the places where each begins.
-#
-#     row i = flat[offsets[i] : offsets[i + 1]]
-#
-# Both arrays are files that the system maps into memory: a row is read when it is asked for, and
-# what
-# a corpus costs in memory does not grow with it. Lives here: texts and token ids in such files,
-# and
-# writing them piece by piece. Does not live here: which files belong together (`store`).
-
 Row = TypeVar("Row")
 Places = NDArray[np.int64]
 
@@ -456,8 +439,8 @@ class Column(Sequence[Row], Generic[Row]):
 
     def take(self, rows: Sequence[int] | NDArray[np.integer]) -> Self:
         """The rows of some indices, still in their files."""
-        wanted = np.asarray(rows, dtype=indices_for(len(self.offsets)))
-        chosen = wanted if self.chosen is None else self.chosen[wanted]
+        indices = np.asarray(rows, dtype=indices_for(len(self.offsets)))
+        chosen = indices if self.chosen is None else self.chosen[indices]
         return type(self)(self.flat, self.offsets, chosen)
 
     def lengths(self) -> Places:

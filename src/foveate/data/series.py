@@ -95,9 +95,6 @@ class SeriesTable:
         )
 
 
-# ------------------------------------------------------------------------------ reading
-
-
 def read_table(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
     """Read the file, or another with the same columns, and fill in what is missing.
 
@@ -275,9 +272,6 @@ def _fill(file: Path, names: tuple[str, ...], values: Numbers, how: str) -> dict
     return {name: int(n) for name, n in zip(names, counts, strict=True) if n}
 
 
-# ------------------------------------------------------------------------------ time
-
-
 def divide(length: int, data: SeriesData) -> dict[str, tuple[int, int]]:
     """First row and the row after the last of train, valid and test.
 
@@ -419,10 +413,6 @@ def calendar(dates: Dates, names: tuple[str, ...]) -> NDArray[np.float32]:
     return features
 
 
-# ----------------------------------------------------------------------------------------- scaling
-# Scaling of series: fitted on the training rows alone, undone on forecasts.
-
-
 class Scaling(Configurable):
     """z = (x − shift) / scale, both of each channel; a constant channel has scale 1."""
 
@@ -483,9 +473,6 @@ class Unscaled(Scaling):
         return np.zeros(values.shape[1]), np.ones(values.shape[1])
 
 
-# ----------------------------------------------------------------------------------------- windows
-# Windows of a series: look-back and horizon, cut wherever both fit into a split.
-
 Floats = NDArray[np.float32]
 
 
@@ -512,14 +499,14 @@ class Windows:
         values = self.values[rows]
         return values[:, : self.look_back], self.calendar[rows], values[:, self.look_back :]
 
-    def wanted(self) -> Floats:
-        """The values that all windows are asked for, (M, H, C)."""
+    def targets(self) -> Floats:
+        """The values that all windows predict, (M, H, C)."""
         rows = self.starts[:, None] + self.look_back + np.arange(self.horizon)
         values: Floats = self.values[rows]
         return values
 
-    def asked(self) -> Dates:
-        """The date of the first row that each window is asked for, (M,)."""
+    def first_dates(self) -> Dates:
+        """The date of the first row that each window predicts, (M,)."""
         dates: Dates = self.table.dates[self.starts + self.look_back]
         return dates
 
@@ -535,9 +522,11 @@ def starts(
     No window spans a gap: the rows before which ``gaps`` lie are in none but as its first.
     """
     first, end = rows
-    found = np.arange(max(0, first - look_back), end - look_back - horizon + 1, dtype=np.int64)
+    starting = np.arange(max(0, first - look_back), end - look_back - horizon + 1, dtype=np.int64)
     if gaps is None or not len(gaps):
-        return found
-    before = np.searchsorted(gaps, found, side="right")  # gaps up to the first row of each window
-    within = np.searchsorted(gaps, found + look_back + horizon - 1, side="right")
-    return found[before == within]
+        return starting
+    before = np.searchsorted(
+        gaps, starting, side="right"
+    )  # gaps up to the first row of each window
+    within = np.searchsorted(gaps, starting + look_back + horizon - 1, side="right")
+    return starting[before == within]

@@ -78,8 +78,8 @@ class Tokenizer(Configurable, ABC):
     def encode_batch(self, texts: Iterable[str]) -> list[Encoded]:
         """`encode` each text; raise ValueError for a lone surrogate, which UTF-8 cannot hold."""
         ready = self._ready(texts)
-        found = self._encode([self._untagged(text)[1] for text in ready])
-        return [self._behind_tag(*both) for both in zip(ready, found, strict=True)]
+        encoded = self._encode([self._untagged(text)[1] for text in ready])
+        return [self._behind_tag(*both) for both in zip(ready, encoded, strict=True)]
 
     def encode_ids(self, texts: Iterable[str]) -> list[list[int]]:
         """The ids only, which is faster than `encode_batch`."""
@@ -269,14 +269,14 @@ def split(
     """
     ids = list(letters)
     while True:
-        found = [
+        possible = [
             (*merges[pair], place)
             for place, pair in enumerate(pairwise(ids))
             if pair in merges and (dropout == 0 or next(chance) >= dropout)
         ]
-        if not found:
+        if not possible:
             return ids
-        _, merged, place = min(found)
+        _, merged, place = min(possible)
         ids[place : place + 2] = [merged]
 
 
@@ -349,15 +349,18 @@ class Subword(Tokenizer):
         self._bytes = [*map(str.encode, SPECIALS), *spelled]
 
     def _encode(self, texts: list[str]) -> list[Encoded]:
-        found = self._rust.encode_batch(texts, add_special_tokens=False)
-        encoded = [Encoded(one.ids, one.offsets) for one in found]
-        for one in encoded:
-            if one.ids and self._bytes[one.ids[0]] == b" ":  # the space that we put there
-                one.offsets[0] = (0, 0)
+        encodings = self._rust.encode_batch(texts, add_special_tokens=False)
+        encoded = [Encoded(encoding.ids, encoding.offsets) for encoding in encodings]
+        for encoding in encoded:
+            if encoding.ids and self._bytes[encoding.ids[0]] == b" ":  # the space that we put there
+                encoding.offsets[0] = (0, 0)
         return encoded
 
     def _encode_ids(self, texts: list[str]) -> list[list[int]]:
-        return [one.ids for one in self._rust.encode_batch_fast(texts, add_special_tokens=False)]
+        return [
+            encoding.ids
+            for encoding in self._rust.encode_batch_fast(texts, add_special_tokens=False)
+        ]
 
     def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
         surface = super()._surface(ids, skip_special)
@@ -423,7 +426,7 @@ class BPE(Subword):
             )
         further = BPE(config)
         further.train(lines)
-        old, new = (json.loads(one._rust.to_str())["model"] for one in (self, further))
+        old, new = (json.loads(tokenizer._rust.to_str())["model"] for tokenizer in (self, further))
         pieces, merges = dict(old["vocab"]), [(a, b) for a, b in old["merges"]]
         for a, b in new["merges"]:
             if len(pieces) < config.vocab_size and a + b not in pieces and {a, b} <= pieces.keys():
@@ -621,7 +624,7 @@ class Character(Listed):
         self._unit = re.compile(either, re.DOTALL)
 
     def _units(self, text: str) -> list[Span]:
-        return [found.span() for found in self._unit.finditer(text)]
+        return [match.span() for match in self._unit.finditer(text)]
 
     def _chosen(self, counts: Counter[str]) -> list[str]:
         return most_frequent(counts, None, self.config.min_frequency)
@@ -680,7 +683,7 @@ class Symbol(Listed):
     units = "tokens"
 
     def _units(self, text: str) -> list[Span]:
-        return [found.span() for found in re.finditer(r"\S+", text)]
+        return [match.span() for match in re.finditer(r"\S+", text)]
 
     def _chosen(self, counts: Counter[str]) -> list[str]:
         known = Counter({word: count for word, count in counts.items() if word != SPECIALS[UNK]})
@@ -696,5 +699,5 @@ class Symbol(Listed):
 
 def most_frequent(counts: Counter[str], size: int | None, min_frequency: int) -> list[str]:
     """At most ``size`` pieces, frequent ones first and equally frequent ones by code point."""
-    kept = (piece for piece, count in counts.items() if count >= min_frequency)
-    return sorted(kept, key=lambda piece: (-counts[piece], piece))[:size]
+    frequent = (piece for piece, count in counts.items() if count >= min_frequency)
+    return sorted(frequent, key=lambda piece: (-counts[piece], piece))[:size]

@@ -446,17 +446,17 @@ Term = Sequence[str]  # variants, any of which meets it
 class Wording:
     """The terms that the output of each line must hold, and phrases that no output may hold."""
 
-    wanted: Sequence[Sequence[Term]] = ()
+    required: Sequence[Sequence[Term]] = ()
     banned: Sequence[str] = ()
 
     def on(self, search: Search, tokenizer: Tokenizer) -> Search:
         """The search with this wording. Raises ``ConfigError`` for terms without a plain beam."""
-        if any(self.wanted):
+        if any(self.required):
             if type(search) is not Beam:
                 kind = search.config.kind
                 raise ConfigError(f"a search {kind} cannot force terms; use decode.kind=beam")
             pieces = word_pieces(tokenizer)
-            phrases = ((phrase_of(term, tokenizer) for term in terms) for terms in self.wanted)
+            phrases = ((phrase_of(term, tokenizer) for term in terms) for terms in self.required)
             demands = [RequiredPhrases(tuple(filter(None, each)), pieces) for each in phrases]
             search = LexicalBeam(search.config).with_(**vars(search) | {"demands": demands})
         if self.banned:

@@ -99,9 +99,6 @@ class LanguageSteps:
         """Go on with these prompts alone; nothing is kept of them but their texts."""
 
 
-# --------------------------------------------------------------------------- masked language model
-# Masked language models: an encoder that guesses hidden tokens from both sides (BERT).
-
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),

@@ -67,16 +67,6 @@ class ConvolutionalEncoder(Encoder):
         return Memory(self.dropout(self.norm(self.features(grid))), keys)
 
 
-# ----------------------------------------------------------------------------------------- glimpse
-# Recurrent visual attention (Mnih et al., 2014): look at a few places, sharp in the middle only.
-#
-# ρ_t = retina(x, l_t);  g_t = ReLU(W_ρ ReLU(U_ρ ρ_t) + W_l ReLU(U_l l_t));  h_t = cell(g_t,
-# h_{t−1})
-# l_{t+1} ~ N(tanh(W h_t), σ²);  b_t = w·h_t;  p(label | x) = softmax(V h_T)
-#
-# Places are (x, y), each from −1 to 1 across the picture; the first is the middle.
-
-
 class Retina(nn.Module):
     """``scales`` patches of P × P values around a place, each twice as wide as the one before.
 

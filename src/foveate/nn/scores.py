@@ -235,7 +235,7 @@ class Sparsemax(Normalizer):
         threshold = (sums.gather(-1, support - 1) - 1) / support
         weights = (z - threshold).clamp(min=0)
         slope = (weights > 0).to(weights.dtype)
-        return _Given.apply(scores, weights, slope)  # type: ignore[no-untyped-call]
+        return _EntmaxWeights.apply(scores, weights, slope)  # type: ignore[no-untyped-call]
 
 
 class Entmax15(Normalizer):
@@ -254,10 +254,10 @@ class Entmax15(Normalizer):
         thresholds = mean - ((1 - spread) / rank).clamp(min=0).sqrt()
         support = (thresholds <= ordered).sum(dim=-1, keepdim=True)
         root = (z - thresholds.gather(-1, support - 1)).clamp(min=0)
-        return _Given.apply(scores, root.square(), root)  # type: ignore[no-untyped-call]
+        return _EntmaxWeights.apply(scores, root.square(), root)  # type: ignore[no-untyped-call]
 
 
-class _Given(torch.autograd.Function):
+class _EntmaxWeights(torch.autograd.Function):
     """Weights p that were found without a graph, with the Jacobian of the entmax family:
     ∂p/∂e = diag(s) − s sᵀ / Σs, where s is p^(2 − α) (Peters, Niculae & Martins, 2019).
     """

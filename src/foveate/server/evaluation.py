@@ -90,7 +90,7 @@ def _pictures(task: Any, most: int) -> list[Example]:
 
 def _dates(task: Any, most: int) -> list[Example]:
     windows = task.some("test")
-    first = windows.asked()[list(spread(len(windows), most))]
+    first = windows.first_dates()[list(spread(len(windows), most))]
     return [Example(date=date) for date in date_labels(first, windows.table.dates)]
 
 
@@ -242,7 +242,7 @@ class ForecastEvaluator(Evaluator):
 
     def rows(self, places: Sequence[int]) -> list[EvaluatedExample]:
         windows = self.run.task.some(self.split)
-        dates = date_labels(windows.asked(), windows.table.dates)
+        dates = date_labels(windows.first_dates(), windows.table.dates)
         rows = []
         for batch in self.batches(places):
             part = replace(windows, starts=windows.starts[list(batch)])

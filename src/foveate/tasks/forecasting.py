@@ -171,7 +171,7 @@ def figures_of(
     levels: tuple[float, ...],
 ) -> dict[str, float]:
     """All figures of forecasts (M, H, C, Q); ``naive`` is the error of each channel, (C,)."""
-    wanted, forecast = windows.wanted(), middle(said)
+    wanted, forecast = windows.targets(), middle(said)
     original, truth = scaling.leave(forecast), scaling.leave(wanted)
     found = {
         "mse": mse(forecast, wanted),
@@ -203,13 +203,13 @@ def naive_forecasts(windows: Windows, season: int) -> dict[str, Floats]:
 
 def by_window(forecast: Floats, windows: Windows) -> Floats:
     """Mean (ŷ − y)² of each window, over steps and channels."""
-    errors: Floats = np.square(forecast - windows.wanted()).mean(axis=(1, 2))
+    errors: Floats = np.square(forecast - windows.targets()).mean(axis=(1, 2))
     return errors
 
 
 def by_step(forecast: Floats, windows: Windows) -> list[float]:
     """Mean (ŷ − y)² of each step ahead, over windows and channels."""
-    error = np.square(forecast - windows.wanted(), dtype=np.float64).mean(axis=(0, 2))
+    error = np.square(forecast - windows.targets(), dtype=np.float64).mean(axis=(0, 2))
     return [float(e) for e in error]
 
 
@@ -557,7 +557,7 @@ class Forecasting(SeriesTask):
         read, _, wanted = (part[0] for part in windows.take([index]))
         shown = (read[-SHOWN:], wanted[:SHOWN], middle(said[index])[:SHOWN])
         texts = [" ".join(f"{v:.4g}" for v in self.scaling.leave(part)[:, -1]) for part in shown]
-        date = labels(windows.asked()[index : index + 1], windows.table.dates)[0]
+        date = labels(windows.first_dates()[index : index + 1], windows.table.dates)[0]
         return Sample(f"{self.names[-1]} before {date}: {texts[0]}", texts[1], texts[2])
 
     # ---- answers
@@ -572,10 +572,10 @@ class Forecasting(SeriesTask):
             forecasts["teacher_forced"] = middle(self.predict(model, examples, True))
         forecasts |= naive_forecasts(examples, self.config.season)
         for name, forecast in list(forecasts.items())[1:]:
-            figures[f"{name}_mse"] = mse(forecast, examples.wanted())
-            figures[f"{name}_mae"] = mae(forecast, examples.wanted())
+            figures[f"{name}_mse"] = mse(forecast, examples.targets())
+            figures[f"{name}_mae"] = mae(forecast, examples.targets())
         errors = by_window(forecasts["forecast"], examples)
-        dates = labels(examples.asked(), examples.table.dates)
+        dates = labels(examples.first_dates(), examples.table.dates)
         return ForecastEvaluation(
             figures,
             {name: text for name, text in SIGNATURES.items() if name in figures},

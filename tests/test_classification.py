@@ -160,7 +160,7 @@ def test_a_batch_is_its_texts_between_start_and_end(task: TextClassification) ->
     batch = task.batch("train", [1, 5, 0])
     ids = task.tokenizer.encode_ids(["we loved it", "we hated it"])
     assert batch.source[:2, :5].tolist() == [[BOS, *one, EOS] for one in ids]
-    assert batch.wanted.tolist() == [1, 0, 1]
+    assert batch.target.tolist() == [1, 0, 1]
     assert batch.keys is not None
     assert batch.keys.sum(dim=1).tolist() == task.lengths("train")[[1, 5, 0], 0].tolist()
 
@@ -241,12 +241,12 @@ def test_long_texts_are_cut_and_named(task: TextClassification, tmp_path: Path) 
     model = model_of(short, MODELS["transformer"])
     found = short.classify(model, ["a joy", "clever , warm , loved by all"])
     assert [one.cut for one in found] == [0, 4]
-    evaluation = short.evaluate(model, short.given(["a", GOOD[3]], ["good", "good"]), SEARCH)
+    evaluation = short.evaluate(model, short.as_examples(["a", GOOD[3]], ["good", "good"]), SEARCH)
     assert evaluation.noted == {CUT: [2]}
     with pytest.raises(ValueError, match="2 texts but 1 labels"):
-        short.given(["a", "b"], ["good"])
+        short.as_examples(["a", "b"], ["good"])
     with pytest.raises(DataError, match="example:1: the label 'x'"):
-        short.given(["a"], ["x"])
+        short.as_examples(["a"], ["x"])
 
 
 def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) -> None:

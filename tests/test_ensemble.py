@@ -34,7 +34,7 @@ def test_a_model_with_itself_is_the_model(task: Any) -> None:
     model = model_of(task, TRANSFORMER).double()
     alone = task.answer(model, SOURCES, SEARCH)
     twice = task.answer(Ensemble([model, model]), SOURCES, SEARCH)
-    assert [a.texts for a in alone] == [a.texts for a in twice]
+    assert [a.hypotheses for a in alone] == [a.hypotheses for a in twice]
     for one, other in zip(alone, twice, strict=True):
         wanted = [h.log_probability for h in one.found]
         assert [h.log_probability for h in other.found] == near(wanted)

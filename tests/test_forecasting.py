@@ -118,7 +118,7 @@ def test_the_future_changes_no_input_and_no_forecast(
     ]  # from the first test row on all is different
     batches = [task.batch("test", [0]) for task in tasks]
     assert torch.equal(batches[0].values, batches[1].values)
-    assert not torch.equal(batches[0].wanted, batches[1].wanted)
+    assert not torch.equal(batches[0].target, batches[1].target)
     torch.manual_seed(0)
     built: Any = tasks[0].build(model).eval()
     forecasts = [task.predict(built, task.windows("test"))[0] for task in tasks]

@@ -60,18 +60,18 @@ def learnt() -> tuple[PrefixTranslation, Any]:
 def test_a_pair_is_one_sequence_of_which_the_target_counts() -> None:
     batch = join([[5, 6], [7]], [[8], [9, 10]])
     assert batch.read.tolist() == [[BOS, 5, 6, EOS, 8], [BOS, 7, EOS, 9, 10]]
-    wanted = batch.wanted.flatten()[batch.real].tolist()
+    wanted = batch.target.flatten()[batch.real].tolist()
     assert wanted == [8, EOS, 9, 10, EOS]
     longer = join([[5, 6], [7]], [[8], []])
-    assert longer.wanted.flatten()[longer.real].tolist() == [8, EOS, EOS]
+    assert longer.target.flatten()[longer.real].tolist() == [8, EOS, EOS]
 
 
 def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -> None:
     task, model = learnt
     for search in (Greedy.Config(), Beam.Config(beam_size=3), Sample.Config(top_k=1)):
         answers = task.answer(model, [*PAIRS, ""], search.build(), batch_tokens=16)
-        assert [answer.texts[0] for answer in answers[:-1]] == list(PAIRS.values())
-        assert answers[-1].texts == []
+        assert [str(answer) for answer in answers[:-1]] == list(PAIRS.values())
+        assert answers[-1].found == []
     measures = task.measure(model, "valid", Greedy.Config().build())
     assert measures.figures["loss"] < 0.2 and measures.figures["bleu"] > 90
 

@@ -175,7 +175,7 @@ def test_a_batch_is_its_pairs_with_starts_and_ends(task: Translation) -> None:
     batch = task.batch("train", indices)
     longest = task.lengths("train")[indices].max(axis=0)
     assert batch.source.shape == (3, longest[0])
-    assert batch.read.shape == batch.wanted.shape == (3, longest[1])
+    assert batch.read.shape == batch.target.shape == (3, longest[1])
     assert batch.keys is not None
     assert batch.real is not None
     places = []
@@ -190,7 +190,7 @@ def test_a_batch_is_its_pairs_with_starts_and_ends(task: Translation) -> None:
         assert batch.source[row].tolist() == [*source, EOS, *fill[0]]
         assert batch.keys[row].tolist() == [i <= len(source) for i in range(longest[0])]
         assert batch.read[row].tolist() == [BOS, *target, *fill[1]]
-        assert batch.wanted[row].tolist() == [*target, EOS, *fill[1]]
+        assert batch.target[row].tolist() == [*target, EOS, *fill[1]]
         places += [row * longest[1] + t for t in range(len(target) + 1)]
     assert batch.real.tolist() == places
 
@@ -432,14 +432,14 @@ def test_examples_come_from_two_files_or_a_table(tmp_path: Path) -> None:
     for corpus in (
         task.read(tmp_path / "a.en", tmp_path / "a.fr"),
         task.read(tmp_path / "a.tsv"),
-        task.given(["one", "two"], ["un", "deux"]),
+        task.as_examples(["one", "two"], ["un", "deux"]),
     ):
         assert (corpus.sources, corpus.targets) == (["one", "two"], ["un", "deux"])
     (tmp_path / "b.tsv").write_text("")
     with pytest.raises(DataError, match="empty"):
         task.read(tmp_path / "b.tsv")
     with pytest.raises(ValueError, match="2 sources but 1 references"):
-        task.given(["one", "two"], ["un"])
+        task.as_examples(["one", "two"], ["un"])
 
 
 # ------------------------------------------------------------------------------ beginnings
@@ -463,9 +463,9 @@ def test_answers_begin_with_the_text_that_is_given(
     begun = search.after(task.beginnings(prefixes, len(lines)))
     for budget in (1, 4096):
         answers = task.answer(model, lines, begun, budget)
-        assert answers[1].texts == []
+        assert answers[1].found == []
         for answer, prefix in zip(answers, prefixes, strict=True):
-            assert all(text.startswith(prefix.rstrip()) for text in answer.texts)
+            assert all(text.startswith(prefix.rstrip()) for text in answer.hypotheses)
     forced = task.force(
         model, [(task.source_tokenizer.encode_ids([lines[0]])[0], h.ids) for h in answers[0].found]
     )

@@ -1,25 +1,38 @@
-"""What a run answers: translations and scores of pairs; they draw themselves in notebooks."""
+"""What a run answers: texts, labels, continuations, captions, scores; they know how to be drawn."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, Self
 
+from foveate.align.aer import Links
 from foveate.decode.search import Hypothesis
 from foveate.look.capture import AttentionRecord
 from foveate.look.drawing import Units
 from foveate.look.heatmap import AttentionView, attention
 
-if TYPE_CHECKING:
-    from foveate.run import Run
+Picture = int | str | Path  # of the test data by its number, or a file
+
+
+class Explains(Protocol):
+    """The part of a run that an answer needs to be explained."""
+
+    def explain(
+        self, source: Picture, target: str | list[int] | None = None, units: Units = "auto"
+    ) -> AttentionRecord: ...
+
+    def links(self, pairs: Sequence[tuple[str, str | list[int]]]) -> list[Links]: ...
 
 
 @dataclass(frozen=True)
-class Translation:
-    """The answer to one line, best hypothesis first.
+class TextAnswer:
+    """The answer to one line, best hypothesis first; an empty line has the hypothesis "".
 
-    ``scores`` are what the search compared (for a beam log p / lp); ``cut`` counts source tokens
-    that were left out because the line was longer than the run allows.
+    ``scores`` are what the search compared (for a beam log p / lp), ``found`` its hypotheses with
+    their ids; ``cut`` counts source tokens that were left out because the line was longer than the
+    run allows.
     """
 
     source: str
@@ -27,10 +40,15 @@ class Translation:
     scores: list[float]
     cut: int = 0
     found: list[Hypothesis] = field(default_factory=list, repr=False)
-    run: Run | None = field(default=None, repr=False, compare=False)
+    run: Explains | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.hypotheses[0]
+
+    def best(self, count: int, run: Explains) -> Self:
+        """At most ``count`` hypotheses, explained by a run."""
+        lists = self.hypotheses[:count], self.scores[:count], self.found[:count]
+        return replace(self, hypotheses=lists[0], scores=lists[1], found=lists[2], run=run)
 
     def record(self, i: int = 0, units: Units = "auto") -> AttentionRecord:
         """What the model attended to as it produced hypothesis i, by layer and head.
@@ -59,6 +77,64 @@ class Translation:
 
     def _repr_mimebundle_(self, **kwargs: object) -> object:
         return self.attention._repr_mimebundle_(**kwargs)
+
+
+@dataclass(frozen=True)
+class LabelAnswer:
+    """The answer to one example: the most probable label, and p of every label by its name.
+
+    ``source`` is what was labelled: a line of text, or a picture by its file or number. An empty
+    line has the label "" and no probabilities; ``cut`` counts tokens that were left out because
+    the line was longer than the run allows.
+    """
+
+    source: Picture
+    label: str
+    probabilities: dict[str, float]
+    cut: int = 0
+    run: Explains | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.label
+
+    def record(self, units: Units = "auto") -> AttentionRecord:
+        """What the model attended to as it read the source, by layer and head.
+
+        ``units`` are those of `Run.explain`. Raises ``IndexError`` where there is
+        no label to explain.
+        """
+        if not self.probabilities or self.run is None:
+            raise IndexError("an empty line has no label to explain")
+        return self.run.explain(self.source, self.label, units)
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A prompt and how it goes on.
+
+    ``log_probability`` is Σ log p of the new tokens by the model, whatever filters did to it,
+    among the tokens that a text can hold.
+    """
+
+    prompt: str
+    text: str
+    log_probability: float
+
+    def __str__(self) -> str:
+        return self.prompt + self.text
+
+
+@dataclass(frozen=True)
+class CaptionAnswer:
+    """The caption of a picture and its score; ``ids`` are its tokens."""
+
+    name: str
+    caption: str
+    score: float
+    ids: list[int]
+
+    def __str__(self) -> str:
+        return self.caption
 
 
 @dataclass(frozen=True)

@@ -152,20 +152,21 @@ def by_aligner(
 def by_run(folder: Path, checkpoint: str, files: Files, by: By, save: bool = False) -> Found:
     """The links of a head of a run, which is chosen first; ``save`` keeps it for the run."""
     from foveate.run import load
+    from foveate.tasks.base import Aligns
 
     if not folder.is_dir():
         names = ", ".join(sorted(kinds("aligner")["aligner"]))
         raise ConfigError(f"{folder} is neither the folder of a run nor one of: {names}")
     run, texts = load(folder, checkpoint), files.texts()
-    word_maps = run.can("word_maps", "align")
+    task = run.need(Aligns, "align")
     files, said = files.resolved(texts)
     reference = by.reference()
     layer = -1 if by.layer is None else by.layer
-    own = Head.load(folder, run.task.head)
+    own = Head.load(folder, task.head)
     head = own if by == By() else Head(layer, by.head, by.rows)
 
     def maps() -> Any:
-        return word_maps(run.model, texts, rows=head.rows, cut=CUTS[files.words or "text"])
+        return task.word_maps(run.model, texts, head.rows, cut=CUTS[files.words or "text"])
 
     if reference is not None:
         by.check(reference, files, files.cut(texts))

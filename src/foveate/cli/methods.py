@@ -51,12 +51,13 @@ def shortlist(
     """Learn which tokens may come next, for decode.shortlist=true."""
     from foveate.run import load
     from foveate.tasks.shortlist import learn, reach
+    from foveate.tasks.translation import Translation
 
     loaded = load(run)
-    loaded.can("shortlist", "have a shortlist")
-    made = learn(loaded.task, often, likely, loaded.config.seed)
+    task = loaded.need(Translation, "have a shortlist")
+    made = learn(task, often, likely, loaded.config.seed)
     made.save(run)
-    found, whole = reach(loaded.task, made), loaded.task.target_tokenizer.vocab_size
+    found, whole = reach(task, made), task.target_tokenizer.vocab_size
     typer.echo(
         f"a sentence has {found.size:,.0f} of {whole:,} tokens to choose from; these hold "
         f"{100 * found.covered:.2f} % of the tokens of the validation data"

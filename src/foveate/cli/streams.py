@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TextIO
 
-from foveate.answers import Translation
+from foveate.answers import LabelAnswer, TextAnswer
 from foveate.cli.workers import Crew, Job, Prefixes
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError, MissingData
@@ -24,11 +24,11 @@ from foveate.run import Run
 from foveate.server.languages import directions
 from foveate.tasks.base import CUT
 from foveate.tasks.image_classification import PictureTask
+from foveate.tasks.text_to_text import TextToText
 
 if TYPE_CHECKING:
     from foveate.look.capture import AttentionRecord
     from foveate.tasks.base import Evaluation
-    from foveate.tasks.classification import Classification
     from foveate.views.examples import Picture
 
 
@@ -130,7 +130,7 @@ def translate(
     return tally
 
 
-def _in_turn(run: Run | Aided, jobs: Iterable[Job]) -> Iterator[list[Translation]]:
+def _in_turn(run: Run | Aided, jobs: Iterable[Job]) -> Iterator[list[TextAnswer]]:
     return (run.translate(lines, **choices) for lines, choices in jobs)
 
 
@@ -157,7 +157,7 @@ class _Beside:
         """How the outputs of the next lines begin, as `foveate.run.Run.translate` takes it."""
         return {} if self.prefixes is None else {"prefix": self.prefixes.take(count)}
 
-    def add(self, answer: Translation, number: int) -> None:
+    def add(self, answer: TextAnswer, number: int) -> None:
         """Take in the answer to one line (from 1): its links, its map, whether it was cut."""
         if answer.cut:
             self.tally.note(CUT, number)
@@ -181,7 +181,7 @@ class _Beside:
             self.tally.remarks += save_html(self.records, self.wanted.attention).notes
 
 
-def _written(answer: Translation, number: int, wanted: Wanted) -> Iterator[str]:
+def _written(answer: TextAnswer, number: int, wanted: Wanted) -> Iterator[str]:
     pairs = list(zip(answer.hypotheses, answer.scores, strict=True))
     if wanted.num_hypotheses > 1:
         for hypothesis, score in pairs:
@@ -413,10 +413,10 @@ def translate_document(
 
 def translated(
     run: Aided, document: Document, search: dict[str, Any]
-) -> tuple[bytes, list[Translation]]:
+) -> tuple[bytes, list[TextAnswer]]:
     """The document in the other language, and the answers to its sentences."""
     lines = [line for passage in document.passages for line in passage.sentences]
-    if not run.run.task.source_tokenizer.tags:
+    if not run.run.need(TextToText, "translate").source_tokenizer.tags:
         search = search | {"to": None}  # said for the document: the run has one pair
     answers = run.translate(lines, **search) if lines else []
     found = [str(answer) for answer in answers]
@@ -456,7 +456,7 @@ EMPTY = "empty, no label"
 class Form(Protocol):
     """An answer as a line of output, after the name of the picture where it is one."""
 
-    def __call__(self, answer: Classification, picture: str | None = None) -> str: ...
+    def __call__(self, answer: LabelAnswer, picture: str | None = None) -> str: ...
 
 
 def form(scores: bool, as_json: bool) -> Form:
@@ -508,12 +508,12 @@ def classify_pictures(
     target.flush()
 
 
-def _best(answer: Classification, picture: str | None = None) -> str:
+def _best(answer: LabelAnswer, picture: str | None = None) -> str:
     """``LABEL TAB p``; an empty line for an empty one."""
     return "\t".join([*_named(picture), *_pairs(answer)[:2]])
 
 
-def _all(answer: Classification, picture: str | None = None) -> str:
+def _all(answer: LabelAnswer, picture: str | None = None) -> str:
     """``LABEL TAB p TAB LABEL TAB p …``, the most probable first."""
     return "\t".join([*_named(picture), *_pairs(answer)])
 
@@ -522,13 +522,13 @@ def _named(picture: str | None) -> list[str]:
     return [] if picture is None else [one_line(picture)]
 
 
-def _pairs(answer: Classification) -> list[str]:
+def _pairs(answer: LabelAnswer) -> list[str]:
     return [
         part for label, p in answer.probabilities.items() for part in (one_line(label), f"{p:.6f}")
     ]
 
 
-def _json(answer: Classification, picture: str | None = None) -> str:
+def _json(answer: LabelAnswer, picture: str | None = None) -> str:
     asked = {"text": answer.source} if picture is None else {"picture": picture}
     found = {"label": answer.label or None, "probabilities": answer.probabilities}
     return json.dumps(asked | found, ensure_ascii=False)

@@ -17,13 +17,14 @@ import numpy as np
 import torch
 
 from foveate.align.aer import Head, Links
-from foveate.answers import Translation
-from foveate.config import ConfigError
+from foveate.answers import TextAnswer
+from foveate.config import ConfigError, assigned, merge
 from foveate.data.corpus import Arrays, Work, Workers
 from foveate.data.readers import read_lines
 from foveate.decode.search import Hypothesis
 from foveate.files import cache_folder
 from foveate.run import Run, device
+from foveate.tasks.text_to_text import TextToText
 
 if TYPE_CHECKING:
     from foveate.server.launch import RunLoader
@@ -215,12 +216,12 @@ class Crew:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._stack.close()
 
-    def translate(self, jobs: Iterable[Job]) -> Iterator[list[Translation]]:
+    def translate(self, jobs: Iterable[Job]) -> Iterator[list[TextAnswer]]:
         """The answers to each job, in the order of the jobs, of which few are taken ahead.
 
         Raises ``WorkerError`` where a process fails or was killed.
         """
-        waiting: deque[Future[list[Translation]]] = deque()
+        waiting: deque[Future[list[TextAnswer]]] = deque()
         for job in jobs:
             waiting.append(self._threads.submit(self._one, job))
             if len(waiting) > 2 * self.processes:
@@ -228,14 +229,14 @@ class Crew:
         while waiting:
             yield waiting.popleft().result()
 
-    def _one(self, job: Job) -> list[Translation]:
+    def _one(self, job: Job) -> list[TextAnswer]:
         return answers_of(self.workers(job), self.run)
 
 
-def answers_of(found: Arrays, run: Run) -> list[Translation]:
+def answers_of(found: Arrays, run: Run) -> list[TextAnswer]:
     """What a `translator` gave back, as answers of a run of this process."""
     return [
-        Translation(source, hypotheses, scores, cut, [Hypothesis(*one) for one in outputs], run)
+        TextAnswer(source, hypotheses, scores, cut, [Hypothesis(*one) for one in outputs], run)
         for source, hypotheses, scores, cut, outputs in read(found)
     ]
 
@@ -268,7 +269,7 @@ def read(found: Arrays) -> list[Any]:
     return list(json.loads(found["answers"].tobytes()))
 
 
-def _said(one: Translation) -> tuple[Any, ...]:
+def _said(one: TextAnswer) -> tuple[Any, ...]:
     return one.source, one.hypotheses, one.scores, one.cut, [_plain(each) for each in one.found]
 
 
@@ -310,12 +311,14 @@ class ProcessRun(Run):
         lines: Sequence[str],
         progress: Callable[[int], None] | None = None,
         **choices: Any,
-    ) -> list[Translation]:
+    ) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`; ``progress`` is called once, at the end."""
         options = {name: value for name, value in choices.items() if value is not None}
         if isinstance(lines, str) or options.keys() & LOCAL:
             return super().translate(lines, progress=progress, **options)
-        self.can("addressed", "translate")(lines, options.get("to"))  # raises its errors here
+        self.need(TextToText, "translate").addressed(
+            lines, options.get("to")
+        )  # raises its errors here
         translations = answers_of(self.workers(("translate", list(lines), options)), self)
         if progress is not None:
             progress(len(translations))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rapidfuzz import fuzz, process
 
-from foveate.answers import Translation
+from foveate.answers import TextAnswer
 from foveate.config import ConfigError
 from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.data.words import split_words
@@ -20,6 +20,7 @@ from foveate.documents.documents import decoded
 from foveate.documents.formats import language, parse_xml, same
 from foveate.documents.translate import Aligner
 from foveate.run import Run, RunConfig
+from foveate.tasks.base import Aligns
 
 if TYPE_CHECKING:
     from foveate.align.aer import Head
@@ -31,7 +32,7 @@ def aligner(run: Run, head: Head | None = None) -> Aligner:
 
     A run that cannot align gives no links; what is to be placed goes in proportion then.
     """
-    if not hasattr(run.task, "word_maps"):
+    if not isinstance(run.task, Aligns):
         return lambda pairs: [[] for _ in pairs]
     return lambda pairs: [sorted(links) for links in run.links(pairs, head)]
 
@@ -236,7 +237,7 @@ class Aided:
         """The folder of the run."""
         return self.run.path
 
-    def translate(self, lines: Sequence[str], **choices: Any) -> list[Translation]:
+    def translate(self, lines: Sequence[str], **choices: Any) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`; what the memory knows is not asked of the run."""
         found = [self._known(line) for line in lines]
         open_ = [n for n, answer in enumerate(found) if answer is None]
@@ -248,7 +249,7 @@ class Aided:
             found[n] = self._copied_into(answer) if self.aids.copies_unknown else answer
         return [answer for answer in found if answer is not None]
 
-    def _worded(self, lines: Sequence[str], choices: dict[str, Any]) -> list[Translation]:
+    def _worded(self, lines: Sequence[str], choices: dict[str, Any]) -> list[TextAnswer]:
         """The answers that hold the terms of their lines.
 
         Where the free search's best output holds them it is the best of those that do, and stays;
@@ -276,7 +277,7 @@ class Aided:
             self._check(terms, answer)
         return answers
 
-    def _known(self, line: str) -> Translation | None:
+    def _known(self, line: str) -> TextAnswer | None:
         match = None if self.aids.memory is None else self.aids.memory.find(line)
         if match is None:
             return None
@@ -285,7 +286,7 @@ class Aided:
         else:
             self.done.fuzzy += 1
             self.done.least = min(self.done.least, match.score)
-        return Translation(line, [match.target], [0.0], run=self.run)
+        return TextAnswer(line, [match.target], [0.0], run=self.run)
 
     def _terms(self, line: str) -> list[tuple[str, ...]]:
         if not line.strip():
@@ -293,13 +294,13 @@ class Aided:
         own = [] if self.aids.glossary is None else self.aids.glossary.wanted(line)
         return [*own, *((phrase,) for phrase in self.aids.forced)]
 
-    def _check(self, terms: Sequence[tuple[str, ...]], answer: Translation) -> None:
+    def _check(self, terms: Sequence[tuple[str, ...]], answer: TextAnswer) -> None:
         missed = [term[0] for term in terms if not holds(str(answer), term)]
         self.done.wanted += len(terms)
         self.done.missed += len(missed)
         self.done.names = list(dict.fromkeys([*self.done.names, *missed]))[:NAMED]
 
-    def _copied_into(self, answer: Translation) -> Translation:
+    def _copied_into(self, answer: TextAnswer) -> TextAnswer:
         """The answer with each unknown word's counterpart of the source (Luong et al., 2015)."""
         if not answer.found or UNK not in answer.found[0].ids:
             return answer
@@ -336,9 +337,7 @@ class Aided:
         return said
 
 
-def _together(
-    free: Translation, held: Translation, terms: Sequence[tuple[str, ...]]
-) -> Translation:
+def _together(free: TextAnswer, held: TextAnswer, terms: Sequence[tuple[str, ...]]) -> TextAnswer:
     """The outputs of a free search that hold the terms, then further ones of a beam with terms."""
     kept = [n for n, text in enumerate(free.hypotheses) if all(holds(text, t) for t in terms)]
     if 0 not in kept:

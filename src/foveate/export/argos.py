@@ -130,7 +130,7 @@ class Argos(Export):
         }
         config = Beam.Config(**fields)
         found = self.run.task.answer(self.run.model, lines, ByPower(config))
-        return [one.texts[0].replace("_", " ") for one in found]
+        return [one.hypotheses[0].replace("_", " ") for one in found]
 
     def _by_chrf(
         self, sample: Sample, kept: list[str], ours: list[str], theirs: list[str], name: str

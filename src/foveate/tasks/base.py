@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from foveate.align.aer import Head, Rows
 from foveate.config import BaseConfig, Configurable
 from foveate.data.batches import BatchPlan
+from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.beam import another
@@ -117,13 +118,15 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
             """Raise ``ConfigError`` with the remedy where the task cannot learn by an objective."""
 
     config: Config
+    data: TextData
     figures: ClassVar[tuple[str, ...]] = ("loss",)  # of a validation; ``train.save.best`` names one
     own_tokens: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
     reads: ClassVar[Reads] = "text"
     gives: ClassVar[Gives] = "text"
 
-    def __init__(self, config: Config, data: Any) -> None:
-        """``data``: how text, images or series are read (a config of ``foveate.data``)."""
+    def __init__(self, config: Config, data: TextData) -> None:
+        """``data`` says how text is read and divided."""
+        self.config, self.data = config, data
 
     # ---- data
 
@@ -156,6 +159,10 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
         """The tokens of each part of the model that has a table of them, by their ids."""
         kind = self.config.kind
         raise ValueError(f"the task {kind} cannot start with another vocabulary; take the same")
+
+    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
+        """The tokenizers of "source" and "target", or of "text"; the first is of what is read."""
+        return {}
 
     @abstractmethod
     def lengths(self, split: str) -> NDArray[np.int32]:
@@ -193,6 +200,10 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
         """The examples of a split of the run's own data, as `evaluate` wants them."""
         raise NotImplementedError
 
+    def as_examples(self, *columns: Any, **named: Any) -> Any:
+        """Examples of the user's own, such as sources and references, as `evaluate` wants them."""
+        raise ValueError(f"the task {self.config.kind} is evaluated on a split or on files")
+
     def read(self, source: Path, reference: Path | None = None) -> Any:
         """Examples from files of the user's, as `evaluate` wants them."""
         raise NotImplementedError
@@ -225,6 +236,8 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
         """+1 where a larger figure is better, -1 where a smaller one is."""
         return -1 if name in ("loss", "perplexity", "ter") else 1
 
+
+AnyTask = Task[Any, Any, Any]
 
 # --------------------------------------------------------------------------------------- abilities
 # What only some tasks do: each class is one thing that a run can be needed for.

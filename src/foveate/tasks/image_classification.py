@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from foveate.answers import LabelAnswer, Picture
 from foveate.config import from_json
 from foveate.data.catalogue import DataError
 from foveate.data.image import Album, Augmentation, PictureData, Unchanged
@@ -31,7 +32,6 @@ from foveate.spec import Labels, Pixels
 from foveate.tasks.base import Answer, Batch, Classifies, Evaluation, Loss, Measures, Task
 from foveate.tasks.classification import (
     FIGURES,
-    Classification,
     LogP,
     evaluation_of_labels,
     load_labels,
@@ -46,7 +46,6 @@ from foveate.tasks.objectives import CrossEntropy, add_choices
 STATISTICS = "pixels.json"
 MOST = 2000  # training pictures from which mean and deviation are taken
 Bytes = NDArray[np.uint8]
-Picture = int | str | Path  # a picture of the test data by its number, or a file
 
 
 class PictureTask(Task[Picture, Answer, Batch]):
@@ -66,7 +65,7 @@ class PictureTask(Task[Picture, Answer, Batch]):
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
-        self.config, self.data = config, data
+        super().__init__(config, data)
         self.pictures: PictureData = config.pictures.build(data.splits)
         self.augmentation: Augmentation = config.augmentation.build()
         self.mean, self.deviation = np.zeros(1, np.float32), np.ones(1, np.float32)
@@ -90,22 +89,22 @@ class PictureTask(Task[Picture, Answer, Batch]):
 
     def save_pixels(self, folder: Path) -> None:
         """Write what `measure_pixels` found."""
-        found = {
+        statistics = {
             "shape": list(self.shape),
             "mean": self.mean.tolist(),
             "deviation": self.deviation.tolist(),
         }
-        replace_file(folder / STATISTICS, json.dumps(found, indent=1))
+        replace_file(folder / STATISTICS, json.dumps(statistics, indent=1))
 
     def restore_pixels(self, folder: Path) -> None:
         """Read what `save_pixels` wrote."""
         from_json(folder / STATISTICS, self._measured)
 
-    def _measured(self, found: dict[str, Any]) -> None:
-        channels, height, width = map(int, found["shape"])
+    def _measured(self, statistics: dict[str, Any]) -> None:
+        channels, height, width = map(int, statistics["shape"])
         self.shape = (channels, height, width)
-        self.mean = np.array(found["mean"], np.float32)
-        self.deviation = np.array(found["deviation"], np.float32)
+        self.mean = np.array(statistics["mean"], np.float32)
+        self.deviation = np.array(statistics["deviation"], np.float32)
 
     @property
     def source(self) -> Pixels:
@@ -180,7 +179,7 @@ def place_labels(encoder: nn.Module) -> list[str]:
 # loss = −log p(label | picture); figures and answers are those of `foveate.tasks.classification`
 
 ROWS = 250  # pictures that are judged together
-One = TypeVar("One")
+Item = TypeVar("One")
 
 
 @dataclass(frozen=True)
@@ -195,9 +194,7 @@ class PictureBatch:
         return PictureBatch(self.pixels.to(device), self.labels.to(device))
 
 
-class ImageClassification(
-    PictureTask[Classification, PictureBatch], Classifies[Picture, Classification]
-):
+class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Picture, LabelAnswer]):
     """One label for each picture."""
 
     class Config(PictureTask.Config, kind="image_classification"):
@@ -257,15 +254,15 @@ class ImageClassification(
         batch = batch.to(next(model.parameters()).device)
         with choices(model) as made:
             scores = model(batch.pixels)
-        found = _cross_entropy(scores, batch.labels, objective)
+        loss = _cross_entropy(scores, batch.labels, objective)
         right = (scores.argmax(dim=1) == batch.labels).float()  # the reward of where it looked
-        logged = found.logged | {"accuracy": 100 * right.sum()}
-        return add_choices(Loss(found.total, found.count, logged), made, right, objective)
+        logged = loss.logged | {"accuracy": 100 * right.sum()}
+        return add_choices(Loss(loss.total, loss.count, logged), made, right, objective)
 
     def measure(self, model: Any, split: str, search: Any, samples: int = 3) -> Measures:
-        log_p, wanted = self._judged(model, split, ROWS)
+        log_p, target = self._judged(model, split, ROWS)
         return measures_of_labels(
-            log_p, wanted, self.labels.names, self.album(split).names, samples
+            log_p, target, self.labels.names, self.album(split).names, samples
         )
 
     def _judged(self, model: Any, split: str, rows: int) -> tuple[LogP, list[int]]:
@@ -278,11 +275,11 @@ class ImageClassification(
     def predict(self, model: Any, batches: Iterable[Tensor]) -> LogP:
         """Log p of every label for each picture of all batches (B, C, H, W), (N, C)."""
         device = next(model.parameters()).device
-        found = [np.zeros((0, len(self.labels.names)), np.float32)]
+        log_p = [np.zeros((0, len(self.labels.names)), np.float32)]
         for pixels in batches:
             scores = model(pixels.to(device)).float().log_softmax(dim=1)
-            found.append(scores.cpu().numpy())
-        return np.concatenate(found)
+            log_p.append(scores.cpu().numpy())
+        return np.concatenate(log_p)
 
     # ---- answers
 
@@ -294,8 +291,8 @@ class ImageClassification(
         self, model: Any, examples: str, search: Any, batch_tokens: int = 8192
     ) -> Evaluation:
         """Accuracy and macro F1 in percent, mean loss and confusion matrix of a split."""
-        log_p, wanted = self._judged(model, examples, min(ROWS, batch_tokens))
-        return evaluation_of_labels(log_p, wanted, self.labels.names)
+        log_p, target = self._judged(model, examples, min(ROWS, batch_tokens))
+        return evaluation_of_labels(log_p, target, self.labels.names)
 
     def classify(
         self,
@@ -303,13 +300,13 @@ class ImageClassification(
         inputs: Sequence[Picture],
         batch_size: int | None = None,
         progress: Callable[[int], None] | None = None,
-    ) -> list[Classification]:
+    ) -> list[LabelAnswer]:
         """The label of each picture, ``batch_size`` of them at a time, in their order."""
         shown = [self.shown(source)[0] for source in inputs]  # all are read before one is judged
         parts = _parts(shown, batch_size or ROWS)
         log_p = self.predict(model, (self.tensor(part) for part in parts))
         labels = [probabilities_of(row, self.labels.names) for row in log_p]
-        return [Classification(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
+        return [LabelAnswer(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
 
     def forced(
         self, model: Classifier, source: Picture, target: Any = None, search: Any = None
@@ -375,6 +372,6 @@ def _cross_entropy(scores: Tensor, labels: Tensor, objective: CrossEntropy) -> L
     return objective(scores, torch.eye(scores.shape[1], device=scores.device), labels)
 
 
-def _parts(many: Sequence[One], size: int) -> Iterator[Sequence[One]]:
+def _parts(many: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
     """A sequence in pieces of at most ``size``."""
     return (many[start : start + size] for start in range(0, len(many), size))

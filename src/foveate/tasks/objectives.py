@@ -151,8 +151,8 @@ class Scheduled(TeacherForcing):
         if epsilon >= 1:  # no draws: the dropout masks that follow are those of teacher forcing
             return gold
         keep = torch.rand(gold.shape, device=gold.device) < epsilon
-        way = second_pass if model.decoder.parallel else step_by_step
-        return way(model, gold, memory, keep, self.config.choose)
+        mix = second_pass if model.decoder.parallel else step_by_step
+        return mix(model, gold, memory, keep, self.config.choose)
 
 
 # ------------------------------------------------------------------------------ two ways to mix

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.align.aer import Head, Links, read_pharaoh, write_pharaoh
+from foveate.align.aer import Head, Links, Rows, read_pharaoh, write_pharaoh
 from foveate.align.ibm import AgreementAligner, Aligner
 from foveate.data.batches import pad, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.readers import lines_of
 from foveate.data.text import at
 from foveate.data.tokenizer import BOS, EOS, PAD, Encoded
-from foveate.data.words import CUTS
+from foveate.data.words import CUTS, split_words
 from foveate.decode.beam import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.files import replace_file
@@ -34,7 +34,7 @@ from foveate.models.native import NativeSteps, decoder_steps, native_memory
 from foveate.native.kernels import library
 from foveate.nn.attention import Attention
 from foveate.spec import Tokens
-from foveate.tasks.base import Aligns, Loss
+from foveate.tasks.base import Aligns, Cut, Loss, WordMaps
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.shortlist import Shortlist, in_full
 from foveate.tasks.text import (
@@ -50,7 +50,7 @@ from foveate.tasks.text import (
     namer,
     source_batch,
 )
-from foveate.tasks.text_to_text import TextToText, WordMaps, pieces_of, steps_of, word_maps
+from foveate.tasks.text_to_text import TextToText, pieces_of, steps_of, word_maps
 
 
 class Translation(TextToText, Aligns):
@@ -86,10 +86,10 @@ class Translation(TextToText, Aligns):
         memory = model.encode(batch.source, batch.keys)
         read = objective.teacher_forcing.read(model, batch.read, memory, objective.step)
         hidden = model.decode(read, memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
-        wanted = batch.wanted.flatten()
+        target = batch.target.flatten()
         if batch.real is not None:
-            hidden, wanted = hidden[batch.real], wanted[batch.real]
-        return objective(hidden, model.output.weight, wanted, model.output.bias)
+            hidden, target = hidden[batch.real], target[batch.real]
+        return objective(hidden, model.output.weight, target, model.output.bias)
 
     def _searched(
         self, model: EncoderDecoder, sources: Sequence[Ids], search: Search, batch_tokens: int
@@ -106,26 +106,32 @@ class Translation(TextToText, Aligns):
             steps = steps_of(model, partial(_begun, source=read[0], keys=read[1], tokens=tokens))
             sizes = [len(sources[i]) for i in indices]
             spelling = search if tokens is None else search.among(tokens)
-            found = spelling(steps, sizes, BOS, EOS, indices)
-            yield indices, found if tokens is None else in_full(found, tokens)
+            outputs = spelling(steps, sizes, BOS, EOS, indices)
+            yield indices, outputs if tokens is None else in_full(outputs, tokens)
 
     @torch.inference_mode()
     def force(self, model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         """Log p of each token of each given target, its end included."""
-        found: list[list[float]] = [[] for _ in pairs]
+        log_probabilities: list[list[float]] = [[] for _ in pairs]
         lengths = lengths_of([s for s, _ in pairs], [t for _, t in pairs]) + 1
         for indices in sorted_batches(lengths, 4096):
             batch = collate([pairs[i][0] for i in indices], [pairs[i][1] for i in indices])
             batch = batch.to(model.output.weight.device)
             logits = model(batch.source, batch.read, batch.keys)
-            log_p = token_log_probabilities(logits, batch.wanted)
+            log_p = token_log_probabilities(logits, batch.target)
             for row, index in enumerate(indices.tolist()):
-                found[index] = log_p[row, : len(pairs[index][1]) + 1].tolist()
-        return found
+                log_probabilities[index] = log_p[row, : len(pairs[index][1]) + 1].tolist()
+        return log_probabilities
 
-    def word_maps(self, model: EncoderDecoder, pairs: Any, **choices: Any) -> Iterator[WordMaps]:
+    def word_maps(
+        self,
+        model: EncoderDecoder,
+        pairs: Sequence[tuple[str, str | Ids]],
+        rows: Rows = "produced",
+        cut: Cut = split_words,
+    ) -> Iterator[WordMaps]:
         """Cross-attention between the words of pairs; see `foveate.tasks.text_to_text`."""
-        return word_maps(model, self._both(), pairs, **choices)
+        return word_maps(model, self._both(), pairs, rows, cut)
 
     def forced(
         self,
@@ -136,8 +142,8 @@ class Translation(TextToText, Aligns):
     ) -> ForcedPass:
         """A target being produced; without one, the search's best output."""
         if target is None:
-            found = self.answer(model, [source], search or Greedy.Config().build())[0].found
-            target = found[0].ids if found else []
+            outputs = self.answer(model, [source], search or Greedy.Config().build())[0].outputs
+            target = outputs[0].ids if outputs else []
         tokens = self.source_tokenizer.encode_ids(self.addressed([source]))[0]
         output = (
             self.target_tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
@@ -149,7 +155,7 @@ class Translation(TextToText, Aligns):
         def run() -> Tensor:
             memory = model.encode(batch.source, batch.keys)
             logits = model.logits(model.decode(batch.read, memory))
-            return token_log_probabilities(logits, batch.wanted)[0]
+            return token_log_probabilities(logits, batch.target)[0]
 
         return ForcedPass(
             model,
@@ -238,7 +244,7 @@ class GuidedTranslation(Translation):
 
     def prepare(self, folder: Path, seed: int) -> None:
         super().prepare(folder, seed)
-        made = self._given() if self.config.links is not None else self._made()
+        made = self._links_of_files() if self.config.links is not None else self._links_of_aligner()
         replace_file(folder / FILE, "".join(write_pharaoh(links) + "\n" for links in made))
         self._guide = lines_of(folder / FILE)
 
@@ -246,19 +252,21 @@ class GuidedTranslation(Translation):
         super().restore(folder)
         self._guide = lines_of(folder / FILE)
 
-    def _given(self) -> Iterator[Links]:
+    def _links_of_files(self) -> Iterator[Links]:
         """The links of each pair of the training corpus, from the files."""
         corpus = self.corpus("train")
         lines, parts = np.asarray(corpus.lines), corpus.parts
         for number, name in enumerate(self.config.files()):
             path = at(name, "train", self.data.splits)
-            own, found = lines if parts is None else lines[parts == number], lines_of(path)
-            if len(found) < max(own, default=0):
-                raise DataError(f"{path} has {len(found)} lines; give one for each training pair")
+            own, lines_of_links = lines if parts is None else lines[parts == number], lines_of(path)
+            if len(lines_of_links) < max(own, default=0):
+                raise DataError(
+                    f"{path} has {len(lines_of_links)} lines; give one for each training pair"
+                )
             for line in own.tolist():
-                yield read_pharaoh(found[line - 1], f"{path}:{line}")
+                yield read_pharaoh(lines_of_links[line - 1], f"{path}:{line}")
 
-    def _made(self) -> list[Links]:
+    def _links_of_aligner(self) -> list[Links]:
         """The links of each pair of the training corpus, by the aligner."""
         corpus, cut = self.corpus("train"), CUTS[self.config.words]
         pairs = [
@@ -302,7 +310,7 @@ class GuidedTranslation(Translation):
     def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
         if not isinstance(batch, GuidedBatch):
             return super().loss(model, batch, objective)
-        with kept(guided_attention(model, self.config)) as seen:
+        with recorded_weights(guided_attention(model, self.config)) as seen:
             loss = super().loss(model, batch, objective)
         alpha = torch.cat(seen, dim=2)[:, self.config.head]  # (B, T, S)
         b, t, s = batch.places.to(alpha.device).unbind(dim=1)
@@ -348,7 +356,7 @@ def guided_attention(model: nn.Module, config: GuidedTranslation.Config) -> Atte
 
 
 @contextmanager
-def kept(attention: Attention) -> Iterator[list[Tensor]]:
+def recorded_weights(attention: Attention) -> Iterator[list[Tensor]]:
     """The weights (B, H, T, S) that an attention forms, with their graph, call by call."""
     seen: list[Tensor] = []
     before, attention.tap = attention.tap, seen.append
@@ -372,17 +380,17 @@ def _pieces(tokenizer: Any, texts: list[str], cut: Any) -> list[list[list[int]]]
 
 @dataclass(frozen=True)
 class JoinedBatch:
-    """Sequences side by side: ``read`` (B, L), ``wanted`` (B, L) the tokens after them, ``real``
+    """Sequences side by side: ``read`` (B, L), ``target`` (B, L) the tokens after them, ``real``
     the flat places after which a token of the target, or its end, comes.
     """
 
     read: Tensor
-    wanted: Tensor
+    target: Tensor
     real: Tensor
 
     def to(self, device: torch.device) -> JoinedBatch:
         """The same on a device."""
-        return JoinedBatch(*(part.to(device) for part in (self.read, self.wanted, self.real)))
+        return JoinedBatch(*(part.to(device) for part in (self.read, self.target, self.real)))
 
 
 def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
@@ -428,7 +436,7 @@ class PrefixTranslation(TextToText):
     def loss(self, model: Any, batch: Any, objective: Any) -> Loss:
         batch = batch.to(model.output.weight.device)
         hidden = model.decode(batch.read).flatten(0, 1)[batch.real]
-        loss: Loss = objective(hidden, model.output.weight, batch.wanted.flatten()[batch.real])
+        loss: Loss = objective(hidden, model.output.weight, batch.target.flatten()[batch.real])
         return loss
 
     def _searched(
@@ -449,18 +457,18 @@ class PrefixTranslation(TextToText):
 
     @torch.inference_mode()
     def force(self, model: Any, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
-        found: list[list[float]] = [[] for _ in pairs]
+        log_probabilities: list[list[float]] = [[] for _ in pairs]
         lengths = np.array([[len(s) + len(t) + 2] for s, t in pairs]).reshape(-1, 1)
         for indices in sorted_batches(lengths, 4096):
             some = [pairs[i] for i in indices]
             batch = join([s for s, _ in some], [t for _, t in some])
             batch = batch.to(model.output.weight.device)
-            log_p = token_log_probabilities(model(batch.read), batch.wanted)
+            log_p = token_log_probabilities(model(batch.read), batch.target)
             for row, index in enumerate(indices.tolist()):
                 source, target = pairs[index]
                 first = len(source) + 1
-                found[index] = log_p[row, first : first + len(target) + 1].tolist()
-        return found
+                log_probabilities[index] = log_p[row, first : first + len(target) + 1].tolist()
+        return log_probabilities
 
     def forced(
         self,
@@ -474,16 +482,16 @@ class PrefixTranslation(TextToText):
         Scores are of the target's tokens alone.
         """
         if target is None:
-            found = self.answer(model, [source], search or Greedy.Config().build())[0].found
-            target = found[0].ids if found else []
+            outputs = self.answer(model, [source], search or Greedy.Config().build())[0].outputs
+            target = outputs[0].ids if outputs else []
         pieces = self.target_tokenizer
         read = pieces.encode(source)
         output = pieces.encode_ids([target])[0] if isinstance(target, str) else target
         batch = join([read.ids], [output]).to(model.output.weight.device)
 
         def run() -> Tensor:
-            found = token_log_probabilities(model(batch.read), batch.wanted)[0]
-            return found[batch.real]
+            outputs = token_log_probabilities(model(batch.read), batch.target)[0]
+            return outputs[batch.real]
 
         first = TokenizedText.of(pieces, source, read)
         second = TokenizedText.written(pieces, output)

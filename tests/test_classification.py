@@ -16,8 +16,8 @@ from foveate.cli.answers import classify, classify_lines, label_json, label_line
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, Word
-from foveate.decode.greedy import Greedy
+from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, WordTokenizer
+from foveate.decode.beam import Greedy
 from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, Max
 from foveate.models.language_model import MaskedLanguageModel
@@ -62,7 +62,10 @@ def write(folder: Path, train: list[tuple[str, str]] | None = None) -> Path:
 
 
 def make(folder: Path, data: TextData | None = None, **fields: Any) -> TextClassification:
-    given = {"source": str(folder / "{split}.tsv"), "tokenizer": Word.Config(min_frequency=1)}
+    given = {
+        "source": str(folder / "{split}.tsv"),
+        "tokenizer": WordTokenizer.Config(min_frequency=1),
+    }
     task: TextClassification = TextClassification.Config(**given | fields).build(data or TextData())
     return task
 
@@ -82,7 +85,9 @@ def model_of(task: TextClassification, config: Classifier.Config) -> Any:
 # ------------------------------------------------------------------------------ labels and files
 
 
-@pytest.mark.parametrize("tokenizer", [BPE.Config(vocab_size=280), Byte.Config(), Word.Config()])
+@pytest.mark.parametrize(
+    "tokenizer", [BPE.Config(vocab_size=280), Byte.Config(), WordTokenizer.Config()]
+)
 def test_restored_is_prepared(tmp_path: Path, tokenizer: Any) -> None:
     run = tmp_path / "run"
     run.mkdir()
@@ -309,7 +314,7 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A masked language model."""
     folder = write(tmp_path_factory.mktemp("runs"))
     task = MaskedLanguage.Config(
-        source=str(folder / "{split}.tsv"), tokenizer=Word.Config(min_frequency=1)
+        source=str(folder / "{split}.tsv"), tokenizer=WordTokenizer.Config(min_frequency=1)
     )
     model = MaskedLanguageModel.Config(encoder=MODELS["transformer"].encoder)
     return trained(folder, "masked", 3, task=task, model=model)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.data.tokenizer import Word
+from foveate.data.tokenizer import WordTokenizer
 from foveate.decode.beam import Beam
 from foveate.models.encoder_decoder import Decoder
 from foveate.models.language_model import LanguageModel
@@ -59,7 +59,7 @@ def test_joined_models_decode_together(tmp_path: Path) -> None:
     write(tmp_path)
     task = PrefixTranslation.Config(
         source=str(tmp_path / "{split}.en"), target=str(tmp_path / "{split}.fr"),
-        tokenizer=Word.Config(min_frequency=1),
+        tokenizer=WordTokenizer.Config(min_frequency=1),
     ).build(make(tmp_path).data)  # fmt: skip
     task.prepare(tmp_path, seed=0)
     decoder: Decoder.Config = TRANSFORMER.decoder

@@ -12,9 +12,8 @@ import torch
 
 from foveate.config import ConfigError
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, EOS, Word
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.data.tokenizer import BOS, EOS, WordTokenizer
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
@@ -42,7 +41,7 @@ def learnt() -> tuple[PrefixTranslation, Any]:
     for split in ("train", "valid"):
         (folder / f"{split}.tsv").write_text(text, encoding="utf-8")
     config = PrefixTranslation.Config(
-        source=str(folder / "{split}.tsv"), tokenizer=Word.Config(min_frequency=1)
+        source=str(folder / "{split}.tsv"), tokenizer=WordTokenizer.Config(min_frequency=1)
     )
     task: PrefixTranslation = config.build(TextData())
     task.prepare(folder, 1)

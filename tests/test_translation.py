@@ -12,10 +12,19 @@ import torch
 
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, BPE, EOS, PAD, Byte, Character, Tokenizer, Unigram, Word
+from foveate.data.tokenizer import (
+    BOS,
+    BPE,
+    EOS,
+    PAD,
+    Byte,
+    Character,
+    Tokenizer,
+    Unigram,
+    WordTokenizer,
+)
 from foveate.data.words import words
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.look.capture import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
@@ -64,7 +73,7 @@ def make(folder: Path, data: TextData | None = None, **fields: Any) -> Translati
         **{
             "source": str(folder / "{split}.en"),
             "target": str(folder / "{split}.fr"),
-            "tokenizer": Word.Config(min_frequency=1),
+            "tokenizer": WordTokenizer.Config(min_frequency=1),
         }
         | fields
     )
@@ -95,7 +104,7 @@ def model_of(task: Translation, config: EncoderDecoder.Config) -> EncoderDecoder
     [
         BPE.Config(vocab_size=300),
         Unigram.Config(vocab_size=280),
-        Word.Config(),
+        WordTokenizer.Config(),
         Character.Config(),
         Byte.Config(),
     ],
@@ -311,7 +320,12 @@ def test_measures_agree_with_forcing(task: Translation, config: EncoderDecoder.C
 @MODELS
 @pytest.mark.parametrize(
     "tokenizer",
-    [BPE.Config(vocab_size=280), Character.Config(), Byte.Config(), Word.Config(min_frequency=1)],
+    [
+        BPE.Config(vocab_size=280),
+        Character.Config(),
+        Byte.Config(),
+        WordTokenizer.Config(min_frequency=1),
+    ],
     ids=lambda config: config.kind,
 )
 def test_an_explanation_speaks_in_words(

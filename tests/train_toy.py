@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.data.batches import Plan
+from foveate.data.batches import BatchPlan
 from foveate.tasks.base import Loss, Measures, Sample, Task
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
@@ -128,7 +128,7 @@ class Toy:
     config: TrainConfig
     before: BEFORE | None = None
     dropout: float = 0.2
-    plan: PlanFactory = Plan
+    plan: PlanFactory = BatchPlan
     seed: int = 3
     model: nn.Module = field(init=False)
 

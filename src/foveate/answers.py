@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, Self, TypedDict
 
 from foveate.align.aer import Links
-from foveate.decode.choose import Wording
+from foveate.decode.beam import Wording
 from foveate.decode.search import Hypothesis
 from foveate.look.capture import AttentionRecord
 from foveate.look.drawing import Units

@@ -28,8 +28,7 @@ from foveate.answers import (
 )
 from foveate.config import Config, ConfigError, read
 from foveate.data.text import TextData
-from foveate.decode.beam import Beam
-from foveate.decode.choose import Wording, another, with_beam
+from foveate.decode.beam import Beam, Wording, another, with_beam
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.kinds import load_kinds

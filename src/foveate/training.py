@@ -14,7 +14,7 @@ import torch
 
 from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Greedy
 from foveate.files import replace_file
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.start import begin, check_size

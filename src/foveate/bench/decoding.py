@@ -21,8 +21,7 @@ import torch
 from foveate.bench.machine import ceilings, describe, peak
 from foveate.bench.training import Workload
 from foveate.config import ConfigError
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.native.kernels import library, without_kernels
 from foveate.nn.linear import quantized

@@ -290,10 +290,10 @@ def evaluation(
     counts, warnings = judge(links_of, true), other_words(links, links_of, true)
     figures = {"precision": counts.precision, "recall": counts.recall, "aer": counts.aer}
     if as_json:
-        tree = {"pairs": len(links_of), "links": counts.found, "figures": figures}
+        tree = {"pairs": len(links_of), "links": counts.links, "figures": figures}
         return to_json(tree), warnings
     rows = [f"{name:<10} {100 * value:6.2f} %" for name, value in figures.items()]
-    return "\n".join([f"{len(links_of):,} pairs, {counts.found:,} links", *rows]), warnings
+    return "\n".join([f"{len(links_of):,} pairs, {counts.links:,} links", *rows]), warnings
 
 
 def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list[str]:

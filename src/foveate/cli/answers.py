@@ -37,9 +37,9 @@ from foveate.cli.options import (
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
+    from foveate.answers import LabelAnswer
     from foveate.run import Run
     from foveate.tasks.base import Evaluation
-    from foveate.answers import LabelAnswer
     from foveate.tasks.language import Generation
     from foveate.tasks.metrics import BleuTokenizer
     from foveate.views.examples import Picture

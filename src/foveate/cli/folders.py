@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from foveate import __version__
-from foveate.answers import TranslateOptions, TextAnswer
+from foveate.answers import TextAnswer, TranslateOptions
 from foveate.cli.options import DAMAGED, SHOWN, Tally, say
 from foveate.cli.workers import RunSpec
 from foveate.config import ConfigError, Tree

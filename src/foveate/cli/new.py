@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from foveate.data.report import Report
+    from foveate.data.report import DataReport
 
 Task = Literal[
     "auto",
@@ -158,7 +158,7 @@ def _text_or_series(task: Task, files: Sequence[Path]) -> ConfigPlan:
     return plan
 
 
-def _words(report: Report) -> int:
+def _words(report: DataReport) -> int:
     return sum(side.total for side in report.splits["train"].lengths["words"])
 
 
@@ -300,7 +300,7 @@ def _language(plan: ConfigPlan, pattern: str, splits: dict[str, str], file: Path
     _name_splits(plan, splits)
 
 
-def _forecasting(report: Report, file: Path) -> ConfigPlan:
+def _forecasting(report: DataReport, file: Path) -> ConfigPlan:
     from foveate.data.catalogue import DataError
 
     series = report.series["train"]

@@ -39,7 +39,7 @@ from foveate.cli.options import (
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from foveate.answers import TranslateOptions, TextAnswer
+    from foveate.answers import TextAnswer, TranslateOptions
     from foveate.cli.workers import RunSpec
     from foveate.documents.formats import DocumentOptions
     from foveate.documents.memory import Assistance

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from foveate.align.aer import Head, Links
-from foveate.answers import TranslateOptions, TextAnswer
+from foveate.answers import TextAnswer, TranslateOptions
 from foveate.config import ConfigError, Tree, assigned, merge
 from foveate.data.corpus import Arrays, Work, Workers
 from foveate.decode.search import Hypothesis
@@ -196,7 +196,7 @@ def process_work(values: Mapping[str, Any]) -> Work:
                 answer.hypotheses,
                 answer.scores,
                 answer.cut,
-                [(h.ids, h.log_probability, h.score, h.ended) for h in answer.found],
+                [(h.ids, h.log_probability, h.score, h.ended) for h in answer.outputs],
             )
             for answer in run.translate(lines, **options)
         )

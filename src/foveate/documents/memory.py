@@ -12,12 +12,11 @@ from typing import NamedTuple, TypeVar, Unpack
 from rapidfuzz import fuzz, process
 
 from foveate.align.aer import Head
-from foveate.answers import TranslateOptions, TextAnswer
+from foveate.answers import TextAnswer, TranslateOptions
 from foveate.config import ConfigError
 from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.data.words import split_words
-from foveate.decode.beam import Beam
-from foveate.decode.choose import Wording
+from foveate.decode.beam import Beam, Wording
 from foveate.documents.formats import decoded, language, parse_xml, same_language
 from foveate.documents.translate import Aligner
 from foveate.run import Run, RunConfig
@@ -289,7 +288,7 @@ class AssistedRun(Run):
 
     def _copied_into(self, answer: TextAnswer) -> TextAnswer:
         """The answer with the source word of each unknown word (Luong et al., 2015)."""
-        if not answer.found or UNK not in answer.found[0].ids:
+        if not answer.outputs or UNK not in answer.outputs[0].ids:
             return answer
         source, text = answer.source, str(answer)
         places = {start: n for n, (start, _) in enumerate(split_words(text))}
@@ -324,9 +323,7 @@ class AssistedRun(Run):
         return sentences
 
 
-def _together(
-    free: TextAnswer, forced: TextAnswer, terms: Sequence[tuple[str, ...]]
-) -> TextAnswer:
+def _together(free: TextAnswer, forced: TextAnswer, terms: Sequence[tuple[str, ...]]) -> TextAnswer:
     """The outputs of a free search that hold the terms, then further ones of a beam with terms."""
     first = [n for n, text in enumerate(free.hypotheses) if all(holds(text, t) for t in terms)]
     if 0 not in first:
@@ -344,7 +341,7 @@ def _together(
         free,
         hypotheses=both(free.hypotheses, forced.hypotheses),
         scores=both(free.scores, forced.scores),
-        found=both(free.found, forced.found),
+        outputs=both(free.outputs, forced.outputs),
     )
 
 

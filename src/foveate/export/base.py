@@ -22,8 +22,7 @@ from safetensors import SafetensorError
 
 import foveate.export
 from foveate.data.catalogue import DataError
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.files import part_of, remove, replace_file

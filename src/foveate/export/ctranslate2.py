@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from foveate.data.tokenizer import BOS, EOS, SPECIALS, UNK
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Hypothesis, Search
 from foveate.export.base import Checked, Export, Pieces, Sample, by_length, compare, searches
 from foveate.export.huggingface_rules import ExchangeError

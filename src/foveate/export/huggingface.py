@@ -25,8 +25,7 @@ from foveate.data.tokenizer import (
     bounded,
     is_failure,
 )
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.export.base import (
     Checked,

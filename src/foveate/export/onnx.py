@@ -271,6 +271,8 @@ class Graphs:
 class GraphSteps:
     """A batch of sources being decoded, as searches ask it (`foveate.decode.search.Steps`)."""
 
+    enters = False
+
     def __init__(self, graphs: Graphs, memory: Tensor, keys: Tensor) -> None:
         self.graphs, self.device, self.at = graphs, torch.device("cpu"), 0
         shapes = graphs.said["state"]

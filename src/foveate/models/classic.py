@@ -65,10 +65,6 @@ class BagEncoder(Encoder):
         return Bag(self.dropout(self.stem(inputs)), keys, None, ids.argsort(dim=1, stable=True))
 
 
-# ------------------------------------------------------------------------------------------ window
-# The sliding-window language model: the last N − 1 words, a feed-forward network, a softmax.
-
-
 class WindowDecoder(Decoder):
     """o_t = R tanh(W [e_{t−N+2}; …; e_t] + b) + c: an (N−1)-th order Markov model
     (Bengio et al., 2003). Before the beginning of the text e is 0.

@@ -62,15 +62,15 @@ class Forecaster(Model):
         self,
         values: Float[Tensor, "B L C"],
         calendar: Float[Tensor, "B A F"],
-        wanted: Float[Tensor, "B H C"],
+        target: Float[Tensor, "B H C"],
     ) -> tuple[Float[Tensor, "B T C Q"], Float[Tensor, "B T C"]]:
         """What training compares: predictions and what was to be predicted, the last H of T rows
         being the horizon. A model that reads its own predictions in use reads the truth here.
         """
-        return self(values, calendar), wanted
+        return self(values, calendar), target
 
 
-class Linear(Forecaster):
+class LinearForecaster(Forecaster):
     """ŷ = W x + b for each channel by itself, the same W for all (NLinear: Zeng et al., 2023).
 
     With ``trend_window`` k a moving average of k steps and what it leaves have a W each (DLinear).
@@ -85,9 +85,9 @@ class Linear(Forecaster):
 
     def __init__(self, config: Config, series: Series, outlook: Outlook) -> None:
         super().__init__(config, series, outlook)
-        wanted = outlook.steps * outlook.levels
-        self.rest = nn.Linear(series.length, wanted)
-        self.trend = None if config.trend_window is None else nn.Linear(series.length, wanted)
+        size = outlook.steps * outlook.levels
+        self.rest = nn.Linear(series.length, size)
+        self.trend = None if config.trend_window is None else nn.Linear(series.length, size)
 
     def forward(
         self, values: Float[Tensor, "B L C"], calendar: Float[Tensor, "B A F"]
@@ -172,29 +172,29 @@ class Recurrent(Forecaster):
         x = self.window_norm.enter(values, of)
         length, middle = values.shape[1], self.outlook.levels // 2
         outputs, hidden = self.stack(torch.cat((calendar[:, :length], x), dim=-1))
-        said = [self._say(outputs[:, -1:])]
+        forecasts = [self._forecast(outputs[:, -1:])]
         for t in range(length, length + self.outlook.steps - 1):
-            row = torch.cat((calendar[:, t : t + 1], said[-1][..., middle]), dim=-1)
+            row = torch.cat((calendar[:, t : t + 1], forecasts[-1][..., middle]), dim=-1)
             output, hidden = self._step(row, hidden)
-            said.append(self._say(output))
-        return self.window_norm.leave(torch.cat(said, dim=1), of)
+            forecasts.append(self._forecast(output))
+        return self.window_norm.leave(torch.cat(forecasts, dim=1), of)
 
     def teach(
         self,
         values: Float[Tensor, "B L C"],
         calendar: Float[Tensor, "B A F"],
-        wanted: Float[Tensor, "B H C"],
+        target: Float[Tensor, "B H C"],
     ) -> tuple[Float[Tensor, "B T C Q"], Float[Tensor, "B T C"]]:
         """Every row but the first is predicted, from the true rows before it: T = L + H − 1."""
         of = self.window_norm.statistics(values)
-        rows = torch.cat((values, wanted), dim=1)
+        rows = torch.cat((values, target), dim=1)
         x = torch.cat((calendar, self.window_norm.enter(rows, of)), dim=-1)
         outputs, _ = self.stack(x[:, :-1])
-        return self.window_norm.leave(self._say(outputs), of), rows[:, 1:]
+        return self.window_norm.leave(self._forecast(outputs), of), rows[:, 1:]
 
-    def _say(self, outputs: Tensor) -> Float[Tensor, "B T C Q"]:
-        said: Tensor = self.head(outputs)
-        return said.unflatten(-1, (self.series.channels, self.outlook.levels))
+    def _forecast(self, outputs: Tensor) -> Float[Tensor, "B T C Q"]:
+        forecast: Tensor = self.head(outputs)
+        return forecast.unflatten(-1, (self.series.channels, self.outlook.levels))
 
     def _step(self, x: Tensor, hidden: list[Hidden]) -> tuple[Tensor, list[Hidden]]:
         """All layers by one row (B, 1, C + F)."""

@@ -62,6 +62,8 @@ class LanguageSteps:
     the ids (N,) that each later step reads.
     """
 
+    enters = False
+
     def __init__(
         self,
         model: LanguageModel,
@@ -96,9 +98,6 @@ class LanguageSteps:
     def select(self, sources: Int[Tensor, "M"]) -> None:
         """Go on with these prompts alone; nothing is kept of them but their texts."""
 
-
-# --------------------------------------------------------------------------- masked language model
-# Masked language models: an encoder that guesses hidden tokens from both sides (BERT).
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,

@@ -226,10 +226,6 @@ _STEPS: dict[str | None, Callable[..., Tensor]] = {
 }
 
 
-# ---------------------------------------------------------------------------------------- location
-# A recurrent decoder that looks at places by their number: attention of a fixed length.
-
-
 class LocationDecoder(Decoder):
     """Attention over L_max numbered places, mixed into the cell's input by a ReLU.
 

@@ -16,7 +16,7 @@ from foveate.models.encoder_decoder import Encoder, Memory, Model
 from foveate.nn.embedding import grid_labels
 from foveate.nn.linear import Dropout, LayerNorm, Norm
 from foveate.nn.recurrent import Cell, LSTMCell
-from foveate.nn.scores import Choice, Chooser
+from foveate.nn.scores import Chooser, HardChoice
 from foveate.spec import Input, Labels, Pixels
 
 
@@ -67,16 +67,6 @@ class ConvolutionalEncoder(Encoder):
         return Memory(self.dropout(self.norm(self.features(grid))), keys)
 
 
-# ----------------------------------------------------------------------------------------- glimpse
-# Recurrent visual attention (Mnih et al., 2014): look at a few places, sharp in the middle only.
-#
-# ρ_t = retina(x, l_t);  g_t = ReLU(W_ρ ReLU(U_ρ ρ_t) + W_l ReLU(U_l l_t));  h_t = cell(g_t,
-# h_{t−1})
-# l_{t+1} ~ N(tanh(W h_t), σ²);  b_t = w·h_t;  p(label | x) = softmax(V h_T)
-#
-# Places are (x, y), each from −1 to 1 across the picture; the first is the middle.
-
-
 class Retina(nn.Module):
     """``scales`` patches of P × P values around a place, each twice as wide as the one before.
 
@@ -125,7 +115,7 @@ class GaussianPlace(nn.Module, Chooser):
         place = (mean + self.deviation * torch.randn_like(mean)).detach()
         squares = ((place - mean) / self.deviation).square() / 2
         log_p = -squares - math.log(self.deviation * math.sqrt(2 * math.pi))
-        self.listener(Choice(log_p.sum(dim=1), baseline))
+        self.listener(HardChoice(log_p.sum(dim=1), baseline))
         return place.clamp(-1, 1)
 
 

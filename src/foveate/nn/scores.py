@@ -24,16 +24,12 @@ class Score(Configurable, nn.Module):
     class Config(BaseConfig, family="score"):
         """Which score, and what it needs."""
 
-    reads_keys = True  # False where the query alone decides
+    reads_keys = True  # False where the score depends on the query only
+    scale: float | None = None  # c where the score is c·qᵀk, so that a fused kernel may form it
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
         super().__init__()
         self.config = config
-
-    @property
-    def scale(self) -> float | None:
-        """C where the score is c·qᵀk, so that a fused kernel may form it; else None."""
-        return None
 
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
@@ -49,11 +45,7 @@ class ScaledDot(Score):
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
-        self.head_size = head_size
-
-    @property
-    def scale(self) -> float:
-        return 1 / math.sqrt(self.head_size)
+        self.scale: float = 1 / math.sqrt(head_size)
 
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
@@ -67,9 +59,7 @@ class Dot(Score):
     class Config(Score.Config, kind="dot"):
         pass
 
-    @property
-    def scale(self) -> float:
-        return 1.0
+    scale = 1.0
 
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
@@ -113,7 +103,7 @@ class Additive(Score):
         return (torch.tanh(sums) @ weight).squeeze(-1)
 
 
-class Cosine(Score):
+class CosineScore(Score):
     """sharpness · cos(q, k): content-based addressing (Graves et al., 2014)."""
 
     class Config(Score.Config, kind="cosine"):
@@ -245,7 +235,7 @@ class Sparsemax(Normalizer):
         threshold = (sums.gather(-1, support - 1) - 1) / support
         weights = (z - threshold).clamp(min=0)
         slope = (weights > 0).to(weights.dtype)
-        return _Given.apply(scores, weights, slope)  # type: ignore[no-untyped-call]
+        return _EntmaxWeights.apply(scores, weights, slope)  # type: ignore[no-untyped-call]
 
 
 class Entmax15(Normalizer):
@@ -264,10 +254,10 @@ class Entmax15(Normalizer):
         thresholds = mean - ((1 - spread) / rank).clamp(min=0).sqrt()
         support = (thresholds <= ordered).sum(dim=-1, keepdim=True)
         root = (z - thresholds.gather(-1, support - 1)).clamp(min=0)
-        return _Given.apply(scores, root.square(), root)  # type: ignore[no-untyped-call]
+        return _EntmaxWeights.apply(scores, root.square(), root)  # type: ignore[no-untyped-call]
 
 
-class _Given(torch.autograd.Function):
+class _EntmaxWeights(torch.autograd.Function):
     """Weights p that were found without a graph, with the Jacobian of the entmax family:
     ∂p/∂e = diag(s) − s sᵀ / Σs, where s is p^(2 − α) (Peters, Niculae & Martins, 2019).
     """
@@ -312,7 +302,7 @@ def _ordered(z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Choice:
+class HardChoice:
     """What was drawn for each row: its ``log_probability`` under the policy, (B,), or (B, T) where
     T steps were drawn at once.
 
@@ -326,18 +316,18 @@ class Choice:
 class Chooser:
     """What modules that choose derive from; ``listener`` is told each choice."""
 
-    listener: Callable[[Choice], None] | None = None
+    listener: Callable[[HardChoice], None] | None = None
 
 
 @contextmanager
-def choices(model: nn.Module) -> Iterator[list[Choice]]:
+def choices(model: nn.Module) -> Iterator[list[HardChoice]]:
     """Let every part of a model draw, and collect what was drawn, in order.
 
     with choices(model) as made:
         scores = model(pixels)
     made[0].log_probability
     """
-    made: list[Choice] = []
+    made: list[HardChoice] = []
     choosers = [module for module in model.modules() if isinstance(module, Chooser)]
     before = [chooser.listener for chooser in choosers]
     for chooser in choosers:
@@ -375,6 +365,6 @@ class Sampled(Normalizer, Chooser):
         )
         log_p = scores.float().log_softmax(dim=-1).gather(-1, drawn).squeeze(-1)  # (B, H, T)
         keeps = torch.rand(log_p.shape, device=log_p.device) < self.config.expected
-        self.listener(Choice(log_p.masked_fill(keeps, 0.0).sum(dim=1)))  # of all heads: (B, T)
+        self.listener(HardChoice(log_p.masked_fill(keeps, 0.0).sum(dim=1)))  # of all heads: (B, T)
         hard = F.one_hot(drawn.squeeze(-1), weights.shape[-1]).to(weights.dtype)
         return torch.where(keeps[..., None], weights, hard)

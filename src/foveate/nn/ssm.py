@@ -73,9 +73,9 @@ def selective_scan(
 
     Where there are native kernels these never keep the states of all steps, T E N numbers.
     """
-    given = [part.contiguous() for part in (delta, u, a, into, out, start)]
-    if all(map(fits, given)) and library() is not None:
-        y, last = Scan.apply(*given)  # type: ignore[no-untyped-call]
+    inputs = [part.contiguous() for part in (delta, u, a, into, out, start)]
+    if all(map(fits, inputs)) and library() is not None:
+        y, last = Scan.apply(*inputs)  # type: ignore[no-untyped-call]
         return y, last
     log_decay = delta[..., None] * a
     change = delta[..., None] * u[..., None] * into[:, :, None]
@@ -203,8 +203,8 @@ class SSRU(nn.Module):
         state = State() if state is None else state
         (cell,) = state.swap(self, lambda: (torch.zeros_like(change[:, 0]),))
         cells = []
-        for kept, new in zip(forget.unbind(1), change.unbind(1), strict=True):
-            cell = torch.addcmul(new, kept, cell)
+        for gate, new in zip(forget.unbind(1), change.unbind(1), strict=True):
+            cell = torch.addcmul(new, gate, cell)
             cells.append(cell)
         state.put(self, (cell,))
         return torch.stack(cells, dim=1).relu()

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from foveate.answers import Picture
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
-from foveate.data.series import Table
+from foveate.data.series import SeriesTable
 from foveate.data.series import labels as date_labels
 from foveate.data.tokenizer import EOS, Tokenizer
-from foveate.decode.search import Beginning
+from foveate.decode.search import PartialHypothesis
 from foveate.look.drawing import (
     Curve,
     LinesDrawing,
@@ -206,7 +206,7 @@ def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:
     return DrawnDone(drawings=[forecast_drawing(table, ahead, n, back) for n in channels])
 
 
-def forecast_of_csv(run: Run, task: Forecasting, csv: str) -> tuple[Table, Forecast]:
+def forecast_of_csv(run: Run, task: Forecasting, csv: str) -> tuple[SeriesTable, Forecast]:
     """A table of the user's and what comes after it. Raises `ConfigError` naming a line."""
     with tempfile.TemporaryDirectory(prefix="foveate-studio-") as folder:
         path = Path(folder) / "series.csv"
@@ -217,7 +217,9 @@ def forecast_of_csv(run: Run, task: Forecasting, csv: str) -> tuple[Table, Forec
             raise ConfigError(str(error).replace(str(path), "the table")) from None
 
 
-def forecast_drawing(table: Table, ahead: Forecast, number: int, look_back: int) -> LinesDrawing:
+def forecast_drawing(
+    table: SeriesTable, ahead: Forecast, number: int, look_back: int
+) -> LinesDrawing:
     """A channel: the rows read, the forecast, and the rows that followed."""
     first = int(np.searchsorted(table.dates, ahead.dates[0]))
     begin, count = max(0, first - look_back), len(ahead.dates)
@@ -266,11 +268,11 @@ def texts(
     if wrong := [i for i in prefix if not 0 <= i < size]:
         raise ConfigError(f"prefix: no token has the id {wrong[0]}; ids end at {size - 1}")
 
-    def send_tokens(step: list[Beginning]) -> None:
+    def send_tokens(step: list[PartialHypothesis]) -> None:
         for partial in step:
             send(token(watched, partial, len(watched.watch.steps) - 1))
 
-    def send_beam(step: list[Beginning]) -> None:
+    def send_beam(step: list[PartialHypothesis]) -> None:
         if not step:
             return
         ended = [p for past in watched.watch.steps for p in past if p.state == "done"]
@@ -280,12 +282,14 @@ def texts(
         nodes = [watched.node(partial) for partial in step]
         send(BeamStep(step=len(watched.watch.steps) - 1, nodes=nodes, best=best.id, text=text))
 
-    watched.watch.told = send_tokens if search.width == 1 else send_beam
+    watched.watch.on_step = send_tokens if search.width == 1 else send_beam
     outputs = watched.write(source, search, prefix)[: request.hypotheses]
     return TextDone(hypotheses=[hypothesis(watched, o) for o in outputs], drawings=drawings)
 
 
-def token(watched: Watched, partial: Beginning, place: int, text: str | None = None) -> Token:
+def token(
+    watched: Watched, partial: PartialHypothesis, place: int, text: str | None = None
+) -> Token:
     """The last token of a partial hypothesis, at a place of its output."""
     others, names = watched.instead(partial)
     special = partial.token in watched.task.silent

@@ -77,7 +77,7 @@ def _examples(task: AnyTask, most: int) -> list[Example]:
         ]
     if isinstance(task, Forecasting):
         windows = task.some("test")
-        first = windows.asked()[list(spread(len(windows), most))]
+        first = windows.first_dates()[list(spread(len(windows), most))]
         return [Example(date=date) for date in date_labels(first, windows.table.dates)]
     if isinstance(task, TextTask):
         corpus = task.corpus("test")
@@ -224,7 +224,7 @@ def label_scoring(run: Run, task: Classifies[Any, LabelAnswer], examples: Exampl
 def forecast_scoring(run: Run, task: Forecasting, split: str) -> Scoring:
     """A forecast, by its mean squared error on scaled values."""
     windows = task.some(split)
-    dates = date_labels(windows.asked(), windows.table.dates)
+    dates = date_labels(windows.first_dates(), windows.table.dates)
 
     def rows(places: Sequence[int]) -> Rows:
         part = replace(windows, starts=windows.starts[list(places)])

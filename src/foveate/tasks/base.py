@@ -22,11 +22,11 @@ from torch import Tensor, nn
 
 from foveate.align.aer import Head, Rows
 from foveate.config import BaseConfig, Configurable
-from foveate.data.batches import Plan
+from foveate.data.batches import BatchPlan
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.data.words import split_words
-from foveate.decode.choose import another
+from foveate.decode.beam import another
 from foveate.decode.search import Hypothesis, Search
 from foveate.look.capture import AttentionRecord, ForcedPass
 from foveate.look.drawing import Units
@@ -185,7 +185,7 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
 
     def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Any:
         """Which examples stand together in which batch of which epoch (`foveate.data.batches`)."""
-        return Plan(lengths, batch_tokens, seed)
+        return BatchPlan(lengths, batch_tokens, seed)
 
     def describe_data(self) -> list[str]:
         """Lines that say what was read, dropped and why, for the start of training."""

@@ -18,9 +18,9 @@ from foveate.data.batches import pad, sorted_batches
 from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, Word
+from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, WordTokenizer
+from foveate.decode.beam import Greedy
 from foveate.decode.constraints import byte_table
-from foveate.decode.greedy import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import EncoderDecoder, Model
@@ -99,7 +99,7 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
         ``bleu_tokenizer`` is as of a translation.
         """
 
-        tokenizer: Tokenizer.Config = Word.Config(lowercase=True, min_frequency=3)
+        tokenizer: Tokenizer.Config = WordTokenizer.Config(lowercase=True, min_frequency=3)
         """Of the captions."""
         doubly_stochastic: float = Field(0.0, ge=0)
         """Weight of the penalty that spreads attention over the picture (Xu et al., 2015)."""

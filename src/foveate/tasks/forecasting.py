@@ -27,8 +27,8 @@ from foveate.data.series import (
     Floats,
     Scaling,
     SeriesData,
+    SeriesTable,
     Standard,
-    Table,
     Windows,
     calendar,
     divide,
@@ -172,7 +172,7 @@ def figures_of(
     levels: tuple[float, ...],
 ) -> dict[str, float]:
     """All figures of forecasts (M, H, C, Q); ``naive`` is the error of each channel, (C,)."""
-    target, forecast = windows.wanted(), middle(predicted)
+    target, forecast = windows.targets(), middle(predicted)
     original, truth = scaling.leave(forecast), scaling.leave(target)
     figures = {
         "mse": mse(forecast, target),
@@ -207,13 +207,13 @@ def naive_forecasts(windows: Windows, season: int) -> dict[str, Floats]:
 
 def by_window(forecast: Floats, windows: Windows) -> Floats:
     """Mean (ŷ − y)² of each window, over steps and channels."""
-    errors: Floats = np.square(forecast - windows.wanted()).mean(axis=(1, 2))
+    errors: Floats = np.square(forecast - windows.targets()).mean(axis=(1, 2))
     return errors
 
 
 def by_step(forecast: Floats, windows: Windows) -> list[float]:
     """Mean (ŷ − y)² of each step ahead, over windows and channels."""
-    error = np.square(forecast - windows.wanted(), dtype=np.float64).mean(axis=(0, 2))
+    error = np.square(forecast - windows.targets(), dtype=np.float64).mean(axis=(0, 2))
     return [float(e) for e in error]
 
 
@@ -341,7 +341,7 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
         self.names: tuple[str, ...] = ()
         self.scaling: Scaling = config.scaling.build()
         self.naive: NDArray[np.float64] = np.zeros(0)
-        self._table: Table | None = None
+        self._table: SeriesTable | None = None
         self._windows: dict[str, Windows] = {}
 
     # ---- data
@@ -376,7 +376,7 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
             np.array(tree[key], dtype=np.float64) for key in ("shift", "scale", "naive")
         )
 
-    def table(self) -> Table:
+    def table(self) -> SeriesTable:
         """The run's own series."""
         if self._table is None:
             self._table = read_table(self.config.series)
@@ -391,7 +391,7 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
             self._windows[split] = self.cut(self.table(), rows)
         return self._windows[split]
 
-    def cut(self, table: Table, rows: tuple[int, int]) -> Windows:
+    def cut(self, table: SeriesTable, rows: tuple[int, int]) -> Windows:
         """The windows whose horizon lies in some rows of a table."""
         config = self.config
         return Windows(
@@ -465,7 +465,7 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
             raise DataError(f"{source} has {len(table)} rows; a window takes {need}{without}")
         return windows
 
-    def read_file(self, source: str | Path) -> Table:
+    def read_file(self, source: str | Path) -> SeriesTable:
         """A file with the channels of the run, in a notation of its own."""
         own = {"values": self.names, "delimiter": None, "decimal": None}
         return read_table(self.config.series.model_copy(update=own), source)
@@ -557,7 +557,7 @@ class Forecasting(SeriesTask):
         read, _, target = (part[0] for part in windows.take([index]))
         shown = (read[-SHOWN:], target[:SHOWN], middle(predicted[index])[:SHOWN])
         texts = [" ".join(f"{v:.4g}" for v in self.scaling.leave(part)[:, -1]) for part in shown]
-        date = labels(windows.asked()[index : index + 1], windows.table.dates)[0]
+        date = labels(windows.first_dates()[index : index + 1], windows.table.dates)[0]
         return Sample(f"{self.names[-1]} before {date}: {texts[0]}", texts[1], texts[2])
 
     # ---- answers
@@ -572,10 +572,10 @@ class Forecasting(SeriesTask):
             forecasts["teacher_forced"] = middle(self.predict(model, examples, True))
         forecasts |= naive_forecasts(examples, self.config.season)
         for name, forecast in list(forecasts.items())[1:]:
-            figures[f"{name}_mse"] = mse(forecast, examples.wanted())
-            figures[f"{name}_mae"] = mae(forecast, examples.wanted())
+            figures[f"{name}_mse"] = mse(forecast, examples.targets())
+            figures[f"{name}_mae"] = mae(forecast, examples.targets())
         errors = by_window(forecasts["forecast"], examples)
-        dates = labels(examples.asked(), examples.table.dates)
+        dates = labels(examples.first_dates(), examples.table.dates)
         return ForecastEvaluation(
             figures,
             {name: text for name, text in SIGNATURES.items() if name in figures},
@@ -612,7 +612,9 @@ class Forecasting(SeriesTask):
         return self._forecast(model, windows.table, slice(first, row), ahead)
 
     @torch.inference_mode()
-    def _forecast(self, model: Forecaster, table: Table, read: slice, ahead: Dates) -> Forecast:
+    def _forecast(
+        self, model: Forecaster, table: SeriesTable, read: slice, ahead: Dates
+    ) -> Forecast:
         """The forecast for some dates after the rows read, in the units of the series."""
         config, device = self.config, next(model.parameters()).device
         dates = np.concatenate((table.dates[read], ahead))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from foveate.answers import LabelAnswer, Picture
 from foveate.config import from_json
 from foveate.data.catalogue import DataError
-from foveate.data.image import Album, Augmentation, Pictures, Unchanged
+from foveate.data.image import Album, Augmentation, PictureData, Unchanged
 from foveate.data.text import TextData
 from foveate.files import replace_file
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
@@ -67,7 +67,7 @@ class PictureTask(Task[Picture, Answer, Batch]):
     class Config(Task.Config):
         """Where the pictures lie, and what chance does to them."""
 
-        pictures: Pictures.Config  # where the pictures and their texts or labels are
+        pictures: PictureData.Config  # where the pictures and their texts or labels are
         augmentation: Augmentation.Config = Unchanged.Config()  # how training pictures are varied
 
     reads = "picture"
@@ -75,7 +75,7 @@ class PictureTask(Task[Picture, Answer, Batch]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
-        self.pictures: Pictures = config.pictures.build(data.splits)
+        self.pictures: PictureData = config.pictures.build(data.splits)
         self.augmentation: Augmentation = config.augmentation.build()
         self.mean, self.deviation = np.zeros(1, np.float32), np.ones(1, np.float32)
         self.shape = (0, 0, 0)  # channels, height, width of what the model reads
@@ -183,7 +183,7 @@ def place_labels(encoder: nn.Module) -> list[str]:
 
 
 # ---------------------------------------------------------------------------- image classification
-# Pictures to labels: the only file that knows both pictures and classifiers.
+# PictureData to labels: the only file that knows both pictures and classifiers.
 #
 # loss = −log p(label | picture); figures and answers are those of `foveate.tasks.classification`
 

@@ -32,7 +32,7 @@ from foveate.data.corpus import (
 from foveate.data.readers import taken
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer
-from foveate.decode.choose import another
+from foveate.decode.beam import another
 from foveate.decode.constraints import byte_table
 from foveate.decode.sample import Sample as Sampling
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities

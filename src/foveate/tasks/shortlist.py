@@ -27,7 +27,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.align.ibm import Model1, Numbers
+from foveate.align.ibm import Model1, WordIds
 from foveate.config import ConfigError
 from foveate.data.corpus import sample
 from foveate.data.tokenizer import EOS
@@ -129,7 +129,7 @@ def partners(
     ]
     aligner = Model1(Model1.Config.parse({"kind": "ibm1", "lowercase": False}))
     aligner.train(pairs)
-    numbers: Numbers = aligner.numbers
+    numbers: WordIds = aligner.numbers
     of_source = np.array([-1, *map(int, numbers.source)])  # number -> id; NULL has none
     of_target = np.array([*map(int, numbers.target)])
     keys, p = aligner.lexicon.keys, aligner.lexicon.probability[:-1]

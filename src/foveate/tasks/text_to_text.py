@@ -30,8 +30,8 @@ from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, collect, keep, read_pairs, to_measure
 from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
 from foveate.data.words import split_words
+from foveate.decode.beam import Greedy
 from foveate.decode.constraints import Steps, byte_table
-from foveate.decode.greedy import Greedy
 from foveate.decode.search import EnsembleSteps, Hypothesis, Search, log_mean_p
 from foveate.look.capture import capture
 from foveate.look.drawing import group_pieces, to_words

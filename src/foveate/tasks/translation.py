@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.align.aer import Head, Links, Rows, read_pharaoh, write_pharaoh
-from foveate.align.ibm import Agreement, Aligner
+from foveate.align.ibm import AgreementAligner, Aligner
 from foveate.data.batches import pad, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.readers import lines_of
@@ -199,7 +199,7 @@ class GuidedTranslation(Translation):
 
         links: str | tuple[str, ...] | None = None
         """Files of word links with {split}; absent: made by the aligner."""
-        aligner: Aligner.Config = Agreement.Config()  # what makes the links
+        aligner: Aligner.Config = AgreementAligner.Config()  # what makes the links
         layer: int = -1  # decoder layer of the guided head; -1: the last
         head: int = Field(0, ge=0)  # number of the guided head
         weight: float = Field(0.05, gt=0)  # of the guidance in the loss

@@ -37,10 +37,9 @@ from foveate.cli.options import (
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from foveate.answers import LabelAnswer
+    from foveate.answers import Continuation, LabelAnswer
     from foveate.run import Run
     from foveate.tasks.base import Evaluation
-    from foveate.tasks.language import Generation
     from foveate.tasks.metrics import BleuTokenizer
     from foveate.views.examples import Picture
 
@@ -214,7 +213,7 @@ def prompts(prompt: str | None, stdin: BinaryIO | None, damaged: list[int]) -> l
 
 
 def write_texts(
-    continue_text: Callable[..., list[Generation]],
+    continue_text: Callable[..., list[Continuation]],
     texts: Sequence[str],
     target: TextIO,
     as_json: bool,
@@ -234,7 +233,7 @@ def write_texts(
             target.write(f"{RULE}\n" * (number > 0) + f"{generation}\n")
 
 
-def _stream(continue_text: Callable[..., list[Generation]], prompt: str, target: TextIO) -> None:
+def _stream(continue_text: Callable[..., list[Continuation]], prompt: str, target: TextIO) -> None:
     written = 0
     target.write(prompt)
 

@@ -49,6 +49,7 @@ from foveate.files import replace_file, replacing
 from foveate.run import Run, device
 from foveate.server.languages import directions
 from foveate.tasks.base import CUT
+from foveate.tasks.text_to_text import TextToText
 from foveate.train import checkpoint
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def translate_document(
 ) -> tuple[bytes, list[TextAnswer]]:
     """The document in the other language, and the answers to its sentences."""
     sentences = [sentence for passage in document.passages for sentence in passage.sentences]
-    if not run.task.source_tokenizer.tags:
+    if not run.need(TextToText, "translate").source_tokenizer.tags:
         search = {**search, "to": None}  # it names the language of the document
     answers = run.translate(sentences, **search) if sentences else []
     texts = iter([str(answer) for answer in answers])

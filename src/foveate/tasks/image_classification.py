@@ -188,7 +188,7 @@ def place_labels(encoder: nn.Module) -> list[str]:
 # loss = −log p(label | picture); figures and answers are those of `foveate.tasks.classification`
 
 ROWS = 250  # pictures that are judged together
-Item = TypeVar("One")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)

@@ -352,7 +352,8 @@ def _together(free: TextAnswer, held: TextAnswer, terms: Sequence[tuple[str, ...
         first = [ours[n] for n in kept if n < len(ours)]
         return first + [theirs[n] for n in more if n < len(theirs)]
 
-    return replace(free, hypotheses=both("hypotheses"), scores=both("scores"), found=both("found"))
+    outputs = both("outputs")
+    return replace(free, hypotheses=both("hypotheses"), scores=both("scores"), outputs=outputs)
 
 
 def read_aids(

@@ -54,7 +54,7 @@ def test_batches_are_normalised_and_seeded_by_noise_alone(task: ImageClassificat
 def test_what_was_prepared_is_restored(task: ImageClassification, tmp_path: Path) -> None:
     other: ImageClassification = task.config.build(TextData())
     other.restore(tmp_path)
-    assert other.labels == task.labels
+    assert other.label_names == task.label_names
     assert other.source == task.source
     assert torch.equal(other.pixels("test", [1]), task.pixels("test", [1]))
     lines = task.describe_data()

@@ -28,7 +28,7 @@ from foveate.server.studio_schemas import (
 )
 from foveate.server.studio_state import RunStore
 from foveate.tasks.base import Classifies
-from foveate.tasks.forecasting import SeriesTask
+from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.journal import Line
 from foveate.views import examples, fits
@@ -106,7 +106,7 @@ def detail(store: RunStore, name: str) -> RunDetail:
         **shape(run),
         vocabulary={key: t.vocab_size for key, t in task.tokenizers_by_name().items()},
         labels=list(task.label_names) if isinstance(task, Classifies) else [],
-        channels=list(task.names) if isinstance(task, SeriesTask) else [],
+        channels=list(task.names) if isinstance(task, Forecasting) else [],
         most_tokens=task.data.max_length if task.reads == "text" else None,
         search=searches(run) if task.gives == "text" else None,
         views=[view_info(run, entry) for entry in VIEWS.values()],

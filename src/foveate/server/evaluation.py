@@ -76,7 +76,7 @@ def _examples(task: AnyTask, most: int) -> list[Example]:
             for i in spread(len(album), most)
         ]
     if isinstance(task, Forecasting):
-        windows = task.some("test")
+        windows = task.examples("test")
         first = windows.first_dates()[list(spread(len(windows), most))]
         return [Example(date=date) for date in date_labels(first, windows.table.dates)]
     if isinstance(task, TextTask):
@@ -223,7 +223,7 @@ def label_scoring(run: Run, task: Classifies[Any, LabelAnswer], examples: Exampl
 
 def forecast_scoring(run: Run, task: Forecasting, split: str) -> Scoring:
     """A forecast, by its mean squared error on scaled values."""
-    windows = task.some(split)
+    windows = task.examples(split)
     dates = date_labels(windows.first_dates(), windows.table.dates)
 
     def rows(places: Sequence[int]) -> Rows:

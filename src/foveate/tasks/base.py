@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from foveate.align.aer import Head, Rows
 from foveate.config import BaseConfig, Configurable
-from foveate.data.batches import BatchPlan
+from foveate.data.batches import BatchPlan, Mixture
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.data.words import split_words
@@ -183,7 +183,7 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> Batch:
         """The examples of the given indices as tensors; ``noise`` seeds what is random in them."""
 
-    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Any:
+    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> BatchPlan | Mixture:
         """Which examples stand together in which batch of which epoch (`foveate.data.batches`)."""
         return BatchPlan(lengths, batch_tokens, seed)
 
@@ -354,10 +354,7 @@ class Aligns(ABC):
 class Classifies(ABC, Generic[Input, Answer]):
     """Gives one of a fixed set of labels."""
 
-    @property
-    @abstractmethod
-    def label_names(self) -> tuple[str, ...]:
-        """The labels, in the order of the model's outputs."""
+    label_names: tuple[str, ...] = ()  # in the order of the model's outputs
 
     @abstractmethod
     def classify(

@@ -39,7 +39,7 @@ from foveate.tasks.objectives import (
     steps_drawn,
     watched,
 )
-from foveate.tasks.text import END, START, TokenizedText, caption_record, namer
+from foveate.tasks.text import END, START, OneTokenizer, TokenizedText, caption_record, namer
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
 
@@ -90,7 +90,7 @@ class CaptionBatch(TensorBatch):
     real: Tensor
 
 
-class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
+class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     """A sentence for each picture; training sees each of its captions once an epoch."""
 
     class Config(PictureTask.Config, kind="captioning"):
@@ -111,15 +111,11 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
-        self.tokenizer: Tokenizer = config.tokenizer.build()
         self._pairs: dict[str, list[tuple[int, Ids]]] = {}
 
     @property
     def output_tokenizer(self) -> Tokenizer:
         return self.tokenizer
-
-    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
-        return {"text": self.tokenizer}
 
     # ---- data
 
@@ -127,12 +123,12 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
         self.measure_pixels()
         self.save_pixels(folder)
         captions = [text for texts in self.album("train").texts for text in texts]
-        self.tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
+        self._tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
         self.tokenizer.save(folder / TOKENIZER)
 
     def restore(self, folder: Path) -> None:
         self.restore_pixels(folder)
-        self.tokenizer = Tokenizer.load(folder / TOKENIZER)
+        self._tokenizer = Tokenizer.load(folder / TOKENIZER)
 
     def pairs(self, split: str) -> list[tuple[int, Ids]]:
         """Every caption of a split with the number of its picture."""

@@ -208,23 +208,18 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
     figures = FIGURES
     gives = "label"
     config: Config
-    labels: Labels
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return self.labels.names
 
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels()
         self.save_pixels(folder)
-        self.labels = Labels(sorted_labels(text for (text,) in self._texts("train")))
-        save_labels(self.labels.names, folder)
+        self.label_names = sorted_labels(text for (text,) in self._texts("train"))
+        save_labels(self.label_names, folder)
 
     def restore(self, folder: Path) -> None:
         self.restore_pixels(folder)
-        self.labels = Labels(load_labels(folder))
+        self.label_names = load_labels(folder)
 
     def _texts(self, split: str) -> list[list[str]]:
         album = self.album(split)
@@ -243,16 +238,16 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
 
     def _numbers(self, album: Album, indices: Sequence[int]) -> Tensor:
         labels = [album.texts[i][0] for i in indices]
-        names = self.labels.names
+        names = self.label_names
         return torch.tensor(numbers_of(labels, names, lambda n: album.names[indices[n]]))
 
     def describe_data(self) -> list[str]:
-        return [*self.describe_pixels(), f"labels: {', '.join(self.labels.names)}"]
+        return [*self.describe_pixels(), f"labels: {', '.join(self.label_names)}"]
 
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        return model.build(self.source, self.labels)
+        return model.build(self.source, Labels(self.label_names))
 
     def loss(self, model: Any, batch: PictureBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(next(model.parameters()).device)
@@ -265,9 +260,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
 
     def measure(self, model: Any, split: str, search: Any, samples: int = 3) -> Measures:
         log_p, target = self._judged(model, split, ROWS)
-        return measures_of_labels(
-            log_p, target, self.labels.names, self.album(split).names, samples
-        )
+        return measures_of_labels(log_p, target, self.label_names, self.album(split).names, samples)
 
     def _judged(self, model: Any, split: str, rows: int) -> tuple[LogP, list[int]]:
         """Log p of every label for each picture of a split (N, C), and the right ones (N,)."""
@@ -279,7 +272,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
     def predict(self, model: Any, batches: Iterable[Tensor]) -> LogP:
         """Log p of every label for each picture of all batches (B, C, H, W), (N, C)."""
         device = next(model.parameters()).device
-        log_p = [np.zeros((0, len(self.labels.names)), np.float32)]
+        log_p = [np.zeros((0, len(self.label_names)), np.float32)]
         for pixels in batches:
             scores = model(pixels.to(device)).float().log_softmax(dim=1)
             log_p.append(scores.cpu().numpy())
@@ -296,7 +289,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
     ) -> Evaluation:
         """Accuracy and macro F1 in percent, mean loss and confusion matrix of a split."""
         log_p, target = self._judged(model, examples, min(ROWS, batch_tokens))
-        return evaluation_of_labels(log_p, target, self.labels.names)
+        return evaluation_of_labels(log_p, target, self.label_names)
 
     def classify(
         self,
@@ -309,7 +302,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         shown = [self.shown(source)[0] for source in inputs]  # all are read before one is judged
         parts = _parts(shown, batch_size or ROWS)
         log_p = self.predict(model, (self.tensor(part) for part in parts))
-        labels = [probabilities_of(row, self.labels.names) for row in log_p]
+        labels = [probabilities_of(row, self.label_names) for row in log_p]
         return [LabelAnswer(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
 
     def forced(
@@ -322,9 +315,9 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         pixels, picture = self.shown(source)
         seen = self.tensor([pixels]).to(model.output.weight.device)
         with torch.inference_mode():
-            best = self.labels.names[int(model(seen)[0].argmax())]
+            best = self.label_names[int(model(seen)[0].argmax())]
         label = best if target is None else str(target)
-        [number] = numbers_of([label], self.labels.names, lambda i: f"target {label!r}")
+        [number] = numbers_of([label], self.label_names, lambda i: f"target {label!r}")
 
         def named(maps: Maps, units: Units) -> AttentionRecord:
             if not maps:
@@ -341,7 +334,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
             lambda: model(seen).log_softmax(dim=-1)[0, number][None],
             named,
             [label],
-            token=self.labels.names.__getitem__,
+            token=self.label_names.__getitem__,
             answer_at=0 if isinstance(getattr(model, "pooling", None), First) else None,
         )
 
@@ -366,7 +359,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         _, height, width = pixels.shape
         size = torch.tensor([width, height], dtype=torch.float32)
         places = ((seen.places[0].cpu() + 1) / 2 * size).numpy()
-        answer = self.labels.names[int(model.output(seen.final)[0].argmax())]
+        answer = self.label_names[int(model.output(seen.final)[0].argmax())]
         sides = tuple(model.config.patch_size * 2**k for k in range(model.config.scales))
         return PathView(pixels, places, sides, f"{name} → {answer}")
 

@@ -44,7 +44,7 @@ from foveate.nn.state import State
 from foveate.spec import Tokens
 from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample, Task
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import Axis, TokenizedText, namer
+from foveate.tasks.text import Axis, OneTokenizer, TokenizedText, namer
 
 NEVER = PAD  # stands for an end that no text has
 SHOWN = 60  # tokens of a sample
@@ -101,7 +101,7 @@ class Stream:
         return len(self.ids)
 
 
-class Language(Task[str, Continuation, Tensor], Generates[str]):
+class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
     """Plain text: p(x) = Π_t p(x_t | x_<t)."""
 
     class Config(Task.Config, kind="language"):
@@ -125,7 +125,6 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
-        self._tokenizer: Tokenizer | None = None
         self._texts: dict[str, Text] = {}
         self._streams: dict[str, Stream] = {}
 
@@ -140,15 +139,6 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
 
     def restore(self, folder: Path) -> None:
         self._tokenizer = Tokenizer.load(folder / "text.tokenizer.json")
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        if self._tokenizer is None:
-            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
-        return self._tokenizer
-
-    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
-        return {"text": self.tokenizer}
 
     def _text(self, split: str) -> Text:
         if split not in self._texts:

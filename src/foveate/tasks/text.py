@@ -259,7 +259,22 @@ class TextTask(Task[str, Answer, Batch]):
         """The texts of a split, without those that the config drops."""
 
 
-class SingleText(TextTask[Answer, Batch]):
+class OneTokenizer:
+    """The tokenizer of a task that has one."""
+
+    _tokenizer: Tokenizer | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
+        return self._tokenizer
+
+    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
+        return {"text": self.tokenizer}
+
+
+class SingleText(OneTokenizer, TextTask[Answer, Batch]):
     """Lines of text in; every text is read as ``<s> text </s>``."""
 
     class Config(Task.Config):
@@ -276,7 +291,6 @@ class SingleText(TextTask[Answer, Batch]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
-        self._tokenizer: Tokenizer | None = None
         self._read: dict[str, Corpus] = {}
         self._encoded: dict[str, tuple[Corpus, Sequence[Ids]]] = {}
 
@@ -298,15 +312,6 @@ class SingleText(TextTask[Answer, Batch]):
         if file is None:
             raise DataError(f"{run} has no tokenizer to take over: no {' or '.join(TOKENIZERS)}")
         self._tokenizer = Tokenizer.load(file)
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        if self._tokenizer is None:
-            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
-        return self._tokenizer
-
-    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
-        return {"text": self.tokenizer}
 
     def corpus(self, split: str) -> Corpus:
         """The texts of a split and what belongs to them, without those that the config drops.

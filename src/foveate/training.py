@@ -18,6 +18,7 @@ from foveate.decode.greedy import Greedy
 from foveate.files import replace_file
 from foveate.run import Run, RunConfig, device, load, read_run
 from foveate.start import begin, check_size
+from foveate.tasks.forecasting import ForecastObjective, SeriesTask
 from foveate.train import checkpoint
 from foveate.train.checkpoint import alone
 from foveate.train.config import Change, changes
@@ -99,6 +100,13 @@ def job_of(config: RunConfig, task: Any, model: Any, changed: Sequence[Change] =
 def _heeded(config: RunConfig) -> None:
     """Raise ``ConfigError`` where the task cannot learn by the objective, or passes over a part."""
     config.task.check_objective(config.objective)
+    numeric = issubclass(config.objective.owner or object, ForecastObjective)
+    if numeric and not isinstance(config.task, SeriesTask.Config):
+        raise ConfigError(
+            f"{config.objective.kind!r} compares numbers, which {config.task.kind} does not give; "
+            f'write "{config.task.default_objective}", or leave out [objective]',
+            ("objective", "kind"),
+        )
     forcing = getattr(config.objective, "teacher_forcing", None)
     if (
         forcing is not None

@@ -245,6 +245,9 @@ class Lines(Source):
     """Lines of standard input; a line of standard output for each."""
 
     def translate(self, request: Request) -> list[str]:
+        if request.protect or request.again:
+            option = "--protect" if request.protect else "--again"
+            raise ConfigError(f"{option} is for documents: name one with --in, or a --format")
         if (request.processes or 1) > 1:
             request.refuse_assistance()
         messages: list[str] = []

@@ -19,6 +19,7 @@ from foveate.cli.options import CHUNK, Tally, chunks
 from foveate.cli.pictures import saved
 from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
+from foveate.data.readers import Inflection
 from foveate.look.capture import AttentionRecord
 from foveate.tasks.base import Evaluation
 from foveate.views.attention import part
@@ -172,6 +173,13 @@ def test_scores_of_pairs() -> None:
     out = io.StringIO()
     score_lines(cast(Any, Shout()), io.BytesIO(b"a\txyz\nb\t\n"), out, tokens=True)
     assert out.getvalue() == "-3.000000\tx -1.0000\ty -1.0000\tz -1.0000\n-0.000000\n"
+
+
+def test_a_raw_line_of_the_data_is_named_with_its_pair() -> None:
+    raw = io.BytesIO(b"Hahn<N>\tHahn\nHahn\tHahnes\tN;GEN;SG\n")
+    with pytest.raises(ConfigError, match=r"line 2 .* write Hahn<N><GEN><SG> TAB Hahnes"):
+        check = Inflection.Config().build().source
+        score_lines(cast(Any, Shout()), raw, io.StringIO(), check=check)
 
 
 def test_a_pair_without_tab_is_named() -> None:

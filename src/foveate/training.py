@@ -19,6 +19,7 @@ from foveate.files import replace_file
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.start import begin, check_size
 from foveate.tasks.base import AnyTask
+from foveate.tasks.forecasting import ForecastObjective, SeriesTask
 from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.checkpoint import alone
@@ -101,6 +102,13 @@ def job_of(config: RunConfig, task: AnyTask, model: Any, changed: Sequence[Chang
 def _heeded(config: RunConfig) -> None:
     """Raise ``ConfigError`` where the task cannot learn by the objective, or passes over a part."""
     config.task.check_objective(config.objective)
+    numeric = issubclass(config.objective.owner or object, ForecastObjective)
+    if numeric and not isinstance(config.task, SeriesTask.Config):
+        raise ConfigError(
+            f"{config.objective.kind!r} compares numbers, which {config.task.kind} does not give; "
+            f'write "{config.task.default_objective}", or leave out [objective]',
+            ("objective", "kind"),
+        )
     objective = config.objective
     forcing = objective.teacher_forcing if isinstance(objective, CrossEntropy.Config) else None
     if forcing is not None and forcing.kind != "always" and not task_of(config).own_tokens:

@@ -1,4 +1,4 @@
-"""The verbs ``foveate data list | get | report``."""
+"""The verbs ``foveate data list | get | report``, and ``foveate new`` for one's own data."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from foveate.data.text import TextData
 
 DataKind = Literal["pairs", "labelled", "text", "series"]
+TaskName = Literal[
+    "auto",
+    "translation",
+    "transduction",
+    "classification",
+    "language",
+    "masked",
+    "forecasting",
+    "captioning",
+    "vision",
+]
 
 data = typer.Typer(cls=VerbGroup, help="List, get and check data sets.", no_args_is_help=True)
 
@@ -94,3 +105,17 @@ def _progress(name: str, done: int, total: int | None) -> None:
     if sys.stderr.isatty():
         of = "" if total is None else f" of {total / 1e6:.1f}"
         typer.echo(f"\r{name}: {done / 1e6:.1f}{of} MB ", err=True, nl=done == total)
+
+
+def new(
+    task: Annotated[TaskName, typer.Argument(help="auto guesses it from the files")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="one, or two sides")],
+    out: Annotated[Path, typer.Option(help="the config to write")] = Path("config.toml"),
+    minutes: Annotated[float, typer.Option(min=0.01, help="time to train")] = 30.0,
+    force: Annotated[bool, typer.Option("--force", help="overwrite the config")] = False,
+) -> None:
+    """Write a config for your own data."""
+    from foveate.cli.new import write_config
+
+    for line in write_config(task, files, out, minutes, force):
+        typer.echo(line)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 from typer.core import TyperGroup
 
+from foveate.errors import ConfigError
+
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
     from typer.core import TyperOption
@@ -98,6 +100,15 @@ def set_threads(threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
+
+
+def check_inputs(run: Run, text: object = None, image: object = None) -> None:
+    """Raise ``ConfigError`` for a text of a run that reads pictures, or a picture of another."""
+    pictures = run.task.reads == "picture"
+    if pictures and text is not None:
+        raise ConfigError(f"--text: {run.path} reads pictures; name one with --image")
+    if not pictures and image is not None:
+        raise ConfigError(f"--image: {run.path} reads {run.task.reads}; write --text")
 
 
 # ------------------------------------------------------------------------------ lines

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from foveate.cli.options import check_inputs
 from foveate.config import ConfigError, read
 from foveate.look.view import View
 from foveate.views.question import Question
@@ -24,7 +25,10 @@ def drawn(name: str, runs: Sequence[Path], asked: Mapping[str, Any], checkpoint:
     from foveate.run import load
 
     question = Question.parse({key: value for key, value in asked.items() if value is not None})
-    return find(name).draw([load(path, checkpoint) for path in runs], question)
+    loaded = [load(path, checkpoint) for path in runs]
+    for run in loaded:
+        check_inputs(run, asked.get("text"), asked.get("image"))
+    return find(name).draw(loaded, question)
 
 
 def report(run: Path, out: Path, asked: Mapping[str, Any], checkpoint: str) -> list[str]:
@@ -35,7 +39,9 @@ def report(run: Path, out: Path, asked: Mapping[str, Any], checkpoint: str) -> l
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the report is one page; end its name in .html")
     question = Question.parse({key: value for key, value in asked.items() if value is not None})
-    found = made(load(run, checkpoint), question)
+    loaded = load(run, checkpoint)
+    check_inputs(loaded, asked.get("text"), asked.get("image"))
+    found = made(loaded, question)
     found.save(out)
     return [f"wrote {out}", *(f"not in it: {name}: {why}" for name, why in found.left_out.items())]
 

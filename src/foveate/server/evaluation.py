@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from foveate.answers import LabelAnswer
+from foveate.answers import LabelAnswer, Picture
 from foveate.data.series import labels as date_labels
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run
@@ -200,7 +200,7 @@ def text_scoring(run: Run, examples: Examples) -> Scoring:
     return Scoring("chrf", len(examples.names), rows, mean if examples.pictures else figures)
 
 
-def label_scoring(run: Run, task: Classifies[Any, LabelAnswer], examples: Examples) -> Scoring:
+def label_scoring(run: Run, task: Classifies[Picture, LabelAnswer], examples: Examples) -> Scoring:
     """A label, by the probability of the right one."""
     scored = "p of the right label"
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -374,7 +373,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
 
         return tap
 
-    def samples(self, model: LanguageModel, stream: Any, count: int) -> list[Sample]:
+    def samples(self, model: LanguageModel, stream: Stream, count: int) -> list[Sample]:
         """Beginnings from all over a text, how the text goes on, and how the model does."""
         search = Sampling.Config.parse(SHORT).build()
         step = max(1, (len(stream) - 2 * SHOWN) // count)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pydantic
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from foveate.align.aer import Rows
 from foveate.answers import TextAnswer
 from foveate.config import Config
-from foveate.data.batches import Mixture, Plan, sorted_batches
+from foveate.data.batches import BatchPlan, Mixture, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.readers import taken
@@ -174,15 +174,15 @@ class Ensemble(nn.Module):
         self.members = nn.ModuleList(members)
 
     @property
-    def output(self) -> Any:
+    def output(self) -> nn.Linear:
         """The output projection of the first member; it says where all compute."""
-        return self.members[0].output
+        return cast(EncoderDecoder, self.members[0]).output
 
     def forward(self, *inputs: Tensor | None) -> Tensor:
         """Log of the mean p of every next token (B, T, V)."""
         return log_mean_p([member(*inputs) for member in self.members])
 
-    def decode(self, *inputs: Any) -> Tensor:
+    def decode(self, *inputs: object) -> Tensor:
         """Refuse: members have states and attention of their own. Raises ``ValueError``."""
         raise ValueError(
             "several models that decode together have no one map to draw; look at a run by itself"
@@ -462,7 +462,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         """(N, sides) numbers of tokens that a batch has of each pair, ends included."""
         return lengths_of(sources, targets) + 1
 
-    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Plan | Mixture:
+    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> BatchPlan | Mixture:
         parts, numbers = self.config.parts(), self._tokens("train").corpus.parts
         if numbers is None:
             return super().plan(lengths, batch_tokens, seed)

@@ -49,6 +49,11 @@ class TensorBatch:
         return replace(self, **tensors)
 
 
+def spread(count: int, most: int) -> range:
+    """At most so many numbers from 0 to ``count``, evenly."""
+    return range(0, count, max(1, count // max(1, most)))[:most]
+
+
 @dataclass(frozen=True)
 class Loss:
     """A sum and the number of terms in it, never a mean: parts then add up exactly.
@@ -63,7 +68,7 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ValidationSample:
     """One example as people read it: what went in, what was wanted, what came out."""
 
     source: str
@@ -76,7 +81,7 @@ class Measures:
     """Figures of a validation by name, such as ``{"loss": 1.2, "bleu": 31.5}``, and samples."""
 
     figures: dict[str, float]
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[ValidationSample] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,10 @@ from foveate.tasks.base import (
     Evaluation,
     Generates,
     Measures,
-    Sample,
     Scores,
+    ValidationSample,
     WordMaps,
+    spread,
 )
 from foveate.tasks.metrics import (
     LOWER_IS_BETTER,
@@ -563,11 +564,10 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         names = [name for name in self.config.metrics if name not in SLOW]
         figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
         nll = total / max(count, 1)
-        step = max(1, len(outputs) // max(1, samples))
-        shown = range(0, len(outputs), step)[:samples]
+        shown = spread(len(outputs), samples)
         return Measures(
             {"loss": nll, "perplexity": float(np.exp(min(nll, 700.0))), **figures},
-            [Sample(corpus.sources[i], corpus.targets[i], outputs[i]) for i in shown],
+            [ValidationSample(corpus.sources[i], corpus.targets[i], outputs[i]) for i in shown],
         )
 
     # ---- answers

@@ -141,7 +141,7 @@ class Run:
         ``choices`` are fields of the search "sample": temperature, top_k, top_p, min_p,
         repetition_penalty, seed; the run's own where it has them. With ``beam_size`` the most
         probable text is looked for instead (1 is greedy). ``whole_lines`` ends a text with its
-        line; ``listen`` is told the text so far.
+        line; ``listen`` is called with the text so far.
         """
         if isinstance(prompts, str):
             raise TypeError("generate takes a list of prompts; write generate([text])")
@@ -162,12 +162,6 @@ class Run:
         if isinstance(self.task, ability):
             return self.task
         raise self._cannot(verb)
-
-    def can(self, method: str, verb: str | None = None) -> Any:
-        """A method of the run's task by its name; goes once nobody asks by name."""
-        if (method_of := getattr(self.task, method, None)) is None:
-            raise self._cannot(verb or method)
-        return method_of
 
     def _cannot(self, verb: str) -> ConfigError:
         kind = self.config.task.kind

@@ -5,8 +5,8 @@
     parts = ["encoder"]
 
 A new run takes the tokenizers of that run (`foveate.tasks.base.Task.inherit`) and copies of the
-weights of the named parts; all other weights begin as they would without it. Lives here: what a
-config says about it, and the copying. Does not live here: loading the run (`foveate.training`).
+weights of the named parts; all other weights begin as they would without it. The
+run is loaded by `foveate.training`.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def by_pieces(earlier: State, own: State, theirs: Pieces, ours: Pieces) -> State
     for part in theirs:
         known = {piece: row for row, piece in enumerate(theirs[part])}
         rows = [(row, known[piece]) for row, piece in enumerate(ours[part]) if piece in known]
-        rows_here, rows_there = torch.tensor(rows, dtype=torch.long).reshape(-1, 2).unbind(1)
+        own_rows, their_rows = torch.tensor(rows, dtype=torch.long).reshape(-1, 2).unbind(1)
         for name in _of(earlier, (part,)) & own.keys():
             is_table = part == "output" or name.endswith("embedding.weight")
             if is_table and earlier[name].shape[0] == len(theirs[part]):
                 state[name] = own[name].clone()
-                state[name][rows_here] = earlier[name][rows_there]
+                state[name][own_rows] = earlier[name][their_rows]
     return state
 
 

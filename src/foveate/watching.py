@@ -18,7 +18,7 @@ from foveate.look.drawing import Node
 from foveate.run import Run
 from foveate.tasks.base import NEAR, Generates
 
-Heard = Callable[[list[PartialHypothesis]], None]
+Listener = Callable[[list[PartialHypothesis]], None]
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Output:
 class Watched:
     """A search of one source, step by step, in text; it can be read while it goes on.
 
-    ``told`` is called after each step with its beginnings, best first; what raises in it stops the
+    ``listener`` is called after each step with its beginnings, best first; what it raises stops the
     search. Of each token the ``top_k`` likeliest are kept.
     """
 
-    def __init__(self, run: Run, top_k: int = 8, told: Heard | None = None) -> None:
+    def __init__(self, run: Run, top_k: int = 8, listener: Listener | None = None) -> None:
         """Raises ``ConfigError`` where the task of the run generates no text."""
         self.run, self.task = run, run.need(Generates, "write text")
-        self.watch = Watch(top_k, told)
+        self.watch = Watch(top_k, listener)
 
     def search(self, kind: str | None = None, **fields: object) -> Search.Config:
         """The run's own search with other fields, or of another kind."""

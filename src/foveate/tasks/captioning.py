@@ -76,7 +76,7 @@ def _thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 # -------------------------------------------------------------------------------------- captioning
-# Captioning: a picture in, a sentence out; the only file that knows both pictures and text.
+# Captioning: a picture in, a sentence out.
 #
 # loss   = −Σ_t log p(y_t | y_<t, x), and what `caption_loss` adds
 # answer = search for the y of the highest score; figures: loss, BLEU-4 against all references

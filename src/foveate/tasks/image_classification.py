@@ -184,7 +184,7 @@ def place_labels(encoder: nn.Module) -> list[str]:
 
 
 # ---------------------------------------------------------------------------- image classification
-# PictureData to labels: the only file that knows both pictures and classifiers.
+# Image classification: one of the labels of the training data for a picture.
 #
 # loss = −log p(label | picture); figures and answers are those of `foveate.tasks.classification`
 
@@ -343,7 +343,9 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
             named,
             [label],
             token=self.label_names.__getitem__,
-            answer_at=0 if isinstance(getattr(model, "pooling", None), First) else None,
+            answer_at=0
+            if isinstance(model, Classifier) and isinstance(model.pooling, First)
+            else None,
         )
 
     def view(

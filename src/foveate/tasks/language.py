@@ -79,8 +79,7 @@ def _alike(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 #
 #     loss = −Σ_t log p(x_t | x_<t),   perplexity = exp(loss / T)
 #
-# A text is its lines, each followed by ``</s>``, which stands for the end of the line. Lives here:
-# blocks, the loss, the measures. Does not live here: continuing a text (`foveate.tasks.language`).
+# A text is its lines, each followed by ``</s>``, which stands for the end of the line.
 
 LOGIT_ROWS = 2048  # places whose logits are held at a time
 CHUNK = 512  # tokens read at a time where a state is carried over the whole text

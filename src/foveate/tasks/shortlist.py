@@ -6,8 +6,7 @@ F are the tokens that the targets of the training data have most often, t the ta
 between the tokens of both sides. A step then computes |V(x)| logits and not V; p is over V(x), so
 that scores are a little higher than over all tokens, and a rare word may be out of reach.
 
-Lives here: the choice, learning it, its file in a run. Does not live here: the step that computes
-some logits alone (`foveate.models.encoder_decoder`).
+The step that computes the logits of V(x) alone is `foveate.models.encoder_decoder.DecoderSteps`.
 """
 
 from __future__ import annotations

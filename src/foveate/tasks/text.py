@@ -158,13 +158,8 @@ def caption_record(
     """Maps (H, T, S) of a picture's captioner: the encoder's between ``places`` of the picture,
     the decoder's from what is produced to places, or to what was read.
     """
-    written, before = caption.axis(units, after=[END]), caption.axis(units, before=[START])
-    seen: Axis = [[i] for i in range(len(places))], list(places)
-    axes = {}
-    for block in maps:
-        row = seen if block.startswith("encoder") else written
-        axes[block] = row, before if row is written and block.endswith("self_attention") else seen
-    return _merged(maps, axes, f"{name} → {caption.text}")
+    read: Axis = [[i] for i in range(len(places))], list(places)
+    return _cross_record(maps, units, read, caption, f"{name} → {caption.text}")
 
 
 def attention_record(
@@ -179,13 +174,23 @@ def attention_record(
     produced and the end, and the columns of its self-attention the start and what was read.
     """
     read = source.axis(units, after=[END])
+    return _cross_record(maps, units, read, target, f"{source.text} → {target.text}")
+
+
+def _cross_record(
+    maps: Mapping[str, NDArray[np.float32]],
+    units: Units,
+    read: Axis,
+    target: TokenizedText,
+    title: str,
+) -> AttentionRecord:
+    """Maps of an encoder of ``read``, and of a decoder that produces the target."""
     written, before = target.axis(units, after=[END]), target.axis(units, before=[START])
     axes = {}
     for name in maps:
-        own = name.endswith("self_attention")
-        row = read if name.startswith("encoder") else written
-        axes[name] = row, read if row is read or not own else before
-    return _merged(maps, axes, f"{source.text} → {target.text}")
+        encodes, own = name.startswith("encoder"), name.endswith("self_attention")
+        axes[name] = (read, read) if encodes else (written, before if own else read)
+    return _merged(maps, axes, title)
 
 
 def encoder_record(

@@ -337,15 +337,14 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
             rows = {n: places if w.shape[1] == len(places) else [label] for n, w in maps.items()}
             return AttentionRecord(dict(maps), rows, {"": places}, f"{picture} → {label}")
 
+        first = isinstance(model, Classifier) and isinstance(model.pooling, First)
         return ForcedPass(
             model,
             lambda: model(seen).log_softmax(dim=-1)[0, number][None],
             named,
             [label],
             token=self.label_names.__getitem__,
-            answer_at=0
-            if isinstance(model, Classifier) and isinstance(model.pooling, First)
-            else None,
+            answer_at=0 if first else None,
         )
 
     def view(

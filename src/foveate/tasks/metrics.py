@@ -279,7 +279,7 @@ class MinimumBayesRisk(Search):
     class Config(Search.Config, kind="minimum_bayes_risk"):
         """``candidates`` finds C; its limits of length and rules are those said here.
 
-        ``utility`` is a metric by name (sentence chrF by default); the sign of an error metric is turned.
+        ``utility`` is a metric by name (by default sentence chrF); the sign of an error is turned.
         """
 
         candidates: Search.Config = Sample.Config(num_samples=32)

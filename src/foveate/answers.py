@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from foveate.decode.search import Hypothesis
 from foveate.look.capture import AttentionRecord
-from foveate.look.drawing import Units
-from foveate.look.heatmap import AttentionView, attention
+from foveate.look.maps import AttentionView, attention
+from foveate.look.words import Units
 
 if TYPE_CHECKING:
     from foveate.run import Run

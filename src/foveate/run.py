@@ -27,8 +27,8 @@ from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.kinds import load_kinds
 from foveate.look.capture import AttentionRecord, ForcedPass
-from foveate.look.drawing import Units
-from foveate.look.view import View
+from foveate.look.drawings import Drawing
+from foveate.look.words import Units
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
 from foveate.tasks.base import Evaluation, Task
@@ -264,10 +264,10 @@ class Run:
         classify = self.can("classify", "classify pictures")
         return [replace(one, run=self) for one in classify(self.model, pictures, batch_size or 250)]
 
-    def view(self, picture: Any, target: Any = None, **part: Any) -> View:
+    def view(self, picture: Any, target: Any = None, **part: Any) -> Drawing:
         """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""
         draw = self.can("view", "draw over pictures")
-        return cast(View, draw(self.model, picture, target, self.search(None, None), **part))
+        return cast(Drawing, draw(self.model, picture, target, self.search(None, None), **part))
 
     def pairs(self, split: str = "test") -> tuple[list[str], list[str]]:
         """Sources and references of a split of the run's own data."""

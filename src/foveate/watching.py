@@ -12,9 +12,8 @@ from typing import Any
 
 from foveate.data.tokenizer import EOS
 from foveate.decode.search import Alternatives, Beginning, Search, Watch
-from foveate.look.charts import LanesView
-from foveate.look.charts import lanes as draw_lanes
-from foveate.look.drawing import Node
+from foveate.look.drawings import LanesDrawing, Node
+from foveate.look.drawings import lanes as draw_lanes
 from foveate.run import Run
 from foveate.tasks.base import NEAR, Generates
 
@@ -98,7 +97,7 @@ class Watched:
             state=one.state,
         )
 
-    def lanes(self, best: Output | None = None, title: str = "") -> LanesView:
+    def lanes(self, best: Output | None = None, title: str = "") -> LanesDrawing:
         """The beam as it went, with the path of an output."""
         steps = [[self.node(one) for one in step] for step in self.watch.steps]
         return draw_lanes(steps, [one.id for one in best.path] if best else [], title)

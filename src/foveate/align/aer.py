@@ -27,7 +27,7 @@ def links(
 ) -> Links:
     """Each target word linked to the source word at which it looks most: {(argmax_s a_ts, t)}.
 
-    ``weights`` is (T, S), between words (`foveate.look.drawing.to_words`). Words of
+    ``weights`` is (T, S), between words (`foveate.look.words.to_words`). Words of
     ``skip_rows`` and ``skip_columns``, such as ``</s>``, are never linked: a row that looks most
     at a skipped column
     says that its word has no counterpart, and so has no link. Nor has a row whose largest weight

@@ -10,18 +10,17 @@ import numpy as np
 import torch
 
 from foveate.config import ConfigError, read
-from foveate.look.charts import CurvesView, PanelsView
-from foveate.look.view import View
-from foveate.views.question import Question
-from foveate.views.registry import find
+from foveate.look.drawings import Drawing, PanelGrid, line_chart, panel_grid
+from foveate.look.views import find
+from foveate.look.views.options import Question
 
 
-def saved(view: View, out: Sequence[Path]) -> list[str]:
+def saved(view: Drawing, out: Sequence[Path]) -> list[str]:
     """Write a picture in the form of each ending, and say where; without any, as text."""
     return [f"wrote {view.save(path)}" for path in out] or [view.text()]
 
 
-def drawn(name: str, runs: Sequence[Path], asked: Mapping[str, Any], checkpoint: str) -> View:
+def drawn(name: str, runs: Sequence[Path], asked: Mapping[str, Any], checkpoint: str) -> Drawing:
     """The view of some runs that a question asks for; what is absent in it is not asked."""
     from foveate.run import load
 
@@ -31,8 +30,8 @@ def drawn(name: str, runs: Sequence[Path], asked: Mapping[str, Any], checkpoint:
 
 def report(run: Path, out: Path, asked: Mapping[str, Any], checkpoint: str) -> list[str]:
     """Write the page of all views that fit a run; say where, and which do not fit and why."""
+    from foveate.look.views.report import report as made
     from foveate.run import load
-    from foveate.views.report import report as made
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the report is one page; end its name in .html")
@@ -42,7 +41,7 @@ def report(run: Path, out: Path, asked: Mapping[str, Any], checkpoint: str) -> l
     return [f"wrote {out}", *(f"not in it: {name}: {why}" for name, why in found.left_out.items())]
 
 
-def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> View:
+def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> Drawing:
     """A position encoding. Raises `ConfigError` for an unknown kind or sizes that it refuses."""
     from foveate.look.models import positions as draw
     from foveate.nn.positions import Position
@@ -55,7 +54,7 @@ def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> View:
         raise ConfigError(str(error)) from None
 
 
-def schedule(configs: Sequence[Path], steps: int | None) -> View:
+def schedule(configs: Sequence[Path], steps: int | None) -> Drawing:
     """The learning rates that configs (or runs) train with, up to the longest of them."""
     from foveate.look.models import schedule as draw
     from foveate.run import RunConfig
@@ -84,21 +83,21 @@ def text(result: Mapping[str, Any]) -> str:
     return "\n".join([*lines, f"machine: {machine}"])
 
 
-def growth(result: Mapping[str, Any]) -> PanelsView:
+def growth(result: Mapping[str, Any]) -> PanelGrid:
     """The picture of a bench of lengths: a panel of milliseconds and one of megabytes.
 
     Both axes are logarithmic: a square rises twice as steeply as a line.
     """
     kinds: Mapping[str, Mapping[str, Any]] = result["kinds"]
     panels = [
-        CurvesView(
+        line_chart(
             np.array(result["lengths"], float),
             {name: np.array(row[panel], float) for name, row in kinds.items()},
             "length", panel, log="xy",
         )
         for panel in ("milliseconds", "megabytes")
     ]  # fmt: skip
-    return PanelsView(panels, "Forward and backward through one layer")
+    return panel_grid(panels, "Forward and backward through one layer")
 
 
 def draw_growth(result: Mapping[str, Any], out: Sequence[Path]) -> list[str]:

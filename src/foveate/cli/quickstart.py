@@ -16,7 +16,7 @@ from rich.console import Console
 
 from foveate.align.aer import Agreement, Gold, rank_heads, read_pharaoh
 from foveate.data.synthetic import write
-from foveate.look.heatmap import attention
+from foveate.look.maps import attention
 from foveate.look.page import save_html
 from foveate.run import Run
 from foveate.training import train

@@ -27,9 +27,9 @@ from foveate.tasks.image_classification import PictureTask
 
 if TYPE_CHECKING:
     from foveate.look.capture import AttentionRecord
+    from foveate.look.views.examples import Picture
     from foveate.tasks.base import Evaluation
     from foveate.tasks.classification import Classification
-    from foveate.views.examples import Picture
 
 
 CHUNK = 4096  # lines translated together: enough to sort by length, little enough for memory
@@ -433,7 +433,7 @@ def translated(
 
 def pictures_of(names: Sequence[str]) -> list[Picture]:
     """Files, or numbers of pictures of the run's test data. Raises `ConfigError` for neither."""
-    from foveate.views.examples import picture_of
+    from foveate.look.views.examples import picture_of
 
     return [picture_of(name) for name in names]
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from foveate.look.drawing import AnyDrawing, Node, Part
-from foveate.views.question import Question
+from foveate.look.drawings import AnyDrawing, Node, Part
+from foveate.look.views.options import Question
 
 Reads = Literal["text", "picture", "series"]
 Gives = Literal["text", "label", "forecast", "words"]

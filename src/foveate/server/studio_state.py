@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import gzip
 import hashlib
 import re
@@ -20,8 +19,10 @@ import numpy as np
 
 from foveate.config import ConfigError
 from foveate.look.capture import block_of, tails
-from foveate.look.drawing import Drawing, Numbers, P, Part, changed
+from foveate.look.drawings import Drawing, Numbers, P, Part, changed
 from foveate.look.edit import edit, silence
+from foveate.look.views import ViewEntry, find
+from foveate.look.views.options import Question
 from foveate.nn.attention import BaseAttention
 from foveate.run import Run, RunConfig, load, read_run
 from foveate.server.answers import Send, answerer, opened
@@ -39,8 +40,6 @@ from foveate.server.studio_schemas import (
 )
 from foveate.train import journal
 from foveate.train.checkpoint import steps
-from foveate.views.question import Question
-from foveate.views.registry import Entry, find
 
 T = TypeVar("T")
 CONFIG = "config.toml"
@@ -294,9 +293,10 @@ class ArrayStore:
         return changed(drawing, self._numbers)
 
     def _numbers(self, numbers: Numbers) -> Numbers:
-        if len(numbers.data) * 3 // 4 <= INLINE:
+        content = numbers.bytes()
+        if len(content) <= INLINE:
             return numbers
-        name = self.put(base64.b64decode(numbers.data))
+        name = self.put(content)
         return numbers.model_copy(update={"data": "", "url": f"/api/v1/tensors/{name}"})
 
 
@@ -362,7 +362,7 @@ class StudioState:
 
 
 def _drawings(
-    entry: Entry, runs: Sequence[Run], question: Question, heads: Sequence[SilencedHead] = ()
+    entry: ViewEntry, runs: Sequence[Run], question: Question, heads: Sequence[SilencedHead] = ()
 ) -> list[Drawing]:
     """The drawings of a view, with heads silenced; its picture is no path of this machine."""
     with ExitStack() as stack:

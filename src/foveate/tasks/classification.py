@@ -26,7 +26,7 @@ from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
 from foveate.files import replace_file
 from foveate.look.capture import AttentionRecord, ForcedPass
-from foveate.look.drawing import Units
+from foveate.look.words import Units
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.spec import Labels, Tokens

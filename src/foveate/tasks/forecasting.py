@@ -40,7 +40,7 @@ from foveate.data.series import (
 )
 from foveate.files import replace_file
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
-from foveate.look.drawing import Units
+from foveate.look.words import Units
 from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series
 from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Task

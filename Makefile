@@ -17,7 +17,7 @@ PAIRS  ?= 10000000
 # The run that `make ray` translates with.
 RUN    ?= runs/en-fr
 
-.PHONY: help quickstart test lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill mutants faults fuzz audit hosts scaling ray corpus architecture lock clean
+.PHONY: help quickstart test proofs lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill mutants faults fuzz audit hosts scaling ray corpus architecture lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -26,7 +26,10 @@ quickstart: $(STAMPS)/studio page  ## set up, train a small translator, translat
 	$(BIN)/foveate quickstart
 
 test: $(STAMPS)/dev  ## set up and run every test
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(TESTS)
+
+proofs: $(STAMPS)/dev  ## at scale what smaller tests prove too (minutes)
+	$(BIN)/python -m pytest -q -m scale $(TESTS)
 
 lint: $(STAMPS)/dev  ## ruff and mypy, as pre-commit runs them
 	$(BIN)/ruff check src tests benchmarks tools web hatch_build.py

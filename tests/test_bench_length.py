@@ -8,7 +8,7 @@ import pytest
 
 from foveate.bench import growth
 from foveate.bench.growth import Growth, Way, exponent, one, ways, worth
-from foveate.cli import pictures as verbs
+from foveate.cli.bench import draw_growth, growth_view
 from foveate.kinds import load_kinds
 
 
@@ -52,9 +52,9 @@ def test_the_picture_and_its_text(tmp_path: Path) -> None:
     row = {"milliseconds": [1.0, 4.0], "megabytes": [2.0, None]}
     row |= {"exponent_time": 2.0, "exponent_memory": None}
     result = {"lengths": [8, 16], "kinds": {"full": row, "full, causal": row}}
-    [wrote] = verbs.draw_growth(result, [tmp_path / "growth.svg"])
+    [wrote] = draw_growth(result, [tmp_path / "growth.svg"])
     assert "growth.svg" in wrote and "<svg" in (tmp_path / "growth.svg").read_text()
-    text = "\n".join(verbs.draw_growth(result, []))
+    text = "\n".join(draw_growth(result, []))
     assert "full, causal" in text and "2.0" in text and "-" in text
-    assert [d.log for d in verbs.growth(result).drawings()] == ["xy", "xy"]
-    assert verbs.growth(result).arrays()["megabytes: full"][0] == 2
+    assert [d.log for d in growth_view(result).drawings()] == ["xy", "xy"]
+    assert growth_view(result).arrays()["megabytes: full"][0] == 2

@@ -105,14 +105,21 @@ def test_the_public_surface_is_there() -> None:
     assert all(getattr(foveate, name) is not None for name in foveate.__all__)
 
 
-@pytest.mark.parametrize("first", ["foveate.load", "foveate.train", "import foveate.train.fit"])
-def test_the_package_train_does_not_hide_the_function(first: str) -> None:
+def test_the_package_train_does_not_hide_the_function() -> None:
+    """Whatever is imported first, each in a process of its own that has PyTorch already."""
     code = (
-        f"import foveate\n{first}\n"
-        "import foveate.run, foveate.train, foveate.training\n"
-        "from foveate.train.fit import fit\n"
-        "from foveate import train\n"
-        "assert foveate.train is train is foveate.training.train, foveate.train\n"
+        "import os, torch\n"
+        "for first in ('foveate.load', 'foveate.train', 'import foveate.train.fit'):\n"
+        "    if (child := os.fork()):\n"
+        "        assert os.waitpid(child, 0)[1] == 0, first\n"
+        "        continue\n"
+        "    import foveate\n"
+        "    exec(first)\n"
+        "    import foveate.run, foveate.train, foveate.training\n"
+        "    from foveate.train.fit import fit\n"
+        "    from foveate import train\n"
+        "    assert foveate.train is train is foveate.training.train, foveate.train\n"
+        "    os._exit(0)\n"
     )
     env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
@@ -179,21 +186,28 @@ def test_data_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_an_error_is_one_line_without_traceback(arguments: list[str], expected: str) -> None:
-    done = command(*arguments)
-    assert done.returncode == 2, done.stderr
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
-    assert expected in done.stderr
+def test_an_error_is_one_line_without_traceback(
+    arguments: list[str],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("FOVEATE_DEBUG", raising=False)
+    assert call(monkeypatch, *arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1, printed.err
+    assert expected in printed.err
 
 
-def test_debugging_shows_where() -> None:
-    for done in (
-        command("--debug", "kinds", "skore"),
-        command("kinds", "skore", FOVEATE_DEBUG="1"),
-    ):
-        assert done.returncode == 1
-        assert "Traceback" in done.stderr and "no family 'skore'" in done.stderr
+def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = command("--debug", "kinds", "skore")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr and "no family 'skore'" in done.stderr
+    monkeypatch.setenv("FOVEATE_DEBUG", "1")
+    monkeypatch.setattr(sys, "argv", ["foveate", "kinds", "skore"])
+    with pytest.raises(ConfigError, match="no family 'skore'"):
+        cli.main()
 
 
 def test_a_wrong_option_is_named() -> None:

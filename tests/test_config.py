@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pydantic
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from foveate.config import (
@@ -328,6 +328,7 @@ def configs(config: type[Config]) -> st.SearchStrategy[Config]:
 
 
 @pytest.mark.parametrize("config", REAL, ids=lambda c: f"{c.family}.{c.kind}")
+@settings(max_examples=10)
 @given(data=st.data())
 def test_every_kind_comes_back_from_toml(config: type[Config], data: st.DataObject) -> None:
     made = data.draw(configs(config))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from foveate.look.capture import capture
-from foveate.models.base import Memory
+from foveate.models.encoder_decoder import Memory
 from foveate.models.recurrent import LocationDecoder
 from foveate.spec import Tokens
 from tolerances import close

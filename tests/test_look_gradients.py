@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from foveate.look.inside import by_distance, capture_gates, gates, gradients, influence
-from foveate.models.base import Decoder
 from foveate.models.classic import WindowDecoder
+from foveate.models.encoder_decoder import Decoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder
 from foveate.nn.recurrent import GRUCell, LSTMCell, RecurrentStack

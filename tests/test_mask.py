@@ -121,10 +121,10 @@ def test_a_long_triangle_is_never_formed() -> None:
     assert x.shape[1] ** 2 > SHORT
     triangle = Mask(causal=True)
     mixed = attention(x, mask=triangle)
-    assert not triangle._dense
+    assert not triangle._forms
     dense = Mask(torch.ones(1, 200, dtype=torch.bool), causal=True)
     close(mixed, attention(x, mask=dense))
-    assert dense._dense
+    assert dense._forms
     for other in (Mask(causal=True, window=3), Mask(), dense):
-        assert not other.triangle(range(200), range(200))
-    assert not triangle.triangle(range(1, 2), range(2))
+        assert not other.is_causal_only(range(200), range(200))
+    assert not triangle.is_causal_only(range(1, 2), range(2))

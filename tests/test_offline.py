@@ -25,11 +25,15 @@ sys.addaudithook(watch)
 
 VERBS = {
     "import": "import foveate",
-    "everything": "from foveate.kinds import load_kinds; load_kinds()",
     "help": "sys.argv[1:] = ['--help']; from foveate.cli import main; main()",
-    "kinds": "sys.argv[1:] = ['kinds']; from foveate.cli import main; main()",
-    "doctor": "sys.argv[1:] = ['doctor', '--json']; from foveate.cli import main; main()",
-    "data list": "sys.argv[1:] = ['data', 'list']; from foveate.cli import main; main()",
+    "kinds, data list, doctor": """
+import contextlib
+from foveate.cli import main
+for verb in (["kinds"], ["data", "list"], ["doctor", "--json"]):
+    sys.argv[1:] = verb
+    with contextlib.suppress(SystemExit):
+        main()
+""",
 }
 
 

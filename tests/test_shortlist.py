@@ -11,6 +11,7 @@ import torch
 import foveate
 from foveate.config import ConfigError
 from foveate.models.encoder_decoder import DecoderSteps, rows_of
+from foveate.models.native import decoder_steps
 from foveate.nn.linear import Int8Linear
 from foveate.run import Run
 from foveate.tasks.shortlist import FILE, Shortlist, learn, partners, reach
@@ -78,7 +79,7 @@ def test_nothing_else_comes_out_but_where_a_beginning_is_given(run: Run) -> None
     run.task._shortlist = Shortlist(torch.tensor(ids), empty(run))
     short = run.decoding(shortlist=True)
     answers = short.translate(["the dog runs", "the cat sleeps"], beam_size=2)
-    assert {i for a in answers for i in a.found[0].ids} <= set(ids)
+    assert {i for a in answers for i in a.outputs[0].ids} <= set(ids)
     begun = short.translate(["the dog runs"], beam_size=2, prefix="le chien")
     assert begun[0].hypotheses[0].startswith("le chien")
 
@@ -112,8 +113,8 @@ def test_some_rows_give_the_logits_of_these(precision: str) -> None:
 def test_steps_count_the_tokens_of_the_list(run: Run) -> None:
     model, tokens = run.model, torch.tensor([0, 1, 2, 3, 5, 6])
     memory = model.encode(torch.tensor([[4, 5, 3]]))
-    few = [DecoderSteps(model, memory, plain, tokens) for plain in (False, True)]
-    every = DecoderSteps(model, memory, plain=True)
+    few = [make(model, memory, tokens) for make in (decoder_steps, DecoderSteps)]
+    every = DecoderSteps(model, memory)
     for i in (2, 4, 5):
         wanted = every.step(tokens[torch.tensor([i])])[:, tokens]
         for steps in few:

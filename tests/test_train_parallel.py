@@ -22,6 +22,7 @@ from foveate.config import ConfigError
 from foveate.train import checkpoint
 from foveate.train.distributed import Ranks, layers, ranks_of
 from foveate.train.journal import read
+from foveate.training import train
 from tolerances import MODEL, close, near
 from train_toy import Toy, ToyModel, final, toy_config
 
@@ -83,6 +84,40 @@ CLIPPED = {"clip_norm": 0.5, "optimizer": {"kind": "sgd", "lr": 0.5, "momentum":
 RAGGED = {"max_epochs": 2, "batch_tokens": 60, "save": {"every": 100}}  # 5 batches an epoch
 
 
+TRANSFORMER = '{ kind = "transformer", hidden_size = 16, num_layers = 2, num_heads = 2 }'
+MODELS = {
+    "transformer": f"encoder = {TRANSFORMER}\ndecoder = {TRANSFORMER}",
+    "recurrent": 'encoder = { kind = "recurrent", hidden_size = 16 }\n'
+    'decoder = { kind = "recurrent", hidden_size = 16, attention = { score = "additive" } }',
+    "mamba": 'encoder = { kind = "mamba", hidden_size = 16, num_layers = 2 }\n'
+    'decoder = { kind = "mamba", hidden_size = 16, num_layers = 2 }',
+}
+
+
+def config_of(folder: Path, name: str) -> Path:
+    """A model that learns to say three words backwards."""
+    words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+    pairs = [(words[i % 10], words[i // 10 % 10], words[i * 7 % 10]) for i in range(90)]
+    text = "".join(f"{' '.join(p)}\t{' '.join(reversed(p))}\n" for p in pairs)
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.tsv").write_text(text)
+    config = folder / f"{name}.toml"
+    config.write_text(
+        f'[task]\nkind = "translation"\nsource = "{folder}/{{split}}.tsv"\n'
+        'tokenizer = { kind = "word" }\n'
+        f'[model]\nkind = "encoder_decoder"\n{MODELS[name]}\n'
+        '[train]\nbatch_tokens = 64\nmax_steps = 6\nlog_every = 1\nprecision = "fp32"\n'
+        'schedule = "constant"\nvalidation = { every = 3 }\nsave = { every = 3 }\n'
+        'optimizer = { kind = "sgd", lr = 0.1 }\n'  # Adam makes steps of a gradient that is noise
+    )
+    return config
+
+
+def command(folder: Path) -> list[str]:
+    """The arguments of ``foveate`` that train the recurrent model."""
+    return ["train", str(folder / "recurrent.toml"), "--run", str(folder / "command")]
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """A run of one process with as many batches in a step, made once."""
@@ -102,8 +137,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The scenes that two ranks play in one start."""
     folder = tmp_path_factory.mktemp("ranks")
-    begun = toy_config(**SHORT | {"max_steps": 6, "accumulate": 2})
-    Toy(folder / "one-two", begun).train()
+    begun = SHORT | {"max_steps": 6}
+    Toy(folder / "one-two", toy_config(**begun | {"accumulate": 2})).train()
+    for name in ("idle", "idle-fsdp"):
+        Toy(folder / name, toy_config(**begun)).train()
     ddp, fsdp = SHORT | {"parallel": "ddp"}, SHORT | {"parallel": "fsdp"}
     stop = {"how": "stop", "rank": 1, "number": 5}  # the first was the rehearsal's
     look = {"how": "stop", "rank": 0, "what": "measure", "number": 1}
@@ -122,7 +159,16 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"folder": "stopped", "changes": ddp},
         {"folder": "validating", "changes": ddp, "harm": [look]},
         {"folder": "validating", "changes": ddp},
+        {"folder": "idle", "changes": ddp},
+        {"folder": "idle-fsdp", "changes": fsdp},
     ]  # fmt: skip
+    scenes += [
+        {"folder": f"{name}-{kind}", "config": str(config_of(folder, name)), "overrides": [over]}
+        for name in MODELS
+        for kind in ("ddp", "fsdp")
+        for over in [f'train.parallel="{kind}"']
+    ]
+    scenes.append({"folder": "command", "command": [*command(folder), "train.max_steps=2"]})
     done = torchrun(folder, scenes)
     assert done.returncode == 0, done.stderr[-4000:]
     (folder / "said").write_text(done.stderr)
@@ -180,6 +226,14 @@ def test_a_run_goes_on_with_more_ranks_and_with_fewer(
     assert [line.get("ranks") for line in starts] == [2, None]
 
 
+@pytest.mark.parametrize("run", ["idle", "idle-fsdp"])
+def test_a_rank_may_have_nothing_to_do_in_a_step(
+    played: Path, alone: Callable[..., Path], run: str
+) -> None:
+    assert "a step of this run has 1 batches for 2 ranks" in (played / "said").read_text()
+    same_up_to_rounding(played / run, alone())
+
+
 @pytest.mark.parametrize("run", ["stopped", "validating"])
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(played: Path, run: str) -> None:
     said = (played / "said").read_text()
@@ -201,98 +255,61 @@ def test_the_log_counts_what_is_moved(played: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.scale)])
 def test_a_hang_is_reported_and_a_killed_rank_costs_little(
-    tmp_path: Path, alone: Callable[..., Path]
+    tmp_path: Path, alone: Callable[..., Path], killed: bool
 ) -> None:
     """Rank 1 hangs in step 7, then dies in step 10; each time all goes on from the last save."""
     harm = [
         {"how": "hang", "rank": 1, "attempt": 0, "number": 8},  # one more: the rehearsal
         {"how": "kill", "rank": 1, "attempt": 1, "number": 5},
-    ]
-    changes = SHORT | {"parallel": "ddp", "hang_minutes": 0.15}
-    done = torchrun(tmp_path, [{"folder": "run", "changes": changes, "harm": harm}], restarts=2)
+    ][: 1 + killed]
+    changes = SHORT | {"parallel": "ddp", "hang_minutes": 0.1}
+    scenes = [{"folder": "run", "changes": changes, "harm": harm}]
+    done = torchrun(tmp_path, scenes, restarts=len(harm))
     assert done.returncode == 0, done.stderr[-4000:]
     assert re.search(r"rank 1 hangs: step 7 for \d+ s", done.stderr), done.stderr
     assert "time.sleep(600)" in done.stderr
     assert "rank 0: " in done.stderr
     starts = [line["step"] for line in read(tmp_path / "run") if line["event"] == "start"]
-    assert starts == [0, 6, 9]
+    assert starts == [0, 6, 9][: 2 + killed]
     same_bits(tmp_path / "run", alone(accumulate=2))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
-def test_four_ranks_are_one_process(tmp_path: Path, alone: Callable[..., Path], kind: str) -> None:
+@pytest.mark.scale
+def test_four_ranks_are_one_process(tmp_path: Path, alone: Callable[..., Path]) -> None:
     """Also where four go on that were two, and some have nothing to do in a step."""
-    changes = SHORT | {"parallel": kind}
-    scenes: Scenes = [{"folder": "four", "changes": changes}]
-    Toy(tmp_path / "more", toy_config(**SHORT | {"max_steps": 6, "accumulate": 2})).train()
-    scenes.append({"folder": "more", "changes": changes | {"accumulate": 2}})
+    scenes: Scenes = []
+    for kind in ("ddp", "fsdp"):
+        begun = SHORT | {"max_steps": 6, "accumulate": 2}
+        Toy(tmp_path / f"more-{kind}", toy_config(**begun)).train()
+        changes = SHORT | {"parallel": kind}
+        scenes.append({"folder": f"four-{kind}", "changes": changes})
+        scenes.append({"folder": f"more-{kind}", "changes": changes | {"accumulate": 2}})
     done = torchrun(tmp_path, scenes, ranks=4)
     assert done.returncode == 0, done.stderr[-4000:]
     assert "a step of this run has 2 batches for 4 ranks" in done.stderr
-    same_up_to_rounding(tmp_path / "four", alone(accumulate=4))
-    same_up_to_rounding(tmp_path / "more", alone(accumulate=2))
+    for kind in ("ddp", "fsdp"):
+        same_up_to_rounding(tmp_path / f"four-{kind}", alone(accumulate=4))
+        same_up_to_rounding(tmp_path / f"more-{kind}", alone(accumulate=2))
 
 
-TRANSFORMER = '{ kind = "transformer", hidden_size = 16, num_layers = 2, num_heads = 2 }'
-MODELS = {
-    "transformer": f"encoder = {TRANSFORMER}\ndecoder = {TRANSFORMER}",
-    "recurrent": 'encoder = { kind = "recurrent", hidden_size = 16 }\n'
-    'decoder = { kind = "recurrent", hidden_size = 16, attention = { score = "additive" } }',
-    "mamba": 'encoder = { kind = "mamba", hidden_size = 16, num_layers = 2 }\n'
-    'decoder = { kind = "mamba", hidden_size = 16, num_layers = 2 }',
-}
-
-
-def config_of(folder: Path, name: str) -> Path:
-    """A model that learns to say three words backwards."""
-    words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
-    pairs = [(words[i % 10], words[i // 10 % 10], words[i * 7 % 10]) for i in range(90)]
-    text = "".join(f"{' '.join(p)}\t{' '.join(reversed(p))}\n" for p in pairs)
-    for split in ("train", "valid", "test"):
-        (folder / f"{split}.tsv").write_text(text)
-    config = folder / f"{name}.toml"
-    config.write_text(
-        f'[task]\nkind = "translation"\nsource = "{folder}/{{split}}.tsv"\n'
-        'tokenizer = { kind = "word" }\n'
-        f'[model]\nkind = "encoder_decoder"\n{MODELS[name]}\n'
-        '[train]\nbatch_tokens = 64\nmax_steps = 6\nlog_every = 1\nprecision = "fp32"\n'
-        'schedule = "constant"\nvalidation = { every = 3 }\nsave = { every = 3 }\n'
-        'optimizer = { kind = "sgd", lr = 0.1 }\n'  # Adam makes steps of a gradient that is noise
-    )
-    return config
+@pytest.mark.parametrize("name", MODELS)
+def test_families_train_in_shards_and_as_replicas(played: Path, name: str) -> None:
+    """What the command calls, on text: tokenizers by rank 0, decoding in validation."""
+    run = train(played / f"{name}.toml", ["train.accumulate=2"], played / name)
+    assert run.translate(["one two"])[0].hypotheses
+    for kind in ("ddp", "fsdp"):
+        same_up_to_rounding(played / f"{name}-{kind}", played / name, step=6)
 
 
 @pytest.mark.slow
-def test_families_train_in_shards_and_as_replicas(tmp_path: Path) -> None:
-    """What the verb calls, on text: tokenizers by rank 0, decoding in validation."""
-    scenes: Scenes = [
-        {"folder": f"{name}-{kind}", "config": str(config_of(tmp_path, name)), "overrides": [over]}
-        for name in MODELS
-        for kind in ("ddp", "fsdp")
-        for over in [f'train.parallel="{kind}"']
-    ]
-    done = torchrun(tmp_path, scenes)
-    assert done.returncode == 0, done.stderr[-4000:]
-    from foveate.training import train
-
-    for name in MODELS:
-        run = train(tmp_path / f"{name}.toml", ["train.accumulate=2"], tmp_path / name)
-        assert run.translate(["one two"])[0].hypotheses
-        for kind in ("ddp", "fsdp"):
-            same_up_to_rounding(tmp_path / f"{name}-{kind}", tmp_path / name, step=6)
-
-
-@pytest.mark.slow
-def test_the_verb_under_torchrun(tmp_path: Path) -> None:
+def test_the_command_under_torchrun(played: Path) -> None:
     """As the README writes it; an error of the user's is one line and ends all ranks."""
-    config, run = config_of(tmp_path, "recurrent"), tmp_path / "run"
-    program = ["-m", "foveate", "--", "train", str(config), "--run", str(run)]
-    done = started([*program, "train.max_steps=2"], 2, 0)
-    assert done.returncode == 0, done.stderr[-4000:]
+    run = played / "command"
     assert [line.get("ranks") for line in read(run) if line["event"] == "start"] == [2]
-    done = started([*program, "seed=2"], 2, 0)
+    program = ["-m", "foveate", "--", *command(played), "seed=2"]
+    done = started(program, 2, 0)
     assert done.returncode and done.stderr.count("error: ") == 1, done.stderr[-4000:]
     assert "holds a run of another config" in done.stderr
 

@@ -17,7 +17,7 @@ from foveate.look.render_matplotlib import FONT_SIZE
 from foveate.nn.positions import ALiBi, Rotary, Sinusoidal, T5Bias
 from foveate.nn.scores import (
     Additive,
-    Cosine,
+    CosineScore,
     Dot,
     Entmax15,
     General,
@@ -35,7 +35,7 @@ from foveate.train.optim import Noam, Schedule, WarmupStableDecay
 from history.drawing import Draw, OwnFigure, figure, note, plain
 
 SCORES: dict[str, type[Score]] = {
-    "cosine (Graves 2014)": Cosine,
+    "cosine (Graves 2014)": CosineScore,
     "additive (Bahdanau 2015)": Additive,
     "location (Luong 2015)": Location,
     "general (Luong 2015)": General,

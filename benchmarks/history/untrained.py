@@ -16,8 +16,8 @@ from foveate.look.capture import capture
 from foveate.look.drawings import LinesDrawing, SheetGrid, line_chart, sheet, sheet_grid
 from foveate.look.inside import gradients, influence
 from foveate.look.render_matplotlib import FONT_SIZE
-from foveate.models.base import Decoder, Encoder
 from foveate.models.classic import BagEncoder, WindowDecoder
+from foveate.models.encoder_decoder import Decoder, Encoder
 from foveate.models.mamba import MambaDecoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
@@ -133,7 +133,7 @@ def vanishing(folder: Path) -> LinesDrawing:
     }
     norms = {name: hears(one, partial(one, text, None)) for name, one in models.items()}
     view = gradients(norms)
-    kept = {name: curve[:49] for name, curve in view.curves.items()}
+    kept = {name: curve[:49] for name, curve in view.arrays().items() if name != "x"}
     return line_chart(view.x[:49], kept, view.across, view.up, view.title, view.log)
 
 

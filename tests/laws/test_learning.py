@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, EOS, Word
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.data.tokenizer import BOS, EOS, WordTokenizer
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.look.capture import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
@@ -106,20 +105,18 @@ def weights(model: EncoderDecoder, backwards: bool) -> Tensor:
     return found[:, :, :LENGTH, :]
 
 
-@pytest.mark.parametrize("backwards", [False, True], ids=["copy", "reverse"])
-def test_a_transformer_looks_where_it_copies_from(backwards: bool) -> None:
+def test_a_transformer_attends_where_it_copies_from() -> None:
     model = transformer().build(Tokens(VOCABULARY), Tokens(VOCABULARY))
-    learn(model, backwards, steps=400 if backwards else 300, rate=5e-3)
-    assert share_right(model, backwards) > 0.85
-    assert share_seen(model, backwards) > 0.7
+    learn(model, backwards=False, steps=300, rate=5e-3)
+    assert share_right(model, backwards=False) > 0.85
+    assert share_seen(model, backwards=False) > 0.7
 
 
-@pytest.mark.parametrize("backwards", [False, True], ids=["copy", "reverse"])
-def test_rnnsearch_looks_where_it_copies_from(backwards: bool) -> None:
+def test_rnnsearch_attends_where_it_copies_from_in_reverse() -> None:
     model = recurrent().build(Tokens(VOCABULARY), Tokens(VOCABULARY))
-    learn(model, backwards, steps=200, rate=1e-2)
-    assert share_right(model, backwards) > 0.85
-    assert share_seen(model, backwards) > 0.8
+    learn(model, backwards=True, steps=200, rate=1e-2)
+    assert share_right(model, backwards=True) > 0.85
+    assert share_seen(model, backwards=True) > 0.8
 
 
 def test_a_single_vector_carries_a_short_sequence() -> None:
@@ -150,7 +147,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Translation:
     config = Translation.Config(
         source=str(folder / "{split}.en"),
         target=str(folder / "{split}.fr"),
-        tokenizer=Word.Config(min_frequency=1),
+        tokenizer=WordTokenizer.Config(min_frequency=1),
     )
     built: Translation = config.build(TextData())
     built.prepare(folder, seed=0)

@@ -12,13 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from foveate.decode.beam import DiverseBeam
+from foveate.decode.beam import DiverseBeam, Greedy
 from foveate.decode.constraints import MinLength, NoRepeat
-from foveate.decode.greedy import Greedy
 from foveate.decode.search import EnsembleSteps, Hypothesis, Search, Steps
-from foveate.models.base import Decoder, Encoder
-from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
-from foveate.models.native import LONGEST, native_memory
+from foveate.models.encoder_decoder import Decoder, DecoderSteps, Encoder, EncoderDecoder
+from foveate.models.native import LONGEST, NativeSteps, decoder_steps, native_memory, native_steps
 from foveate.models.presets import TransformerSmall
 from foveate.models.transformer import EncoderLayer, TransformerEncoder
 from foveate.native.kernels import highest, library, log_sum_exp
@@ -63,9 +61,10 @@ def made(seed: int = 0, **choices: Any) -> EncoderDecoder:
     return model.eval()
 
 
-def begun(model: EncoderDecoder, plain: bool) -> DecoderSteps:
-    steps = DecoderSteps(model, model.encode(SOURCE, KEYS), plain)
-    assert (steps.native is None) == plain
+def begun(model: EncoderDecoder, plain: bool) -> DecoderSteps | NativeSteps:
+    memory = model.encode(SOURCE, KEYS)
+    steps = DecoderSteps(model, memory) if plain else native_steps(model, memory)
+    assert steps is not None
     return steps
 
 
@@ -131,7 +130,7 @@ def test_a_batch_is_its_sentences_one_by_one(config: Search.Config) -> None:
     model = made()
     together = found_by(config, begun(model, False))
     for row, length in enumerate(LENGTHS):
-        steps = DecoderSteps(model, model.encode(SOURCE[row : row + 1, :length]))
+        steps = decoder_steps(model, model.encode(SOURCE[row : row + 1, :length]))
         search: Search = config.like(config, max_ratio=1.0, max_extra=6).build()
         same(search(steps, [length], 2, END, [row]), [together[row]])
 
@@ -151,11 +150,11 @@ def test_sources_that_enter_later_find_the_same(
     search = Greedy.Config(max_ratio=3.0, max_extra=2).build()
 
     def found() -> list[list[Hypothesis]]:
-        return search(DecoderSteps(model, model.encode(source, keys)), lengths, 2, END)
+        return search(decoder_steps(model, model.encode(source, keys)), lengths, 2, END)
 
     together = found()
     assert len({(h.ended, len(h.ids)) for [h] in together}) > 6
-    monkeypatch.setattr("foveate.decode.greedy.ROOM", room)
+    monkeypatch.setattr("foveate.decode.beam.ROOM", room)
     monkeypatch.setattr("foveate.decode.search.SingleSearch.find", None)  # not asked any more
     assert found() == together
 
@@ -204,7 +203,7 @@ def test_sources_without_places_leave_nothing(empty: list[int]) -> None:
     keys[empty] = False
     same_memory(model, SOURCE, keys)
     ids, memory = torch.full((5,), 2), model.encode(SOURCE, keys)
-    native, plain = (DecoderSteps(model, memory, road).step(ids) for road in (False, True))
+    native, plain = (make(model, memory).step(ids) for make in (decoder_steps, DecoderSteps))
     close(native, plain, terms=MODEL)
 
 
@@ -283,7 +282,7 @@ def test_what_the_kernels_do_not_know_is_left_to_pytorch(
     change: Callable[[EncoderDecoder], EncoderDecoder],
 ) -> None:
     model = change(made())
-    assert DecoderSteps(model, model.encode(SOURCE, KEYS)).native is None
+    assert native_steps(model, model.encode(SOURCE, KEYS)) is None
 
 
 def hooked_encoder(model: EncoderDecoder) -> EncoderDecoder:
@@ -321,7 +320,7 @@ def test_encoders_that_the_kernels_do_not_know_are_left_to_pytorch(
 
 def test_gradients_are_left_to_pytorch() -> None:
     model = made()
-    assert DecoderSteps(model, model.encode(SOURCE, KEYS)).native is None
+    assert native_steps(model, model.encode(SOURCE, KEYS)) is None
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from foveate.models.base import Decoder, Encoder
+from foveate.models.encoder_decoder import Decoder, Encoder
 from foveate.models.presets import TransformerSmall
 from foveate.native.kernels import cross_entropy_, library, without_kernels
 from foveate.native.layers import EVEN, add_bias_, dropped, outer, random_bytes
@@ -157,13 +157,13 @@ def test_outer_products(shape: tuple[int, int, int]) -> None:
     count, out, size = shape
     torch.manual_seed(0)
     grad, x = torch.randn(count, out).bfloat16(), torch.randn(count, size).bfloat16()
-    sums, sum = outer(grad, x, alone=True)
+    sums, sum = outer(grad, x, bias=True)
     assert sum is not None and sums.dtype == sum.dtype == torch.float32
     tolerance = {"rtol": 1e-2, "atol": 2e-2 * count**0.5}
     torch.testing.assert_close(sums.double(), grad.double().T @ x.double(), **tolerance)
     torch.testing.assert_close(sum.double(), grad.double().sum(dim=0), **tolerance)
     with without_kernels():
-        plain, alone = outer(grad, x, alone=True)
+        plain, alone = outer(grad, x, bias=True)
     torch.testing.assert_close(sums, plain, **tolerance)
     assert alone is not None
     torch.testing.assert_close(sum, alone, **tolerance)

@@ -209,7 +209,7 @@ def test_learned_refuses_a_place_past_its_limit() -> None:
     position = Learned.Config(max_length=8).build(SIZE, HEADS)
     x = torch.zeros(1, 8, SIZE)
     assert position.embed(x, AT[:8]).shape == x.shape
-    with pytest.raises(ValueError, match=r"place 8 .*max_length = 8"):
+    with pytest.raises(ValueError, match=r"position 8 .*max_length = 8"):
         position.embed(torch.zeros(1, 9, SIZE), AT)
 
 

@@ -1,7 +1,7 @@
 """The verbs ``foveate look …``: one for each view of the registry, made when it is called.
 
 Lives here: how the fields of a question become options. Does not live here: the views
-(`foveate.views`).
+(`foveate.look.views`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from foveate.cli.options import Group
+from foveate.cli.options import VerbGroup
 from foveate.look.views import VIEWS, ViewEntry
 
 Out = Annotated[
@@ -27,7 +27,7 @@ UNITS = {True: "tokens", False: "words", None: None}
 OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 
 
-class Views(Group):
+class Views(VerbGroup):
     """The verbs that are written below, and one for each other view."""
 
     def list_commands(self, ctx: Any) -> list[str]:

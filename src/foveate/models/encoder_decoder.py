@@ -1,26 +1,123 @@
-"""Encoder–decoder: any encoder with any decoder, and the projection to the vocabulary."""
+"""Encoders, decoders, and the encoder–decoder that joins one of each with an output projection."""
 
 from __future__ import annotations
 
 import copy
-import os
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.models.base import Decoder, Encoder, Memory
-from foveate.models.native import NativeReading, native_reading
+from foveate.nn.embedding import Stem, TokenStem
+from foveate.nn.masks import Mask
+from foveate.nn.recurrent import Hidden
 from foveate.nn.state import State
 from foveate.spec import Input, Tokens
 
-if TYPE_CHECKING:
-    from foveate.models.recorded import RecordedReading
+
+@dataclass
+class Memory:
+    """The output of an encoder, which a decoder attends to.
+
+    ``values`` (B, S, D); ``keys`` (B, S), true at real positions, None where all are real;
+    ``final``: the last hidden state of each layer of a recurrent encoder, None for other encoders.
+    """
+
+    values: Float[Tensor, "B S D"]
+    keys: Bool[Tensor, "B S"] | None = None
+    final: list[Hidden] | None = None
+
+    @cached_property
+    def mask(self) -> Mask:
+        """The mask of the real positions, shared by all layers and steps that attend to them."""
+        return Mask(self.keys)
+
+    def summary(self) -> Float[Tensor, "B D"]:
+        """The whole source as one vector: the last hidden state, else the mean of the values."""
+        return self.mean() if self.final is None else self.final[-1][0]
+
+    def mean(self) -> Float[Tensor, "B D"]:
+        """The mean of the values at real positions."""
+        if self.keys is None:
+            return self.values.mean(dim=1)
+        real = self.keys.unsqueeze(-1).to(self.values.dtype)
+        return (self.values * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+
+    def select(self, rows: Tensor) -> Memory:
+        """The memory of the sources ``rows``."""
+        keys = None if self.keys is None else self.keys[rows]
+        final = self.final and [tuple(part[rows] for part in hidden) for hidden in self.final]
+        return Memory(self.values[rows], keys, final)
+
+
+class Encoder(Configurable, nn.Module):
+    """Reads a sequence and gives a vector of ``output_size`` for each of its positions.
+
+    Its stem (`foveate.nn.embedding`) decides what it reads: ids, patches of a picture, a series.
+    """
+
+    class Config(BaseConfig, family="encoder"):
+        """Which encoder."""
+
+    output_size: int
+
+    def __init__(self, config: Config, source: Input) -> None:
+        super().__init__()
+        self.config = config
+
+    @property
+    def embedding(self) -> nn.Embedding | None:
+        """The embedding table of the input, which may be tied; None where the input is no text."""
+        stem = self._modules.get("stem")
+        return stem.embedding if isinstance(stem, TokenStem) else None
+
+    def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
+        """Read ids (B, S), pixels (B, C, H, W) or series (B, S, C).
+
+        ``keys`` is true at real positions, None where all are real.
+        """
+        raise NotImplementedError
+
+
+class Decoder(Configurable, nn.Module):
+    """Turns ids (B, T) into vectors (B, T, ``output_size``) that predict the next token of each.
+
+    Without a memory (``memory_size`` None) it is the decoder of a language model.
+    With ``state=None`` it reads a whole sequence; with a state it continues at
+    ``state.position``.
+    """
+
+    class Config(BaseConfig, family="decoder"):
+        """Which decoder."""
+
+    reads_memory: ClassVar[bool] = True  # False: for language models only, it attends to no source
+    needs_memory: ClassVar[bool] = False  # True: it attends to a source, and is no language model
+    constant_memory: ClassVar[bool] = False  # whether its state has the same size at every length
+    parallel: ClassVar[bool] = True  # whether all positions of a sequence are computed at once
+    output_size: int
+    stem: Stem
+
+    def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
+        super().__init__()
+        self.config = config
+
+    @property
+    def embedding(self) -> nn.Embedding | None:
+        """The embedding table of the target, which may be tied."""
+        return self.stem.embedding if isinstance(self.stem, TokenStem) else None
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
+    ) -> Float[Tensor, "B T D"]:
+        raise NotImplementedError
 
 
 class Model(Configurable, nn.Module):
-    """What a task trains."""
+    """The network that a task trains."""
 
     class Config(BaseConfig, family="model"):
         """Which model."""
@@ -55,19 +152,19 @@ class EncoderDecoder(Model):
             tie(config.tie, table, "the source embedding", self.decoder.embedding)
 
     def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the source; ``keys`` is true at real places, None where all are."""
+        """Read the source; ``keys`` is true at real positions, None where all are real."""
         memory: Memory = self.encoder(inputs, keys)
         return memory
 
     def decode(
         self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
-        """A vector at each target place, from which the next token is predicted."""
+        """A vector at each target position, from which the next token is predicted."""
         hidden: Tensor = self.decoder(ids, memory, state)
         return hidden
 
     def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """Scores of every next token."""
+        """Unnormalised log-probabilities of every next token."""
         scores: Tensor = self.output(hidden)
         return scores
 
@@ -81,7 +178,7 @@ class EncoderDecoder(Model):
 
 
 def output_projection(decoder: Decoder, target: Tokens, bias: bool = False) -> nn.Linear:
-    """W, the vectors with which a decoder's outputs are compared: one for each token."""
+    """W (V, D), which turns the outputs of a decoder into logits."""
     output = nn.Linear(decoder.output_size, target.vocab_size, bias=bias)
     nn.init.normal_(output.weight, std=decoder.output_size**-0.5)
     if bias:
@@ -90,21 +187,23 @@ def output_projection(decoder: Decoder, target: Tokens, bias: bool = False) -> n
 
 
 def rows_of(output: nn.Module, tokens: Int[Tensor, "W"]) -> nn.Module:
-    """The map onto some of the outputs alone, of a linear map of any precision."""
-    some = copy.copy(output)
-    for kind in ("_parameters", "_buffers"):
-        tensors = getattr(output, kind).items()
-        rows = {name: None if t is None else t.detach()[tokens] for name, t in tensors}
-        setattr(some, kind, rows)
-    return some
+    """The output projection onto some tokens only, whatever its precision."""
+    projection = copy.copy(output)
+    for tensors in ("_parameters", "_buffers"):
+        rows = {
+            name: None if t is None else t.detach()[tokens]
+            for name, t in vars(output)[tensors].items()
+        }
+        vars(projection)[tensors] = rows
+    return projection
 
 
 def tie(
     setting: str, module: nn.Linear | nn.Embedding | None, name: str, to: nn.Embedding | None
 ) -> None:
-    """Let a module share the weights of the target embedding.
+    """Let ``module`` share the weights of the target embedding ``to``.
 
-    Raises ``ValueError`` where there is nothing to share, or the shapes differ.
+    Raises ``ValueError`` where there is no embedding to share, or the shapes differ.
     """
     if module is None or to is None:
         missing = name if module is None else "the target embedding"
@@ -119,60 +218,40 @@ def tie(
 
 
 class DecoderSteps:
-    """One source batch being decoded step by step: what greedy and beam search ask of a model.
+    """Decodes a batch of sources step by step in PyTorch, for a search (`foveate.decode`).
 
-    The step is a native one where `foveate.models.native` has one that gives the same, or a
-    recorded one (`foveate.models.recorded`); ``plain`` does without. With ``tokens`` (V') these
-    alone may come next: logits and the ids of steps count them.
+    Rows are hypotheses, grouped by source. With ``tokens`` (V',) only these may come next: logits
+    and ids are then numbered by their places in ``tokens``. Logits of the ids ``never`` are −∞.
     """
+
+    enters = False  # whether sources may `enter` while others are being decoded
 
     def __init__(
         self,
         model: EncoderDecoder,
         memory: Memory,
-        plain: bool = False,
         tokens: Int[Tensor, "W"] | None = None,
+        never: tuple[int, ...] = (),
     ) -> None:
         self.model, self.memory, self.state, self.tokens = model, memory, State(), tokens
-        self.device = memory.values.device
+        self.device, self.never = memory.values.device, list(never)
         self.output = model.output if tokens is None else rows_of(model.output, tokens)
-        self.native: NativeReading | RecordedReading | None = None
-        if not plain:
-            given = model, self.output, memory
-            self.native = native_reading(*given)
-            if self.native is None and os.environ.get("FOVEATE_GRAPHS") == "1":
-                from foveate.models.recorded import recorded_reading
-
-                self.native = recorded_reading(*given)
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
-        """Logits of the next token after reading one more of each hypothesis."""
+        """Logits of the next token after reading one more token of each hypothesis."""
         if self.tokens is not None:
             ids = self.tokens[ids]
-        if self.native is not None:
-            return self.native.step(ids)
         hidden = self.model.decode(ids[:, None], self.memory, self.state)
-        logits: Tensor = self.output(hidden[:, -1])
-        return logits.float()
+        logits: Tensor = self.output(hidden[:, -1]).float()
+        if self.never:
+            logits[:, self.never] = -torch.inf
+        return logits
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Hypothesis i goes on from hypothesis ``rows[i]``."""
-        (self.native or self.state).reorder(rows)
+        """Hypothesis i continues hypothesis ``rows[i]``."""
+        self.state.reorder(rows)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
-        """Go on with these sources alone."""
-        if self.native is not None:
-            self.native.select(sources)
-            return
+        """Continue with these sources only."""
         self.memory = self.memory.select(sources)
         self.state.select(sources)
-
-    @property
-    def enters(self) -> bool:
-        """Whether sources may `enter` while others are being decoded."""
-        return isinstance(self.native, NativeReading)
-
-    def enter(self, sources: Int[Tensor, "K"]) -> None:
-        """Take sources in that had been left out, a hypothesis each after the others'."""
-        assert isinstance(self.native, NativeReading)
-        self.native.enter(sources)

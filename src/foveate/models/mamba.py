@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.models.base import Decoder, Encoder, Memory
-from foveate.models.transformer import Block
+from foveate.models.encoder_decoder import Decoder, Encoder, Memory
+from foveate.models.transformer import ResidualBlock
 from foveate.nn.attention import Attention
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.linear import Dropout, Norm, RMSNorm
@@ -27,15 +27,16 @@ class MambaEncoderLayer(nn.Module):
         size = config.hidden_size
         self.forwards = config.state_space.build(size)
         self.backwards = config.state_space.build(size) if config.bidirectional else None
-        self.block = Block(config.norm.build(size), config.dropout, "pre")
+        self.block = ResidualBlock(config.norm.build(size), config.dropout, "pre")
 
     def forward(self, x: Tensor, keys: Tensor | None) -> Float[Tensor, "B S D"]:
-        read = self.block.enter(x)
-        change = self.forwards(read, keys)
-        if self.backwards is not None:
-            mirrored = None if keys is None else keys.flip(1)
-            change = change + self.backwards(read.flip(1), mirrored).flip(1)
-        return self.block.leave(x, change)
+        return self.block.around(x, lambda y: self._both_directions(y, keys))
+
+    def _both_directions(self, x: Tensor, keys: Tensor | None) -> Float[Tensor, "B S D"]:
+        y: Tensor = self.forwards(x, keys)
+        if self.backwards is None:
+            return y
+        return y + self.backwards(x.flip(1), None if keys is None else keys.flip(1)).flip(1)
 
 
 class MambaEncoder(Encoder):
@@ -83,18 +84,17 @@ class MambaDecoderLayer(nn.Module):
             attention = config.cross_attention.model_copy(update=heads)
             self.cross_attention = Attention(attention, size, memory_size)
         self.blocks = nn.ModuleList(
-            Block(config.norm.build(size), config.dropout, "pre")
+            ResidualBlock(config.norm.build(size), config.dropout, "pre")
             for _ in range(1 if memory_size is None else 2)
         )
 
     def forward(
         self, x: Tensor, memory: Memory | None, mask: Mask, state: State | None
     ) -> Float[Tensor, "B T D"]:
-        carry, *look = (cast(Block, block) for block in self.blocks)
-        x = carry.leave(x, self.state_space(carry.enter(x), state=state))
-        if memory is not None and self.cross_attention is not None:
-            seen = self.cross_attention(look[0].enter(x), memory.values, mask, state)
-            x = look[0].leave(x, seen)
+        blocks, cross = cast(list[ResidualBlock], list(self.blocks)), self.cross_attention
+        x = blocks[0].around(x, lambda y: self.state_space(y, state=state))
+        if memory is not None and cross is not None:
+            x = blocks[1].around(x, lambda y: cross(y, memory.values, mask, state))
         return x
 
 

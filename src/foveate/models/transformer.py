@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Literal, cast
 
+import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.models.base import Decoder, Encoder, Memory, places
+from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.embedding import Stem, TokenStem
 from foveate.nn.feed_forward import FeedForward, ReLU
@@ -20,24 +22,23 @@ from foveate.nn.state import State
 from foveate.spec import Input, Tokens
 
 
-class Block(nn.Module):
-    """x + f(norm(x)) (pre), norm(x + f(x)) (post), or norm(f(x)) without a residual sum (plain).
+class ResidualBlock(nn.Module):
+    """A residual connection around a sub-layer f, with dropout and a norm.
 
-    With dropout on what f gives.
+    ``order`` "pre": x + f(norm(x)); "post": norm(x + f(x)); "plain": norm(f(x)), without the sum.
     """
 
     def __init__(self, norm: Norm, dropout: float, order: str) -> None:
         super().__init__()
         self.norm, self.dropout, self.order = norm, Dropout(dropout), order
 
-    def enter(self, x: Tensor) -> Tensor:
-        """What the sub-layer reads."""
-        return self.norm(x) if self.order == "pre" else x
-
-    def leave(self, x: Tensor, change: Tensor) -> Tensor:
-        """The residual sum, but in a plain block."""
-        left: Tensor = self.dropout(change, None if self.order == "plain" else x)
-        return left if self.order == "pre" else self.norm(left)
+    def around(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply the sub-layer to x (B, T, D) and add x to its output."""
+        if self.order == "pre":
+            y: Tensor = self.dropout(sublayer(self.norm(x)), x)
+            return y
+        y = self.norm(self.dropout(sublayer(x), None if self.order == "plain" else x))
+        return y
 
 
 class EncoderLayer(nn.Module):
@@ -46,40 +47,40 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: TransformerEncoder.Config) -> None:
         super().__init__()
         size = config.hidden_size
-        self.self_attention = _heads(config, config.attention).build(size)
-        self.feed_forward = config.feed_forward.build(size, config.ffn_size)
+        self.self_attention: BaseAttention = _heads(config, config.attention).build(size)
+        self.feed_forward: FeedForward = config.feed_forward.build(size, config.ffn_size)
         self.blocks = _blocks(config, 2)
 
     def forward(self, x: Tensor, mask: Mask, position: Position) -> Float[Tensor, "B S D"]:
-        attend, feed = _named(self.blocks)
-        x = attend.leave(x, self.self_attention(attend.enter(x), mask=mask, position=position))
-        return feed.leave(x, self.feed_forward(feed.enter(x)))
+        attention, feed_forward = cast(list[ResidualBlock], list(self.blocks))
+        x = attention.around(x, lambda y: self.self_attention(y, None, mask, None, position))
+        return feed_forward.around(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the memory if there is one, a feed-forward network."""
+    """Causal self-attention, cross-attention if there is a memory, and a feed-forward network."""
 
     def __init__(self, config: TransformerDecoder.Config, memory_size: int | None) -> None:
         super().__init__()
         size = config.hidden_size
-        self._look_back(config)
-        self.cross_attention = None
+        self._build_self_attention(config)
+        self.cross_attention: BaseAttention | None = None
         if memory_size is not None:
             cross = config.cross_attention or config.attention.across()
             self.cross_attention = _heads(config, cross).build(size, memory_size)
-        self.feed_forward = config.feed_forward.build(size, config.ffn_size)
+        self.feed_forward: FeedForward = config.feed_forward.build(size, config.ffn_size)
         self.blocks = _blocks(config, 2 if memory_size is None else 3)
 
-    def _look_back(self, config: TransformerDecoder.Config) -> None:
-        """Make what reads the text so far."""
-        self.self_attention = _heads(config, _causal(config.attention)).build(config.hidden_size)
+    def _build_self_attention(self, config: TransformerDecoder.Config) -> None:
+        attention = _heads(config, _causal(config.attention)).build(config.hidden_size)
+        self.self_attention: BaseAttention = attention
 
-    def back(
+    def attend_to_prefix(
         self, x: Tensor, mask: Mask, state: State | None, position: Position
     ) -> Float[Tensor, "B T D"]:
-        """What each place gathers from the text so far."""
-        gathered: Tensor = self.self_attention(x, None, mask, state, position)
-        return gathered
+        """What each position gathers from the positions up to itself."""
+        y: Tensor = self.self_attention(x, None, mask, state, position)
+        return y
 
     def forward(
         self,
@@ -89,17 +90,17 @@ class DecoderLayer(nn.Module):
         position: Position,
         state: State | None,
     ) -> Float[Tensor, "B T D"]:
-        attend, *look, feed = _named(self.blocks)
-        own, cross = masks
-        x = attend.leave(x, self.back(attend.enter(x), own, state, position))
-        if memory is not None and self.cross_attention is not None:
-            seen = self.cross_attention(look[0].enter(x), memory.values, cross, state)
-            x = look[0].leave(x, seen)
-        return feed.leave(x, self.feed_forward(feed.enter(x)))
+        blocks = cast(list[ResidualBlock], list(self.blocks))
+        causal, real = masks
+        x = blocks[0].around(x, lambda y: self.attend_to_prefix(y, causal, state, position))
+        cross = self.cross_attention
+        if memory is not None and cross is not None:
+            x = blocks[1].around(x, lambda y: cross(y, memory.values, real, state))
+        return blocks[-1].around(x, self.feed_forward)
 
 
 class TransformerEncoder(Encoder):
-    """L layers of self-attention over embeddings with positions: of words, patches, or moments."""
+    """L layers of self-attention over embeddings and positions of tokens, patches or time steps."""
 
     class Config(Encoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
@@ -140,15 +141,15 @@ class TransformerEncoder(Encoder):
         return Memory(self.norm(x), keys)
 
     def embed(self, inputs: Tensor) -> Float[Tensor, "B S D"]:
-        """What the first layer reads."""
+        """The input of the first layer: embeddings with positions, normalised, with dropout."""
         x = self.stem(inputs)
-        x = self.position.embed(x, places(x))
+        x = self.position.embed(x, torch.arange(x.shape[1], device=x.device))
         embedded: Tensor = self.dropout(self.embedding_norm(x))
         return embedded
 
 
 class TransformerDecoder(Decoder):
-    """L layers that read what is written so far and, if there is one, look at the memory."""
+    """L layers of causal self-attention, with cross-attention to the memory if there is one."""
 
     class Config(Decoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
@@ -189,7 +190,8 @@ class TransformerDecoder(Decoder):
         self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
         x = self.stem(ids)
-        at = places(x, 0 if state is None else state.position)
+        start = 0 if state is None else state.position
+        at = torch.arange(start, start + x.shape[1], device=x.device)
         x = self.dropout(self.embedding_norm(self.position.embed(x, at)))
         masks = Mask(causal=True), Mask() if memory is None else memory.mask
         for layer in self.layers:
@@ -207,7 +209,7 @@ def _heads(config: TransformerConfig, attention: BaseAttention.Config) -> BaseAt
 
 
 def _causal(attention: BaseAttention.Config) -> BaseAttention.Config:
-    """The same; ``ValueError`` for a kind that cannot keep a decoder from seeing the future."""
+    """The same config. Raises ``ValueError`` for a kind that cannot mask future positions."""
     if not cast(type[BaseAttention], attention.owner).causal:
         raise ValueError(
             f'decoder.attention = "{attention.kind}" mixes the whole length, the future included; '
@@ -218,13 +220,9 @@ def _causal(attention: BaseAttention.Config) -> BaseAttention.Config:
 
 def _blocks(config: TransformerConfig, count: int) -> nn.ModuleList:
     return nn.ModuleList(
-        Block(config.norm.build(config.hidden_size), config.dropout, config.norm_order)
+        ResidualBlock(config.norm.build(config.hidden_size), config.dropout, config.norm_order)
         for _ in range(count)
     )
-
-
-def _named(blocks: nn.ModuleList) -> list[Block]:
-    return [cast(Block, block) for block in blocks]
 
 
 def _first_norm(config: TransformerConfig) -> nn.Module:
@@ -233,29 +231,25 @@ def _first_norm(config: TransformerConfig) -> nn.Module:
 
 
 def _last_norm(config: TransformerConfig) -> nn.Module:
-    """Pre-norm leaves the residual sum unnormalised, so one norm closes the stack."""
+    """Pre-norm layers leave the residual sum unnormalised, so a norm follows the last layer."""
     return config.norm.build(config.hidden_size) if config.norm_order == "pre" else nn.Identity()
 
 
-# -------------------------------------------------------------------------------------------- ssru
-# A Transformer decoder whose layers read the text so far by a recurrence (Kim et al., 2019).
-
-
 class SSRULayer(DecoderLayer):
-    """An SSRU in place of self-attention; attention to the memory and feed-forward as ever."""
+    """A decoder layer with an SSRU in place of self-attention (Kim et al., 2019)."""
 
-    def _look_back(self, config: TransformerDecoder.Config) -> None:
+    def _build_self_attention(self, config: TransformerDecoder.Config) -> None:
         self.unit = SSRU(config.hidden_size)
 
-    def back(
+    def attend_to_prefix(
         self, x: Tensor, mask: Mask, state: State | None, position: Position
     ) -> Float[Tensor, "B T D"]:
-        gathered: Tensor = self.unit(x, state)
-        return gathered
+        y: Tensor = self.unit(x, state)
+        return y
 
 
 class SSRUDecoder(TransformerDecoder):
-    """The decoder of "ludicrously fast" translation: a step costs as much at any length."""
+    """The decoder of Kim et al. (2019): a step costs the same at any length of the prefix."""
 
     class Config(TransformerDecoder.Config, kind="ssru"):
         """``attention`` is that to the memory alone."""

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 import torch
@@ -48,7 +48,7 @@ FLAGS = (
 )
 # The threads are PyTorch's own: its OpenMP is loaded and linked to, never a second one.
 OPENMP = ("-fopenmp",) if hasattr(ctypes.CDLL(None), "GOMP_parallel") else ()
-SECONDS = 120  # a compiler that takes longer is given up
+SECONDS = 120  # after which a compiler is stopped
 
 _int, _long, _float, _at = ctypes.c_int, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
 SIGNATURES = {  # result and arguments
@@ -71,23 +71,23 @@ SIGNATURES = {  # result and arguments
 }
 
 
-_left_out = False
+_disabled = False
 
 
 def library() -> ctypes.CDLL | None:
-    """The kernels; None where there is no compiler, or they are not wanted."""
-    return None if _left_out else _loaded()
+    """The compiled kernels; None without a compiler, with FOVEATE_NATIVE=0, or where disabled."""
+    return None if _disabled else _loaded()
 
 
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
-    """Compute by PyTorch alone, to compare."""
-    global _left_out
-    before, _left_out = _left_out, True
+    """Compute with PyTorch only, to compare."""
+    global _disabled
+    before, _disabled = _disabled, True
     try:
         yield
     finally:
-        _left_out = before
+        _disabled = before
 
 
 @functools.cache
@@ -110,35 +110,36 @@ def _loaded() -> ctypes.CDLL | None:
 
 
 def address(structure: ctypes.Structure) -> int:
-    """Where a structure lies; whoever passes it on keeps it."""
+    """The address of a structure, which the caller keeps alive."""
     return ctypes.addressof(structure)
 
 
-def at(tensor: Tensor | None) -> int | None:
-    """Where the numbers of a tensor begin; a null pointer for None."""
+def pointer(tensor: Tensor | None) -> int | None:
+    """The address of a tensor's first number; a null pointer for None."""
     return None if tensor is None else tensor.data_ptr()
 
 
 def fits(x: Tensor) -> bool:
-    """Whether the kernels read such a tensor: fp32 on the processor, row by row."""
+    """Whether the kernels read a tensor: fp32, in main memory, contiguous."""
     return x.dtype == torch.float32 and x.device.type == "cpu" and x.is_contiguous()
 
 
 def fits_either(x: Tensor) -> bool:
-    """Whether those kernels read a tensor that take fp32 and bf16, on the processor."""
+    """Whether the kernels for fp32 and bf16 read a tensor: of these types, in main memory."""
     return x.dtype in (torch.float32, torch.bfloat16) and x.device.type == "cpu"
 
 
 def _built() -> Path:
-    """The library's file, of this source for this processor, compiled if it is not there yet.
+    """The path of the compiled library of this source and processor, compiled at first use.
 
-    Raises ``OSError`` without a compiler or a place to write, ``SubprocessError`` where it fails.
+    Raises ``OSError`` without a compiler or a writable cache, ``SubprocessError`` where compiling
+    fails.
     """
     compiler = os.environ.get("CC") or shutil.which("cc")
     if compiler is None:
         raise FileNotFoundError("no C compiler")
-    made_of = [*(source.read_text() for source in SOURCES), compiler, *FLAGS, *OPENMP, _processor()]
-    name = hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:16]
+    inputs = [*(source.read_text() for source in SOURCES), compiler, *FLAGS, *OPENMP, _processor()]
+    name = hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:16]
     path = cache_folder() / "native" / f"kernels-{name}.so"
     if path.is_file():
         return path
@@ -159,33 +160,31 @@ def _built() -> Path:
 
 
 def _processor() -> str:
-    """What the machine can do, for a cache that several machines share."""
+    """The instruction sets of the processor, since several machines may share a cache."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next((line for line in lines if line.startswith(("flags", "Features"))), "")
     return f"{platform.machine()} {platform.processor()}"
 
 
-# ------------------------------------------------------------------------------------------ shares
-# Rows shared among threads: the kernels run without the interpreter's lock.
-
-LEAST = 8  # rows for which a thread of their own pays
+LEAST = 8  # rows from which a thread of their own pays
+BLOCK = 64  # scores for each of which the kernel of `highest` keeps one maximum
 
 
-def shared(work: Callable[[int, int], None], rows: int, each: int = 1) -> None:
-    """``work(first, count)`` for spans of all rows, by at most as many threads as PyTorch has.
+def run_rows(work: Callable[[int, int], None], rows: int, cost: int = 1) -> None:
+    """Call ``work(first, count)`` for spans of all rows, in at most as many threads as PyTorch has.
 
-    A row that is as much work as ``each`` counts so.
+    The kernels run without the interpreter's lock. ``cost`` is the work of a row, in rows.
     """
     if rows == 0:
         return
-    threads = max(1, min(torch.get_num_threads(), rows, rows * each // LEAST))
+    threads = max(1, min(torch.get_num_threads(), rows, rows * cost // LEAST))
     size = -(-rows // threads)
     first, *others = [(start, min(size, rows - start)) for start in range(0, rows, size)]
-    begun = [_pool(threads).submit(work, *span) for span in others]
+    futures = [_pool(threads).submit(work, *span) for span in others]
     work(*first)
-    for one in begun:
-        one.result()
+    for future in futures:
+        future.result()
 
 
 @functools.cache
@@ -193,24 +192,19 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads - 1, "rows")
 
 
-# -------------------------------------------------------------------------------------------- rows
-# Rows of scores: log Σ exp and the highest, which a search asks for; the cross-entropy.
-
-BLOCK = 64  # scores of which the kernel keeps one maximum
-
-
 def log_sum_exp(scores: Tensor) -> Tensor:
-    """Log Σ_v exp z_v of each row, (N, V) -> (N, 1); −∞ where all are."""
+    """Log Σ_v exp z_v of each row, (N, V) -> (N, 1); −∞ where all z are."""
     kernels = library() if fits(scores) else None
     if kernels is None:
         return scores.logsumexp(dim=1, keepdim=True)
-    found = scores.new_empty(len(scores), 1)
+    sums = scores.new_empty(len(scores), 1)
 
-    def some(first: int, count: int) -> None:
-        kernels.log_sum_exp(at(scores[first:]), count, scores.shape[1], at(found[first:]))
+    def compute(first: int, count: int) -> None:
+        z, size = pointer(scores[first:]), scores.shape[1]
+        kernels.log_sum_exp(z, count, size, pointer(sums[first:]))
 
-    shared(some, len(scores))
-    return found
+    run_rows(compute, len(scores))
+    return sums
 
 
 def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -223,21 +217,22 @@ def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     values = scores.new_empty(rows, count)
     columns = torch.empty(rows, count, dtype=torch.long)
 
-    def some(first: int, some_rows: int) -> None:
+    def compute(first: int, span: int) -> None:
         maxima = torch.empty(size // BLOCK + 1)
-        z, value, column = (at(part[first:]) for part in (scores, values, columns))
-        kernels.highest(z, some_rows, size, count, value, column, at(maxima))
+        z, value, column = (pointer(part[first:]) for part in (scores, values, columns))
+        kernels.highest(z, span, size, count, value, column, pointer(maxima))
 
-    shared(some, rows)
+    run_rows(compute, rows)
     return values, columns
 
 
 def cross_entropy_(
     logits: Tensor, target: Tensor, smoothing: float, grad: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Log Σ_v exp z_v − (1 − α) z_y − α mean z of each row, and −log p(y): (N, V) -> (N), (N).
+    """The loss log Σ_v exp z_v − (1 − α) z_y − α mean z and −log p(y): (N, V) -> (N), (N).
 
-    With ``grad`` the logits' place is taken by the gradient p − (1 − α) onehot_y − α/V.
+    ``smoothing`` is α. With ``grad`` the logits are overwritten by the gradient of the loss,
+    p − (1 − α) onehot_y − α/V.
     """
     kernels = library() if fits_either(logits) and logits.is_contiguous() else None
     if kernels is None:
@@ -245,7 +240,14 @@ def cross_entropy_(
     loss, nll = torch.empty(2, len(logits))
     half, threads = logits.dtype == torch.bfloat16, torch.get_num_threads()
     kernels.cross_entropy(
-        at(logits), half, *logits.shape, at(target), smoothing, at(loss), at(nll), threads
+        pointer(logits),
+        half,
+        *logits.shape,
+        pointer(target),
+        smoothing,
+        pointer(loss),
+        pointer(nll),
+        threads,
     )
     return loss, nll
 
@@ -272,41 +274,56 @@ def _cross_entropy_(
     return loss.squeeze(1), nll.squeeze(1)
 
 
-# -------------------------------------------------------------------------------------------- kept
-# What is made of modules' weights, such as a layout for kernels, kept until they change.
+class AutogradContext(Protocol):
+    """The context of an autograd function: what its forward leaves for its backward."""
+
+    saved_tensors: tuple[Tensor, ...]
+    needs_input_grad: tuple[bool, ...]
+    shape: torch.Size
+    dtype: torch.dtype
+    scale: float
+    seed: int
+    drop: int
+    residual: bool
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors until the backward."""
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Let no gradient flow through these outputs."""
+
 
 Made = TypeVar("Made")
-# Modules; steps of optimisers; where tensors lie, and their changes.
-MadeOf = tuple[list[ref[nn.Module]], int, list[tuple[int, int]]]
-_STEPS = [0]  # a fused step changes weights without counting it in their `_version`
+# The modules, the number of optimizer steps, and the address and version of each of their tensors.
+Version = tuple[list[ref[nn.Module]], int, list[tuple[int, int]]]
+_STEPS = [0]  # optimizer steps so far: a fused one changes weights without a new `_version`
 
 
-def _stepped(*_: Any) -> None:
+def _count_step(*_: object) -> None:
     _STEPS[0] += 1
 
 
-register_optimizer_step_post_hook(_stepped)
+register_optimizer_step_post_hook(_count_step)
 
 
-class Kept(Generic[Made]):
-    """What was made of modules, as long as their tensors are the same and have not changed.
+class WeightCache(Generic[Made]):
+    """Values made of the weights of modules, made again once these have changed.
 
-    It goes with its module, if what was made does not hold that.
+    A value is dropped with its module, as long as it does not hold that itself.
     """
 
     def __init__(self) -> None:
-        self._made: WeakKeyDictionary[nn.Module, tuple[MadeOf, Made]] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[nn.Module, tuple[Version, Made]] = WeakKeyDictionary()
 
-    def of(self, module: nn.Module, parts: list[nn.Module], make: Callable[[], Made]) -> Made:
-        """What ``make`` makes of a module with these parts."""
-        made_of = [ref(part) for part in parts], _STEPS[0], _weights(parts)
+    def get(self, module: nn.Module, parts: list[nn.Module], make: Callable[[], Made]) -> Made:
+        """The value of a module with these parts, made by ``make`` where it is new or changed."""
+        tensors = (t for m in parts for t in (*m._parameters.values(), *m._buffers.values()))
+        states = [
+            (t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors if t is not None
+        ]
+        version = [ref(part) for part in parts], _STEPS[0], states
         before, made = self._made.get(module, (None, None))
-        if before != made_of or made is None:
+        if before != version or made is None:
             made = make()
-            self._made[module] = made_of, made
+            self._made[module] = version, made
         return made
-
-
-def _weights(modules: Sequence[nn.Module]) -> list[tuple[int, int]]:
-    tensors = (t for m in modules for t in (*m._parameters.values(), *m._buffers.values()))
-    return [(t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors if t is not None]

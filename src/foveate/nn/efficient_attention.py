@@ -12,12 +12,12 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from foveate.nn.attention import Attention, BaseAttention, View, fold, unfold
+from foveate.nn.attention import Attention, AttentionContext, BaseAttention, fold, unfold
 from foveate.nn.linear import single
-from foveate.nn.masks import Mask, Places, places_of, take
+from foveate.nn.masks import Mask, Positions, indices, take
 
-# queries of a block, the keys and values that it reads, its view, and where the keys stand
-Piece = tuple[Tensor, Tensor, Tensor, View, tuple[range, ...]]
+# queries of a block, the keys and values that it reads, its context, and where the keys stand
+Piece = tuple[Tensor, Tensor, Tensor, AttentionContext, tuple[range, ...]]
 
 
 class SparseAttention(Attention):
@@ -62,10 +62,10 @@ class SparseAttention(Attention):
         queries: Float[Tensor, "B H T K"],
         keys: Float[Tensor, "B H S E"],
         values: Float[Tensor, "B H S V"],
-        view: View,
-        key_at: Places,
+        context: AttentionContext,
+        key_at: Positions,
     ) -> Float[Tensor, "B H T V"]:
-        pieces = self._pieces(queries, keys, values, view)
+        pieces = self._pieces(queries, keys, values, context)
         if self.tap is None:
             return torch.cat([Attention._mix(self, *piece) for piece in pieces], dim=2)
         weights = [self._weights(q, k, seen, runs) for q, k, _, seen, runs in pieces]
@@ -75,15 +75,17 @@ class SparseAttention(Attention):
         mixed = [self.dropout(w) @ v for w, (_, _, v, _, _) in zip(weights, pieces, strict=True)]
         return torch.cat(mixed, dim=2)
 
-    def _pieces(self, queries: Tensor, keys: Tensor, values: Tensor, view: View) -> list[Piece]:
+    def _pieces(
+        self, queries: Tensor, keys: Tensor, values: Tensor, context: AttentionContext
+    ) -> list[Piece]:
         """What each block of queries has to do with."""
-        mask, length = self.narrow(view.mask), keys.shape[2]
-        blocks = _blocks(view.query_at, self.block)
+        mask, length = self.narrow(context.mask), keys.shape[2]
+        blocks = _blocks(context.query_at, self.block)
         both = Cut(keys, self.block), Cut(values, self.block)
         pieces = []
         for block, asking in zip(blocks, queries.split([*map(len, blocks)], dim=2), strict=True):
             runs = self.runs(block, block.stop if mask.causal else length)
-            seen = View(mask, block, view.position, view.state)
+            seen = AttentionContext(mask, block, context.position, context.state)
             some_keys, some_values = (cut.take(runs) for cut in both)
             pieces.append((asking, some_keys, some_values, seen, runs))
         return pieces
@@ -143,7 +145,7 @@ class BlockSparseAttention(SparseAttention):
 
 
 class Cut:
-    """Places along the third dimension, cut once, so that runs of them cost what is in them.
+    """Positions along the third dimension, cut once, so that runs of them cost what is in them.
 
     The gradient of a slice is as long as what it was taken from: of T/n slices they would be T²/n.
     """
@@ -176,13 +178,9 @@ def _whole(weights: list[Tensor], runs: list[tuple[range, ...]], length: int) ->
     rows = []
     for part, read in zip(weights, runs, strict=True):
         row = part.new_zeros(*part.shape[:3], length)
-        row[..., places_of(read, part.device)] = part
+        row[..., indices(read, part.device)] = part
         rows.append(row)
     return torch.cat(rows, dim=2)
-
-
-# ------------------------------------------------------------------------------ attention low rank
-# Attention to a fixed number of mixtures of keys in place of the keys (Linformer).
 
 
 class LowRankAttention(Attention):
@@ -214,17 +212,20 @@ class LowRankAttention(Attention):
         queries: Float[Tensor, "M H N K"],
         keys: Float[Tensor, "M H S E"],
         values: Float[Tensor, "M H S V"],
-        view: View,
-        key_at: Places,
+        context: AttentionContext,
+        key_at: Positions,
     ) -> Float[Tensor, "M H N V"]:
-        self._refuse(view, keys.shape[2])
-        short_keys = self._mixtures(self.key_places, view.mask, keys.shape[2]) @ keys
-        mixtures = self._mixtures(self.value_places, view.mask, keys.shape[2])
-        all_of_them, seen = range(self.config.rank), View(Mask(), view.query_at, None, None)
+        self._refuse(context, keys.shape[2])
+        short_keys = self._mixtures(self.key_places, context.mask, keys.shape[2]) @ keys
+        mixtures = self._mixtures(self.value_places, context.mask, keys.shape[2])
+        all_of_them, seen = (
+            range(self.config.rank),
+            AttentionContext(Mask(), context.query_at, None, None),
+        )
         if self.tap is None:
             return super()._mix(queries, short_keys, mixtures @ values, seen, all_of_them)
         weights = self._weights(queries, short_keys, seen, all_of_them)
-        replaced = self.tap(unfold(weights @ mixtures, len(view.query_at)))
+        replaced = self.tap(unfold(weights @ mixtures, len(context.query_at)))
         if replaced is not None:
             return self.dropout(fold(replaced, len(weights))) @ values
         return self.dropout(weights) @ (mixtures @ values)
@@ -234,8 +235,8 @@ class LowRankAttention(Attention):
         mixtures = places[:, :length]
         return mixtures if mask.keys is None else mixtures * mask.keys[:, None, None, :]
 
-    def _refuse(self, view: View, length: int) -> None:
-        if view.mask.causal or view.mask.window is not None:
+    def _refuse(self, context: AttentionContext, length: int) -> None:
+        if context.mask.causal or context.mask.window is not None:
             raise ValueError(
                 "linformer mixes the whole length, the future included: it cannot take a causal "
                 "mask or a window; use another kind of attention in a decoder"
@@ -245,17 +246,8 @@ class LowRankAttention(Attention):
                 f"a sequence of {length} places is longer than linformer's max_length = "
                 f"{self.config.max_length}; raise it in the config, or cut the sequence"
             )
-        view.refuse_bias("linformer", self.key_places.device)
+        context.refuse_bias("linformer", self.key_places.device)
 
-
-# -------------------------------------------------------------------------------- attention kernel
-# Attention as a product of features, φ(q)ᵀ φ(k): sums over keys in place of weights over keys.
-#
-#     A(q, K, V) = φ(q)ᵀ Σ_i φ(k_i) v_iᵀ / φ(q)ᵀ Σ_i φ(k_i)
-#
-# The sums do not depend on the query, so work grows with the length and not with its square, and
-# what
-# a decoder remembers does not grow at all. A new feature map is one class.
 
 CHUNK = 64  # causal queries that are answered together, their own keys by an explicit product
 
@@ -278,82 +270,94 @@ class KernelAttention(BaseAttention):
         """φ(k), nowhere negative."""
         raise NotImplementedError
 
-    def _look(
-        self, queries: Float[Tensor, "M H N K"], source: Tensor, memory: Tensor | None, view: View
+    def _attend(
+        self,
+        queries: Float[Tensor, "M H N K"],
+        source: Tensor,
+        memory: Tensor | None,
+        context: AttentionContext,
     ) -> Float[Tensor, "M H N V"]:
-        self._refuse(view, memory is None, queries.device)
+        self._refuse(context, memory is None, queries.device)
         with _exact(queries):
             phi = self.of_queries(single(queries))
-        total = self._own(phi, source, view) if memory is None else self._foreign(phi, memory, view)
+        total = (
+            self._own(phi, source, context)
+            if memory is None
+            else self._foreign(phi, memory, context)
+        )
         mixed, sums = total[..., :-1], total[..., -1:]
         mixed = mixed / sums.masked_fill(sums == 0, 1)  # a query that sees nothing gets zeros
-        replaced = None if self.tap is None else self._show(phi, source, memory, view)
+        replaced = None if self.tap is None else self._show(phi, source, memory, context)
         return (mixed if replaced is None else replaced).to(queries.dtype)
 
-    def _own(self, phi: Tensor, source: Tensor, view: View) -> Float[Tensor, "B H T V"]:
+    def _own(
+        self, phi: Tensor, source: Tensor, context: AttentionContext
+    ) -> Float[Tensor, "B H T V"]:
         """A sequence looks at itself; what it has read is remembered as one matrix of sums."""
-        keys, values = self._features(source, view.query_at, view)
+        keys, values = self._features(source, context.query_at, context)
         sums = phi.new_zeros(*keys.shape[:2], keys.shape[-1], values.shape[-1])
-        if view.state is not None:
-            (sums,) = view.state.swap(self, lambda: (sums,))
+        if context.state is not None:
+            (sums,) = context.state.swap(self, lambda: (sums,))
         with _exact(phi):
-            if view.mask.causal:
+            if context.mask.causal:
                 total, sums = _running(phi, keys, values, sums)
             else:
                 sums = sums + keys.mT @ values
                 total = phi @ sums
-        if view.state is not None:
-            view.state.put(self, (sums,))
+        if context.state is not None:
+            context.state.put(self, (sums,))
         return total
 
-    def _foreign(self, phi: Tensor, memory: Tensor, view: View) -> Float[Tensor, "M H N V"]:
+    def _foreign(
+        self, phi: Tensor, memory: Tensor, context: AttentionContext
+    ) -> Float[Tensor, "M H N V"]:
         """The sums of a memory are made once."""
 
         def make() -> tuple[Tensor, ...]:
-            keys, values = self._features(memory, range(memory.shape[1]), view)
+            keys, values = self._features(memory, range(memory.shape[1]), context)
             with _exact(phi):
                 return (keys.mT @ values,)
 
-        (sums,) = make() if view.state is None else view.state.once(self, make)
+        (sums,) = make() if context.state is None else context.state.once(self, make)
         with _exact(phi):
             return phi @ sums
 
     def _features(
-        self, x: Tensor, at: range, view: View
+        self, x: Tensor, at: range, context: AttentionContext
     ) -> tuple[Float[Tensor, "M H S R"], Float[Tensor, "M H S V"]]:
         """φ(k), 0 where masked, and [v; 1], so that one sum is numerator and denominator."""
-        keys, values = self._project(x, view.position, at)
+        keys, values = self._project(x, context.position, at)
         keys, values = single(self._shared(keys)), single(self._shared(values))
         with _exact(keys):
             keys = self.of_keys(keys)
-        if view.mask.keys is not None:
-            keys = keys * take(view.mask.keys, at, 1)[:, None, :, None]
+        if context.mask.keys is not None:
+            keys = keys * take(context.mask.keys, at, 1)[:, None, :, None]
         return keys, F.pad(values, (0, 1), value=1.0)
 
     def _show(
-        self, phi: Tensor, source: Tensor, memory: Tensor | None, view: View
+        self, phi: Tensor, source: Tensor, memory: Tensor | None, context: AttentionContext
     ) -> Float[Tensor, "M H N V"] | None:
         """Form the weights for the tap: φ(q)ᵀ φ(k_i) / Σ_j φ(q)ᵀ φ(k_j)."""
-        read, at = source, view.query_at
+        read, at = source, context.query_at
         if memory is not None:
             read, at = memory, range(memory.shape[1])
-        keys, values = self._features(read, at, view)
+        keys, values = self._features(read, at, context)
         with _exact(phi):
             weights = phi @ keys.mT
-            if memory is None and view.mask.causal:
+            if memory is None and context.mask.causal:
                 weights = weights.tril()
             sums = weights.sum(dim=-1, keepdim=True)
             weights = weights / sums.masked_fill(sums == 0, 1)
             assert self.tap is not None
-            replaced = self.tap(unfold(weights, len(view.query_at)))
+            replaced = self.tap(unfold(weights, len(context.query_at)))
             return None if replaced is None else fold(replaced, len(phi)) @ values[..., :-1]
 
-    def _refuse(self, view: View, own: bool, device: torch.device) -> None:
+    def _refuse(self, context: AttentionContext, own: bool, device: torch.device) -> None:
         kind = self.config.kind or ""
-        view.refuse_bias(kind, device)
-        if view.mask.window is not None:
+        context.refuse_bias(kind, device)
+        if context.mask.window is not None:
             raise ValueError(f'attention = "{kind}" sums over all that came before: no window')
-        if self.tap is not None and own and view.query_at.start > 0:
+        if self.tap is not None and own and context.query_at.start > 0:
             raise ValueError(
                 f'attention = "{kind}" remembers sums and no keys, so step by step there are no '
                 "weights to see; run the whole sequence at once (state=None)"

@@ -1,4 +1,4 @@
-"""Feed-forward sub-layers: the same small network at every place."""
+"""Feed-forward sub-layers: the same two-layer network at every position."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
-from foveate.nn.linear import Dropout, Linear, reduced
+from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
 
 
 class FeedForward(Configurable, nn.Module):
-    """W₂ f(W₁ x + b₁) + b₂ at every place."""
+    """W₂ f(W₁ x + b₁) + b₂ at every position."""
 
     class Config(BaseConfig, family="feed_forward"):
         """Which activation; dropout after it; ``bias`` False leaves out b₁ and b₂."""
@@ -32,10 +32,7 @@ class FeedForward(Configurable, nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        return self.outer(self.dropout(self._activated(x)))
-
-    def _activated(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B F"]:
-        return self.activate(self.inner(x))
+        return self.outer(self.dropout(self.activate(self.inner(x))))
 
 
 class ReLU(FeedForward):
@@ -47,9 +44,10 @@ class ReLU(FeedForward):
     def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
         return F.relu(x)
 
-    def _activated(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B F"]:
-        # in training f is part of the product's last pass
-        return self.inner(x, relu=True) if self.training else super()._activated(x)
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        # in training the activation is part of the kernel of the product
+        inner = self.inner(x, relu=True) if self.training else self.activate(self.inner(x))
+        return self.outer(self.dropout(inner))
 
 
 class GELU(FeedForward):
@@ -90,7 +88,7 @@ class GatedFeedForward(FeedForward):
         self.gate = Linear(hidden_size, ffn_size, bias=config.bias)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
-        x = reduced(x)
+        x = to_autocast_dtype(x)
         return self.outer(self.dropout(self.activate(self.inner(x)) * self.gate(x)))
 
 

@@ -1,35 +1,35 @@
-"""Output projection and smoothed cross-entropy in one: logits live for one chunk and are forgotten.
+"""Output projection and smoothed cross-entropy in one, by chunks of logits.
 
     L = Σ_n −Σ_v y_nv log softmax(W h_n)_v,   y = (1 − α) one-hot + α/V
 
-Gradients are formed in the forward, chunk by chunk, while the probabilities are at hand.
+The forward also computes the gradients, chunk by chunk, so that the logits (N, V) of a batch never
+exist at once.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from foveate.native.kernels import cross_entropy_
+from foveate.native.kernels import AutogradContext, cross_entropy_
+from foveate.nn.linear import to_autocast_dtype
 
 CHUNK = 4_194_304  # logits at a time: 16 MB of floats, which stay in the cache
-EVEN = 64  # rows of a chunk are a multiple: a library makes a kernel of each shape that it meets
+EVEN = 64  # rows of a chunk are a multiple: oneDNN compiles a kernel for each new shape
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float
+        ctx: AutogradContext, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         """Sums over N of the smoothed loss and of −log p(target)."""
-        wanted = any(ctx.needs_input_grad)
+        with_grad = any(ctx.needs_input_grad)
         count, rows = len(hidden), _rows(len(hidden), len(weight))
         hidden = F.pad(hidden, (0, 0, 0, -count % rows))
-        grad_hidden = torch.empty_like(hidden) if wanted else None
+        grad_hidden = torch.empty_like(hidden) if with_grad else None
         grad_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device)
         weight = weight.to(hidden.dtype)
         logits = hidden.new_empty(rows, len(weight))
@@ -37,7 +37,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for start in range(0, count, rows):
             h, y = hidden[start : start + rows], target[start : start + rows]
             torch.mm(h, weight.T, out=logits)
-            losses = cross_entropy_(logits[: len(y)], y, smoothing, grad=wanted)
+            losses = cross_entropy_(logits[: len(y)], y, smoothing, grad=with_grad)
             sums += torch.stack(losses).sum(dim=1, dtype=torch.float64)
             if grad_hidden is None:
                 continue
@@ -50,14 +50,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return total.float(), nll
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: AutogradContext, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
         scale = grads[0]
         return grad_hidden * scale.to(grad_hidden.dtype), grad_weight * scale, None, None
 
 
 def _rows(count: int, vocabulary: int) -> int:
-    """How many rows a chunk has, so that all chunks have as many and little is left over."""
+    """The rows of a chunk: the same for all chunks, with little padding in the last."""
     chunks = -(-count * vocabulary // CHUNK) or 1
     even = -(-count // chunks // EVEN) * EVEN
     return max(1, min(count, even))
@@ -76,7 +76,6 @@ def linear_cross_entropy(
     """
     if not torch.is_grad_enabled():
         hidden, weight = hidden.detach(), weight.detach()
-    if torch.is_autocast_enabled(hidden.device.type):
-        hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
+    hidden = to_autocast_dtype(hidden)
     with torch.autocast(hidden.device.type, enabled=False):
         return _LinearCrossEntropy.apply(hidden, weight, target, smoothing)  # type: ignore[no-untyped-call]

@@ -7,46 +7,42 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-Places = range | tuple[range, ...]  # neighbours, or several runs of neighbours
+Positions = range | tuple[range, ...]  # consecutive positions, or several runs of them
 
 
-def places_of(at: Places, device: torch.device | None) -> Tensor:
-    """The places one by one."""
-    return torch.cat([torch.arange(r.start, r.stop, device=device) for r in _runs(at)])
+def runs(at: Positions) -> tuple[range, ...]:
+    """The runs of consecutive positions."""
+    return (at,) if isinstance(at, range) else at
 
 
-def take(x: Tensor, at: Places, dim: int) -> Tensor:
-    """What stands at the places, along one dimension."""
+def indices(at: Positions, device: torch.device | None) -> Tensor:
+    """The positions as integers (T,)."""
+    return torch.cat([torch.arange(r.start, r.stop, device=device) for r in runs(at)])
+
+
+def take(x: Tensor, at: Positions, dim: int) -> Tensor:
+    """The slices of x at the positions, along one dimension."""
     if at == range(x.shape[dim]):
         return x
-    parts = [x.narrow(dim, r.start, len(r)) for r in _runs(at)]
+    parts = [x.narrow(dim, r.start, len(r)) for r in runs(at)]
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
-
-
-def count(at: Places) -> int:
-    """How many places there are."""
-    return sum(map(len, _runs(at)))
-
-
-def _runs(at: Places) -> tuple[range, ...]:
-    return (at,) if isinstance(at, range) else at
 
 
 @dataclass
 class Mask:
-    """Query at place q may see key at place k if the key is real, k ≤ q (causal), q − k < window.
+    """A query at position q may attend to a key at position k if
 
-    ``keys`` is (B, S), true where a key is real; None where all are. ``sighted``: it is known that
-    every query sees a key. One mask serves all layers
-    of a forward: each dense form is built once. Places are ranges, plain numbers that no device
-    has to be asked for.
+        the key is real (``keys``),  k ≤ q (``causal``)  and  |q − k| < ``window``.
+
+    ``keys`` is (B, S), true at real keys, None where all are real. One mask serves all layers of a
+    forward pass and builds each dense form once. Positions are ranges of plain integers, so that
+    nothing is read back from a device.
     """
 
     keys: Tensor | None = None
     causal: bool = False
     window: int | None = None
-    sighted: bool = False
-    _dense: dict[tuple[object, ...], Tensor | None] = field(default_factory=dict, repr=False)
+    _forms: dict[tuple[object, ...], Tensor | None] = field(default_factory=dict, repr=False)
     _narrower: dict[int, Mask] = field(default_factory=dict, repr=False)
 
     def within(self, window: int) -> Mask:
@@ -58,69 +54,65 @@ class Mask:
         return self._narrower[window]
 
     def dense(
-        self, query_at: range, key_at: Places, device: torch.device | None = None
+        self, query_at: range, key_at: Positions, device: torch.device | None = None
     ) -> Tensor | None:
-        """True where seen, (B or 1, 1, T, S); None where every query sees every key."""
-        name = ("dense", self._ordered(query_at), key_at)
-        if name not in self._dense:
-            self._dense[name] = self._build(query_at, key_at, device)
-        return self._dense[name]
+        """True where a query attends, (B or 1, 1, T, S); None where all attend to all keys."""
+        name = self._name("dense", query_at, key_at)
+        if name in self._forms:
+            return self._forms[name]
+        visible = None if self.keys is None else take(self.keys, key_at, 1)[:, None, None, :]
+        last = max((r.stop - 1 for r in runs(key_at)), default=0)
+        future = self.causal and last > query_at.start  # some key may lie in a query's future
+        if future or self.window is not None:
+            device = device if self.keys is None else self.keys.device
+            distance = indices(query_at, device)[:, None] - indices(key_at, device)  # (T, S)
+            if future:
+                past = (distance >= 0)[None, None]
+                visible = past if visible is None else visible & past
+            if self.window is not None:
+                near = (distance.abs() < self.window)[None, None]
+                visible = near if visible is None else visible & near
+        self._forms[name] = visible
+        return visible
 
-    def _build(self, query_at: range, key_at: Places, device: torch.device | None) -> Tensor | None:
-        seen = None if self.keys is None else take(self.keys, key_at, 1)[:, None, None, :]
-        last = max((run.stop - 1 for run in _runs(key_at)), default=0)
-        ahead = self.causal and last > query_at.start  # some key may lie in a query's future
-        if not ahead and self.window is None:
-            return seen
-        device = device if self.keys is None else self.keys.device
-        queries, keys = places_of(query_at, device), places_of(key_at, device)
-        distance = queries[:, None] - keys[None, :]  # (T, S)
-        if ahead:
-            order = (distance >= 0)[None, None]
-            seen = order if seen is None else seen & order
-        if self.window is not None:
-            near = (distance.abs() < self.window)[None, None]
-            seen = near if seen is None else seen & near
-        return seen
+    def _name(self, form: object, query_at: range, key_at: Positions) -> tuple[object, ...]:
+        """The key of a dense form; without a causal mask or window it holds for all queries."""
+        return form, query_at if self.causal or self.window is not None else None, key_at
 
-    def _ordered(self, query_at: range) -> range | None:
-        """Where queries stand, if that makes a difference."""
-        return query_at if self.causal or self.window is not None else None
-
-    def triangle(self, query_at: range, key_at: Places) -> bool:
-        """Whether what stands after a query is hidden from it, and nothing else."""
-        only = self.causal and self.keys is None and self.window is None
-        return only and query_at == key_at
+    def is_causal_only(self, query_at: range, key_at: Positions) -> bool:
+        """Whether the mask is the causal one of a whole sequence and nothing else."""
+        return self.causal and self.keys is None and self.window is None and query_at == key_at
 
     def additive(
         self,
         query_at: range,
-        key_at: Places,
+        key_at: Positions,
         dtype: torch.dtype,
         device: torch.device | None = None,
     ) -> Tensor | None:
-        """0 where seen and −∞ elsewhere, to be added to scores; None where all is seen."""
-        name = ("additive", self._ordered(query_at), key_at, dtype)
-        if name not in self._dense:
-            seen = self.dense(query_at, key_at, device)
-            self._dense[name] = (
-                None
-                if seen is None
-                else torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(
-                    ~seen & seen.any(dim=-1, keepdim=True), -torch.inf
-                )
-            )
-        return self._dense[name]
+        """0 where a query attends and −∞ elsewhere, to be added to scores; None for all zeros.
+
+        Rows of queries that may attend to no key are zeros (`blind`).
+        """
+        name = self._name(dtype, query_at, key_at)
+        if name not in self._forms:
+            visible = self.dense(query_at, key_at, device)
+            if visible is not None:
+                zeros = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
+                hidden = ~visible & visible.any(dim=-1, keepdim=True)
+                visible = zeros.masked_fill_(hidden, -torch.inf)
+            self._forms[name] = visible
+        return self._forms[name]
 
     def blind(
-        self, query_at: range, key_at: Places, device: torch.device | None = None
+        self, query_at: range, key_at: Positions, device: torch.device | None = None
     ) -> Tensor | None:
-        """True for queries that see no key at all, (B or 1, 1, T, 1); None where there is none."""
-        if self.sighted or self.triangle(query_at, key_at):  # there each sees itself
+        """True for queries that may attend to no key, (B or 1, 1, T, 1); None without any."""
+        if self.is_causal_only(query_at, key_at):  # each query attends to itself
             return None
-        name = ("blind", self._ordered(query_at), key_at)
-        if name not in self._dense:
-            seen = self.dense(query_at, key_at, device)
-            rows = None if seen is None else ~seen.any(dim=-1, keepdim=True)
-            self._dense[name] = rows if rows is not None and bool(rows.any()) else None
-        return self._dense[name]
+        name = self._name("blind", query_at, key_at)
+        if name not in self._forms:
+            visible = self.dense(query_at, key_at, device)
+            rows = None if visible is None else ~visible.any(dim=-1, keepdim=True)
+            self._forms[name] = rows if rows is not None and bool(rows.any()) else None
+        return self._forms[name]

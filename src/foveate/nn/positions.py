@@ -1,7 +1,8 @@
-"""Positions: an encoding has three doors and opens one.
+"""Position encodings.
 
-``embed`` changes the embeddings, ``rotate`` the projected queries and keys, ``bias`` the scores.
-``at`` holds the places of the vectors, (T,) integers counted from 0.
+An encoding overrides one of three methods: ``embed`` changes the embeddings, ``rotate`` the
+projected queries and keys, ``bias`` the scores. ``at`` are the positions of the vectors, (T,)
+integers from 0.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from foveate.config import BaseConfig, Configurable
 
 
 class Position(Configurable, nn.Module):
-    """Tells places apart; by itself it changes nothing."""
+    """An encoding of positions; the base class changes nothing."""
 
     class Config(BaseConfig, family="position"):
         """Which encoding, and what it needs."""
@@ -25,24 +26,26 @@ class Position(Configurable, nn.Module):
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__()
         self.config = config
+        self.rotates = type(self).rotate is not Position.rotate
+        self.biases = type(self).bias is not Position.bias
 
     def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
-        """Embeddings that know their places."""
+        """The embeddings with their positions added."""
         return x
 
     def rotate(self, x: Float[Tensor, "B H T K"], at: Int[Tensor, "T"]) -> Float[Tensor, "B H T K"]:
-        """Queries or keys that know their places."""
+        """Queries or keys, rotated by their positions."""
         return x
 
     def bias(
         self, query_at: Int[Tensor, "T"], key_at: Int[Tensor, "S"]
     ) -> Float[Tensor, "H T S"] | None:
-        """What a pair of places adds to its scores."""
+        """What is added to the score of each query and key; None for nothing."""
         return None
 
 
 class NoPosition(Position):
-    """No position: self-attention sees a bag of words."""
+    """No position: self-attention then ignores the order of its input."""
 
     class Config(Position.Config, kind="none"):
         pass
@@ -60,7 +63,7 @@ class Sinusoidal(Position):
         return x + self.encode(at, x.shape[-1]).to(x.dtype)
 
     def encode(self, at: Int[Tensor, "T"], size: int) -> Float[Tensor, "T D"]:
-        """The encoding of each place."""
+        """The encoding of each position."""
         angles = _angles(at, size + size % 2, self.config.base)  # (T, ⌈D/2⌉)
         waves = torch.stack((angles.sin(), angles.cos()), dim=-1)
         return waves.flatten(-2)[..., :size]
@@ -89,9 +92,9 @@ class Concatenated(Sinusoidal):
 
 
 class Learned(Position):
-    """A learned vector for each place up to ``max_length``, added (BERT, GPT).
+    """A learned vector for each position below ``max_length``, added (BERT, GPT).
 
-    Raises ``ValueError`` for a place past ``max_length``.
+    Raises ``ValueError`` for a later position.
     """
 
     class Config(Position.Config, kind="learned"):
@@ -107,7 +110,7 @@ class Learned(Position):
     def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
         if len(at) and int(at[-1]) >= self.config.max_length:
             raise ValueError(
-                f"place {int(at[-1])} is past the learned position's max_length = "
+                f"position {int(at[-1])} is past the learned position's max_length = "
                 f"{self.config.max_length}; cut the text, or train with a larger max_length"
             )
         return x + self.table(at)
@@ -149,8 +152,8 @@ class Rotary(Position):
 
 
 class ALiBi(Position):
-    """Head h adds −m_h · |t − s| to a score, m_h = 2^(−8h/H): what is near counts more, and a text
-    longer than any in training is nothing new (Press et al., 2022).
+    """Head h adds −m_h · |t − s| to a score, m_h = 2^(−8h/H): near keys get more weight, also in
+    texts longer than any in training (Press et al., 2022).
     """
 
     class Config(Position.Config, kind="alibi"):
@@ -185,12 +188,8 @@ def _angles(at: Tensor, size: int, base: float) -> Tensor:
     return at.float()[:, None] * torch.exp(-math.log(base) * powers)
 
 
-# ------------------------------------------------------------------------------------- position t5
-# Relative positions as T5 learns them: a number for each distance, added to the scores.
-
-
 class T5Bias(Position):
-    """score(q, k) + b[bucket(k − q)], b learned for each head, one table for all layers.
+    """Adds b[bucket(k − q)] to a score, b learned for each head, one table for all layers.
 
     Half of the buckets are for keys after the query, half for those before it. In each half small
     distances have a bucket of their own, larger ones share buckets that grow with the logarithm,
@@ -223,7 +222,7 @@ class T5Bias(Position):
         return self.table(buckets).permute(2, 0, 1)  # (T, S, H) -> (H, T, S)
 
     def buckets(self, ahead: Int[Tensor, "T S"]) -> Int[Tensor, "T S"]:
-        """The bucket of a key that stands so many places after its query."""
+        """The bucket of a key that is ``ahead`` positions after its query."""
         after = (ahead > 0).long() * (self.config.num_buckets // 2)
         return after + self.steps(ahead.abs())
 
@@ -238,7 +237,7 @@ class T5Bias(Position):
 
 
 class T5CausalBias(T5Bias):
-    """The same for a decoder, which never looks ahead: all buckets are for what is behind."""
+    """The same for a decoder: all buckets are for keys before the query."""
 
     class Config(T5Bias.Config, kind="t5_causal"):
         pass

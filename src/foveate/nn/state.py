@@ -1,6 +1,6 @@
-"""What a decoder remembers between steps, keyed by the module that remembers it; batch first.
+"""The state of a decoder between steps: tensors by the module that they belong to, batch first.
 
-``None`` in place of a state means the whole sequence at once; the same forward serves both.
+Every forward takes a state, or None to compute a whole sequence at once.
 """
 
 from __future__ import annotations
@@ -14,30 +14,33 @@ Tensors = tuple[Tensor, ...]
 
 
 class State:
-    """Memory of a decoder: what grows (keys, values), comes once (cross-attention), or is swapped.
+    """The tensors that the modules of a decoder keep from step to step.
 
-    ``position`` counts the tokens already read. Rows are hypotheses: `reorder` picks rows of all
-    that grows or is swapped; what came once may have fewer rows, one a source (`select`).
+    There are three kinds: tensors that grow by the new positions of each step (keys and values of
+    self-attention, `grow`), tensors made once (those of cross-attention, `once`), and tensors
+    replaced at each step (recurrent states, `swap` and `put`). ``position`` counts the tokens read
+    so far. Rows are hypotheses, which `reorder` rearranges; tensors made once may have a row for
+    each source, which `select` drops.
     """
 
     def __init__(self) -> None:
         self.position = 0
-        self._grown: dict[nn.Module, tuple[Tensors, int]] = {}
+        self._grown: dict[nn.Module, tuple[Tensors, int]] = {}  # buffers and the length in use
         self._once: dict[nn.Module, Tensors] = {}
         self._swapped: dict[nn.Module, Tensors] = {}
 
     @property
     def numbers(self) -> int:
-        """How many numbers are remembered; room that is kept ready does not count."""
+        """How many numbers are stored, reserved buffers not counted."""
         grown = sum(part[:, :, :length].numel() for p, length in self._grown.values() for part in p)
         rest = (*self._once.values(), *self._swapped.values())
         return grown + sum(part.numel() for parts in rest for part in parts)
 
     def grow(self, module: nn.Module, *parts: Tensor) -> Tensors:
-        """Append along dimension 2, (B, H, T, K) each; return all that was appended so far."""
+        """Append parts (B, H, T, K) along dimension 2 and return those of all steps so far."""
         buffers, length = self._grown.get(module, ((), 0))
         steps = parts[0].shape[2]
-        if not buffers and steps > 1:  # a whole prefix: kept as it is until the next step
+        if not buffers and steps > 1:  # a whole prefix: no buffer until the next step
             self._grown[module] = (parts, steps)
             return parts
         if not buffers or buffers[0].shape[2] < length + steps:
@@ -54,102 +57,32 @@ class State:
         return tuple(buffer[:, :, : length + steps] for buffer in buffers)
 
     def once(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
-        """What ``make`` gives, made at the first call only."""
+        """The tensors of ``make``, which is called at the first step only."""
         if module not in self._once:
             self._once[module] = make()
         return self._once[module]
 
     def swap(self, module: nn.Module, make: Callable[[], Tensors]) -> Tensors:
-        """The module's present tensors, (B, …) each; at first what ``make`` gives."""
+        """The module's current tensors, (B, …) each; at the first step those of ``make``."""
         if module not in self._swapped:
             self._swapped[module] = make()
         return self._swapped[module]
 
     def put(self, module: nn.Module, tensors: Tensors) -> None:
-        """Replace the module's present tensors."""
+        """Replace the module's current tensors."""
         self._swapped[module] = tensors
 
     def reorder(self, rows: Tensor) -> None:
-        """Let row i become what row ``rows[i]`` was; rows may be repeated or left out."""
+        """Let row i become a copy of row ``rows[i]``; rows may be repeated or left out."""
         for module, (buffers, length) in self._grown.items():
-            self._grown[module] = (tuple(_taken(b, rows, length) for b in buffers), length)
+            copies = tuple(b.new_empty(len(rows), *b.shape[1:]) for b in buffers)
+            for copy, buffer in zip(copies, buffers, strict=True):  # the length in use only
+                torch.index_select(buffer[:, :, :length], 0, rows, out=copy[:, :, :length])
+            self._grown[module] = copies, length
         for module, tensors in self._swapped.items():
             self._swapped[module] = tuple(t.index_select(0, rows) for t in tensors)
 
     def select(self, sources: Tensor) -> None:
-        """Keep only the given rows of what came once: the sources that are still being decoded."""
+        """Keep only the rows of these sources in the tensors made once."""
         for module, tensors in self._once.items():
             self._once[module] = tuple(t.index_select(0, sources) for t in tensors)
-
-
-def _taken(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
-    """The rows with their room; of the room nothing is copied."""
-    taken = buffer.new_empty(len(rows), *buffer.shape[1:])
-    torch.index_select(buffer[:, :, :length], 0, rows, out=taken[:, :, :length])
-    return taken
-
-
-# ------------------------------------------------------------------------------------- fixed state
-# A decoder's memory whose tensors stay where they are: a recorded step finds them there again.
-
-
-class FixedState(State):
-    """Memory of always as many rows and sources; what grows has room for ``capacity`` tokens."""
-
-    def __init__(self, capacity: int) -> None:
-        super().__init__()
-        self.capacity = capacity
-
-    def take(self, state: State) -> None:
-        """Remember what another state remembers."""
-        for module, (parts, length) in state._grown.items():
-            if module not in self._grown:
-                wide = (part[:, :, :1].expand(-1, -1, self.capacity, -1) for part in parts)
-                self._grown[module] = room(*wide), length
-            fill(_read(self._grown[module][0], length), _read(parts, length))
-        for own, others in ((self._once, state._once), (self._swapped, state._swapped)):
-            for module, parts in others.items():
-                if module not in own:
-                    own[module] = room(*parts)
-                fill(own[module], parts)
-        self.stand(state.position)
-
-    def stand(self, position: int) -> None:
-        """Go on from so many tokens read."""
-        self.position = position
-        self._grown = {module: (parts, position) for module, (parts, _) in self._grown.items()}
-
-    def grow(self, module: nn.Module, *parts: Tensor) -> Tensors:
-        buffers, length = self._grown[module]
-        until = length + parts[0].shape[2]
-        fill(tuple(buffer[:, :, length:until] for buffer in buffers), parts)
-        self._grown[module] = buffers, until
-        return _read(buffers, until)
-
-    def put(self, module: nn.Module, tensors: Tensors) -> None:
-        fill(self._swapped[module], tensors)
-
-    def reorder(self, rows: Tensor) -> None:
-        grown = [_read(buffers, length) for buffers, length in self._grown.values()]
-        for parts in (*grown, *self._swapped.values()):
-            fill(parts, tuple(part.index_select(0, rows) for part in parts))
-
-    def select(self, sources: Tensor) -> None:
-        for parts in self._once.values():
-            fill(parts, tuple(part.index_select(0, sources) for part in parts))
-
-
-def room(*like: Tensor) -> Tensors:
-    """Tensors of these shapes and kinds, which any mode of PyTorch may write into."""
-    with torch.inference_mode(False):
-        return tuple(torch.zeros_like(one, memory_format=torch.contiguous_format) for one in like)
-
-
-def fill(tensors: Tensors, parts: Tensors) -> None:
-    """Write parts where tensors are."""
-    for tensor, part in zip(tensors, parts, strict=True):
-        tensor.copy_(part)
-
-
-def _read(buffers: Tensors, length: int) -> Tensors:
-    return tuple(buffer[:, :, :length] for buffer in buffers)

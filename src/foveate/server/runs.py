@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from foveate.config import ConfigError
-from foveate.documents.memory import Aids, Glossary, Memory
+from foveate.documents.memory import Assistance, Glossary, TranslationMemory
 from foveate.run import Run, load, read_run
 from foveate.server.batching import Batcher, Batching, DirectionAids
 from foveate.server.common import RequestError
@@ -208,7 +208,7 @@ class TranslationOptions:
             key = run.name, direction
             terms = None if key not in glossaries else Glossary.read(glossaries[key])
             memory = None if key not in memories else self._memory(memories[key], direction)
-            aids = Aids(terms, (), self.banned, memory, self.copies_unknown)
+            aids = Assistance(terms, (), self.banned, memory, self.copies_unknown)
             aids.refuse(read_run(run.folder), run.name)
             if aids:
                 run.aids[direction] = DirectionAids(aids)
@@ -216,15 +216,15 @@ class TranslationOptions:
                 sentences.append(f"{direction.code} ({run.name}): {', '.join(words)}")
         return sentences
 
-    def _memory(self, path: Path, direction: Direction) -> Memory:
+    def _memory(self, path: Path, direction: Direction) -> TranslationMemory:
         """The memory of a direction. Raises ``ConfigError`` where it has no pair of it."""
-        memory = Memory.read(path, direction.target, self.fuzzy, direction.source)
+        memory = TranslationMemory.read(path, direction.target, self.fuzzy, direction.source)
         if not memory.pairs:
             raise ConfigError(f"{path} has no pair from {direction.source} to {direction.target}")
         return memory
 
 
-def _words(aids: Aids, glossary: Path | None, memory: Path | None) -> list[str]:
+def _words(aids: Assistance, glossary: Path | None, memory: Path | None) -> list[str]:
     words = []
     if aids.glossary is not None:
         words.append(f"glossary {glossary} (terms: {len(aids.glossary.terms):,})")

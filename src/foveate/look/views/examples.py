@@ -11,14 +11,13 @@ from foveate.look.capture import AttentionRecord, ForcedPass
 from foveate.look.inside import layers_of
 from foveate.look.models import encodings, side_of
 from foveate.look.words import Units
-from foveate.models.base import Decoder
-from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run
 from foveate.tasks.base import Aligns, Generates, Scores, Task
-from foveate.tasks.forecasting import SeriesTask
+from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.language import Language
 from foveate.train.journal import last_samples, read
@@ -30,7 +29,7 @@ def source(run: Run, text: str | None = None, image: str | None = None) -> Pictu
     """What the task of a run explains: a line of text, a picture, or the date of a forecast."""
     if isinstance(run.task, PictureTask):
         return picture_of(image or "0")
-    return text if isinstance(run.task, SeriesTask) else text_of(run, text)
+    return text if isinstance(run.task, Forecasting) else text_of(run, text)
 
 
 def text_of(run: Run, text: str | None = None) -> str:
@@ -113,7 +112,7 @@ def embeds(run: Run) -> str | None:
 
 def gives_probabilities(run: Run) -> str | None:
     """A model that gives a probability, of an example that can be forced."""
-    forecasts = isinstance(run.task, SeriesTask)
+    forecasts = isinstance(run.task, Forecasting)
     return "a forecast has no probability" if forecasts else explains(run)
 
 
@@ -152,7 +151,7 @@ def forced_to_text(run: Run) -> str | None:
 
 def reads_words(run: Run) -> str | None:
     """A run that reads words."""
-    has = isinstance(run.task, Task) and not isinstance(run.task, PictureTask | SeriesTask)
+    has = isinstance(run.task, Task) and not isinstance(run.task, PictureTask | Forecasting)
     return None if has else "it reads no words"
 
 
@@ -163,7 +162,7 @@ def reads_pictures(run: Run) -> str | None:
 
 def forecasts(run: Run) -> str | None:
     """A run about series."""
-    return _of_kind(run, SeriesTask, "is not about series")
+    return _of_kind(run, Forecasting, "is not about series")
 
 
 def crosses_words(run: Run) -> str | None:

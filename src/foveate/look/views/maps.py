@@ -49,10 +49,9 @@ from foveate.look.views.text import token_name
 from foveate.look.words import visible
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.run import Run
-from foveate.tasks.base import Aligns, Scores
+from foveate.tasks.base import Aligns, Scores, WordMaps
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.text import collate
-from foveate.tasks.text_to_text import WordMaps
 
 MASKS_CAPTION = "filled: seen by any head; blank: a weight of exactly 0, in every layer"
 PAIRS = 100  # of the split, where no text is given

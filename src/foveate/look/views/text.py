@@ -102,7 +102,7 @@ def nbest(run: Run, text: Text = None, num: Num = 5, beam_size: BeamSize = None)
             ", ".join(differences(best, output.split())),
         ]
         for rank, (output, hypothesis) in enumerate(
-            zip(answer.hypotheses, answer.found, strict=True), start=1
+            zip(answer.hypotheses, answer.outputs, strict=True), start=1
         )
     ]
     names = ["rank", "score", "log p", "tokens", "output", "against the first"]

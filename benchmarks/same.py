@@ -139,6 +139,7 @@ class Cleaner:
         text = re.sub(
             r"\b\d+:\d\d(:\d\d)?\b|\b\d+(\.\d+)? (ms|s|minutes?|seconds?)\b", "TIME", text
         )
+        text = re.sub(r'"milliseconds": ?[\d.]+', '"milliseconds":TIME', text)
         text = re.sub(r"\d{4}-\d\d-\d\d[T ][\d:.Z+]+", "DATE", text)
         return re.sub(r"[\d,.]+ ?(tokens|target tokens|sentences|lines)/s", "RATE", text)
 

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from foveate.cli.doctor import BROWSERS, find_browser
+from foveate.run import Run
 
 PREPARED = tempfile.mkdtemp(prefix="foveate-tests-")  # no test sees what another session left
 os.environ["FOVEATE_PREPARED"] = PREPARED
@@ -34,6 +35,14 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A small translator from English to French, which tests leave as it is."""
+    from small_runs import made
+
+    return made(tmp_path_factory.mktemp("run"), ["transformer"], steps=20)["transformer"]
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,13 @@
 python -m torch.distributed.run --standalone --nproc-per-node 2 tests/ranks_toy.py SCENES.json
 
 The file lists scenes, played one after the other: ``folder`` and ``changes`` of a toy, or the
-``config`` and ``overrides`` of a real run; ``harm`` says what befalls which rank, in which attempt,
-at which call of the loss. What came out goes to ``FOLDER/outcome-RANK.json``.
+``config`` and ``overrides`` of a real run, or a ``command``; ``harm`` says what befalls which rank,
+in which attempt, at which call of the loss. What came out goes to ``FOLDER/outcome-RANK.json``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from foveate import cli
 from foveate.train.distributed import ranks_of
 from foveate.training import train
 from train_toy import Toy, toy_config
@@ -38,6 +40,7 @@ class Scene:
     harm: list[dict[str, Any]] = field(default_factory=list)  # how, rank, attempt, what, number
     config: str | None = None
     overrides: list[str] = field(default_factory=list)
+    command: list[str] = field(default_factory=list)  # of the command line
     dropout: float = 0.2
     pause: float = 0.0  # seconds, in each batch
 
@@ -56,6 +59,11 @@ class Scene:
         return before
 
     def play(self) -> int:
+        if self.command:
+            sys.argv = ["foveate", *self.command]
+            with contextlib.suppress(SystemExit):
+                cli.main()
+            return 0
         if self.config is not None:
             train(self.config, self.overrides, self.folder)
             return 0

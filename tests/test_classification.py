@@ -16,8 +16,8 @@ from foveate.cli.answers import classify, classify_lines, label_json, label_line
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, Word
-from foveate.decode.greedy import Greedy
+from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, WordTokenizer
+from foveate.decode.beam import Greedy
 from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, Max
 from foveate.models.language_model import MaskedLanguageModel
@@ -62,7 +62,10 @@ def write(folder: Path, train: list[tuple[str, str]] | None = None) -> Path:
 
 
 def make(folder: Path, data: TextData | None = None, **fields: Any) -> TextClassification:
-    given = {"source": str(folder / "{split}.tsv"), "tokenizer": Word.Config(min_frequency=1)}
+    given = {
+        "source": str(folder / "{split}.tsv"),
+        "tokenizer": WordTokenizer.Config(min_frequency=1),
+    }
     task: TextClassification = TextClassification.Config(**given | fields).build(data or TextData())
     return task
 
@@ -82,7 +85,9 @@ def model_of(task: TextClassification, config: Classifier.Config) -> Any:
 # ------------------------------------------------------------------------------ labels and files
 
 
-@pytest.mark.parametrize("tokenizer", [BPE.Config(vocab_size=280), Byte.Config(), Word.Config()])
+@pytest.mark.parametrize(
+    "tokenizer", [BPE.Config(vocab_size=280), Byte.Config(), WordTokenizer.Config()]
+)
 def test_restored_is_prepared(tmp_path: Path, tokenizer: Any) -> None:
     run = tmp_path / "run"
     run.mkdir()
@@ -91,7 +96,7 @@ def test_restored_is_prepared(tmp_path: Path, tokenizer: Any) -> None:
     (tmp_path / "train.tsv").unlink()  # a run is used without its training data
     after = make(tmp_path, tokenizer=tokenizer)
     after.restore(run)
-    assert after.names == before.names == ("bad", "good")
+    assert after.label_names == before.label_names == ("bad", "good")
     assert after.tokenizer.pieces == before.tokenizer.pieces
     assert json.loads((run / "labels.json").read_text()) == {"labels": ["bad", "good"]}
 
@@ -110,7 +115,7 @@ def test_labels_may_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
     data = TextData(keys=("review", "stars"))
     task = make(tmp_path, data, source=str(tmp_path / "{split}.jsonl"))
     task.prepare(tmp_path, seed=0)
-    assert task.names == ("bad", "good")
+    assert task.label_names == ("bad", "good")
 
 
 def test_an_unknown_label_is_met_before_training(tmp_path: Path) -> None:
@@ -156,7 +161,7 @@ def test_a_batch_is_its_texts_between_start_and_end(task: TextClassification) ->
     batch = task.batch("train", [1, 5, 0])
     ids = task.tokenizer.encode_ids(["we loved it", "we hated it"])
     assert batch.source[:2, :5].tolist() == [[BOS, *one, EOS] for one in ids]
-    assert batch.wanted.tolist() == [1, 0, 1]
+    assert batch.target.tolist() == [1, 0, 1]
     assert batch.keys is not None
     assert batch.keys.sum(dim=1).tolist() == task.lengths("train")[[1, 5, 0], 0].tolist()
 
@@ -237,12 +242,12 @@ def test_long_texts_are_cut_and_named(task: TextClassification, tmp_path: Path) 
     model = model_of(short, MODELS["transformer"])
     found = short.classify(model, ["a joy", "clever , warm , loved by all"])
     assert [one.cut for one in found] == [0, 4]
-    evaluation = short.evaluate(model, short.given(["a", GOOD[3]], ["good", "good"]), SEARCH)
+    evaluation = short.evaluate(model, short.as_examples(["a", GOOD[3]], ["good", "good"]), SEARCH)
     assert evaluation.noted == {CUT: [2]}
     with pytest.raises(ValueError, match="2 texts but 1 labels"):
-        short.given(["a", "b"], ["good"])
+        short.as_examples(["a", "b"], ["good"])
     with pytest.raises(DataError, match="example:1: the label 'x'"):
-        short.given(["a"], ["x"])
+        short.as_examples(["a"], ["x"])
 
 
 def test_files_of_the_user_are_read(task: TextClassification, tmp_path: Path) -> None:
@@ -309,7 +314,7 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A masked language model."""
     folder = write(tmp_path_factory.mktemp("runs"))
     task = MaskedLanguage.Config(
-        source=str(folder / "{split}.tsv"), tokenizer=Word.Config(min_frequency=1)
+        source=str(folder / "{split}.tsv"), tokenizer=WordTokenizer.Config(min_frequency=1)
     )
     model = MaskedLanguageModel.Config(encoder=MODELS["transformer"].encoder)
     return trained(folder, "masked", 3, task=task, model=model)

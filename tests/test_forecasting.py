@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
-from foveate.models.forecaster import Forecaster, Linear, Patch, Recurrent
+from foveate.models.forecaster import Forecaster, LinearForecaster, Patch, Recurrent
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.embedding import SeriesPatches
 from foveate.run import Run, RunConfig, load
@@ -38,7 +38,7 @@ SMALL = TransformerEncoder.Config(
 MODELS: dict[str, Forecaster.Config] = {
     "patch": Patch.Config(encoder=SMALL),
     "rnn": Recurrent.Config(hidden_size=24),
-    "linear": Linear.Config(),
+    "linear": LinearForecaster.Config(),
 }
 each_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 
@@ -118,7 +118,7 @@ def test_the_future_changes_no_input_and_no_forecast(
     ]  # from the first test row on all is different
     batches = [task.batch("test", [0]) for task in tasks]
     assert torch.equal(batches[0].values, batches[1].values)
-    assert not torch.equal(batches[0].wanted, batches[1].wanted)
+    assert not torch.equal(batches[0].target, batches[1].target)
     torch.manual_seed(0)
     built: Any = tasks[0].build(model).eval()
     forecasts = [task.predict(built, task.windows("test"))[0] for task in tasks]

@@ -15,8 +15,7 @@ from foveate.cli.answers import RULE, prompts, write_texts
 from foveate.cli.pictures import saved
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Tokenizer
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
 from foveate.models.language_model import LanguageSteps
 from foveate.run import Run

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from foveate.data.catalogue import DataError
-from foveate.data.image import IDX, Canvas, Files
+from foveate.data.image import IDX, Canvas, ImageFiles
 from foveate.data.text import TextData
 from foveate.look.picture import PathView, PictureView
 from foveate.models.classifier import Classifier, First
@@ -54,7 +54,7 @@ def test_batches_are_normalised_and_seeded_by_noise_alone(task: ImageClassificat
 def test_what_was_prepared_is_restored(task: ImageClassification, tmp_path: Path) -> None:
     other: ImageClassification = task.config.build(TextData())
     other.restore(tmp_path)
-    assert other.labels == task.labels
+    assert other.label_names == task.label_names
     assert other.source == task.source
     assert torch.equal(other.pixels("test", [1]), task.pixels("test", [1]))
     lines = task.describe_data()
@@ -103,7 +103,7 @@ def test_a_label_that_training_did_not_show_is_named(
 
 def test_several_labels_of_one_picture_are_refused(tmp_path: Path) -> None:
     folder = write_squares(tmp_path)
-    pictures = Files.Config(files=str(folder / "pictures"), table=str(folder / "table.tsv"))
+    pictures = ImageFiles.Config(files=str(folder / "pictures"), table=str(folder / "table.tsv"))
     task: ImageClassification = ImageClassification.Config(pictures=pictures).build(TextData())
     with pytest.raises(DataError, match=r"red\.png has several labels"):
         task.prepare(tmp_path, seed=0)

@@ -11,8 +11,8 @@ import torch
 
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Word
-from foveate.decode.greedy import Greedy
+from foveate.data.tokenizer import BOS, BPE, EOS, UNK, WordTokenizer
+from foveate.decode.beam import Greedy
 from foveate.models.classic import BagEncoder
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.recurrent import RecurrentEncoder
@@ -39,7 +39,10 @@ SEARCH = Greedy.Config().build()
 
 def make(folder: Path, texts: list[str] = TEXTS, **fields: Any) -> MaskedLanguage:
     (folder / "train.txt").write_text("".join(f"{t}\n" for t in texts), encoding="utf-8")
-    given = {"source": str(folder / "{split}.txt"), "tokenizer": Word.Config(min_frequency=1)}
+    given = {
+        "source": str(folder / "{split}.txt"),
+        "tokenizer": WordTokenizer.Config(min_frequency=1),
+    }
     task: MaskedLanguage = MaskedLanguage.Config(**given | fields).build(TextData())
     task.prepare(folder, seed=0)
     return task
@@ -97,7 +100,7 @@ def test_a_batch_remembers_what_stood_there(task: MaskedLanguage) -> None:
     width = batch.source.shape[1]
     rows, columns = batch.places // width, batch.places % width
     wanted = [whole[r][c - 1] for r, c in zip(rows.tolist(), columns.tolist(), strict=True)]
-    assert batch.wanted.tolist() == wanted
+    assert batch.target.tolist() == wanted
     assert batch.source[:, 0].tolist() == [BOS] * 8
     assert batch.keys is not None
     assert all(batch.source[r, int(n) - 1] == EOS for r, n in enumerate(batch.keys.sum(dim=1)))
@@ -128,7 +131,7 @@ def test_eight_texts_are_learnt_by_heart(task: MaskedLanguage) -> None:
     assert measures.figures["perplexity"] == pytest.approx(np.exp(measures.figures["loss"]))
     (sample,) = measures.samples
     assert sample.reference == TEXTS[0]
-    evaluation = task.evaluate(model, task.given(TEXTS), SEARCH, 30)
+    evaluation = task.evaluate(model, task.as_examples(TEXTS), SEARCH, 30)
     assert evaluation.figures == near(measures.figures, terms=MODEL)
     assert sum(a == b for a, b in zip(evaluation.outputs, TEXTS, strict=True)) >= 6
 
@@ -186,7 +189,7 @@ def test_empty_lines_are_dropped_and_counted(tmp_path: Path) -> None:
     assert "empty text: 2" in said
     assert "words between blanks" in said
     model = model_of(task).eval()
-    evaluation = task.evaluate(model, task.given(["", TEXTS[0]]), SEARCH)
+    evaluation = task.evaluate(model, task.as_examples(["", TEXTS[0]]), SEARCH)
     assert evaluation.outputs[0] == ""
 
 

@@ -21,14 +21,8 @@ from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.server.translation_api import anonymous, network
 from foveate.server.translation_schemas import Limits
 from serve_tools import asked, served
-from small_runs import made
 
 BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return made(tmp_path_factory.mktemp("door"), ["transformer"], steps=2)["transformer"]
 
 
 def send(app: FastAPI, *requests: dict[str, Any]) -> list[httpx.Response]:

@@ -21,12 +21,6 @@ from foveate.run import Run
 from foveate.server.translation import FileCache
 from foveate.server.translation_schemas import Limits
 from serve_tools import asked, served
-from small_runs import made
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return made(tmp_path_factory.mktemp("files"), ["transformer"], steps=20)["transformer"]
 
 
 @pytest.fixture(scope="module")

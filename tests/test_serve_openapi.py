@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, settings
 import own_loop
 from foveate.run import Run
 from serve_tools import asked, served
-from small_runs import made
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -24,11 +23,6 @@ ROUTES = [
 ]
 ROUTES += [("GET", path) for path in ("/languages", "/frontend/settings", "/health", "/ready")]
 ROUTES += [("GET", "/download_file/{name}"), ("GET", "/metrics")]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return made(tmp_path_factory.mktemp("openapi"), ["transformer"], steps=2)["transformer"]
 
 
 def test_every_route_is_in_the_document(run: Run) -> None:

@@ -29,14 +29,8 @@ from foveate.run import Run
 from foveate.server import connections, launch
 from foveate.server.translation_schemas import Limits
 from serve_tools import ROOT, Program, begun, port_of, program, running, served
-from small_runs import made
 
 BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return made(tmp_path_factory.mktemp("program"), ["transformer"], steps=20)["transformer"]
 
 
 @pytest.fixture(scope="module")

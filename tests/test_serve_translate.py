@@ -16,15 +16,10 @@ from hypothesis import strategies as st
 import own_loop
 from foveate.run import Run
 from serve_tools import asked, served
-from small_runs import SUBJECTS, VERBS, made
+from small_runs import SUBJECTS, VERBS
 
 WORDS = [*{w for s in SUBJECTS for w in s.split()}, *VERBS]
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return made(tmp_path_factory.mktemp("serve"), ["transformer"], steps=20)["transformer"]
 
 
 @pytest.fixture(scope="module")

@@ -13,15 +13,9 @@ import own_loop
 from foveate.run import Run
 from foveate.server.translation_schemas import Limits
 from serve_tools import asked, served
-from small_runs import made
 from tolerances import MODEL, near
 
 PAIRS = [("the dog runs", "le chien court"), ("", "un"), ("a cat sleeps", "")]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return made(tmp_path_factory.mktemp("v1"), ["transformer"], steps=20)["transformer"]
 
 
 @pytest.fixture(scope="module")

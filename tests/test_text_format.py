@@ -116,7 +116,7 @@ def test_two_kinds_of_tokenizer_for_two_sides(dictionary: Path, tmp_path: Path) 
     task.prepare(tmp_path, seed=1)
     kinds = task.source_tokenizer.config.kind, task.target_tokenizer.config.kind
     assert kinds == ("character", "symbol")
-    assert task.batch("train", [0]).wanted.tolist() == [
+    assert task.batch("train", [0]).target.tolist() == [
         [*task.target_tokenizer.encode_ids(["AH0 M"])[0], 3]
     ]
     read = task.read(dictionary)  # the user's own dictionary is read as the run's

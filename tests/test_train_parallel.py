@@ -113,6 +113,11 @@ def config_of(folder: Path, name: str) -> Path:
     return config
 
 
+def command(folder: Path) -> list[str]:
+    """The arguments of ``foveate`` that train the recurrent model."""
+    return ["train", str(folder / "recurrent.toml"), "--run", str(folder / "command")]
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """A run of one process with as many batches in a step, made once."""
@@ -163,6 +168,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for kind in ("ddp", "fsdp")
         for over in [f'train.parallel="{kind}"']
     ]
+    scenes.append({"folder": "command", "command": [*command(folder), "train.max_steps=2"]})
     done = torchrun(folder, scenes)
     assert done.returncode == 0, done.stderr[-4000:]
     (folder / "said").write_text(done.stderr)
@@ -249,22 +255,24 @@ def test_the_log_counts_what_is_moved(played: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.scale)])
 def test_a_hang_is_reported_and_a_killed_rank_costs_little(
-    tmp_path: Path, alone: Callable[..., Path]
+    tmp_path: Path, alone: Callable[..., Path], killed: bool
 ) -> None:
     """Rank 1 hangs in step 7, then dies in step 10; each time all goes on from the last save."""
     harm = [
         {"how": "hang", "rank": 1, "attempt": 0, "number": 8},  # one more: the rehearsal
         {"how": "kill", "rank": 1, "attempt": 1, "number": 5},
-    ]
-    changes = SHORT | {"parallel": "ddp", "hang_minutes": 0.15}
-    done = torchrun(tmp_path, [{"folder": "run", "changes": changes, "harm": harm}], restarts=2)
+    ][: 1 + killed]
+    changes = SHORT | {"parallel": "ddp", "hang_minutes": 0.1}
+    scenes = [{"folder": "run", "changes": changes, "harm": harm}]
+    done = torchrun(tmp_path, scenes, restarts=len(harm))
     assert done.returncode == 0, done.stderr[-4000:]
     assert re.search(r"rank 1 hangs: step 7 for \d+ s", done.stderr), done.stderr
     assert "time.sleep(600)" in done.stderr
     assert "rank 0: " in done.stderr
     starts = [line["step"] for line in read(tmp_path / "run") if line["event"] == "start"]
-    assert starts == [0, 6, 9]
+    assert starts == [0, 6, 9][: 2 + killed]
     same_bits(tmp_path / "run", alone(accumulate=2))
 
 
@@ -296,14 +304,12 @@ def test_families_train_in_shards_and_as_replicas(played: Path, name: str) -> No
 
 
 @pytest.mark.slow
-def test_the_verb_under_torchrun(tmp_path: Path) -> None:
+def test_the_command_under_torchrun(played: Path) -> None:
     """As the README writes it; an error of the user's is one line and ends all ranks."""
-    config, run = config_of(tmp_path, "recurrent"), tmp_path / "run"
-    program = ["-m", "foveate", "--", "train", str(config), "--run", str(run)]
-    done = started([*program, "train.max_steps=2"], 2, 0)
-    assert done.returncode == 0, done.stderr[-4000:]
+    run = played / "command"
     assert [line.get("ranks") for line in read(run) if line["event"] == "start"] == [2]
-    done = started([*program, "seed=2"], 2, 0)
+    program = ["-m", "foveate", "--", *command(played), "seed=2"]
+    done = started(program, 2, 0)
     assert done.returncode and done.stderr.count("error: ") == 1, done.stderr[-4000:]
     assert "holds a run of another config" in done.stderr
 

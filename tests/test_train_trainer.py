@@ -177,11 +177,11 @@ def test_batches_without_targets_are_named(tmp_path: Path) -> None:
         def loss(self, model: nn.Module, batch: ToyBatch, objective: Any) -> Loss:
             return Loss(model(batch.tokens).sum(), 0)
 
-    from foveate.data.batches import Plan
+    from foveate.data.batches import BatchPlan
     from foveate.train.fit import fit
     from foveate.train.trainer import Job
 
-    job = Job(Empty(ToyCopy.Config()), ToyModel(), None, None, 1, "", Plan)
+    job = Job(Empty(ToyCopy.Config()), ToyModel(), None, None, 1, "", BatchPlan)
     with pytest.raises(TrainError, match="step 1 has no targets: epoch 0, training examples"):
         fit(job, toy_config(), tmp_path)
 

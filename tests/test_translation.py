@@ -12,10 +12,19 @@ import torch
 
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, BPE, EOS, PAD, Byte, Character, Tokenizer, Unigram, Word
+from foveate.data.tokenizer import (
+    BOS,
+    BPE,
+    EOS,
+    PAD,
+    Byte,
+    Character,
+    Tokenizer,
+    Unigram,
+    WordTokenizer,
+)
 from foveate.data.words import words
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.look.capture import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
@@ -64,7 +73,7 @@ def make(folder: Path, data: TextData | None = None, **fields: Any) -> Translati
         **{
             "source": str(folder / "{split}.en"),
             "target": str(folder / "{split}.fr"),
-            "tokenizer": Word.Config(min_frequency=1),
+            "tokenizer": WordTokenizer.Config(min_frequency=1),
         }
         | fields
     )
@@ -95,7 +104,7 @@ def model_of(task: Translation, config: EncoderDecoder.Config) -> EncoderDecoder
     [
         BPE.Config(vocab_size=300),
         Unigram.Config(vocab_size=280),
-        Word.Config(),
+        WordTokenizer.Config(),
         Character.Config(),
         Byte.Config(),
     ],
@@ -166,7 +175,7 @@ def test_a_batch_is_its_pairs_with_starts_and_ends(task: Translation) -> None:
     batch = task.batch("train", indices)
     longest = task.lengths("train")[indices].max(axis=0)
     assert batch.source.shape == (3, longest[0])
-    assert batch.read.shape == batch.wanted.shape == (3, longest[1])
+    assert batch.read.shape == batch.target.shape == (3, longest[1])
     assert batch.keys is not None
     assert batch.real is not None
     places = []
@@ -181,7 +190,7 @@ def test_a_batch_is_its_pairs_with_starts_and_ends(task: Translation) -> None:
         assert batch.source[row].tolist() == [*source, EOS, *fill[0]]
         assert batch.keys[row].tolist() == [i <= len(source) for i in range(longest[0])]
         assert batch.read[row].tolist() == [BOS, *target, *fill[1]]
-        assert batch.wanted[row].tolist() == [*target, EOS, *fill[1]]
+        assert batch.target[row].tolist() == [*target, EOS, *fill[1]]
         places += [row * longest[1] + t for t in range(len(target) + 1)]
     assert batch.real.tolist() == places
 
@@ -311,7 +320,12 @@ def test_measures_agree_with_forcing(task: Translation, config: EncoderDecoder.C
 @MODELS
 @pytest.mark.parametrize(
     "tokenizer",
-    [BPE.Config(vocab_size=280), Character.Config(), Byte.Config(), Word.Config(min_frequency=1)],
+    [
+        BPE.Config(vocab_size=280),
+        Character.Config(),
+        Byte.Config(),
+        WordTokenizer.Config(min_frequency=1),
+    ],
     ids=lambda config: config.kind,
 )
 def test_an_explanation_speaks_in_words(
@@ -418,14 +432,14 @@ def test_examples_come_from_two_files_or_a_table(tmp_path: Path) -> None:
     for corpus in (
         task.read(tmp_path / "a.en", tmp_path / "a.fr"),
         task.read(tmp_path / "a.tsv"),
-        task.given(["one", "two"], ["un", "deux"]),
+        task.as_examples(["one", "two"], ["un", "deux"]),
     ):
         assert (corpus.sources, corpus.targets) == (["one", "two"], ["un", "deux"])
     (tmp_path / "b.tsv").write_text("")
     with pytest.raises(DataError, match="empty"):
         task.read(tmp_path / "b.tsv")
     with pytest.raises(ValueError, match="2 sources but 1 references"):
-        task.given(["one", "two"], ["un"])
+        task.as_examples(["one", "two"], ["un"])
 
 
 # ------------------------------------------------------------------------------ beginnings
@@ -449,16 +463,17 @@ def test_answers_begin_with_the_text_that_is_given(
     begun = search.after(task.beginnings(prefixes, len(lines)))
     for budget in (1, 4096):
         answers = task.answer(model, lines, begun, budget)
-        assert answers[1].texts == []
+        assert answers[1].outputs == []
         for answer, prefix in zip(answers, prefixes, strict=True):
-            assert all(text.startswith(prefix.rstrip()) for text in answer.texts)
+            assert all(text.startswith(prefix.rstrip()) for text in answer.hypotheses if text)
     forced = task.force(
-        model, [(task.source_tokenizer.encode_ids([lines[0]])[0], h.ids) for h in answers[0].found]
+        model,
+        [(task.source_tokenizer.encode_ids(lines[:1])[0], h.ids) for h in answers[0].outputs],
     )
-    for log_p, one in zip(forced, answers[0].found, strict=True):
+    for log_p, one in zip(forced, answers[0].outputs, strict=True):
         wanted = sum(log_p) if one.ended else sum(log_p[:-1])
         assert wanted == near(one.log_probability, terms=MODEL)
-    assert answers[2].found == task.answer(model, lines, search)[2].found
+    assert answers[2].outputs == task.answer(model, lines, search)[2].outputs
 
 
 def test_beginnings_that_no_output_can_have_are_refused(task: Translation) -> None:

@@ -12,14 +12,8 @@ import pytest
 from foveate.cli.workers import ProcessRun, load_with_processes
 from foveate.data.corpus import WorkerError
 from foveate.run import Run
-from small_runs import made
 
 LINES = ["the dog runs", "", "a girl sings", "the dog runs and a girl sings"]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return made(tmp_path_factory.mktemp("staff"), ["transformer"], steps=20)["transformer"]
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ def test_probabilities_are_those_of_scoring(run: Run) -> None:
 
 
 def test_probabilities_without_a_target_are_of_the_answer(run: Run) -> None:
-    ids = run.translate(["a b"])[0].found[0].ids
+    ids = run.translate(["a b"])[0].outputs[0].ids
     [wanted] = run.task.force(run.model, [(run.task.source_tokenizer.encode("a b").ids, ids)])
     values = draw("probabilities", run, text="a b").arrays()["values"]
     close(np.log(values), wanted, terms=MODEL)

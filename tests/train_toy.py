@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.data.batches import Plan
+from foveate.data.batches import BatchPlan
 from foveate.tasks.base import Loss, Measures, Sample, Task
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
@@ -57,7 +57,7 @@ class ToyBatch:
     wanted: Tensor
 
 
-class ToyCopy(Task[ToyBatch]):
+class ToyCopy(Task[Any, Any, ToyBatch]):
     """Say again the token of two places before; a bit of noise replaces tokens."""
 
     class Config(Task.Config, kind="toy-copy"):
@@ -128,7 +128,7 @@ class Toy:
     config: TrainConfig
     before: BEFORE | None = None
     dropout: float = 0.2
-    plan: PlanFactory = Plan
+    plan: PlanFactory = BatchPlan
     seed: int = 3
     model: nn.Module = field(init=False)
 

@@ -87,6 +87,18 @@ class Tracer:
             self.calls.setdefault(name)
 
 
+def children(jobs: list[tuple[str, list[str]]]) -> None:
+    """One command line after the other, each in a process that has the slow imports already."""
+    for package in ("torch._dynamo", "pydantic", "matplotlib.pyplot", "sacrebleu"):
+        importlib.import_module(package)  # under the tracer these take many times as long
+    for out, arguments in jobs:
+        if process := os.fork():
+            os.waitpid(process, 0)
+        else:
+            child(out, False, arguments)
+            os._exit(0)
+
+
 def child(out: str, waits: bool, arguments: list[str]) -> None:
     """The command line under the tracer; where it ``waits``, signals begin and end the trace."""
     spec = importlib.util.find_spec("foveate")
@@ -101,8 +113,6 @@ def child(out: str, waits: bool, arguments: list[str]) -> None:
 
     signal.signal(signal.SIGUSR1, lambda *_: setattr(tracer, "on", True))
     signal.signal(signal.SIGUSR2, save)
-    for package in ("torch", "pydantic", "fastapi", "matplotlib.pyplot", "tokenizers"):
-        importlib.import_module(package)  # under the tracer these take many times as long
     threading.setprofile(tracer)
     sys.setprofile(tracer)
     from foveate.cli import main
@@ -114,15 +124,14 @@ def child(out: str, waits: bool, arguments: list[str]) -> None:
         save()
 
 
-def start(
-    out: Path, waits: bool, *arguments: str, stdin: int | None = None
-) -> subprocess.Popen[bytes]:
-    """A process of its own for one command line."""
-    paths = [str(ROOT / "src"), str(out.parent)]
+def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start walks.py with other arguments, beside this process."""
+    paths = [str(ROOT / "src"), str(folder)]
     environment = os.environ | {"FOVEATE_NATIVE": "0", "PYTHONPATH": os.pathsep.join(paths)}
-    command = [sys.executable, __file__, "--child", str(out), str(int(waits)), *arguments]
+    command = [sys.executable, __file__, *arguments]
+    silent = subprocess.DEVNULL
     return subprocess.Popen(
-        command, env=environment, stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, env=environment, stdin=subprocess.PIPE, stdout=silent, stderr=silent
     )
 
 
@@ -143,13 +152,12 @@ def traced(names: tuple[str, ...] = WALKS) -> dict[str, list[str]]:
             "map": ["look", "attention", run, "--text", "the dog a", "--out", picture],
             "score": [*train, str(folder / "scored"), *score],
         }
-        for name in dict.fromkeys(("training", *names)):  # the others need its run
-            out = folder / f"{name}.json"
-            if name == "request":
-                request(out, run)
-            else:
-                process = start(out, False, *commands[name], stdin=subprocess.PIPE)
-                process.communicate(b"the dog a\n", timeout=300)
+        chosen = dict.fromkeys(("training", *names))  # the others need its run
+        jobs = [(str(folder / f"{n}.json"), commands[n]) for n in chosen if n in commands]
+        process = start(folder, "--children", json.dumps(jobs))
+        process.communicate(b"the dog a\n", timeout=300)
+        if "request" in names:
+            request(folder / "request.json", run)
         return {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in names}
 
 
@@ -158,7 +166,8 @@ def request(out: Path, run: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = start(out, True, "serve", run, "--as", "en:fr", "--port", str(port))
+    arguments = ["serve", run, "--as", "en:fr", "--port", str(port)]
+    server = start(out.parent, "--child", str(out), *arguments)
     try:
         for _ in range(240):
             with contextlib.suppress(OSError):
@@ -250,6 +259,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
-        child(sys.argv[2], sys.argv[3] == "1", sys.argv[4:])
+        child(sys.argv[2], True, sys.argv[3:])
+    elif sys.argv[1:2] == ["--children"]:
+        children(json.loads(sys.argv[2]))
     else:
         main()

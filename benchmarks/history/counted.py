@@ -17,8 +17,8 @@ from foveate.data.synthetic import SyntheticPair, pairs
 from foveate.data.words import document_terms, split_words
 from foveate.look import colors
 from foveate.look.heatmap import FONT_SIZE, paint, write_words
-from foveate.models.encoder_decoder import Encoder
 from foveate.models.classic import BagEncoder
+from foveate.models.encoder_decoder import Encoder
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.spec import Tokens
 from history.drawing import Draw, Drawing, figure, note, plain

@@ -18,7 +18,7 @@ from foveate.look.sheets import Sheet, SheetsView
 from foveate.nn.positions import ALiBi, Rotary, Sinusoidal, T5Bias
 from foveate.nn.scores import (
     Additive,
-    Cosine,
+    CosineScore,
     Dot,
     Entmax15,
     General,
@@ -31,12 +31,12 @@ from foveate.nn.scores import (
     Sparsemax,
 )
 from foveate.tasks.objectives import ExponentialDecay, InverseSigmoidDecay, LinearDecay
-from foveate.train.optim import Cosine as CosineRate
+from foveate.train.optim import CosineScore as CosineRate
 from foveate.train.optim import Noam, Schedule, WarmupStableDecay
 from history.drawing import Draw, Drawing, figure, note, plain
 
 SCORES: dict[str, type[Score]] = {
-    "cosine (Graves 2014)": Cosine,
+    "cosine (Graves 2014)": CosineScore,
     "additive (Bahdanau 2015)": Additive,
     "location (Luong 2015)": Location,
     "general (Luong 2015)": General,

@@ -10,8 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.look import colors
 from foveate.look.heatmap import FONT_SIZE
@@ -43,6 +42,8 @@ def probability(prefix: Prefix) -> float:
 
 class Watched:
     """The table as `Steps`; notes every beginning that the search goes on from."""
+
+    device, enters = torch.device("cpu"), False
 
     def __init__(self) -> None:
         self.now: list[Prefix] = []

@@ -17,8 +17,8 @@ from foveate.look.charts import CurvesView
 from foveate.look.heatmap import FONT_SIZE
 from foveate.look.inside import gradients, influence
 from foveate.look.sheets import Sheet, SheetsView
-from foveate.models.encoder_decoder import Decoder, Encoder
 from foveate.models.classic import BagEncoder, WindowDecoder
+from foveate.models.encoder_decoder import Decoder, Encoder
 from foveate.models.mamba import MambaDecoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder

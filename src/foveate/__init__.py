@@ -47,6 +47,8 @@ _MOVED = {
     "foveate.look.lens": "foveate.look.inside",
     "foveate.look.permutation": "foveate.look.models",
     "foveate.look.surface": "foveate.look.models",
+    "foveate.decode.choose": "foveate.decode.beam",
+    "foveate.decode.greedy": "foveate.decode.beam",
     "foveate.models.base": "foveate.models.encoder_decoder",
     "foveate.nn.position": "foveate.nn.positions",
     "foveate.nn.score": "foveate.nn.scores",

@@ -1,17 +1,20 @@
-"""What a run answers: translations and scores of pairs; they draw themselves in notebooks."""
+"""What a run answers: texts, labels, continuations, captions, scores; they know how to be drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, TypedDict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, Self, TypedDict
 
 from foveate.align.aer import Links
-from foveate.decode.choose import Wording
+from foveate.decode.beam import Wording
 from foveate.decode.search import Hypothesis
 from foveate.look.capture import AttentionRecord
 from foveate.look.drawing import Units
 from foveate.look.heatmap import AttentionView, attention
+
+Picture = int | str | Path  # of the test data by its number, or a file
 
 
 class TranslateOptions(TypedDict, total=False):
@@ -28,34 +31,38 @@ class TranslateOptions(TypedDict, total=False):
 
 
 class Explains(Protocol):
-    """The run that gave a translation, as far as the translation needs it."""
+    """The part of a run that an answer needs to be explained."""
 
     def explain(
-        self, source: str, target: list[int] | None = None, units: Units = "auto"
-    ) -> AttentionRecord:
-        """What the model attended to while the target was produced."""
+        self, source: Picture, target: str | list[int] | None = None, units: Units = "auto"
+    ) -> AttentionRecord: ...
 
-    def links(self, pairs: Sequence[tuple[str, list[int]]]) -> list[Links]:
-        """The word links of each pair."""
+    def links(self, pairs: Sequence[tuple[str, str | list[int]]]) -> list[Links]: ...
 
 
 @dataclass(frozen=True)
-class Translation:
-    """The answer to one line, best hypothesis first.
+class TextAnswer:
+    """The answer to one line, best hypothesis first; an empty line has the hypothesis "".
 
-    ``scores`` are what the search compared (for a beam log p / lp); ``cut`` counts source tokens
-    that were left out because the line was longer than the run allows.
+    ``scores`` are what the search compared (for a beam log p / lp), ``outputs`` its hypotheses with
+    their ids; ``cut`` counts source tokens that were left out because the line was longer than the
+    run allows.
     """
 
     source: str
     hypotheses: list[str]
     scores: list[float]
     cut: int = 0
-    found: list[Hypothesis] = field(default_factory=list, repr=False)
+    outputs: list[Hypothesis] = field(default_factory=list, repr=False)
     run: Explains | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.hypotheses[0]
+
+    def best(self, count: int, run: Explains) -> Self:
+        """At most ``count`` hypotheses, explained by a run."""
+        lists = self.hypotheses[:count], self.scores[:count], self.outputs[:count]
+        return replace(self, hypotheses=lists[0], scores=lists[1], outputs=lists[2], run=run)
 
     def record(self, i: int = 0, units: Units = "auto") -> AttentionRecord:
         """What the model attended to as it produced hypothesis i, by layer and head.
@@ -63,9 +70,9 @@ class Translation:
         ``units`` are those of `Run.explain`. One forced pass over (source, hypothesis); raises
         ``IndexError`` where there is none.
         """
-        if not self.found or self.run is None:
+        if not self.outputs or self.run is None:
             raise IndexError("an empty line has no hypothesis to explain")
-        return self.run.explain(self.source, self.found[i].ids, units)
+        return self.run.explain(self.source, self.outputs[i].ids, units)
 
     @property
     def attention(self) -> AttentionView:
@@ -78,12 +85,70 @@ class Translation:
         By the head that the run has saved (``foveate align RUN … --save``), else by the last
         layer, mean of the heads; none where the model has no attention to the source.
         """
-        if not self.found or self.run is None:
+        if not self.outputs or self.run is None:
             return []
-        return sorted(self.run.links([(self.source, self.found[i].ids)])[0])
+        return sorted(self.run.links([(self.source, self.outputs[i].ids)])[0])
 
     def _repr_mimebundle_(self, **kwargs: object) -> object:
         return self.attention._repr_mimebundle_(**kwargs)
+
+
+@dataclass(frozen=True)
+class LabelAnswer:
+    """The answer to one example: the most probable label, and p of every label by its name.
+
+    ``source`` is what was labelled: a line of text, or a picture by its file or number. An empty
+    line has the label "" and no probabilities; ``cut`` counts tokens that were left out because
+    the line was longer than the run allows.
+    """
+
+    source: Picture
+    label: str
+    probabilities: dict[str, float]
+    cut: int = 0
+    run: Explains | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.label
+
+    def record(self, units: Units = "auto") -> AttentionRecord:
+        """What the model attended to as it read the source, by layer and head.
+
+        ``units`` are those of `Run.explain`. Raises ``IndexError`` where there is
+        no label to explain.
+        """
+        if not self.probabilities or self.run is None:
+            raise IndexError("an empty line has no label to explain")
+        return self.run.explain(self.source, self.label, units)
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A prompt and how it goes on.
+
+    ``log_probability`` is Σ log p of the new tokens by the model, whatever filters did to it,
+    among the tokens that a text can hold.
+    """
+
+    prompt: str
+    text: str
+    log_probability: float
+
+    def __str__(self) -> str:
+        return self.prompt + self.text
+
+
+@dataclass(frozen=True)
+class CaptionAnswer:
+    """The caption of a picture and its score; ``ids`` are its tokens."""
+
+    name: str
+    caption: str
+    score: float
+    ids: list[int]
+
+    def __str__(self) -> str:
+        return self.caption
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,17 @@ import pydantic
 import torch
 
 from foveate.align.aer import Head, Links
-from foveate.answers import PairScore, Translation
+from foveate.answers import (
+    CaptionAnswer,
+    Continuation,
+    LabelAnswer,
+    PairScore,
+    Picture,
+    TextAnswer,
+)
 from foveate.config import Config, ConfigError, read
 from foveate.data.text import TextData
-from foveate.decode.beam import Beam
-from foveate.decode.choose import Wording, another, with_beam
+from foveate.decode.beam import Beam, Wording, another, with_beam
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.kinds import load_kinds
@@ -31,13 +37,15 @@ from foveate.look.drawing import Units
 from foveate.look.view import View
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
-from foveate.tasks.base import Evaluation, Task
-from foveate.tasks.classification import Classification
-from foveate.tasks.forecasting import Forecast
-from foveate.tasks.language import Generation
+from foveate.tasks.base import Aligns, AnyTask, Classifies, Evaluation, Reads, Scores, Task
+from foveate.tasks.captioning import Captioning
+from foveate.tasks.forecasting import Forecast, Forecasting
+from foveate.tasks.image_classification import PictureTask
+from foveate.tasks.language import Language
 from foveate.tasks.metrics import BleuTokenizer
 from foveate.tasks.objectives import CrossEntropy, Objective
-from foveate.tasks.text_to_text import together
+from foveate.tasks.text import TextTask
+from foveate.tasks.text_to_text import TextToText, together
 from foveate.train import checkpoint
 from foveate.train.checkpoint import rebuilt
 from foveate.train.config import TrainConfig
@@ -73,7 +81,7 @@ class RunConfig(Config):
 class Run:
     """A trained model with everything that it needs to answer."""
 
-    def __init__(self, path: Path, config: RunConfig, task: Any, model: Any, step: str) -> None:
+    def __init__(self, path: Path, config: RunConfig, task: AnyTask, model: Any, step: str) -> None:
         self.path, self.config, self.task, self.model = path, config, task, model
         self.checkpoint, self.apart = step, False  # relative to the run; looked into by others
 
@@ -91,7 +99,7 @@ class Run:
         to: str | None = None,
         prefix: str | Sequence[str] | None = None,
         wording: Wording | None = None,
-    ) -> list[Translation]:
+    ) -> list[TextAnswer]:
         """Translate each line; as many answers as lines, in their order; empty lines stay empty.
 
         ``beam_size`` 1 is greedy; ``batch_tokens`` bounds source tokens × beams of a batch, padding
@@ -102,34 +110,21 @@ class Run:
         """
         if isinstance(lines, str):
             raise TypeError("translate takes a list of lines; write translate([text])")
-        answer = self.can("answer", "translate")
-        lines = self.can("addressed", "translate")(lines, to)
+        task = self.need(TextToText, "translate")
+        lines = task.addressed(lines, to)
         search = self.search(beam_size, length_penalty, num_hypotheses)
         if prefix is not None:
-            search = search.after(self.can("beginnings", "begin with a prefix")(prefix, len(lines)))
+            search = search.after(task.beginnings(prefix, len(lines)))
         if wording is not None:
-            search = wording.on(search, self.task.target_tokenizer)
-        answers = answer(self.model, lines, search, batch_tokens or 8192, progress)
-        return [
-            Translation(
-                line,
-                found.texts[:num_hypotheses] or [""],
-                [h.score for h in found.found[:num_hypotheses]] or [0.0],
-                found.cut,
-                found.found[:num_hypotheses],
-                self,
-            )
-            for line, found in zip(lines, answers, strict=True)
-        ]
+            search = wording.on(search, task.target_tokenizer)
+        answers = task.answer(self.model, lines, search, batch_tokens or 8192, progress)
+        return [answer.best(num_hypotheses, self) for answer in answers]
 
-    def classify(
-        self, lines: Sequence[str], batch_tokens: int | None = None
-    ) -> list[Classification]:
+    def classify(self, lines: Sequence[str], batch_tokens: int | None = None) -> list[LabelAnswer]:
         """The label of each line with p of every label; an empty line has none."""
         if isinstance(lines, str):
             raise TypeError("classify takes a list of lines; write classify([text])")
-        found = self.can("classify")(self.model, lines, batch_tokens or 8192)
-        return [replace(one, run=self) for one in found]
+        return self._labels(lines, "text", batch_tokens, "classify")
 
     def generate(
         self,
@@ -140,7 +135,7 @@ class Run:
         beam_size: int | None = None,
         listen: Callable[[str], None] | None = None,
         **choices: Any,
-    ) -> list[Generation]:
+    ) -> list[Continuation]:
         """``num`` continuations of each prompt, of at most ``max_length`` tokens.
 
         ``choices`` are fields of the search "sample": temperature, top_k, top_p, min_p,
@@ -150,15 +145,14 @@ class Run:
         """
         if isinstance(prompts, str):
             raise TypeError("generate takes a list of prompts; write generate([text])")
-        generate = self.can("generate")
+        task = self.need(Language, "generate")
         limits: dict[str, Any] = {"max_ratio": 0.0, "max_extra": max_length}
         own = self.config.decode
         own = own if isinstance(own, Sample.Config) else Sample.Config()
         search = Sample.Config.parse(own.tree() | choices | limits).build()
         if beam_size is not None:
             search = Beam.Config(beam_size=beam_size, length_penalty=0.0, **limits).build()
-        found: list[Generation] = generate(self.model, prompts, search, num, whole_lines, listen)
-        return found
+        return task.generate(self.model, prompts, search, num, whole_lines, listen)
 
     def need(self, ability: type[T], verb: str) -> T:
         """The run's task as one that has an ability (`foveate.tasks.base`), or of a kind.
@@ -167,18 +161,17 @@ class Run:
         """
         if isinstance(self.task, ability):
             return self.task
-        kind = self.config.task.kind
-        raise ConfigError(f"{self.path} is a run of the task {kind}: it cannot {verb}")
+        raise self._cannot(verb)
 
     def can(self, method: str, verb: str | None = None) -> Any:
-        """A method of the run's task. Raises ``ConfigError`` where it has none."""
-        found = getattr(self.task, method, None)
-        if found is None:
-            kind = self.config.task.kind
-            raise ConfigError(
-                f"{self.path} is a run of the task {kind}: it cannot {verb or method}"
-            )
-        return found
+        """A method of the run's task by its name; goes once nobody asks by name."""
+        if (method_of := getattr(self.task, method, None)) is None:
+            raise self._cannot(verb or method)
+        return method_of
+
+    def _cannot(self, verb: str) -> ConfigError:
+        kind = self.config.task.kind
+        return ConfigError(f"{self.path} is a run of the task {kind}: it cannot {verb}")
 
     def search(
         self, beam_size: int | None, length_penalty: float | None, num_hypotheses: int = 1
@@ -198,11 +191,11 @@ class Run:
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[PairScore]:
         """Log p(target | source) of given pairs, and of each target token, the end included."""
-        force = self.can("force", "score")
-        sources = self.task.source_tokenizer.encode_ids([s for s, _ in pairs])
-        targets = self.task.target_tokenizer.encode_ids([t for _, t in pairs])
-        pieces = self.task.target_tokenizer
-        scores = force(self.model, list(zip(sources, targets, strict=True)))
+        task = self.need(Scores, "score")
+        pieces = task.target_tokenizer
+        sources = task.source_tokenizer.encode_ids([s for s, _ in pairs])
+        targets = pieces.encode_ids([t for _, t in pairs])
+        scores = task.force(self.model, list(zip(sources, targets, strict=True)))
         return [
             PairScore(sum(log_p), [*(pieces.decode([i]) for i in ids), "</s>"], log_p)
             for ids, log_p in zip(targets, scores, strict=True)
@@ -210,19 +203,19 @@ class Run:
 
     def evaluate(
         self,
-        *given: Any,
+        *columns: Any,
         split: str = "test",
         beam_size: int | None = None,
         length_penalty: float | None = None,
         batch_tokens: int | None = None,
         bleu_tokenizer: BleuTokenizer | None = None,
     ) -> Evaluation:
-        """All figures that the task knows, on a split of the run's own data or on what is given.
+        """All figures that the task knows, on a split of the run's own data or on your examples.
 
         A translation takes ``evaluate(sources, references)``. ``bleu_tokenizer`` is another than
         that of the task's config (`foveate.tasks.metrics.bleu`).
         """
-        examples = self.can("given")(*given) if given else self.task.examples(split)
+        examples = self.task.as_examples(*columns) if columns else self.task.examples(split)
         search = self.search(beam_size, length_penalty)
         return self._evaluate(examples, search, batch_tokens, bleu_tokenizer)
 
@@ -251,39 +244,53 @@ class Run:
         if bleu_tokenizer is not None:
             tree = task.config.tree() | {"bleu_tokenizer": bleu_tokenizer}
             task.config = type(task.config).parse(tree, ("task",))
-        return cast(Evaluation, task.evaluate(self.model, examples, search, batch_tokens or 8192))
+        return task.evaluate(self.model, examples, search, batch_tokens or 8192)
 
-    def caption(self, pictures: Sequence[Any], beam_size: int | None = None) -> list[Any]:
+    def caption(
+        self, pictures: Sequence[Picture], beam_size: int | None = None
+    ) -> list[CaptionAnswer]:
         """A caption for each picture: a file, or the number of one of the test data."""
-        return list(self.can("caption")(self.model, pictures, self.search(beam_size, None)))
+        search = self.search(beam_size, None)
+        return self.need(Captioning, "caption").caption(self.model, pictures, search)
 
     def classify_images(
-        self, pictures: Sequence[Any], batch_size: int | None = None
-    ) -> list[Classification]:
+        self, pictures: Sequence[Picture], batch_size: int | None = None
+    ) -> list[LabelAnswer]:
         """The label of each picture with p of every label: files, or numbers of the test data."""
-        classify = self.can("classify", "classify pictures")
-        return [replace(one, run=self) for one in classify(self.model, pictures, batch_size or 250)]
+        return self._labels(pictures, "picture", batch_size, "classify pictures")
 
-    def view(self, picture: Any, target: Any = None, **part: Any) -> View:
+    def _labels(
+        self, inputs: Sequence[Picture], reads: Reads, batch_size: int | None, verb: str
+    ) -> list[LabelAnswer]:
+        task = self.need(Classifies, verb)
+        if self.task.reads != reads:
+            raise self._cannot(verb)
+        return [
+            replace(answer, run=self) for answer in task.classify(self.model, inputs, batch_size)
+        ]
+
+    def view(self, picture: Picture, target: str | None = None, **part: Any) -> View:
         """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""
-        draw = self.can("view", "draw over pictures")
-        return cast(View, draw(self.model, picture, target, self.search(None, None), **part))
+        task, search = self.need(PictureTask, "draw over pictures"), self.search(None, None)
+        return task.view(self.model, picture, target, search, **part)
 
-    def pairs(self, split: str = "test") -> tuple[list[str], list[str]]:
+    def pairs(self, split: str = "test") -> tuple[Sequence[str], Sequence[str]]:
         """Sources and references of a split of the run's own data."""
-        corpus = self.can("corpus", "give pairs of texts")(split)
+        corpus = self.need(TextTask, "give pairs of texts").corpus(split)
         return corpus.sources, corpus.targets
 
     def forecast(self, source: str | Path | None = None) -> Forecast:
         """The rows after the end of a CSV, or of the run's own series."""
-        return cast(Forecast, self.can("forecast")(self.model, source))
+        return self.need(Forecasting, "forecast").forecast(self.model, source)
 
-    def links(self, pairs: Sequence[tuple[str, Any]], head: Head | None = None) -> list[Links]:
+    def links(
+        self, pairs: Sequence[tuple[str, str | list[int]]], head: Head | None = None
+    ) -> list[Links]:
         """Word links of pairs by a head, else the run's own; a target is a text or ids."""
-        word_maps = self.can("word_maps", "align")
-        chosen = head or Head.load(self.path, self.task.head)
-        maps = word_maps(self.model, pairs, rows=chosen.rows)
-        return [chosen.links(found) if found else set() for found in maps]
+        task = self.need(Aligns, "align")
+        chosen = head or Head.load(self.path, task.head)
+        word_maps = task.word_maps(self.model, pairs, chosen.rows)
+        return [chosen.links(maps) if maps else set() for maps in word_maps]
 
     def explain(self, source: Any, target: Any = None, units: Units = "auto") -> AttentionRecord:
         """What each layer and head attended to while the target (or the answer) was produced.
@@ -297,7 +304,7 @@ class Run:
     def forced(self, source: Any, target: Any = None, units: Units = "auto") -> ForcedPass:
         """The same example made ready to be read as often as is wanted."""
         search = self.search(None, None)
-        ready = cast(ForcedPass, self.task.forced(self.model, source, target, search))
+        ready = self.task.forced(self.model, source, target, search)
         return replace(ready, units=units)
 
 
@@ -310,14 +317,14 @@ def load(path: str | Path, which: str = "best", ensemble: Sequence[str | Path] =
     """
     runs = [_load(Path(each), which) for each in (path, *ensemble)]
     if len(runs) > 1:
-        names = [f"{one.path}/{one.checkpoint}" for one in runs]
-        runs[0].model = together([one.task for one in runs], [one.model for one in runs], names)
+        names = [f"{run.path}/{run.checkpoint}" for run in runs]
+        runs[0].model = together([run.task for run in runs], [run.model for run in runs], names)
         runs[0].checkpoint = " + ".join(names)
     return runs[0]
 
 
 def _load(path: Path, which: str) -> Run:
-    path, given = checkpoint.place(path)
+    path, folder = checkpoint.place(path)
     config = read_run(path)
     task = config.task.build(config.data)
     try:
@@ -328,7 +335,7 @@ def _load(path: Path, which: str) -> Run:
             "(foveate train), or copy all of its folder"
         ) from error
     read = partial(rebuilt, config.model, task.build, path)
-    folder, model = (given, read(given)) if given else checkpoint.read_chosen(path, which, read)
+    folder, model = (folder, read(folder)) if folder else checkpoint.read_chosen(path, which, read)
     model.to(device()).eval()
     return Run(path, config, task, model, folder.relative_to(path).as_posix())
 
@@ -338,6 +345,13 @@ def read_run(path: Path) -> RunConfig:
     if not (path / "config.toml").is_file():
         raise ConfigError(f"{path} is no run: it has no config.toml; train one: foveate train")
     return read(RunConfig, path / "config.toml")
+
+
+def task_of(config: RunConfig) -> type[AnyTask]:
+    """The class of the task of a config, whose abilities are known without loading the run."""
+    task = config.task.owner
+    assert task is not None and issubclass(task, Task)
+    return task
 
 
 def device() -> str:

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from foveate.config import Config, ConfigError
+from foveate.config import BaseConfig, Config, ConfigError
 
 Pieces = Mapping[str, Sequence[str]]  # parts of a model, and the tokens of their tables by ids
 State = Mapping[str, Tensor]  # the state of a model, each tensor under all its names
@@ -38,12 +38,13 @@ class Start(Config):
     """The same, extended by new tokens, or replaced."""
 
 
-def check_size(start: Start, there: Any, here: Any) -> None:
+def check_size(start: Start, earlier: BaseConfig, task: BaseConfig) -> None:
     """Raise ``ConfigError`` where a task's config asks for a vocabulary of another size by name."""
-    old, new = (getattr(task, "tokenizer", None) for task in (there, here))
-    asked = "vocab_size" in getattr(new, "model_fields_set", ())
-    sizes = [getattr(tokenizer, "vocab_size", None) for tokenizer in (old, new)]
-    if asked and sizes[0] != sizes[1]:
+    old, new = (dict(task).get("tokenizer") for task in (earlier, task))
+    if not isinstance(new, Config) or "vocab_size" not in new.model_fields_set:
+        return
+    sizes = [dict(tokenizer or ()).get("vocab_size") for tokenizer in (old, new)]
+    if sizes[0] != sizes[1]:
         raise ConfigError(
             f"{start.run} has vocab_size = {sizes[0]}, and {sizes[1]} is asked for here: leave it "
             'out to read the same tokens, or set start.vocabulary = "extend" or "replace"',
@@ -51,39 +52,39 @@ def check_size(start: Start, there: Any, here: Any) -> None:
         )
 
 
-def begin(start: Start, given: Any, task: Any, model: nn.Module) -> str:
-    """Copy from the run ``given`` into the model of a task; a sentence that says what was taken."""
-    state = cast(dict[str, Tensor], given.model.state_dict())
+def begin(start: Start, run: Any, task: Any, model: nn.Module) -> str:
+    """Copy from another run into the model of a task; a sentence that says what was taken."""
+    state = cast(dict[str, Tensor], run.model.state_dict())
     if start.vocabulary == "same":
         return copy_parts(start, state, model)
-    theirs, ours = given.task.pieces(), task.pieces()
+    theirs, ours = run.task.pieces(), task.pieces()
     same = start.model_copy(update={"vocabulary": "same"})
-    said = copy_parts(same, by_pieces(state, model.state_dict(), theirs, ours), model)
+    summary = copy_parts(same, by_pieces(state, model.state_dict(), theirs, ours), model)
     known = {part: len(set(theirs[part]) & set(ours[part])) for part in theirs}
     taken = ", ".join(f"{part} {n:,} of {len(ours[part]):,}" for part, n in known.items())
-    return f"{said}; tokens known from there: {taken}"
+    return f"{summary}; tokens known from there: {taken}"
 
 
-def by_pieces(given: State, own: State, theirs: Pieces, ours: Pieces) -> State:
-    """A given state whose tables have the rows of this model's tokens, in their order.
+def by_pieces(earlier: State, own: State, theirs: Pieces, ours: Pieces) -> State:
+    """The state of another model whose tables have the rows of this model's tokens, in their order.
 
     ``theirs`` and ``ours`` are the tokens of each part by their ids. A row is that of the same
     token there; for a token that is not there it is the row that this model has now.
     """
-    found = dict(given)
+    state = dict(earlier)
     for part in theirs:
         known = {piece: row for row, piece in enumerate(theirs[part])}
         rows = [(row, known[piece]) for row, piece in enumerate(ours[part]) if piece in known]
-        here, there = torch.tensor(rows, dtype=torch.long).reshape(-1, 2).unbind(1)
-        for name in _of(given, (part,)) & own.keys():
+        rows_here, rows_there = torch.tensor(rows, dtype=torch.long).reshape(-1, 2).unbind(1)
+        for name in _of(earlier, (part,)) & own.keys():
             is_table = part == "output" or name.endswith("embedding.weight")
-            if is_table and given[name].shape[0] == len(theirs[part]):
-                found[name] = own[name].clone()
-                found[name][here] = given[name][there]
-    return found
+            if is_table and earlier[name].shape[0] == len(theirs[part]):
+                state[name] = own[name].clone()
+                state[name][rows_here] = earlier[name][rows_there]
+    return state
 
 
-def copy_parts(start: Start, given: State, model: nn.Module) -> str:
+def copy_parts(start: Start, earlier: State, model: nn.Module) -> str:
     """Copy the weights of the parts into ``model``; a sentence that says how many were taken.
 
     Raises ``ConfigError`` where a part is not there, or a tensor has another name or shape; no
@@ -96,26 +97,26 @@ def copy_parts(start: Start, given: State, model: nn.Module) -> str:
         )
     own = cast(dict[str, Tensor], model.state_dict())
     for part in start.parts:
-        for state, whose in ((given, start.run), (own, "this model")):
+        for state, whose in ((earlier, start.run), (own, "this model")):
             if not _of(state, (part,)):
                 raise ConfigError(f"{whose} has no {part!r}; {_known(state)}", ("start", "parts"))
-    wanted, there = _of(own, start.parts), _of(given, start.parts)
-    if wanted != there:
-        few, many = sorted(wanted - there), sorted(there - wanted)
+    needed, there = _of(own, start.parts), _of(earlier, start.parts)
+    if needed != there:
+        few, many = sorted(needed - there), sorted(there - needed)
         raise ConfigError(
             f"{start.run} is of another model: it lacks {few[:3] or 'nothing'} and has "
             f"{many[:3] or 'nothing'} besides; make the parts alike, or name fewer in start.parts",
             ("start", "run"),
         )
-    for name in sorted(wanted):
-        if given[name].shape != own[name].shape:
-            raise ConfigError(_unlike(start, name, given[name], own[name]), ("start", "run"))
+    for name in sorted(needed):
+        if earlier[name].shape != own[name].shape:
+            raise ConfigError(_unlike(start, name, earlier[name], own[name]), ("start", "run"))
     with torch.no_grad():
-        for name in wanted:
-            own[name].copy_(given[name])
-    size = sum(own[name].numel() for name in wanted)
+        for name in needed:
+            own[name].copy_(earlier[name])
+    size = sum(own[name].numel() for name in needed)
     parts = ", ".join(start.parts) or "everything"
-    return f"started from {start.run}: {parts}, {size:,} weights in {len(wanted)} tensors"
+    return f"started from {start.run}: {parts}, {size:,} weights in {len(needed)} tensors"
 
 
 def _of(state: Iterable[str], parts: tuple[str, ...]) -> set[str]:
@@ -129,12 +130,12 @@ def _known(state: Iterable[str]) -> str:
     return f"there are {', '.join(parts)}, and what is in them"
 
 
-def _unlike(start: Start, name: str, given: Tensor, own: Tensor) -> str:
+def _unlike(start: Start, name: str, earlier: Tensor, own: Tensor) -> str:
     """Why two tensors of one name do not fit, and what to do."""
-    shapes = f"{name} is {tuple(given.shape)} in {start.run} and {tuple(own.shape)} here"
-    if given.shape[1:] == own.shape[1:] and ("embedding" in name or name.startswith("output")):
+    shapes = f"{name} is {tuple(earlier.shape)} in {start.run} and {tuple(own.shape)} here"
+    if earlier.shape[1:] == own.shape[1:] and ("embedding" in name or name.startswith("output")):
         return (
-            f"{shapes}: {len(given):,} tokens or labels there, {len(own):,} here; read the same "
+            f"{shapes}: {len(earlier):,} tokens or labels there, {len(own):,} here; read the same "
             "tokens (the tokenizer of that run), leave the part out of start.parts, or for tokens "
             'keep the vectors of those that both have: start.vocabulary = "extend" or "replace"'
         )

@@ -14,11 +14,13 @@ import torch
 
 from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Greedy
 from foveate.files import replace_file
-from foveate.run import Run, RunConfig, device, load, read_run
+from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.start import begin, check_size
+from foveate.tasks.base import AnyTask
 from foveate.tasks.forecasting import ForecastObjective, SeriesTask
+from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.checkpoint import alone
 from foveate.train.config import Change, changes
@@ -64,14 +66,14 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
     torch.manual_seed(config.seed)
     model = _model_of(config, task).to(device())
     if config.start is not None and not checkpoint.steps(path):
-        given = load(config.start.run, config.start.checkpoint)
-        said = begin(config.start, given, task, model)
+        earlier = load(config.start.run, config.start.checkpoint)
+        summary = begin(config.start, earlier, task, model)
         if ranks.leads:
-            print(said, file=sys.stderr)
+            print(summary, file=sys.stderr)
     return fit(job_of(config, task, model, changed), config.train, path, ranks)
 
 
-def _model_of(config: RunConfig, task: Any) -> Any:
+def _model_of(config: RunConfig, task: AnyTask) -> Any:
     """The model of a config. Raises ``ConfigError`` where it does not fit the task."""
     try:
         return task.build(config.model)
@@ -83,7 +85,7 @@ def _model_of(config: RunConfig, task: Any) -> Any:
         ) from error
 
 
-def job_of(config: RunConfig, task: Any, model: Any, changed: Sequence[Change] = ()) -> Job:
+def job_of(config: RunConfig, task: AnyTask, model: Any, changed: Sequence[Change] = ()) -> Job:
     """What the trainer needs of a config, whose task and model are ready."""
     return Job(
         task=task,
@@ -107,12 +109,9 @@ def _heeded(config: RunConfig) -> None:
             f'write "{config.task.default_objective}", or leave out [objective]',
             ("objective", "kind"),
         )
-    forcing = getattr(config.objective, "teacher_forcing", None)
-    if (
-        forcing is not None
-        and forcing.kind != "always"
-        and not getattr(config.task.owner, "own_tokens", False)
-    ):
+    objective = config.objective
+    forcing = objective.teacher_forcing if isinstance(objective, CrossEntropy.Config) else None
+    if forcing is not None and forcing.kind != "always" and not task_of(config).own_tokens:
         raise ConfigError(
             f"the task {config.task.kind} always reads the true tokens in training; leave out "
             f"teacher_forcing = {forcing.kind!r}",
@@ -120,7 +119,7 @@ def _heeded(config: RunConfig) -> None:
         )
 
 
-def _prepared(config: RunConfig, path: Path) -> tuple[Any, list[Change]]:
+def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[Change]]:
     """The task with its tokenizers, of the run if it exists, and what has changed in its config."""
     task = config.task.build(config.data)
     if (path / "config.toml").is_file():
@@ -144,7 +143,7 @@ def _prepared(config: RunConfig, path: Path) -> tuple[Any, list[Change]]:
     return task, []
 
 
-def _refuse_nothing(task: Any, splits: list[str]) -> None:
+def _refuse_nothing(task: AnyTask, splits: list[str]) -> None:
     """Raise `DataError` naming the split that has no example."""
     for split in splits:
         if not len(task.lengths(split)):
@@ -154,7 +153,7 @@ def _refuse_nothing(task: Any, splits: list[str]) -> None:
             )
 
 
-def _take_over(config: RunConfig, task: Any) -> None:
+def _take_over(config: RunConfig, task: AnyTask) -> None:
     """Give the task the tokens that ``start.vocabulary`` says; `prepare` learns what is missing."""
     start = config.start
     if start is None:
@@ -179,8 +178,8 @@ def average(path: str | Path, last: int | None = None) -> str:
         raise ConfigError(f"{path} has no checkpoints to average")
     with alone(path):
         folders = [checkpoint.path_of(path, step) for step in steps]
-        for one in folders:
-            checkpoint.verify(one, checkpoint.WEIGHTS)
+        for folder in folders:
+            checkpoint.verify(folder, checkpoint.WEIGHTS)
         tensors = average_weights(folders)
         with checkpoint.sealed_folder(path / "averaged") as folder:
             checkpoint.write_tensors(tensors, folder / checkpoint.WEIGHTS)

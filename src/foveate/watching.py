@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from foveate.data.tokenizer import EOS
-from foveate.decode.search import Alternatives, Beginning, Search, Watch
+from foveate.decode.search import Alternatives, PartialHypothesis, Search, Watch
 from foveate.look.charts import LanesView
 from foveate.look.charts import lanes as draw_lanes
 from foveate.look.drawing import Node
 from foveate.run import Run
 from foveate.tasks.base import NEAR, Generates
 
-Heard = Callable[[list[Beginning]], None]
+Heard = Callable[[list[PartialHypothesis]], None]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Output:
     log_p: float
     score: float
     ended: bool
-    path: list[Beginning]
+    path: list[PartialHypothesis]
 
 
 class Watched:
@@ -52,53 +52,53 @@ class Watched:
     def write(self, source: Any, search: Search, prefix: Sequence[int] = ()) -> list[Output]:
         """What the search finds, best first; each begins with the ids of the ``prefix``."""
         begun = search.after([list(prefix)]) if prefix else search
-        found = self.task.write(self.run.model, source, begun.watched(self.watch))
-        paths = [(self.watch.find(one.ids, EOS), one.score) for one in found]
+        hypotheses = self.task.write(self.run.model, source, begun.watched(self.watch))
+        paths = [(self.watch.find(h.ids, EOS), h.score) for h in hypotheses]
         return [self.output(path, score) for path, score in paths or self._ended() if path]
 
-    def _ended(self) -> list[tuple[list[Beginning], float]]:
+    def _ended(self) -> list[tuple[list[PartialHypothesis], float]]:
         """The paths of what has ended, the highest score first, each output once."""
-        done = [one for step in self.watch.steps for one in step if one.state == "done"]
-        found: dict[tuple[int, ...], list[Beginning]] = {}
-        for one in sorted(done, key=lambda one: -one.score):
-            path = self.watch.path(one)
-            found.setdefault(tuple(step.token for step in path), path)
-        return [(path, path[-1].score) for path in found.values()]
+        done = [partial for step in self.watch.steps for partial in step if partial.state == "done"]
+        paths: dict[tuple[int, ...], list[PartialHypothesis]] = {}
+        for partial in sorted(done, key=lambda partial: -partial.score):
+            path = self.watch.path(partial)
+            paths.setdefault(tuple(step.token for step in path), path)
+        return [(path, path[-1].score) for path in paths.values()]
 
-    def output(self, path: list[Beginning], score: float | None = None) -> Output:
+    def output(self, path: list[PartialHypothesis], score: float | None = None) -> Output:
         """The output of a path."""
-        ids = [one.token for one in path]
+        ids = [partial.token for partial in path]
         ended = ids[-1] == EOS and EOS in self.task.silent
         ids = ids[:-1] if ended else ids
         last = path[-1]
-        said = last.score if score is None else score
-        return Output(ids, self.task.text_of(ids), last.log_p, said, ended, path)
+        value = last.score if score is None else score
+        return Output(ids, self.task.text_of(ids), last.log_p, value, ended, path)
 
-    def before(self, one: Beginning) -> list[int]:
+    def before(self, partial: PartialHypothesis) -> list[int]:
         """The ids before the last token of a beginning."""
-        return [step.token for step in self.watch.path(one)[:-1]]
+        return [step.token for step in self.watch.path(partial)[:-1]]
 
-    def name(self, one: Beginning) -> str:
+    def name(self, partial: PartialHypothesis) -> str:
         """What the last token of a beginning adds to those before it."""
-        return self.task.token_text(self.before(one)[-NEAR:], one.token)
+        return self.task.token_text(self.before(partial)[-NEAR:], partial.token)
 
-    def instead(self, one: Beginning) -> tuple[Alternatives, list[str]]:
+    def instead(self, partial: PartialHypothesis) -> tuple[Alternatives, list[str]]:
         """What might have stood in the place of a beginning's last token, and how it is written."""
-        before, found = self.before(one)[-NEAR:], self.watch.instead(one)
-        return found, [self.task.token_text(before, token) for token in found.tokens]
+        before, alternatives = self.before(partial)[-NEAR:], self.watch.instead(partial)
+        return alternatives, [self.task.token_text(before, token) for token in alternatives.tokens]
 
-    def node(self, one: Beginning) -> Node:
+    def node(self, partial: PartialHypothesis) -> Node:
         """A beginning as it is drawn."""
         return Node(
-            id=one.id,
-            parent=one.parent,
-            text=self.name(one),
-            log_p=one.log_p,
-            score=one.score,
-            state=one.state,
+            id=partial.id,
+            parent=partial.parent,
+            text=self.name(partial),
+            log_p=partial.log_p,
+            score=partial.score,
+            state=partial.state,
         )
 
     def lanes(self, best: Output | None = None, title: str = "") -> LanesView:
         """The beam as it went, with the path of an output."""
-        steps = [[self.node(one) for one in step] for step in self.watch.steps]
-        return draw_lanes(steps, [one.id for one in best.path] if best else [], title)
+        steps = [[self.node(partial) for partial in step] for step in self.watch.steps]
+        return draw_lanes(steps, [partial.id for partial in best.path] if best else [], title)

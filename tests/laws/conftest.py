@@ -188,6 +188,15 @@ def real(*lengths: int) -> Tensor:
     return torch.arange(max(lengths))[None] < torch.tensor(lengths)[:, None]
 
 
+def gradients_reach(model: torch.nn.Module, *unread: str) -> None:
+    """Every parameter has a finite gradient, which is not zero unless the parameter is unread."""
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+        if not name.endswith("key.bias") and name not in unread:  # q·b is the same for every key
+            assert bool(parameter.grad.any()), name
+
+
 @cache
 def _built(name: str) -> EncoderDecoder:
     return build(MODELS[name])

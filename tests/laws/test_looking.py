@@ -1,8 +1,8 @@
-"""Every score with every position learns to look along the diagonal to copy, against it to reverse.
+"""Every score and every position learns to attend along the diagonal to copy, or against it.
 
 One attention and nothing else: all queries are the same vector, so that only places tell them
-apart, and only looking at the right token can write it. Whole models are in test_learning.py;
-benchmarks/looking.py trains them with every score and position.
+apart, and only attending to the right token can write it. Whole models are in test_learning.py;
+benchmarks/looking.py trains them with every score and every position together.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ CAN = [
     for score in SCORES
     for position in POSITIONS
     if position not in ("none", "t5_causal")  # which takes all later places for one
+    and (score in ("scaled_dot", "additive") or position in ("sinusoidal", "rope"))
 ]
 
 

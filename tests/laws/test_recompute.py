@@ -13,7 +13,7 @@ from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.linear import Dropout
 from foveate.train.checkpoint import TrainError
 from foveate.train.fit import Recomputed, recompute
-from laws.conftest import ids, real
+from laws.conftest import MODELS, build, ids, real
 
 KEYS = real(6, 4, 5)
 SOURCE, TARGET = ids(3, 6), ids(3, 5, seed=2)
@@ -39,8 +39,20 @@ def learnt(model: EncoderDecoder, half: bool) -> tuple[dict[str, Tensor], int]:
     return found, sum(kept.values())
 
 
-@pytest.mark.parametrize("half", [False, True], ids=["fp32", "bf16"])
-def test_recomputed_layers_learn_the_same_to_the_bit(model: EncoderDecoder, half: bool) -> None:
+ONE_OF_EACH = ["transformer", "post-norm", "recurrent", "mamba", "ssru", "grouped heads", "deep"]
+one_of_each = pytest.mark.parametrize("name", ONE_OF_EACH)
+
+
+def test_recomputed_layers_learn_the_same_to_the_bit(model: EncoderDecoder) -> None:
+    learns_the_same(model, half=False)
+
+
+@one_of_each
+def test_recomputed_layers_learn_the_same_in_half_precision(name: str) -> None:
+    learns_the_same(build(MODELS[name]), half=True)
+
+
+def learns_the_same(model: EncoderDecoder, half: bool) -> None:
     whole, again = copy.deepcopy(model).train(), copy.deepcopy(model).train()
     for either in (whole, again):
         for module in either.modules():
@@ -61,7 +73,9 @@ def test_recomputed_layers_learn_the_same_to_the_bit(model: EncoderDecoder, half
     assert again.state_dict().keys() == whole.state_dict().keys()
 
 
-def test_a_layer_is_wrapped_once_and_copies_are_of_their_own(model: EncoderDecoder) -> None:
+@one_of_each
+def test_a_layer_is_wrapped_once_and_copies_are_of_their_own(name: str) -> None:
+    model = build(MODELS[name])
     again = copy.deepcopy(model)
     try:
         recompute(again)

@@ -21,12 +21,12 @@ import torch
 from foveate.bench.machine import ceilings, describe, peak
 from foveate.bench.training import Workload
 from foveate.config import ConfigError
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.native.kernels import library, without_kernels
 from foveate.nn.linear import quantized
 from foveate.run import device
+from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Name, Precision, resolve
 
 LENGTH = 20  # tokens of each output
@@ -60,7 +60,7 @@ def measure(
 
     Raises ``ConfigError`` where the task does not search for outputs of sources.
     """
-    if not hasattr(work.task, "source_tokenizer") or not hasattr(work.task, "search"):
+    if not isinstance(work.task, TextToText):
         kind = work.config.task.kind
         raise ConfigError(f"bench decode needs a task with sources and a search, not {kind}")
     place = device()

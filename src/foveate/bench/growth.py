@@ -23,6 +23,7 @@ from foveate.nn.masks import Mask
 from foveate.nn.recurrent import LSTMCell
 from foveate.nn.ssm import SelectiveStateSpace
 from foveate.run import device
+from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Precision, resolve
 
 SIZE, HEADS = 256, 4
@@ -249,7 +250,7 @@ def of_training(shape: str, overrides: list[str]) -> Parts:
 def of_decoding(shape: str, overrides: list[str]) -> Parts:
     """The peak of one batch with beam 5; ``None`` for a task that does not decode sources."""
     with workload(shape, overrides) as work:
-        if not hasattr(work.task, "source_tokenizer") or not hasattr(work.task, "search"):
+        if not isinstance(work.task, TextToText):
             return {}, None
         sources = work.task.source_tokenizer.encode_ids(work.task.corpus("test").sources)
         base = resident() or 0.0

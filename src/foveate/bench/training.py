@@ -18,6 +18,7 @@ from foveate.data import synthetic
 from foveate.data.catalogue import DataError, find
 from foveate.native.kernels import without_kernels
 from foveate.run import RunConfig, device
+from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Precision, SaveConfig, ValidationConfig, resolve
 from foveate.train.fit import fit
 from foveate.train.journal import read
@@ -46,9 +47,8 @@ class Workload:
     def said(self) -> dict[str, Any]:
         """Name, data, sizes: what belongs to every figure."""
         said: dict[str, Any] = {"shape": self.name, "data": self.data}
-        tokenizer = getattr(self.task, "tokenizers", None)
-        if tokenizer is not None:
-            said["vocabulary"] = tokenizer[-1].vocab_size
+        if isinstance(self.task, TextToText):
+            said["vocabulary"] = self.task.target_tokenizer.vocab_size
         return said | {"batch_tokens": self.config.train.batch_tokens}
 
     def padding(self) -> float:

@@ -251,7 +251,7 @@ def by_run(
     head = saved if selection == HeadSelection() else Head(layer, selection.head, selection.rows)
 
     def maps() -> Iterable[Maps]:
-        return task.word_maps(run.model, texts, rows=head.rows, cut=CUTS[files.words or "text"])
+        return task.word_maps(run.model, texts, head.rows, CUTS[files.words or "text"])
 
     if reference is not None:
         selection.check(reference, files, files.cut(texts))
@@ -290,10 +290,10 @@ def evaluation(
     counts, warnings = judge(links_of, true), other_words(links, links_of, true)
     figures = {"precision": counts.precision, "recall": counts.recall, "aer": counts.aer}
     if as_json:
-        tree = {"pairs": len(links_of), "links": counts.found, "figures": figures}
+        tree = {"pairs": len(links_of), "links": counts.links, "figures": figures}
         return to_json(tree), warnings
     rows = [f"{name:<10} {100 * value:6.2f} %" for name, value in figures.items()]
-    return "\n".join([f"{len(links_of):,} pairs, {counts.found:,} links", *rows]), warnings
+    return "\n".join([f"{len(links_of):,} pairs, {counts.links:,} links", *rows]), warnings
 
 
 def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list[str]:

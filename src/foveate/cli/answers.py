@@ -28,10 +28,9 @@ from foveate.cli.options import (
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
+    from foveate.answers import Continuation, LabelAnswer
     from foveate.run import Run
     from foveate.tasks.base import Evaluation
-    from foveate.tasks.classification import Classification
-    from foveate.tasks.language import Generation
     from foveate.tasks.metrics import BleuTokenizer
     from foveate.views.examples import Picture
 
@@ -70,7 +69,7 @@ def classify(
     say(classify_lines(loaded, sys.stdin.buffer, sys.stdout, write, batch_tokens).report())
 
 
-Write = Callable[["Classification", str | None], str]  # an answer, and the name of its picture
+Write = Callable[["LabelAnswer", str | None], str]  # an answer, and the name of its picture
 
 
 def classify_lines(
@@ -120,7 +119,7 @@ def classify_pictures(
     target.flush()
 
 
-def label_line(answer: Classification, picture: str | None = None, all_labels: bool = False) -> str:
+def label_line(answer: LabelAnswer, picture: str | None = None, all_labels: bool = False) -> str:
     """``[PICTURE TAB] LABEL TAB p``, of all labels the most probable first; empty without one."""
     pairs = list(answer.probabilities.items())
     columns = [] if picture is None else [one_line(picture)]
@@ -129,7 +128,7 @@ def label_line(answer: Classification, picture: str | None = None, all_labels: b
     return "\t".join(columns)
 
 
-def label_json(answer: Classification, picture: str | None = None) -> str:
+def label_json(answer: LabelAnswer, picture: str | None = None) -> str:
     """The text or picture, its label and all probabilities, as JSON on a line."""
     record: dict[str, object] = {"text": answer.source} if picture is None else {"picture": picture}
     record |= {"label": answer.label or None, "probabilities": answer.probabilities}
@@ -205,7 +204,7 @@ def prompts(prompt: str | None, stdin: BinaryIO | None, damaged: list[int]) -> l
 
 
 def write_texts(
-    continue_text: Callable[..., list[Generation]],
+    continue_text: Callable[..., list[Continuation]],
     texts: Sequence[str],
     target: TextIO,
     as_json: bool,
@@ -225,7 +224,7 @@ def write_texts(
             target.write(f"{RULE}\n" * (number > 0) + f"{generation}\n")
 
 
-def _stream(continue_text: Callable[..., list[Generation]], prompt: str, target: TextIO) -> None:
+def _stream(continue_text: Callable[..., list[Continuation]], prompt: str, target: TextIO) -> None:
     written = 0
     target.write(prompt)
 

@@ -87,11 +87,11 @@ def _data_of(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:
     from foveate.config import read
     from foveate.kinds import load_kinds
     from foveate.run import RunConfig
-    from foveate.tasks.forecasting import SeriesTask
+    from foveate.tasks.forecasting import Forecasting
 
     load_kinds()
     config = read(RunConfig, path)
-    if isinstance(config.task, SeriesTask.Config):
+    if isinstance(config.task, Forecasting.Config):
         return config.data, "series", config.task.series
     kinds: dict[str | None, DataKind] = {
         "classification": "labelled",

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from foveate import __version__
-from foveate.answers import TranslateOptions, Translation
+from foveate.answers import TextAnswer, TranslateOptions
 from foveate.cli.options import DAMAGED, SHOWN, Tally, say
 from foveate.cli.workers import RunSpec
 from foveate.config import ConfigError, Tree
@@ -49,6 +49,7 @@ from foveate.files import replace_file, replacing
 from foveate.run import Run, device
 from foveate.server.languages import directions
 from foveate.tasks.base import CUT
+from foveate.tasks.text_to_text import TextToText
 from foveate.train import checkpoint
 
 if TYPE_CHECKING:
@@ -186,10 +187,10 @@ def with_languages(run: Run, options: DocumentOptions) -> DocumentOptions:
 
 def translate_document(
     run: Run, document: Document, search: TranslateOptions
-) -> tuple[bytes, list[Translation]]:
+) -> tuple[bytes, list[TextAnswer]]:
     """The document in the other language, and the answers to its sentences."""
     sentences = [sentence for passage in document.passages for sentence in passage.sentences]
-    if not run.task.source_tokenizer.tags:
+    if not run.need(TextToText, "translate").source_tokenizer.tags:
         search = {**search, "to": None}  # it names the language of the document
     answers = run.translate(sentences, **search) if sentences else []
     texts = iter([str(answer) for answer in answers])

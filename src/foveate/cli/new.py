@@ -17,7 +17,7 @@ from foveate.config import parse_tree
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
 from foveate.data.readers import FEATURES
-from foveate.data.report import Report, report_files
+from foveate.data.report import DataReport, report_files
 from foveate.data.text import TextData
 from foveate.files import replace_file
 from foveate.kinds import load_kinds
@@ -256,7 +256,7 @@ def _language(plan: ConfigPlan, pattern: str, splits: dict[str, str], file: Path
     _name_splits(plan, splits)
 
 
-def _forecasting(report: Report, file: Path) -> ConfigPlan:
+def _forecasting(report: DataReport, file: Path) -> ConfigPlan:
     series = report.series["train"]
     season = SEASONS.get(series.step, 1)
     horizon = season if season > 1 else 12

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from foveate.align.aer import Agreement, Gold
+    from foveate.align.aer import Gold, LinkCounts
     from foveate.answers import TranslateOptions
     from foveate.run import Run
 
@@ -244,7 +244,7 @@ def start(
     return {**evaluation.figures, "aer": agreement.aer}
 
 
-def judge_alignment(run: Run, data: Path) -> tuple[str, int, Agreement]:
+def judge_alignment(run: Run, data: Path) -> tuple[str, int, LinkCounts]:
     """The cross-attention head that aligns best on the validation data, measured on the test data.
 
     Gold links belong to the reference, so the model reads each reference, not its own answer.

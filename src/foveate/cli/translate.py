@@ -18,7 +18,7 @@ from foveate.cli.options import CHUNK, DAMAGED, Tally, chunks, hint, one_line, s
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from foveate.answers import TranslateOptions, Translation
+    from foveate.answers import TextAnswer, TranslateOptions
     from foveate.cli.workers import RunSpec
     from foveate.documents.formats import DocumentOptions
     from foveate.documents.memory import Assistance
@@ -280,7 +280,7 @@ def translate_lines(
     return tally
 
 
-def _written(answer: Translation, number: int, outputs: LineOutputs) -> str:
+def _written(answer: TextAnswer, number: int, outputs: LineOutputs) -> str:
     """The lines of output for one line of input."""
     if outputs.num_hypotheses > 1:
         return "".join(
@@ -317,7 +317,7 @@ class LineFiles:
             return options
         return {**options, "prefix": self.prefixes.take(len(lines))}
 
-    def add(self, answer: Translation, number: int) -> None:
+    def add(self, answer: TextAnswer, number: int) -> None:
         """Write the links of the answer to a line (from 1), and record its attention."""
         if self.links is not None:
             self.links.write(" ".join(f"{i}-{j}" for i, j in answer.alignment()) + "\n")

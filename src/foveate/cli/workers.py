@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from foveate.align.aer import Head, Links
-from foveate.answers import TranslateOptions, Translation
+from foveate.answers import TextAnswer, TranslateOptions
 from foveate.config import ConfigError, Tree, assigned, merge
 from foveate.data.corpus import Arrays, Work, Workers
 from foveate.decode.search import Hypothesis
@@ -136,7 +136,7 @@ class ProcessRun(Run):
         lines: Sequence[str],
         progress: Callable[[int], None] | None = None,
         **choices: Any,
-    ) -> list[Translation]:
+    ) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`; ``progress`` is called once, at the end."""
         options = {name: value for name, value in choices.items() if value is not None}
         if isinstance(lines, str) or "wording" in options:
@@ -149,16 +149,16 @@ class ProcessRun(Run):
         if progress is not None:
             progress(len(rows))
         return [
-            Translation(source, texts, scores, cut, [Hypothesis(*h) for h in hypotheses], self)
+            TextAnswer(source, texts, scores, cut, [Hypothesis(*h) for h in hypotheses], self)
             for source, texts, scores, cut, hypotheses in rows
         ]
 
-    def in_order(self, jobs: Iterable[Job]) -> Iterator[list[Translation]]:
+    def in_order(self, jobs: Iterable[Job]) -> Iterator[list[TextAnswer]]:
         """The translations of each job, in the order of the jobs, of which few are taken ahead.
 
         Raises ``WorkerError`` where a process fails or was killed.
         """
-        pending: deque[Future[list[Translation]]] = deque()
+        pending: deque[Future[list[TextAnswer]]] = deque()
         threads = ThreadPoolExecutor(self.processes)
         try:
             for lines, options in jobs:
@@ -196,7 +196,7 @@ def process_work(values: Mapping[str, Any]) -> Work:
                 answer.hypotheses,
                 answer.scores,
                 answer.cut,
-                [(h.ids, h.log_probability, h.score, h.ended) for h in answer.found],
+                [(h.ids, h.log_probability, h.score, h.ended) for h in answer.outputs],
             )
             for answer in run.translate(lines, **options)
         )

@@ -113,9 +113,6 @@ class Inflection(TextFormat):
         )
 
 
-# ------------------------------------------------------------------------------ by ending
-
-
 class Layout(Protocol):
     """Where in a line the two sides stand (`foveate.data.text.TextData`)."""
 
@@ -204,9 +201,6 @@ def _jsonl(config: Layout) -> Parser:
 
 PARSERS = {".tsv": _tsv, ".jsonl": _jsonl}
 
-
-# ------------------------------------------------------------------------------------------- lines
-# From files to rows: lines, what is wrong with them, and the two sides that stand in each.
 
 _BOM = b"\xef\xbb\xbf"
 SAMPLED = 50  # lines from which the delimiter of a CSV is detected
@@ -397,17 +391,6 @@ def _records(path: Path) -> Iterator[tuple[str | BadLine, int]]:
         raise DataError(f"{path}:{start}: a quote is opened and not closed; close or double it")
 
 
-# ----------------------------------------------------------------------------------------- columns
-# Rows of different lengths as one flat array and the places where each begins.
-#
-#     row i = flat[offsets[i] : offsets[i + 1]]
-#
-# Both arrays are files that the system maps into memory: a row is read when it is asked for, and
-# what
-# a corpus costs in memory does not grow with it. Lives here: texts and token ids in such files,
-# and
-# writing them piece by piece. Does not live here: which files belong together (`store`).
-
 Row = TypeVar("Row")
 Places = NDArray[np.int64]
 
@@ -421,7 +404,7 @@ class Column(Sequence[Row], Generic[Row]):
 
     @classmethod
     def open(cls, folder: Path, name: str) -> Self:
-        """The column of that name that a `Writer` has left in a folder, mapped."""
+        """The column of that name that a `ColumnWriter` has left in a folder, mapped."""
         offsets = mapped(folder / f"{name}.offsets", np.dtype(np.int64))
         file = next(f for f in folder.glob(f"{name}.*") if f.suffix != ".offsets")
         return cls(mapped(file, np.dtype(file.suffix[1:])), offsets)
@@ -456,8 +439,8 @@ class Column(Sequence[Row], Generic[Row]):
 
     def take(self, rows: Sequence[int] | NDArray[np.integer]) -> Self:
         """The rows of some indices, still in their files."""
-        wanted = np.asarray(rows, dtype=indices_for(len(self.offsets)))
-        chosen = wanted if self.chosen is None else self.chosen[wanted]
+        indices = np.asarray(rows, dtype=indices_for(len(self.offsets)))
+        chosen = indices if self.chosen is None else self.chosen[indices]
         return type(self)(self.flat, self.offsets, chosen)
 
     def lengths(self) -> Places:
@@ -467,7 +450,7 @@ class Column(Sequence[Row], Generic[Row]):
         return self.offsets[self.chosen + 1] - self.offsets[self.chosen]
 
 
-class Texts(Column[str]):
+class MappedTexts(Column[str]):
     """Texts, as UTF-8."""
 
     def _row(self, part: NDArray[Any]) -> str:
@@ -481,7 +464,7 @@ class TokenIds(Column[list[int]]):
         return part.tolist()
 
 
-class Writer:
+class ColumnWriter:
     """Writes a column piece by piece; the files are whole when it is closed."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]) -> None:
@@ -518,12 +501,12 @@ class Writer:
         self.close()
 
 
-def lines_of(file: Path) -> Texts:
+def lines_of(file: Path) -> MappedTexts:
     """The lines of a file with their ends, its bytes in memory."""
     flat = np.fromfile(file, dtype=np.uint8)
     ends = np.flatnonzero(flat == ord("\n")) + 1
     rest = [len(flat)] if len(flat) > (ends[-1] if len(ends) else 0) else []
-    return Texts(flat, np.concatenate(([0], ends, rest)).astype(np.int64))
+    return MappedTexts(flat, np.concatenate(([0], ends, rest)).astype(np.int64))
 
 
 def mapped(file: Path, dtype: np.dtype[Any]) -> NDArray[Any]:

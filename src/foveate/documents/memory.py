@@ -12,12 +12,11 @@ from typing import NamedTuple, TypeVar, Unpack
 from rapidfuzz import fuzz, process
 
 from foveate.align.aer import Head
-from foveate.answers import TranslateOptions, Translation
+from foveate.answers import TextAnswer, TranslateOptions
 from foveate.config import ConfigError
 from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.data.words import split_words
-from foveate.decode.beam import Beam
-from foveate.decode.choose import Wording
+from foveate.decode.beam import Beam, Wording
 from foveate.documents.formats import decoded, language, parse_xml, same_language
 from foveate.documents.translate import Aligner
 from foveate.run import Run, RunConfig
@@ -227,7 +226,7 @@ class AssistedRun(Run):
 
     def translate(  # type: ignore[override]  # the same options, by their names
         self, lines: Sequence[str], **options: Unpack[TranslateOptions]
-    ) -> list[Translation]:
+    ) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`; the run gets the lines that the memory does not know."""
         answers = [self._known(line) for line in lines]
         unknown = [n for n, answer in enumerate(answers) if answer is None]
@@ -239,7 +238,7 @@ class AssistedRun(Run):
             answers[n] = self._copied_into(answer) if copies else answer
         return [answer for answer in answers if answer is not None]
 
-    def _with_phrases(self, lines: Sequence[str], options: TranslateOptions) -> list[Translation]:
+    def _with_phrases(self, lines: Sequence[str], options: TranslateOptions) -> list[TextAnswer]:
         """The answers that hold the terms of their lines.
 
         The best output of the free search stays where it holds them. Other lines, and those of
@@ -270,7 +269,7 @@ class AssistedRun(Run):
             self.counts.names = list(dict.fromkeys([*self.counts.names, *missed]))[:SHOWN]
         return answers
 
-    def _known(self, line: str) -> Translation | None:
+    def _known(self, line: str) -> TextAnswer | None:
         match = None if self.assistance.memory is None else self.assistance.memory.find(line)
         if match is None:
             return None
@@ -279,7 +278,7 @@ class AssistedRun(Run):
         else:
             self.counts.fuzzy += 1
             self.counts.least = min(self.counts.least, match.score)
-        return Translation(line, [match.target], [0.0], run=self.run)
+        return TextAnswer(line, [match.target], [0.0], run=self.run)
 
     def _terms(self, line: str) -> list[tuple[str, ...]]:
         if not line.strip():
@@ -287,9 +286,9 @@ class AssistedRun(Run):
         own = [] if self.assistance.glossary is None else self.assistance.glossary.variants(line)
         return [*own, *((phrase,) for phrase in self.assistance.forced)]
 
-    def _copied_into(self, answer: Translation) -> Translation:
+    def _copied_into(self, answer: TextAnswer) -> TextAnswer:
         """The answer with the source word of each unknown word (Luong et al., 2015)."""
-        if not answer.found or UNK not in answer.found[0].ids:
+        if not answer.outputs or UNK not in answer.outputs[0].ids:
             return answer
         source, text = answer.source, str(answer)
         places = {start: n for n, (start, _) in enumerate(split_words(text))}
@@ -324,9 +323,7 @@ class AssistedRun(Run):
         return sentences
 
 
-def _together(
-    free: Translation, forced: Translation, terms: Sequence[tuple[str, ...]]
-) -> Translation:
+def _together(free: TextAnswer, forced: TextAnswer, terms: Sequence[tuple[str, ...]]) -> TextAnswer:
     """The outputs of a free search that hold the terms, then further ones of a beam with terms."""
     first = [n for n, text in enumerate(free.hypotheses) if all(holds(text, t) for t in terms)]
     if 0 not in first:
@@ -344,7 +341,7 @@ def _together(
         free,
         hypotheses=both(free.hypotheses, forced.hypotheses),
         scores=both(free.scores, forced.scores),
-        found=both(free.found, forced.found),
+        outputs=both(free.outputs, forced.outputs),
     )
 
 

@@ -1,7 +1,7 @@
 """Answers of runs in the studio: events while a run computes, and its outputs at the end.
 
-Lives here: an answerer for each kind of task (texts that are written token by token, labels, hidden
-words, forecasts), and the pictures of requests and responses.
+What a request holds is up to what the task ``reads``, and how it is answered to what it ``gives``:
+texts token by token, labels with their probabilities, forecasts and hidden words as drawings.
 """
 
 from __future__ import annotations
@@ -9,25 +9,24 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-import math
 import re
 import tempfile
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import exp, isfinite
 from pathlib import Path
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foveate.answers import Picture
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
+from foveate.data.series import SeriesTable
 from foveate.data.series import labels as date_labels
 from foveate.data.tokenizer import EOS, Tokenizer
-from foveate.decode.search import Beginning
+from foveate.decode.search import PartialHypothesis
 from foveate.look.drawing import (
-    AnyDrawing,
     Curve,
     LinesDrawing,
     Mark,
@@ -46,18 +45,15 @@ from foveate.server.studio_schemas import (
     AnswerStart,
     BeamStep,
     DrawnDone,
-    Gives,
     LabelDone,
     Probability,
-    Reads,
     SourceToken,
     TextDone,
     Token,
 )
-from foveate.tasks.base import Classifies
-from foveate.tasks.captioning import Captioning
+from foveate.tasks.base import Classifies, Generates
 from foveate.tasks.forecasting import Forecast, Forecasting
-from foveate.tasks.language import Language
+from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.text_to_text import TextToText
 from foveate.watching import Output, Watched
@@ -117,141 +113,51 @@ def picture_drawing(pixels: NDArray[np.uint8], title: str) -> PictureDrawing:
     return PictureDrawing(title=title, image=data_uri(pixels), width=width, height=height)
 
 
-# ------------------------------------------------------------------------------ labels, forecasts
+# ------------------------------------------------------------------------------ all tasks
 
 
-class Answerer(ABC):
-    """How a kind of task answers; its tasks are ``of`` a class, ``can`` names its abilities."""
-
-    of: ClassVar[type]
-    reads: ClassVar[Reads] = "text"
-    gives: ClassVar[Gives]
-    can: ClassVar[tuple[str, ...]] = ()
-
-    def start(self, run: Run, name: str, request: AnswerRequest) -> AnswerStart:
-        """The first event."""
+def start(run: Run, name: str, request: AnswerRequest) -> AnswerStart:
+    """The first event: the run, and the tokens of a text that is read."""
+    task = run.task
+    if task.reads != "text" or task.gives == "words":
         return AnswerStart(run=name)
-
-    @abstractmethod
-    def answer(self, run: Run, request: AnswerRequest, send: Send) -> AnyDone:
-        """Compute the answer, sending events on the way."""
-
-
-class TextLabels(Answerer):
-    """A label for a text."""
-
-    of, gives, can = Classifies, "label", ("classify",)
-
-    def start(self, run: Run, name: str, request: AnswerRequest) -> AnswerStart:
-        return AnswerStart(run=name, source=source_tokens(run.task.tokenizer, request.text))
-
-    def answer(self, run: Run, request: AnswerRequest, send: Send) -> LabelDone:
-        [label] = run.classify([request.text])
-        return LabelDone(labels=_probabilities(label.probabilities), cut=label.cut)
+    tokenizer = next(iter(task.tokenizers_by_name().values()), None)
+    tokens = [] if tokenizer is None else source_tokens(tokenizer, request.text)
+    prefix = request.prefix if task.gives == "text" else []
+    longest = task.data.max_length if isinstance(task, TextToText) else len(tokens)
+    return AnswerStart(run=name, source=tokens, prefix=prefix, cut=max(0, len(tokens) - longest))
 
 
-class PictureLabels(Answerer):
-    """A label for a picture."""
+def answer(run: Run, request: AnswerRequest, send: Send) -> AnyDone:
+    """Compute the answer, sending events on the way. Raises `RequestError` where no form fits."""
+    task = run.task
+    if isinstance(task, Forecasting):
+        return forecasts(run, task, request)
+    if isinstance(task, MaskedLanguage):
+        return hidden_tokens(run, task, request.text)
+    if not isinstance(task, Generates | Classifies):
+        message = f"the studio cannot ask a run of the task {type(task).__name__}"
+        raise RequestError(422, message, code="no_answer")
+    with read(run, request) as (source, drawings):
+        if isinstance(task, Generates):
+            return texts(run, source, drawings, request, send)
+        [label] = task.classify(run.model, [source])
+        drawings = [d.model_copy(update={"title": f"{d.title} → {label}"}) for d in drawings]
+        odds = [Probability(label=n, p=p) for n, p in label.probabilities.items() if isfinite(p)]
+        return LabelDone(labels=odds, cut=label.cut, drawings=drawings)
 
-    of, reads, gives, can = Classifies, "picture", "label", ("classify",)
 
-    def answer(self, run: Run, request: AnswerRequest, send: Send) -> LabelDone:
+@contextmanager
+def read(run: Run, request: AnswerRequest) -> Iterator[tuple[Picture, list[PictureDrawing]]]:
+    """The input of a run in a request, and its drawing where it is a picture."""
+    if isinstance(run.task, PictureTask):
         with opened(request.picture) as picture:
-            [label] = run.classify_images([picture])
-            pixels, name = run.task.shown(picture)
-        drawing = picture_drawing(pixels, f"{name} → {label.label}")
-        return LabelDone(labels=_probabilities(label.probabilities), drawings=[drawing])
-
-
-class HiddenTokens(Answerer):
-    """Some tokens of a text are hidden, as in a validation, and predicted."""
-
-    of, gives, can = MaskedLanguage, "words", ("fill",)
-
-    def answer(self, run: Run, request: AnswerRequest, send: Send) -> DrawnDone:
-        encoded, task = run.task.tokenizer.encode(request.text), run.task
-        predicted = task.guess(run.model, [encoded.ids])
-        guesses = dict(zip(predicted.places[0].tolist(), predicted.guessed[0], strict=True))
-        words = []
-        for i, (token, (start, end)) in enumerate(zip(encoded.ids, encoded.offsets, strict=True)):
-            guess = guesses.get(i)
-            text = task.tokenizer.decode([token if guess is None else guess])
-            original, before = request.text[start:end], request.text[max(0, start - 1) : start]
-            words.append(
-                Word(
-                    text=text.strip() or original.strip(),
-                    value=None if guess is None else float(guess == token),
-                    space=original.startswith(" ") or before == " ",
-                    note="" if guess is None else f"hidden; there stood {original.strip()!r}",
-                )
-            )
-        title = f"{predicted.right} of {predicted.count} hidden tokens guessed right"
-        return DrawnDone(drawings=[WordsDrawing(title=title, words=words, told="right or wrong")])
-
-
-class Forecasts(Answerer):
-    """The next rows of a series: after its end, after a table of the user's, or at a date."""
-
-    of, reads, gives, can = Forecasting, "series", "forecast", ("forecast",)
-
-    def answer(self, run: Run, request: AnswerRequest, send: Send) -> DrawnDone:
-        task, date = run.task, request.date
-        if request.csv is not None:
-            table, ahead = self.of_csv(run, request.csv)
-        elif date is not None:
-            table, ahead = task.table(), task.forecast_at(run.model, date)
-        else:
-            table, ahead = task.table(), run.forecast()
-        names, channel = ahead.names, request.channel
-        if channel is not None and channel not in names:
-            raise ConfigError(f"no channel {channel!r}; there are: {', '.join(names)}")
-        chosen = range(len(names)) if channel is None else [names.index(channel)]
-        return DrawnDone(drawings=[self.drawing(run, table, ahead, number) for number in chosen])
-
-    def of_csv(self, run: Run, csv: str) -> tuple[Any, Forecast]:
-        """A table of the user's and what comes after it. Raises `ConfigError` naming a line."""
-        with tempfile.TemporaryDirectory(prefix="foveate-studio-") as folder:
-            path = Path(folder) / "series.csv"
-            path.write_text(csv, encoding="utf-8")
-            try:
-                return run.task.read_file(path), run.forecast(path)
-            except (ConfigError, DataError) as error:
-                raise ConfigError(str(error).replace(str(path), "the table")) from None
-
-    def drawing(self, run: Run, table: Any, ahead: Forecast, number: int) -> LinesDrawing:
-        """A channel: the rows read, the forecast, and the rows that followed."""
-        first = int(np.searchsorted(table.dates, ahead.dates[0]))
-        begin, count = max(0, first - run.task.config.look_back), len(ahead.dates)
-        past = table.values[begin:first, number]
-        future = table.values[first : first + count, number]
-        blank = np.full(len(past), np.nan)
-        truth = np.concatenate((past, future, np.full(count - len(future), np.nan)))
-        low = high = []
-        if ahead.quantiles is not None:
-            low = listed([*blank, *ahead.quantiles[:, number, 0]])
-            high = listed([*blank, *ahead.quantiles[:, number, -1]])
-        values = listed([*blank, *ahead.values[:, number]])
-        return LinesDrawing(
-            title=f"{ahead.names[number]} from {date_labels(ahead.dates)[0]}",
-            caption=_levels(ahead.levels),
-            x=[float(i) for i in range(len(truth))],
-            curves=[
-                Curve(name="series", y=listed(truth)),
-                Curve(name="forecast", y=values, low=low, high=high),
-            ],
-            up=ahead.names[number],
-            labels=date_labels(np.concatenate((table.dates[begin:first], ahead.dates))),
-            marks=[Mark(x=float(len(past)), label="forecast")],
-        )
-
-
-def _levels(levels: Sequence[float]) -> str:
-    return f"the band is from {levels[0]:g} to {levels[-1]:g} of the quantiles" if levels else ""
-
-
-def _probabilities(probabilities: dict[str, float]) -> list[Probability]:
-    finite = ((label, p) for label, p in probabilities.items() if math.isfinite(p))
-    return [Probability(label=label, p=p) for label, p in finite]
+            yield picture, [picture_drawing(*run.task.shown(picture))]
+    elif isinstance(run.task, TextToText):
+        line = " ".join(request.text.splitlines())
+        yield run.task.addressed([line], request.to)[0], []
+    else:
+        yield request.text, []
 
 
 def source_tokens(tokenizer: Tokenizer, text: str) -> list[SourceToken]:
@@ -260,93 +166,130 @@ def source_tokens(tokenizer: Tokenizer, text: str) -> list[SourceToken]:
     return [SourceToken(text=text[a:b], start=a, end=b) for a, b in offsets]
 
 
+# ------------------------------------------------------------------------------ drawings
+
+
+def hidden_tokens(run: Run, task: MaskedLanguage, text: str) -> DrawnDone:
+    """Some tokens of a text are hidden, as in a validation, and predicted."""
+    encoded = task.tokenizer.encode(text)
+    predicted = task.guess(run.model, [encoded.ids])
+    guesses = dict(zip(predicted.places[0].tolist(), predicted.guessed[0], strict=True))
+    words = []
+    for i, (token, (start, end)) in enumerate(zip(encoded.ids, encoded.offsets, strict=True)):
+        guess = guesses.get(i)
+        original, before = text[start:end], text[max(0, start - 1) : start]
+        words.append(
+            Word(
+                text=task.tokenizer.decode([token if guess is None else guess]).strip()
+                or original.strip(),
+                value=None if guess is None else float(guess == token),
+                space=original.startswith(" ") or before == " ",
+                note="" if guess is None else f"hidden; there stood {original.strip()!r}",
+            )
+        )
+    title = f"{predicted.right} of {predicted.count} hidden tokens guessed right"
+    return DrawnDone(drawings=[WordsDrawing(title=title, words=words, told="right or wrong")])
+
+
+def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:
+    """The next rows of a series: after its end, after a table of the user's, or at a date."""
+    if request.csv is not None:
+        table, ahead = forecast_of_csv(run, task, request.csv)
+    elif request.date is not None:
+        table, ahead = task.table(), task.forecast_at(run.model, request.date)
+    else:
+        table, ahead = task.table(), run.forecast()
+    channels = list(range(len(ahead.names)))
+    if request.channel is not None:
+        channels = [task.channel(request.channel)]
+    back = task.config.look_back
+    return DrawnDone(drawings=[forecast_drawing(table, ahead, n, back) for n in channels])
+
+
+def forecast_of_csv(run: Run, task: Forecasting, csv: str) -> tuple[SeriesTable, Forecast]:
+    """A table of the user's and what comes after it. Raises `ConfigError` naming a line."""
+    with tempfile.TemporaryDirectory(prefix="foveate-studio-") as folder:
+        path = Path(folder) / "series.csv"
+        path.write_text(csv, encoding="utf-8")
+        try:
+            return task.read_file(path), run.forecast(path)
+        except (ConfigError, DataError) as error:
+            raise ConfigError(str(error).replace(str(path), "the table")) from None
+
+
+def forecast_drawing(
+    table: SeriesTable, ahead: Forecast, number: int, look_back: int
+) -> LinesDrawing:
+    """A channel: the rows read, the forecast, and the rows that followed."""
+    first = int(np.searchsorted(table.dates, ahead.dates[0]))
+    begin, count = max(0, first - look_back), len(ahead.dates)
+    past = table.values[begin:first, number]
+    future = table.values[first : first + count, number]
+    blank = np.full(len(past), np.nan)
+    truth = np.concatenate((past, future, np.full(count - len(future), np.nan)))
+    low, high, caption = [], [], ""
+    if ahead.quantiles is not None:
+        low = listed([*blank, *ahead.quantiles[:, number, 0]])
+        high = listed([*blank, *ahead.quantiles[:, number, -1]])
+        caption = f"the band is from {ahead.levels[0]:g} to {ahead.levels[-1]:g} of the quantiles"
+    values = listed([*blank, *ahead.values[:, number]])
+    return LinesDrawing(
+        title=f"{ahead.names[number]} from {date_labels(ahead.dates)[0]}",
+        caption=caption,
+        x=[float(i) for i in range(len(truth))],
+        curves=[
+            Curve(name="series", y=listed(truth)),
+            Curve(name="forecast", y=values, low=low, high=high),
+        ],
+        up=ahead.names[number],
+        labels=date_labels(np.concatenate((table.dates[begin:first], ahead.dates))),
+        marks=[Mark(x=float(len(past)), label="forecast")],
+    )
+
+
 # ------------------------------------------------------------------------------ texts
 
 
-class Texts(Answerer):
+def texts(
+    run: Run,
+    source: Picture,
+    drawings: list[PictureDrawing],
+    request: AnswerRequest,
+    send: Send,
+) -> TextDone:
     """An answer of tokens: one hypothesis is sent token by token, several as a beam."""
+    watched = Watched(run, request.top_k)
+    settings = watched.search(request.search.kind, **request.search.fields())
+    search = settings.giving(request.hypotheses).build()
+    prefix = list(request.prefix)
+    if not prefix and request.beginning:
+        prefix = watched.task.prefix_ids(request.beginning)
+    size = watched.task.output_tokenizer.vocab_size
+    if wrong := [i for i in prefix if not 0 <= i < size]:
+        raise ConfigError(f"prefix: no token has the id {wrong[0]}; ids end at {size - 1}")
 
-    gives, can = "text", ("stream", "beam", "sample", "force")
+    def send_tokens(step: list[PartialHypothesis]) -> None:
+        for partial in step:
+            send(token(watched, partial, len(watched.watch.steps) - 1))
 
-    def answer(self, run: Run, request: AnswerRequest, send: Send) -> TextDone:
-        watched = Watched(run, request.top_k)
-        task = watched.task
-        config = watched.search(request.search.kind, **request.search.fields())
-        search = config.giving(request.hypotheses)
-        prefix = list(request.prefix)
-        if not prefix and request.beginning:
-            prefix = task.prefix_ids(request.beginning)
-        size = task.output_tokenizer.vocab_size
-        if wrong := [i for i in prefix if not 0 <= i < size]:
-            raise ConfigError(f"prefix: no token has the id {wrong[0]}; ids end at {size - 1}")
-        watched.watch.told = self._sender(watched, search.build().width, send)
-        with self.source(run, request) as (source, drawings):
-            outputs = watched.write(source, search.build(), prefix)
-        hypotheses = [hypothesis(watched, output) for output in outputs[: request.hypotheses]]
-        return TextDone(hypotheses=hypotheses, drawings=drawings)
+    def send_beam(step: list[PartialHypothesis]) -> None:
+        if not step:
+            return
+        ended = [p for past in watched.watch.steps for p in past if p.state == "done"]
+        alive = [partial for partial in step if partial.state == "live"]
+        best = max(ended + alive or step, key=lambda partial: partial.score)
+        text = watched.output(watched.watch.path(best)).text
+        nodes = [watched.node(partial) for partial in step]
+        send(BeamStep(step=len(watched.watch.steps) - 1, nodes=nodes, best=best.id, text=text))
 
-    @contextmanager
-    def source(self, run: Run, request: AnswerRequest) -> Iterator[tuple[Any, list[AnyDrawing]]]:
-        """The input of the run, and its drawings."""
-        yield request.text, []
-
-    @staticmethod
-    def _sender(watched: Watched, width: int, send: Send) -> Callable[[list[Beginning]], None]:
-        def send_tokens(step: list[Beginning]) -> None:
-            for partial in step:
-                send(token(watched, partial, len(watched.watch.steps) - 1))
-
-        def send_beam(step: list[Beginning]) -> None:
-            if not step:
-                return
-            ended = [p for past in watched.watch.steps for p in past if p.state == "done"]
-            alive = [partial for partial in step if partial.state == "live"]
-            best = max(ended + alive or step, key=lambda partial: partial.score)
-            text = watched.output(watched.watch.path(best)).text
-            nodes = [watched.node(partial) for partial in step]
-            send(BeamStep(step=len(watched.watch.steps) - 1, nodes=nodes, best=best.id, text=text))
-
-        return send_tokens if width == 1 else send_beam
+    watched.watch.on_step = send_tokens if search.width == 1 else send_beam
+    outputs = watched.write(source, search, prefix)[: request.hypotheses]
+    return TextDone(hypotheses=[hypothesis(watched, o) for o in outputs], drawings=drawings)
 
 
-class Translations(Texts):
-    """A line for a line."""
-
-    of = TextToText
-
-    def start(self, run: Run, name: str, request: AnswerRequest) -> AnswerStart:
-        tokens = source_tokens(run.task.source_tokenizer, request.text)
-        cut = max(0, len(tokens) - run.task.data.max_length)
-        return AnswerStart(run=name, source=tokens, prefix=request.prefix, cut=cut)
-
-    @contextmanager
-    def source(self, run: Run, request: AnswerRequest) -> Iterator[tuple[Any, list[AnyDrawing]]]:
-        line = " ".join(request.text.splitlines())
-        yield run.task.addressed([line], request.to)[0], []
-
-
-class Continuations(Texts):
-    """A text that is continued."""
-
-    of = Language
-
-    def start(self, run: Run, name: str, request: AnswerRequest) -> AnswerStart:
-        tokens = source_tokens(run.task.tokenizer, request.text)
-        return AnswerStart(run=name, source=tokens, prefix=request.prefix)
-
-
-class Captions(Texts):
-    """A sentence for a picture."""
-
-    of, reads = Captioning, "picture"
-
-    @contextmanager
-    def source(self, run: Run, request: AnswerRequest) -> Iterator[tuple[Any, list[AnyDrawing]]]:
-        with opened(request.picture) as picture:
-            yield picture, [picture_drawing(*run.task.shown(picture))]
-
-
-def token(watched: Watched, partial: Beginning, place: int, text: str | None = None) -> Token:
+def token(
+    watched: Watched, partial: PartialHypothesis, place: int, text: str | None = None
+) -> Token:
     """The last token of a partial hypothesis, at a place of its output."""
     others, names = watched.instead(partial)
     special = partial.token in watched.task.silent
@@ -361,7 +304,7 @@ def token(watched: Watched, partial: Beginning, place: int, text: str | None = N
         log_p=partial.token_log_p,
         entropy=others.entropy,
         alternatives=[
-            Alternative(id=i, text=other, p=math.exp(log_p))
+            Alternative(id=i, text=other, p=exp(log_p))
             for i, other, log_p in zip(others.tokens, names, others.log_p, strict=True)
         ],
     )
@@ -382,28 +325,3 @@ def hypothesis(watched: Watched, output: Output) -> AnswerHypothesis:
         tokens=tokens,
         path=[partial.id for partial in output.path],
     )
-
-
-# ------------------------------------------------------------------------------ by task
-
-
-ANSWERERS: Sequence[Answerer] = (
-    Translations(),
-    Continuations(),
-    Captions(),
-    PictureLabels(),
-    TextLabels(),
-    Forecasts(),
-    HiddenTokens(),
-)
-
-
-def answerer(task: Any) -> Answerer:
-    """The answerer of a task, or of a class of tasks. Raises `RequestError` where none fits."""
-    kind = task if isinstance(task, type) else type(task)
-    for candidate in ANSWERERS:
-        if issubclass(kind, candidate.of) and kind.reads == candidate.reads:
-            return candidate
-    name = kind.__name__
-    message = f"the studio cannot ask a run of the task {name}"
-    raise RequestError(422, message, code="no_answer")

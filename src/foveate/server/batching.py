@@ -18,12 +18,14 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from pydantic import Field
 
-from foveate.answers import PairScore, Translation
+from foveate.answers import PairScore, TextAnswer
 from foveate.config import Config
 from foveate.data.batches import sorted_batches
 from foveate.documents.memory import Assistance, AssistanceCounts, AssistedRun
 from foveate.run import Run
 from foveate.server.common import RequestError
+from foveate.tasks.base import Scores
+from foveate.tasks.text_to_text import TextToText
 
 DECAY = 0.8  # weight of the rate so far, when the rate of another batch is averaged in
 Pair = tuple[str, str]
@@ -70,7 +72,7 @@ class DirectionAids:
         self.aids, self.done = aids, AssistanceCounts()
         self._lock = threading.Lock()
 
-    def translate(self, run: Run, lines: Sequence[str], **options: Any) -> list[Translation]:
+    def translate(self, run: Run, lines: Sequence[str], **options: Any) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`, with the aids."""
         aided = AssistedRun(run, self.aids)
         translations = aided.translate(lines, **options)
@@ -93,12 +95,13 @@ class TranslateLines:
         return self.aids is not None and self.aids.aids.copies_unknown
 
     def lengths(self, run: Run, items: Sequence[str]) -> list[int]:
-        return [1 + len(ids) for ids in run.task.source_tokenizer.encode_ids(list(items))]
+        task = run.need(Scores, "translate")
+        return [1 + len(ids) for ids in task.source_tokenizer.encode_ids(list(items))]
 
     def budget(self, run: Run, tokens: int) -> int:
         return max(1, tokens // run.search(None, None, self.num_hypotheses).width)
 
-    def answers(self, run: Run, items: Sequence[str], tokens: int) -> list[Translation]:
+    def answers(self, run: Run, items: Sequence[str], tokens: int) -> list[TextAnswer]:
         translate = run.translate if self.aids is None else partial(self.aids.translate, run)
         return translate(items, num_hypotheses=self.num_hypotheses, batch_tokens=tokens, to=self.to)
 
@@ -109,8 +112,9 @@ class _PairOperation:
     exclusive: ClassVar[bool] = False
 
     def lengths(self, run: Run, items: Sequence[Pair]) -> list[int]:
-        sources = run.task.source_tokenizer.encode_ids([source for source, _ in items])
-        targets = run.task.target_tokenizer.encode_ids([target for _, target in items])
+        task = run.need(Scores, "score")
+        sources = task.source_tokenizer.encode_ids([source for source, _ in items])
+        targets = task.target_tokenizer.encode_ids([target for _, target in items])
         return [1 + max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
 
     def budget(self, run: Run, tokens: int) -> int:
@@ -124,7 +128,7 @@ class ScorePairs(_PairOperation):
     to: str | None = None
 
     def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[PairScore]:
-        sources = run.can("addressed", "score")([s for s, _ in items], self.to)
+        sources = run.need(TextToText, "score").addressed([s for s, _ in items], self.to)
         return run.score(list(zip(sources, [t for _, t in items], strict=True)))
 
 
@@ -139,7 +143,7 @@ class AlignPairs(_PairOperation):
     exclusive: ClassVar[bool] = True  # it records the attention of whatever the model computes
 
     def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[Links]:
-        sources = run.can("addressed", "align")([s for s, _ in items], self.to)
+        sources = run.need(TextToText, "align").addressed([s for s, _ in items], self.to)
         tags = 0 if self.to is None else 1
         aligned = run.links(list(zip(sources, [t for _, t in items], strict=True)))
         return [sorted((i - tags, j) for i, j in links if i >= tags) for links in aligned]
@@ -265,9 +269,9 @@ class Batcher:
 
     def _answer_batch(self, run: Run, batch: list[QueuedItem], workers: int) -> None:
         began, cost = time.perf_counter(), sum(item.cost for item in batch)
-        wanted = [item for item in batch if not item.future.cancelled()]
-        if wanted:
-            self._answer(run, wanted)
+        items = [item for item in batch if not item.future.cancelled()]
+        if items:
+            self._answer(run, items)
         rate = self.bounds.workers * cost / max(1e-6, time.perf_counter() - began)
         with self._ready:
             self._characters -= cost

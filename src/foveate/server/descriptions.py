@@ -17,8 +17,7 @@ from foveate.config import kinds
 from foveate.decode.search import Search
 from foveate.errors import is_for_the_user, message_of
 from foveate.look.drawing import ModelDrawing, Module
-from foveate.run import Run, device
-from foveate.server.answers import Answerer, answerer
+from foveate.run import Run, device, task_of
 from foveate.server.studio_schemas import (
     RunDetail,
     RunInfo,
@@ -28,11 +27,20 @@ from foveate.server.studio_schemas import (
     ViewInfo,
 )
 from foveate.server.studio_state import RunStore
+from foveate.tasks.base import Classifies
+from foveate.tasks.forecasting import Forecasting
+from foveate.tasks.text_to_text import TextToText
 from foveate.train.journal import Line
 from foveate.views import examples, fits
 from foveate.views.question import Question
 from foveate.views.registry import VIEWS, Entry
 
+CAN = {  # what a page can ask of a run, by what its task gives
+    "text": ("stream", "beam", "sample", "force"),
+    "label": ("classify",),
+    "words": ("fill",),
+    "forecast": ("forecast",),
+}
 NO_MEASURES = {"step", "epoch", "seconds", "best"}  # of the line of a validation
 # fields of a question that name files of this machine: a browser may not set them
 FILE_FIELDS = frozenset(
@@ -59,14 +67,14 @@ def run_list(store: RunStore) -> RunList:
 def info(store: RunStore, name: str) -> RunInfo:
     """A run by its config and its log alone."""
     config, log = store.config(name), store.log(name)
-    task_answerer = answerer(config.task.owner)
+    task = task_of(config)
     return RunInfo(
         id=name,
         name=store.folder(name).name,
         task=str(config.task.kind),
         model=str(config.model.kind),
-        reads=task_answerer.reads,
-        gives=task_answerer.gives,
+        reads=task.reads,
+        gives=task.gives,
         parameters=_last(log, "start").get("parameters"),
         step=max((line.get("step", 0) for line in log), default=None),
         figures=figures(_last(log, "valid")),
@@ -89,41 +97,29 @@ def _last(log: Sequence[Line], event: str) -> Line:
 def detail(store: RunStore, name: str) -> RunDetail:
     """A run with its model, its task, its search and its views; it is loaded for it."""
     run = store.run(name)
-    task, task_answerer = run.task, answerer(run.task)
-    tokenizer = getattr(task, "source_tokenizer", None)
-    views = [view_info(run, entry) for entry in VIEWS.values()]
-    sizes = {"source": "source_tokenizer", "target": "target_tokenizer", "text": "tokenizer"}
-    vocabulary = {
-        key: getattr(task, name).vocab_size for key, name in sizes.items() if hasattr(task, name)
-    }
+    task = run.task
+    tags = task.source_tokenizer.tags if isinstance(task, TextToText) else []
     return RunDetail(
         **dict(info(store, name)),
-        can=abilities(run, task_answerer),
-        languages=[tag[2:-1] for tag in getattr(tokenizer, "tags", ())],
+        can=abilities(run),
+        languages=[tag[2:-1] for tag in tags],
         **shape(run),
-        vocabulary=vocabulary,
-        labels=label_names(task),
-        channels=list(task.names) if task_answerer.reads == "series" else [],
-        most_tokens=task.data.max_length if task_answerer.reads == "text" else None,
-        search=searches(run) if task_answerer.gives == "text" else None,
-        views=views,
+        vocabulary={key: t.vocab_size for key, t in task.tokenizers_by_name().items()},
+        labels=list(task.label_names) if isinstance(task, Classifies) else [],
+        channels=list(task.names) if isinstance(task, Forecasting) else [],
+        most_tokens=task.data.max_length if task.reads == "text" else None,
+        search=searches(run) if task.gives == "text" else None,
+        views=[view_info(run, entry) for entry in VIEWS.values()],
         device=device(),
         checkpoint=run.checkpoint,
     )
 
 
-def abilities(run: Run, task_answerer: Answerer) -> list[str]:
+def abilities(run: Run) -> list[str]:
     """What can be done with a run, as the names that the page knows."""
     attention = ("attention", "silence") if fits.attends(run) is None else ()
     gates = ("gates",) if fits.recurs(run) is None else ()
-    return [*task_answerer.can, *attention, *gates, "evaluate"]
-
-
-def label_names(task: Any) -> list[str]:
-    """The labels of a task that gives one."""
-    labels = getattr(task, "labels", None)
-    names = getattr(labels, "names", getattr(task, "names", ()))
-    return [] if hasattr(task, "forecast") else [str(name) for name in names]
+    return [*CAN[run.task.gives], *attention, *gates, "evaluate"]
 
 
 def shape(run: Run) -> dict[str, int | None]:

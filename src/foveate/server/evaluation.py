@@ -6,12 +6,14 @@ example.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 
+from foveate.answers import LabelAnswer
 from foveate.data.series import labels as date_labels
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run
@@ -24,8 +26,13 @@ from foveate.server.studio_schemas import (
     ExampleList,
     Progress,
 )
-from foveate.tasks.forecasting import by_window, middle
+from foveate.tasks.base import AnyTask, Classifies
+from foveate.tasks.forecasting import Forecasting, by_window, middle
+from foveate.tasks.image_classification import PictureTask
+from foveate.tasks.language import Language
 from foveate.tasks.metrics import figures_of
+from foveate.tasks.text import TextTask
+from foveate.tasks.text_to_text import TextToText
 from foveate.train.journal import last_samples
 
 EVERY = 16  # examples between two events of progress
@@ -39,9 +46,7 @@ PROMPT = 300  # characters of a prompt
 def examples(run: Run, most: int) -> ExampleList:
     """Examples from all over the test data; without it, those of the last validation."""
     try:
-        kinds = {"shown": _pictures, "forecast": _dates, "corpus": _texts, "ids_of": _prompts}
-        of_task = next(kind for method, kind in kinds.items() if hasattr(run.task, method))
-        return ExampleList(examples=of_task(run.task, most))
+        return ExampleList(examples=_examples(run.task, most))
     except Exception as error:
         if not is_for_the_user(error):
             raise
@@ -50,7 +55,7 @@ def examples(run: Run, most: int) -> ExampleList:
             for sample in last_samples(run.path)
         ]
         note = f"the run's own data are not here: {message_of(error)}"
-        return ExampleList(examples=samples if hasattr(run.task, "answer") else [], note=note)
+        return ExampleList(examples=samples if isinstance(run.task, TextToText) else [], note=note)
 
 
 def spread(count: int, most: int) -> Sequence[int]:
@@ -58,239 +63,207 @@ def spread(count: int, most: int) -> Sequence[int]:
     return range(0, count, max(1, count // max(1, most)))[:most]
 
 
-def _texts(task: Any, most: int) -> list[Example]:
-    corpus = task.corpus("test")
-    places = spread(len(corpus), most)
-    return [Example(text=corpus.sources[i], wanted=corpus.targets[i]) for i in places]
+def _examples(task: AnyTask, most: int) -> list[Example]:
+    if isinstance(task, PictureTask):
+        album = task.album("test")
+        return [
+            Example(
+                text=album.names[i],
+                picture=str(i),
+                thumbnail=data_uri(task.seen("test", i), THUMBNAIL),
+                wanted=album.texts[i][0] if album.texts[i] else "",
+            )
+            for i in spread(len(album), most)
+        ]
+    if isinstance(task, Forecasting):
+        windows = task.examples("test")
+        first = windows.first_dates()[list(spread(len(windows), most))]
+        return [Example(date=date) for date in date_labels(first, windows.table.dates)]
+    if isinstance(task, TextTask):
+        corpus = task.corpus("test")
+        places = spread(len(corpus), most)
+        return [Example(text=corpus.sources[i], wanted=corpus.targets[i]) for i in places]
+    return _prompts(task, most) if isinstance(task, Language) else []
 
 
-def _prompts(task: Any, most: int) -> list[Example]:
-    stream = task.examples("valid")
-    lines = [line for line in stream.text.lines if line.strip()]
-    examples = []
+def _prompts(task: Language, most: int) -> list[Example]:
+    """The first halves of lines, and how they go on."""
+    lines = [line for line in task.examples("valid").text.lines if line.strip()]
+    halves = []
     for i in spread(len(lines), most):
         words = lines[i][:PROMPT].split(" ")
         half = max(1, len(words) // 2)
-        examples.append(Example(text=" ".join(words[:half]), wanted=" ".join(words[half:])))
-    return examples
-
-
-def _pictures(task: Any, most: int) -> list[Example]:
-    album = task.album("test")
-    return [
-        Example(
-            text=album.names[i],
-            picture=str(i),
-            thumbnail=data_uri(task.seen("test", i), THUMBNAIL),
-            wanted=album.texts[i][0] if album.texts[i] else "",
-        )
-        for i in spread(len(album), most)
-    ]
-
-
-def _dates(task: Any, most: int) -> list[Example]:
-    windows = task.some("test")
-    first = windows.asked()[list(spread(len(windows), most))]
-    return [Example(date=date) for date in date_labels(first, windows.table.dates)]
+        halves.append(Example(text=" ".join(words[:half]), wanted=" ".join(words[half:])))
+    return halves
 
 
 # ------------------------------------------------------------------------------ scores
 
 
-class Evaluator:
-    """How examples of a kind of task are scored."""
-
-    scored, better = "", 1
-
-    def __init__(self, run: Run, split: str, send: Send) -> None:
-        self.run, self.split, self.send = run, split, send
-
-    def total(self) -> int:
-        """How many examples the split has."""
-        raise NotImplementedError
-
-    def rows(self, places: Sequence[int]) -> list[EvaluatedExample]:
-        """Some of them with their scores."""
-        raise NotImplementedError
-
-    def figures(self, rows: Sequence[EvaluatedExample]) -> tuple[dict[str, float], dict[str, str]]:
-        """The figures of all, and their signatures."""
-        scores = [row.score for row in rows if row.score is not None]
-        return {self.scored: float(np.mean(scores)) if scores else np.nan}, {}
-
-    def batches(self, places: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Some places at a time, after an event of progress."""
-        for first in range(0, len(places), EVERY):
-            self.send(Progress(done=first, total=len(places)))
-            yield places[first : first + EVERY]
+Rows = list[EvaluatedExample]
 
 
-class TextEvaluator(Evaluator):
-    """A text for a text, by chrF."""
+@dataclass(frozen=True)
+class Scoring:
+    """How the examples of a split are scored: ``rows`` scores those at some places.
 
-    scored = "chrf"
+    ``scored`` names the score and ``better`` is +1 where a larger one is better; ``figures`` are
+    those of all rows, with their signatures.
+    """
 
-    def total(self) -> int:
-        return len(self.run.task.corpus(self.split))
+    scored: str
+    total: int
+    rows: Callable[[Sequence[int]], Rows]
+    figures: Callable[[Rows], tuple[dict[str, float], dict[str, str]]]
+    better: Literal[1, -1] = 1
 
-    def rows(self, places: Sequence[int]) -> list[EvaluatedExample]:
-        corpus, rows = self.run.task.corpus(self.split), []
-        for batch in self.batches(places):
-            lines = [corpus.sources[i] for i in batch]
-            for i, answer in zip(batch, self.run.translate(lines), strict=True):
-                rows.append(self._row(i, corpus.sources[i], [corpus.targets[i]], str(answer)))
-        return rows
 
-    def _row(self, i: int, source: str, references: Sequence[str], output: str) -> EvaluatedExample:
-        scores = [_chrf(output, reference) for reference in references]
-        best = max(range(len(scores)), key=scores.__getitem__)
-        words = len(source.split())
+def scoring(run: Run, split: str) -> Scoring | None:
+    """How the examples of a run are scored one by one; None where they cannot be."""
+    task = run.task
+    if isinstance(task, Forecasting):
+        return forecast_scoring(run, task, split)
+    if isinstance(task, Language):
+        return language_scoring(run, task, split)
+    examples = examples_of(task, split)
+    if examples is not None and isinstance(task, Classifies):
+        return label_scoring(run, task, examples)
+    return text_scoring(run, examples) if examples is not None and task.gives == "text" else None
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Texts or pictures of a split by their names, with one right answer each or several."""
+
+    names: Sequence[str]
+    references: Sequence[str] | Sequence[list[str]]
+    pictures: bool
+
+    def row(
+        self, i: int, output: str, length: int, score: Callable[[str], float | None]
+    ) -> EvaluatedExample:
+        """An example with the right answer that scores best."""
+        right = self.references[i]
+        scores = {text: score(text) for text in ([right] if isinstance(right, str) else right)}
+        best = max(scores, key=lambda text: scores[text] or 0.0)
         return EvaluatedExample(
             i=i,
-            source=source,
-            reference=references[best],
+            source=self.names[i],
+            reference=best,
             output=output,
             score=scores[best],
-            length=words,
+            length=length,
+            picture=str(i) if self.pictures else None,
         )
 
-    def figures(self, rows: Sequence[EvaluatedExample]) -> tuple[dict[str, float], dict[str, str]]:
-        outputs = [row.output for row in rows]
-        references = [row.reference for row in rows]
-        fields = self.run.config.task.tree()
+
+def examples_of(task: AnyTask, split: str) -> Examples | None:
+    """The texts or pictures of a task, None where it reads neither.
+
+    Raises `RequestError` for pictures of another split than "test".
+    """
+    if isinstance(task, PictureTask):
+        if split != "test":
+            message = "pictures are asked for by their numbers in the test data"
+            raise RequestError(422, message, code="no_split")
+        album = task.album(split)
+        return Examples(album.names, album.texts, pictures=True)
+    if isinstance(task, TextTask) and task.gives != "words":
+        corpus = task.corpus(split)
+        return Examples(corpus.sources, corpus.targets, pictures=False)
+    return None
+
+
+def text_scoring(run: Run, examples: Examples) -> Scoring:
+    """A text for a text, or a caption for a picture, by chrF with the nearest reference."""
+
+    def rows(places: Sequence[int]) -> Rows:
+        if examples.pictures:
+            outputs = list(map(str, run.caption(list(places))))
+            lengths = [len(output.split()) for output in outputs]
+        else:
+            sources = [examples.names[i] for i in places]
+            outputs = list(map(str, run.translate(sources)))
+            lengths = [len(source.split()) for source in sources]
+        return [
+            examples.row(i, output, length, partial(_chrf, output))
+            for i, output, length in zip(places, outputs, lengths, strict=True)
+        ]
+
+    def figures(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
+        outputs, references = [row.output for row in rows], [row.reference for row in rows]
+        fields = run.config.task.tree()
         metrics = fields.get("metrics", ("bleu", "chrf"))
         return figures_of(outputs, references, metrics, fields.get("bleu_tokenizer"))
 
-
-class CaptionEvaluator(TextEvaluator):
-    """A caption for a picture, by chrF with the nearest of its references."""
-
-    def total(self) -> int:
-        return _picture_count(self.run, self.split)
-
-    def rows(self, places: Sequence[int]) -> list[EvaluatedExample]:
-        album, task, rows = self.run.task.album(self.split), self.run.task, []
-        search = self.run.search(None, None)
-        for batch in self.batches(places):
-            for i, answer in zip(
-                batch, task.caption(self.run.model, list(batch), search), strict=True
-            ):
-                row = self._row(i, album.names[i], album.texts[i], answer.caption)
-                words = len(answer.caption.split())
-                rows.append(row.model_copy(update={"picture": str(i), "length": words}))
-        return rows
-
-    def figures(self, rows: Sequence[EvaluatedExample]) -> tuple[dict[str, float], dict[str, str]]:
-        return Evaluator.figures(self, rows)
+    mean = partial(mean_score, "chrf")
+    return Scoring("chrf", len(examples.names), rows, mean if examples.pictures else figures)
 
 
-class LabelEvaluator(Evaluator):
-    """A label for a text, by the probability of the right one."""
-
+def label_scoring(run: Run, task: Classifies[Any, LabelAnswer], examples: Examples) -> Scoring:
+    """A label, by the probability of the right one."""
     scored = "p of the right label"
 
-    def total(self) -> int:
-        return len(self.run.task.corpus(self.split))
+    def rows(places: Sequence[int]) -> Rows:
+        names = [examples.names[i] for i in places]
+        lengths = [1 if examples.pictures else len(name.split()) for name in names]
+        answers = task.classify(run.model, list(places) if examples.pictures else names)
+        return [
+            examples.row(i, answer.label, length, answer.probabilities.get)
+            for i, answer, length in zip(places, answers, lengths, strict=True)
+        ]
 
-    def rows(self, places: Sequence[int]) -> list[EvaluatedExample]:
-        corpus, rows = self.run.task.corpus(self.split), []
-        for batch in self.batches(places):
-            texts = [corpus.sources[i] for i in batch]
-            for i, answer in zip(batch, self.run.classify(texts), strict=True):
-                rows.append(self._row(i, corpus.sources[i], corpus.targets[i], answer))
-        return rows
-
-    def _row(self, i: int, source: str, right: str, answer: Any) -> EvaluatedExample:
-        score = answer.probabilities.get(right)
-        return EvaluatedExample(
-            i=i,
-            source=source,
-            reference=right,
-            output=answer.label,
-            score=score,
-            length=len(source.split()),
-        )
-
-    def figures(self, rows: Sequence[EvaluatedExample]) -> tuple[dict[str, float], dict[str, str]]:
+    def figures(rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
         right = [row.output == row.reference for row in rows]
         accuracy = 100 * float(np.mean(right)) if right else np.nan
-        return {"accuracy": accuracy} | super().figures(rows)[0], {}
+        return {"accuracy": accuracy} | mean_score(scored, rows)[0], {}
+
+    return Scoring(scored, len(examples.names), rows, figures)
 
 
-class PictureLabelEvaluator(LabelEvaluator):
-    """A label for a picture."""
-
-    def total(self) -> int:
-        return _picture_count(self.run, self.split)
-
-    def rows(self, places: Sequence[int]) -> list[EvaluatedExample]:
-        album, rows = self.run.task.album(self.split), []
-        for batch in self.batches(places):
-            for i, answer in zip(batch, self.run.classify_images(list(batch)), strict=True):
-                row = self._row(i, album.names[i], album.texts[i][0], answer)
-                rows.append(row.model_copy(update={"picture": str(i), "length": 1}))
-        return rows
-
-
-class ForecastEvaluator(Evaluator):
+def forecast_scoring(run: Run, task: Forecasting, split: str) -> Scoring:
     """A forecast, by its mean squared error on scaled values."""
+    windows = task.examples(split)
+    dates = date_labels(windows.first_dates(), windows.table.dates)
 
-    scored, better = "mse", -1
+    def rows(places: Sequence[int]) -> Rows:
+        part = replace(windows, starts=windows.starts[list(places)])
+        errors = by_window(middle(task.predict(run.model, part)), part).tolist()
+        return [
+            EvaluatedExample(
+                i=i,
+                source=dates[i],
+                reference="",
+                output="",
+                score=error,
+                length=windows.horizon,
+                date=dates[i],
+            )
+            for i, error in zip(places, errors, strict=True)
+        ]
 
-    def total(self) -> int:
-        return len(self.run.task.some(self.split))
-
-    def rows(self, places: Sequence[int]) -> list[EvaluatedExample]:
-        windows = self.run.task.some(self.split)
-        dates = date_labels(windows.asked(), windows.table.dates)
-        rows = []
-        for batch in self.batches(places):
-            part = replace(windows, starts=windows.starts[list(batch)])
-            forecast = middle(self.run.task.predict(self.run.model, part))
-            for i, error in zip(batch, by_window(forecast, part).tolist(), strict=True):
-                row = EvaluatedExample(
-                    i=i, source=dates[i], reference="", output="", score=error,
-                    length=windows.horizon, date=dates[i],
-                )  # fmt: skip
-                rows.append(row)
-        return rows
+    return Scoring("mse", len(windows), rows, partial(mean_score, "mse"), better=-1)
 
 
-class LanguageEvaluator(Evaluator):
+def language_scoring(run: Run, task: Language, split: str) -> Scoring:
     """A line of plain text, by its mean log p of a token after all before it."""
+    lines, scored = task.examples(split).text.lines, "log p of a token"
 
-    scored = "log p of a token"
+    def row(i: int) -> EvaluatedExample:
+        log_p = task.log_probabilities(run.model, task.as_examples(lines[i] + "\n").ids)
+        words, mean = len(lines[i].split()), float(log_p.mean())
+        return EvaluatedExample(
+            i=i, source=lines[i], reference="", output="", length=words, score=mean
+        )
 
-    def total(self) -> int:
-        return len(self.run.task.examples(self.split).text.lines)
-
-    def rows(self, places: Sequence[int]) -> list[EvaluatedExample]:
-        lines, rows = self.run.task.examples(self.split).text.lines, []
-        for batch in self.batches(places):
-            for i in batch:
-                stream = self.run.task.given(lines[i] + "\n")
-                log_p = self.run.task.log_probabilities(self.run.model, stream.ids)
-                words = len(lines[i].split())
-                rows.append(
-                    EvaluatedExample(
-                        i=i,
-                        source=lines[i],
-                        reference="",
-                        output="",
-                        length=words,
-                        score=float(log_p.mean()),
-                    )
-                )
-        return rows
+    mean = partial(mean_score, scored)
+    return Scoring(scored, len(lines), lambda places: list(map(row, places)), mean)
 
 
-EVALUATORS: dict[str, type[Evaluator]] = {
-    "answer": TextEvaluator,
-    "caption": CaptionEvaluator,
-    "classify": LabelEvaluator,
-    "forecast": ForecastEvaluator,
-    "log_probabilities": LanguageEvaluator,
-}
+def mean_score(scored: str, rows: Rows) -> tuple[dict[str, float], dict[str, str]]:
+    """The mean of the scores under their name."""
+    scores = [row.score for row in rows if row.score is not None]
+    return {scored: float(np.mean(scores)) if scores else np.nan}, {}
 
 
 def evaluate(run: Run, name: str, split: str, most: int, send: Send) -> Evaluated:
@@ -298,34 +271,26 @@ def evaluate(run: Run, name: str, split: str, most: int, send: Send) -> Evaluate
 
     Raises `RequestError` for a task whose examples cannot be scored one by one.
     """
-    kind = next((kind for method, kind in EVALUATORS.items() if hasattr(run.task, method)), None)
-    if kind is LabelEvaluator and run.task.reads == "picture":
-        kind = PictureLabelEvaluator
-    if kind is None:
+    by = scoring(run, split)
+    if by is None:
         message, hint = f"a run of the task {run.config.task.kind}", f"foveate evaluate {name}"
         raise RequestError(422, message, code="no_evaluation", hint=hint)
-    evaluator = kind(run, split, send)
-    total = evaluator.total()
-    rows = evaluator.rows(spread(total, most))
-    figures, signatures = evaluator.figures(rows)
+    places, rows = spread(by.total, most), list[EvaluatedExample]()
+    for first in range(0, len(places), EVERY):
+        send(Progress(done=first, total=len(places)))
+        rows += by.rows(places[first : first + EVERY])
+    figures, signatures = by.figures(rows)
     return Evaluated(
         run=name,
         split=split,
         count=len(rows),
-        total=total,
+        total=by.total,
         figures={key: float(value) for key, value in figures.items()},
         signatures=signatures,
-        scored=evaluator.scored,
-        better=1 if evaluator.better > 0 else -1,
+        scored=by.scored,
+        better=by.better,
         rows=rows,
     )
-
-
-def _picture_count(run: Run, split: str) -> int:
-    if split != "test":
-        message = "pictures are asked for by their numbers in the test data"
-        raise RequestError(422, message, code="no_split")
-    return len(run.task.album(split))
 
 
 def _chrf(output: str, reference: str) -> float:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from foveate.config import ConfigError
 from foveate.run import RunConfig
+from foveate.tasks.text_to_text import CorpusFiles, TextToText
 
 _NAMES = """
 af Afrikaans, am Amharic, an Aragonese, ar Arabic, as Assamese, az Azerbaijani, be Belarusian,
@@ -68,7 +69,7 @@ def directions(config: RunConfig, folder: Path, named: str | None = None) -> lis
     ``named`` is "en:fr" where the user names it; for a run with tags "en" is enough. Raises
     ``ConfigError`` where the run does not translate, or its languages are not known.
     """
-    if not hasattr(config.task, "parts"):
+    if not isinstance(config.task, TextToText.Config):
         raise ConfigError(f"{folder} is a run of the task {config.task.kind}: it cannot translate")
     source, _, target = (named or "").partition(":")
     if named and not all(CODE.fullmatch(code) for code in (source, target or source)):
@@ -87,7 +88,7 @@ def directions(config: RunConfig, folder: Path, named: str | None = None) -> lis
     return list(result)
 
 
-def _guess(part: Any, folder: Path) -> tuple[str | None, str | None]:
+def _guess(part: CorpusFiles, folder: Path) -> tuple[str | None, str | None]:
     """The suffixes of the files of both sides; else two codes with a hyphen in a name."""
     suffixes = [_language_suffix(name) for name in (part.source, part.target)]
     if all(suffixes):
@@ -99,7 +100,7 @@ def _guess(part: Any, folder: Path) -> tuple[str | None, str | None]:
     return suffixes[0], suffixes[1]
 
 
-def _names(part: Any, folder: Path) -> Iterator[str]:
+def _names(part: CorpusFiles, folder: Path) -> Iterator[str]:
     yield from reversed(Path(part.source).parts)
     yield folder.name
 

@@ -24,7 +24,8 @@ from foveate.look.drawing import Drawing, Numbers, P, Part, changed
 from foveate.look.edit import edit, silence
 from foveate.nn.attention import BaseAttention
 from foveate.run import Run, RunConfig, load, read_run
-from foveate.server.answers import Send, answerer, opened
+from foveate.server import answers
+from foveate.server.answers import Send, opened
 from foveate.server.common import RequestError
 from foveate.server.evaluation import evaluate
 from foveate.server.studio_schemas import (
@@ -314,10 +315,9 @@ class StudioState:
         """Answer a request with events, of which the first is "start"; the last is returned."""
         began = time.perf_counter()
         run = self.runs.run(name)
-        task_answerer = answerer(run.task)
-        send(task_answerer.start(run, name, request))
+        send(answers.start(run, name, request))
         with with_silenced(run, request.silenced):
-            done = task_answerer.answer(run, request, send)
+            done = answers.answer(run, request, send)
         drawings = list(map(self.arrays.linked, done.drawings))
         spent = 1000 * (time.perf_counter() - began)
         return done.model_copy(update={"drawings": drawings, "milliseconds": spent})

@@ -23,7 +23,7 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import Request
 
-from foveate.answers import Translation
+from foveate.answers import TextAnswer
 from foveate.config import ConfigError
 from foveate.documents.html import html_passage
 from foveate.documents.memory import AssistanceCounts
@@ -268,7 +268,7 @@ class PendingTranslation:
 
     route: Route
     passage: Passage
-    answers: Sequence[Future[Translation]] = ()
+    answers: Sequence[Future[TextAnswer]] = ()
 
 
 @dataclass(frozen=True)
@@ -329,8 +329,12 @@ async def stream_sentences(pending: PendingTranslation, until: float) -> AsyncIt
     for number, future in enumerate(pending.answers):
         async with asyncio.timeout_at(until):
             answer = await asyncio.wrap_future(future)
-        sentence = {"index": number, "count": len(pending.answers), "source": answer.source}
-        yield sentence | {"translatedText": answer.hypotheses[0]}
+        yield {
+            "index": number,
+            "count": len(pending.answers),
+            "source": answer.source,
+            "translatedText": str(answer),
+        }
 
 
 def check_size(
@@ -432,7 +436,7 @@ async def join(
 def _joined(
     service: Service,
     pending: Sequence[PendingTranslation],
-    answers: Sequence[Sequence[Translation]],
+    answers: Sequence[Sequence[TextAnswer]],
     client: Client,
 ) -> list[TranslatedText]:
     texts = []

@@ -13,18 +13,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.align.aer import Head, Rows
 from foveate.config import BaseConfig, Configurable
-from foveate.data.batches import Plan
+from foveate.data.batches import BatchPlan, Mixture
+from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.data.words import split_words
-from foveate.decode.choose import another
+from foveate.decode.beam import another
 from foveate.decode.search import Hypothesis, Search
 from foveate.look.capture import AttentionRecord, ForcedPass
 from foveate.look.drawing import Units
@@ -35,6 +37,16 @@ Batch = TypeVar("Batch")
 Reads = Literal["text", "picture", "series"]
 Gives = Literal["text", "label", "words", "forecast"]
 CUT = "longer than the model allows, cut"  # what is noted of such an input
+
+
+@dataclass(frozen=True)
+class TensorBatch:
+    """Tensors of some examples, by their names; those that are not needed are None."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on a device."""
+        tensors = {name: t if t is None else t.to(device) for name, t in vars(self).items()}
+        return replace(self, **tensors)
 
 
 @dataclass(frozen=True)
@@ -117,13 +129,15 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
             """Raise ``ConfigError`` with the remedy where the task cannot learn by an objective."""
 
     config: Config
+    data: TextData
     figures: ClassVar[tuple[str, ...]] = ("loss",)  # of a validation; ``train.save.best`` names one
     own_tokens: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
     reads: ClassVar[Reads] = "text"
     gives: ClassVar[Gives] = "text"
 
-    def __init__(self, config: Config, data: Any) -> None:
-        """``data``: how text, images or series are read (a config of ``foveate.data``)."""
+    def __init__(self, config: Config, data: TextData) -> None:
+        """``data`` says how text is read and divided."""
+        self.config, self.data = config, data
 
     # ---- data
 
@@ -157,6 +171,10 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
         kind = self.config.kind
         raise ValueError(f"the task {kind} cannot start with another vocabulary; take the same")
 
+    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
+        """The tokenizers of "source" and "target", or of "text"; the first is of what is read."""
+        return {}
+
     @abstractmethod
     def lengths(self, split: str) -> NDArray[np.int32]:
         """Number of tokens of each side of each example of a split: (N, sides)."""
@@ -165,9 +183,9 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> Batch:
         """The examples of the given indices as tensors; ``noise`` seeds what is random in them."""
 
-    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Any:
+    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> BatchPlan | Mixture:
         """Which examples stand together in which batch of which epoch (`foveate.data.batches`)."""
-        return Plan(lengths, batch_tokens, seed)
+        return BatchPlan(lengths, batch_tokens, seed)
 
     def describe_data(self) -> list[str]:
         """Lines that say what was read, dropped and why, for the start of training."""
@@ -192,6 +210,10 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
     def examples(self, split: str) -> Any:
         """The examples of a split of the run's own data, as `evaluate` wants them."""
         raise NotImplementedError
+
+    def as_examples(self, *columns: Any, **named: Any) -> Any:
+        """Examples of the user's own, such as sources and references, as `evaluate` wants them."""
+        raise ValueError(f"the task {self.config.kind} is evaluated on a split or on files")
 
     def read(self, source: Path, reference: Path | None = None) -> Any:
         """Examples from files of the user's, as `evaluate` wants them."""
@@ -225,6 +247,8 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
         """+1 where a larger figure is better, -1 where a smaller one is."""
         return -1 if name in ("loss", "perplexity", "ter") else 1
 
+
+AnyTask = Task[Any, Any, Any]
 
 # --------------------------------------------------------------------------------------- abilities
 # What only some tasks do: each class is one thing that a run can be needed for.
@@ -330,10 +354,7 @@ class Aligns(ABC):
 class Classifies(ABC, Generic[Input, Answer]):
     """Gives one of a fixed set of labels."""
 
-    @property
-    @abstractmethod
-    def label_names(self) -> tuple[str, ...]:
-        """The labels, in the order of the model's outputs."""
+    label_names: tuple[str, ...] = ()  # in the order of the model's outputs
 
     @abstractmethod
     def classify(

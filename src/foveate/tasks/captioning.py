@@ -13,21 +13,22 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.answers import CaptionAnswer, Picture
 from foveate.data.batches import pad, sorted_batches
 from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, Word
+from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, WordTokenizer
+from foveate.decode.beam import Greedy
 from foveate.decode.constraints import byte_table
-from foveate.decode.greedy import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample
-from foveate.tasks.image_classification import Picture, PictureTask, place_labels
+from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample, TensorBatch
+from foveate.tasks.image_classification import PictureTask, place_labels
 from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
     CrossEntropy,
@@ -38,16 +39,18 @@ from foveate.tasks.objectives import (
     steps_drawn,
     watched,
 )
-from foveate.tasks.text import END, START, TokenizedText, caption_record, namer
+from foveate.tasks.text import END, START, OneTokenizer, TokenizedText, caption_record, namer
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
 
 
-def nearest_captions(known: Album, asked: Album) -> list[str]:
+def nearest_captions(known: Album, pictures: Album) -> list[str]:
     """The first caption of the most similar known picture: nearest thumbnail, mean removed."""
-    before, wanted = _thumbnails(known.pixels), _thumbnails(asked.pixels)
+    known_cells, cells = _thumbnails(known.pixels), _thumbnails(pictures.pixels)
     distances = (
-        (wanted**2).sum(axis=1)[:, None] - 2 * wanted @ before.T + (before**2).sum(axis=1)[None]
+        (cells**2).sum(axis=1)[:, None]
+        - 2 * cells @ known_cells.T
+        + (known_cells**2).sum(axis=1)[None]
     )
     return [known.texts[int(row)][0] for row in distances.argmin(axis=1)]
 
@@ -60,8 +63,8 @@ def _thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     cells = sums.reshape(count, channels * SIDE * SIDE)
     cells -= cells.mean(axis=1, keepdims=True)
     length = np.maximum(np.linalg.norm(cells, axis=1, keepdims=True), 1e-6)
-    found: NDArray[np.float32] = cells / length
-    return found
+    unit: NDArray[np.float32] = cells / length
+    return unit
 
 
 # -------------------------------------------------------------------------------------- captioning
@@ -76,33 +79,18 @@ Ids = list[int]
 
 
 @dataclass(frozen=True)
-class CaptionBatch:
-    """``pixels`` (B, C, H, W); ``read`` (B, T) the caption behind its start, ``wanted`` (B, T) the
+class CaptionBatch(TensorBatch):
+    """``pixels`` (B, C, H, W); ``read`` (B, T) the caption behind its start, ``target`` (B, T) the
     caption with its end, ``real`` (B, T) false at padding.
     """
 
     pixels: Tensor
     read: Tensor
-    wanted: Tensor
+    target: Tensor
     real: Tensor
 
-    def to(self, device: torch.device) -> CaptionBatch:
-        """The same on a device."""
-        parts = (self.pixels, self.read, self.wanted, self.real)
-        return CaptionBatch(*(part.to(device) for part in parts))
 
-
-@dataclass(frozen=True)
-class CaptionAnswer:
-    """The caption of a picture and its score; ``ids`` are its tokens."""
-
-    name: str
-    caption: str
-    score: float
-    ids: Ids
-
-
-class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
+class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     """A sentence for each picture; training sees each of its captions once an epoch."""
 
     class Config(PictureTask.Config, kind="captioning"):
@@ -111,7 +99,7 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
         ``bleu_tokenizer`` is as of a translation.
         """
 
-        tokenizer: Tokenizer.Config = Word.Config(lowercase=True, min_frequency=3)
+        tokenizer: Tokenizer.Config = WordTokenizer.Config(lowercase=True, min_frequency=3)
         """Of the captions."""
         doubly_stochastic: float = Field(0.0, ge=0)
         """Weight of the penalty that spreads attention over the picture (Xu et al., 2015)."""
@@ -123,7 +111,6 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
-        self.tokenizer: Tokenizer = config.tokenizer.build()
         self._pairs: dict[str, list[tuple[int, Ids]]] = {}
 
     @property
@@ -136,12 +123,12 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
         self.measure_pixels()
         self.save_pixels(folder)
         captions = [text for texts in self.album("train").texts for text in texts]
-        self.tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
+        self._tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
         self.tokenizer.save(folder / TOKENIZER)
 
     def restore(self, folder: Path) -> None:
         self.restore_pixels(folder)
-        self.tokenizer = Tokenizer.load(folder / TOKENIZER)
+        self._tokenizer = Tokenizer.load(folder / TOKENIZER)
 
     def pairs(self, split: str) -> list[tuple[int, Ids]]:
         """Every caption of a split with the number of its picture."""
@@ -173,15 +160,14 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(self.source, Tokens(self.tokenizer.vocab_size))
-        return built
+        return model.build(self.source, Tokens(self.tokenizer.vocab_size))
 
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
         memory = model.encode(batch.pixels)
         with choices(model) as made, watched(model, "cross_attention") as seen:
             hidden = model.decode(batch.read, memory)
-        loss = objective(hidden[batch.real], model.output.weight, batch.wanted[batch.real])
+        loss = objective(hidden[batch.real], model.output.weight, batch.target[batch.real])
         if self.config.doubly_stochastic and seen:
             cost = doubly_stochastic(seen, batch.real)
             loss = add_regulariser(loss, cost, self.config.doubly_stochastic)
@@ -190,7 +176,7 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
         with torch.no_grad():
             expected = model.decode(batch.read, memory)
             drawn_log_p, log_p = (
-                token_log_probabilities(model.logits(vectors), batch.wanted)
+                token_log_probabilities(model.logits(vectors), batch.target)
                 for vectors in (hidden, expected)
             )
             reward = advantage(drawn_log_p, log_p, batch.real)
@@ -205,7 +191,7 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
         for indices in sorted_batches(self.lengths(split), 1024):
             batch = self.batch(split, indices.tolist()).to(model.output.weight.device)
             hidden = model.decode(batch.read, model.encode(batch.pixels))[batch.real]
-            loss = plain(hidden, model.output.weight, batch.wanted[batch.real])
+            loss = plain(hidden, model.output.weight, batch.target[batch.real])
             total, count = total + float(loss.total), count + loss.count
         album = self.album(split)
         outputs = [answer.caption for answer in self._describe(model, split, search)]
@@ -267,9 +253,9 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     ) -> list[CaptionAnswer]:
         memory = model.encode(pixels.to(model.output.weight.device))
         search = search.spelling(byte_table(self.tokenizer))
-        found = search(decoder_steps(model, memory, never=(UNK,)), [0] * len(names), BOS, EOS)
-        found = [search.decide(h, self.tokenizer.decode) for h in found]
-        best = [h[0] if h else Hypothesis([], 0.0, 0.0) for h in found]
+        outputs = search(decoder_steps(model, memory, never=(UNK,)), [0] * len(names), BOS, EOS)
+        outputs = [search.decide(h, self.tokenizer.decode) for h in outputs]
+        best = [h[0] if h else Hypothesis([], 0.0, 0.0) for h in outputs]
         return [
             CaptionAnswer(name, self.tokenizer.decode(h.ids), h.score, h.ids)
             for name, h in zip(names, best, strict=True)
@@ -298,7 +284,7 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
         )
 
         def run() -> Tensor:
-            return token_log_probabilities(model(batch.pixels, batch.read), batch.wanted)[0]
+            return token_log_probabilities(model(batch.pixels, batch.read), batch.target)[0]
 
         return ForcedPass(
             model,
@@ -313,7 +299,7 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
 def caption_batch(pixels: Tensor, captions: Sequence[Ids]) -> CaptionBatch:
     """Pictures and their captions side by side, starts and ends added, padded on the right."""
     read = torch.from_numpy(pad([[BOS, *ids] for ids in captions]))
-    wanted = torch.from_numpy(pad([[*ids, EOS] for ids in captions]))
+    target = torch.from_numpy(pad([[*ids, EOS] for ids in captions]))
     lengths = torch.tensor([len(ids) + 1 for ids in captions])
     real = torch.arange(read.shape[1])[None] < lengths[:, None]
-    return CaptionBatch(pixels, read, wanted, real)
+    return CaptionBatch(pixels, read, target, real)

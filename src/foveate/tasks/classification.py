@@ -6,31 +6,38 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.answers import LabelAnswer
 from foveate.config import from_json
 from foveate.data.batches import sorted_batches
 from foveate.data.catalogue import DataError
-from foveate.data.text import Corpus, Pair, Reading, TextData, at, read_pairs
+from foveate.data.text import Corpus, Pair, Reading, at, read_pairs
 from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
 from foveate.files import replace_file
-from foveate.look.capture import AttentionRecord, ForcedPass
-from foveate.look.drawing import Units
+from foveate.look.capture import ForcedPass
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.spec import Labels, Tokens
-from foveate.tasks.base import CUT, Classifies, Evaluation, Loss, Measures, Sample, Table
+from foveate.tasks.base import (
+    CUT,
+    Classifies,
+    Evaluation,
+    Loss,
+    Measures,
+    Sample,
+    Table,
+    TensorBatch,
+)
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import (
     END,
@@ -41,7 +48,6 @@ from foveate.tasks.text import (
     TokenizedText,
     encoder_record,
     sizes_of,
-    to,
     wrapped,
 )
 
@@ -50,45 +56,15 @@ Names = tuple[str, ...]
 LogP = NDArray[np.float32]  # (N, C) log p(label | example)
 
 
-@dataclass(frozen=True)
-class Classification:
-    """The answer to one example: the most probable label, and p of every label by its name.
-
-    ``source`` is what was labelled: a line of text, or a picture by its file or number. An empty
-    line has the label "" and no probabilities; ``cut`` counts tokens that were left out because
-    the line was longer than the run allows.
-    """
-
-    source: Any
-    label: str
-    probabilities: dict[str, float]
-    cut: int = 0
-    run: Any = field(default=None, repr=False, compare=False)
-
-    def __str__(self) -> str:
-        return self.label
-
-    def record(self, units: Units = "auto") -> AttentionRecord:
-        """What the model attended to as it read the source, by layer and head.
-
-        ``units`` are those of `Run.explain`. Raises ``IndexError`` where there is
-        no label to explain.
-        """
-        if not self.probabilities or self.run is None:
-            raise IndexError("an empty line has no label to explain")
-        record: AttentionRecord = self.run.explain(self.source, self.label, units)
-        return record
-
-
 # ------------------------------------------------------------------------------ names
 
 
 def sorted_labels(labels: Iterable[str]) -> Names:
     """The distinct labels in their fixed order: numbers by value, then others by code point."""
-    return tuple(sorted(set(labels), key=_order))
+    return tuple(sorted(set(labels), key=_sort_key))
 
 
-def _order(label: str) -> tuple[bool, int, str]:
+def _sort_key(label: str) -> tuple[bool, int, str]:
     number = label.isascii() and label.isdecimal()
     return not number, int(label) if number else 0, label
 
@@ -122,79 +98,69 @@ def numbers_of(labels: Sequence[str], names: Names, place: Callable[[int], str])
 # ------------------------------------------------------------------------------ loss, figures
 
 
-def label_loss(
-    model: Classifier,
-    features: Float[Tensor, "B D"],
-    wanted: Int[Tensor, "B"],
-    objective: CrossEntropy,
-) -> Loss:
-    """−Σ_b log p(label_b | x_b), from the pooled vectors of B examples."""
-    return objective(features, model.output.weight, wanted, model.output.bias)
-
-
 FIGURES = ("loss", "accuracy", "f1_macro")
 
 
-def figures_of_labels(log_p: LogP, wanted: Sequence[int]) -> dict[str, float]:
+def figures_of_labels(log_p: LogP, target: Sequence[int]) -> dict[str, float]:
     """Loss, accuracy and macro F1, the last two in per cent.
 
     accuracy = right / N;  F1 = mean over labels of 2 tp / (2 tp + fp + fn), 0 for a label that is
     neither wanted nor given (as scikit-learn has it).
     """
-    counts = _counts(log_p, wanted)
+    counts = _counts(log_p, target)
     right = np.diag(counts)
     both = counts.sum(axis=0) + counts.sum(axis=1)  # 2 tp + fp + fn of each label
-    picked = log_p[np.arange(len(wanted)), np.asarray(wanted, dtype=np.int64)]
+    picked = log_p[np.arange(len(target)), np.asarray(target, dtype=np.int64)]
     return {
         "loss": -float(picked.mean(dtype=np.float64)),
-        "accuracy": 100 * float(right.sum() / len(wanted)),
+        "accuracy": 100 * float(right.sum() / len(target)),
         "f1_macro": 100 * float((2 * right / np.maximum(both, 1)).mean()),
     }
 
 
-def _counts(log_p: LogP, wanted: Sequence[int]) -> NDArray[np.int64]:
+def _counts(log_p: LogP, target: Sequence[int]) -> NDArray[np.int64]:
     """How often each label (row) was taken for each (column), (C, C)."""
     counts = np.zeros((log_p.shape[1],) * 2, dtype=np.int64)
-    np.add.at(counts, (np.asarray(wanted, dtype=np.int64), log_p.argmax(axis=1)), 1)
+    np.add.at(counts, (np.asarray(target, dtype=np.int64), log_p.argmax(axis=1)), 1)
     return counts
 
 
-def confusion(log_p: LogP, wanted: Sequence[int], names: Names) -> Table:
+def confusion(log_p: LogP, target: Sequence[int], names: Names) -> Table:
     """How often each label (row) was taken for each (column)."""
-    counts = _counts(log_p, wanted).tolist()
+    counts = _counts(log_p, target).tolist()
     return Table("true label by label given", list(names), list(names), counts)
 
 
 def measures_of_labels(
-    log_p: LogP, wanted: Sequence[int], names: Names, texts: Sequence[str], samples: int
+    log_p: LogP, target: Sequence[int], names: Names, texts: Sequence[str], samples: int
 ) -> Measures:
     """The figures of a validation; ``texts`` say what each example is, for the samples."""
     step = max(1, len(texts) // max(1, samples))
     shown = range(0, len(texts), step)[:samples]
-    found = log_p.argmax(axis=1)
+    predicted = log_p.argmax(axis=1)
     return Measures(
-        figures_of_labels(log_p, wanted),
-        [Sample(texts[i], names[wanted[i]], names[found[i]]) for i in shown],
+        figures_of_labels(log_p, target),
+        [Sample(texts[i], names[target[i]], names[predicted[i]]) for i in shown],
     )
 
 
 def evaluation_of_labels(
-    log_p: LogP, wanted: Sequence[int], names: Names, noted: dict[str, list[int]] | None = None
+    log_p: LogP, target: Sequence[int], names: Names, noted: dict[str, list[int]] | None = None
 ) -> Evaluation:
     """All figures, the label given to each example, and the confusion matrix."""
     return Evaluation(
-        figures_of_labels(log_p, wanted),
+        figures_of_labels(log_p, target),
         {"f1_macro": "mean of 2 tp / (2 tp + fp + fn) over the labels"},
         [names[i] for i in log_p.argmax(axis=1)],
         noted or {},
-        {"confusion": confusion(log_p, wanted, names)},
+        {"confusion": confusion(log_p, target, names)},
     )
 
 
 def probabilities_of(log_p: NDArray[np.float32], names: Names) -> dict[str, float]:
     """Probability of each label (C,), the most probable first."""
-    order = np.argsort(-log_p, kind="stable")
-    return {names[i]: float(np.exp(log_p[i])) for i in order}
+    descending = np.argsort(-log_p, kind="stable")
+    return {names[i]: float(np.exp(log_p[i])) for i in descending}
 
 
 # ---------------------------------------------------------------------------------- classification
@@ -205,19 +171,17 @@ def probabilities_of(log_p: NDArray[np.float32], names: Names) -> dict[str, floa
 
 
 @dataclass(frozen=True)
-class LabelledBatch:
+class LabelledBatch(TensorBatch):
     """``source`` (B, S) texts with start and end, ``keys`` true at real tokens or None where all
-    are, ``wanted`` (B,) the numbers of the labels.
+    are, ``target`` (B,) the numbers of the labels.
     """
 
     source: Tensor
     keys: Tensor | None
-    wanted: Tensor
+    target: Tensor
 
 
-class TextClassification(
-    SingleText[Classification, LabelledBatch], Classifies[str, Classification]
-):
+class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str, LabelAnswer]):
     """Text in, label out."""
 
     class Config(SingleText.Config, kind="classification"):
@@ -237,21 +201,15 @@ class TextClassification(
     gives = "label"
     config: Config
 
-    def __init__(self, config: Config, data: TextData) -> None:
-        super().__init__(config, data)
-        self.names: Names = ()
-
-    @property
-    def label_names(self) -> Names:
-        return self.names
-
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         """Read the labels of all splits first: what is wrong with one is met before training."""
-        self.names = sorted_labels(self.corpus("train").targets)
-        if len(self.names) < 2:
-            raise DataError(f"{self.config.source}: one label is nothing to learn: {self.names}")
+        self.label_names = sorted_labels(self.corpus("train").targets)
+        if len(self.label_names) < 2:
+            raise DataError(
+                f"{self.config.source}: one label is nothing to learn: {self.label_names}"
+            )
         for split in ("valid", "test"):
             corpus = None
             with contextlib.suppress(DataError):  # a run may do without
@@ -259,11 +217,11 @@ class TextClassification(
             if corpus is not None:
                 self._numbers(corpus, self._file(split))
         super().prepare(folder, seed)
-        save_labels(self.names, folder)
+        save_labels(self.label_names, folder)
 
     def restore(self, folder: Path) -> None:
         super().restore(folder)
-        self.names = load_labels(folder)
+        self.label_names = load_labels(folder)
 
     def _reading(self, split: str) -> Reading:
         return Labelled(self.config.source, self.config.labels, split, self.data)
@@ -273,7 +231,7 @@ class TextClassification(
         return at(self.config.labels or self.config.source, split, self.data.splits)
 
     def _numbers(self, corpus: Corpus, file: Path) -> list[int]:
-        return numbers_of(corpus.targets, self.names, lambda i: f"{file}:{corpus.lines[i]}")
+        return numbers_of(corpus.targets, self.label_names, lambda i: f"{file}:{corpus.lines[i]}")
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> LabelledBatch:
         corpus, ids = self._tokens(split)
@@ -281,35 +239,34 @@ class TextClassification(
         if self.config.word_dropout and split == "train":
             texts = [self._noisy(ids[i], noise, i) for i in indices]
         source, keys = wrapped(texts)
-        known = {name: number for number, name in enumerate(self.names)}
-        wanted = torch.tensor([known[corpus.targets[i]] for i in indices])
-        return LabelledBatch(source, keys, wanted)
+        known = {name: number for number, name in enumerate(self.label_names)}
+        target = torch.tensor([known[corpus.targets[i]] for i in indices])
+        return LabelledBatch(source, keys, target)
 
     def _noisy(self, ids: Ids, noise: int, index: int) -> Ids:
-        lost = np.random.default_rng((noise, index)).random(len(ids)) < self.config.word_dropout
-        return [UNK if gone else one for one, gone in zip(ids, lost, strict=True)]
+        dropped = np.random.default_rng((noise, index)).random(len(ids)) < self.config.word_dropout
+        return [UNK if drop else i for i, drop in zip(ids, dropped, strict=True)]
 
     def _about(self, corpus: Corpus) -> str:
         counts = Counter(corpus.targets)
-        return "labels " + ", ".join(f"{name}: {counts[name]:,}" for name in self.names)
+        return "labels " + ", ".join(f"{name}: {counts[name]:,}" for name in self.label_names)
 
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(Tokens(self.tokenizer.vocab_size), Labels(self.names))
-        return built
+        return model.build(Tokens(self.tokenizer.vocab_size), Labels(self.label_names))
 
     def loss(self, model: Classifier, batch: LabelledBatch, objective: CrossEntropy) -> Loss:
-        device = model.output.weight.device
-        source, keys, wanted = to(device, batch.source, batch.keys, batch.wanted)
-        return label_loss(model, model.features(source, keys), wanted, objective)
+        batch = batch.to(model.output.weight.device)
+        features = model.features(batch.source, batch.keys)
+        return objective(features, model.output.weight, batch.target, model.output.bias)
 
     def measure(self, model: Classifier, split: str, search: Search, samples: int = 3) -> Measures:
         corpus, ids = self._tokens(split)
         limit = self.data.max_length
-        log_p = self.predict(model, [one[:limit] for one in ids])
-        wanted = self._numbers(corpus, self._file(split))
-        return measures_of_labels(log_p, wanted, self.names, corpus.sources, samples)
+        log_p = self.predict(model, [text[:limit] for text in ids])
+        target = self._numbers(corpus, self._file(split))
+        return measures_of_labels(log_p, target, self.label_names, corpus.sources, samples)
 
     @torch.inference_mode()
     def predict(
@@ -320,19 +277,19 @@ class TextClassification(
         progress: Callable[[int], None] | None = None,
     ) -> LogP:
         """Log p of every label for each text, (N, C)."""
-        found = np.zeros((len(texts), len(self.names)), dtype=np.float32)
+        log_p = np.zeros((len(texts), len(self.label_names)), dtype=np.float32)
         lengths: NDArray[np.int64] = sizes_of(texts)[:, None] + EXTRA
         for indices in sorted_batches(lengths, batch_tokens):
-            source, keys = to(model.output.weight.device, *wrapped([texts[i] for i in indices]))
+            source, keys = wrapped([texts[i] for i in indices], model.output.weight.device)
             scores = model(source, keys).float().log_softmax(dim=-1)
-            found[indices] = scores.cpu().numpy()
+            log_p[indices] = scores.cpu().numpy()
             if progress is not None:
                 progress(len(indices))
-        return found
+        return log_p
 
     # ---- answers
 
-    def given(self, texts: Sequence[str], labels: Sequence[str]) -> Corpus:
+    def as_examples(self, texts: Sequence[str], labels: Sequence[str]) -> Corpus:
         """Examples of the user's own. Raises ``ValueError`` where one side has more."""
         if len(texts) != len(labels):
             raise ValueError(f"{len(texts)} texts but {len(labels)} labels")
@@ -355,8 +312,12 @@ class TextClassification(
     ) -> Evaluation:
         ids, longer = self.cut(examples)
         log_p = self.predict(model, ids, batch_tokens)
-        wanted = numbers_of(examples.targets, self.names, lambda i: f"line {examples.lines[i]}")
-        return evaluation_of_labels(log_p, wanted, self.names, {CUT: longer} if longer else {})
+        target = numbers_of(
+            examples.targets, self.label_names, lambda i: f"line {examples.lines[i]}"
+        )
+        return evaluation_of_labels(
+            log_p, target, self.label_names, {CUT: longer} if longer else {}
+        )
 
     def classify(
         self,
@@ -364,7 +325,7 @@ class TextClassification(
         inputs: Sequence[str],
         batch_size: int | None = None,
         progress: Callable[[int], None] | None = None,
-    ) -> list[Classification]:
+    ) -> list[LabelAnswer]:
         """The label of each line and p of every label, in their order; none for an empty line.
 
         ``batch_size`` counts tokens.
@@ -372,12 +333,12 @@ class TextClassification(
         limit, encoded = self.data.max_length, self.tokenizer.encode_ids(inputs)
         filled = [i for i, line in enumerate(inputs) if line.strip()]
         texts = [encoded[i][:limit] for i in filled]
-        answers = [Classification(line, "", {}) for line in inputs]
+        answers = [LabelAnswer(line, "", {}) for line in inputs]
         log_p = self.predict(model, texts, batch_size or 8192, progress)
         for i, row in zip(filled, log_p, strict=True):
-            probabilities = probabilities_of(row, self.names)
+            probabilities = probabilities_of(row, self.label_names)
             cut = max(0, len(encoded[i]) - limit)
-            answers[i] = Classification(inputs[i], next(iter(probabilities)), probabilities, cut)
+            answers[i] = LabelAnswer(inputs[i], next(iter(probabilities)), probabilities, cut)
         return answers
 
     def forced(
@@ -392,11 +353,11 @@ class TextClassification(
         A pooling that attends has one row: what the label was read from.
         """
         encoded = self.tokenizer.encode(source)
-        ids, keys = to(model.output.weight.device, *wrapped([encoded.ids]))
+        ids, keys = wrapped([encoded.ids], model.output.weight.device)
         with torch.inference_mode():
-            best = self.names[int(model(ids, keys).argmax())]
+            best = self.label_names[int(model(ids, keys).argmax())]
         label = best if target is None else target
-        [number] = numbers_of([label], self.names, lambda i: f"target {label!r}")
+        [number] = numbers_of([label], self.label_names, lambda i: f"target {label!r}")
         text = TokenizedText.of(self.tokenizer, source, encoded)
         return ForcedPass(
             model,
@@ -404,7 +365,7 @@ class TextClassification(
             partial(encoder_record, source=text, produced=label),
             [label],
             {"encoder": [START, *text.labels, END]},
-            token=self.names.__getitem__,
+            token=self.label_names.__getitem__,
             answer_at=0 if isinstance(model.pooling, First) else None,
         )
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pydantic
@@ -27,8 +27,8 @@ from foveate.data.series import (
     Floats,
     Scaling,
     SeriesData,
+    SeriesTable,
     Standard,
-    Table,
     Windows,
     calendar,
     divide,
@@ -38,15 +38,18 @@ from foveate.data.series import (
     read_table,
     starts,
 )
+from foveate.data.text import TextData
+from foveate.decode.search import Search
 from foveate.files import replace_file
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
 from foveate.look.drawing import Units
 from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series
-from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Task
+from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Task, TensorBatch
 from foveate.tasks.objectives import Objective
 
 Array = NDArray[np.floating]
+F = TypeVar("F", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -100,14 +103,14 @@ class ForecastEvaluation(Evaluation):
 # Shapes: predicted and wanted (M, H, C), quantiles (M, H, C, Q): M windows, H steps, C channels.
 
 
-def mse(predicted: Array, wanted: Array) -> float:
+def mse(predicted: Array, target: Array) -> float:
     """Mean (ŷ − y)²."""
-    return float(np.square(predicted - wanted, dtype=np.float64).mean())
+    return float(np.square(predicted - target, dtype=np.float64).mean())
 
 
-def mae(predicted: Array, wanted: Array) -> float:
+def mae(predicted: Array, target: Array) -> float:
     """Mean |ŷ − y|."""
-    return float(np.abs(predicted - wanted, dtype=np.float64).mean())
+    return float(np.abs(predicted - target, dtype=np.float64).mean())
 
 
 def naive_error(history: Array, season: int = 1) -> NDArray[np.float64]:
@@ -121,33 +124,33 @@ def naive_error(history: Array, season: int = 1) -> NDArray[np.float64]:
     return np.asarray(change.mean(axis=0))
 
 
-def mase(predicted: Array, wanted: Array, naive: Array) -> float:
+def mase(predicted: Array, target: Array, naive: Array) -> float:
     """Mean over channels of MAE / (naive error of the training rows) (Hyndman & Koehler, 2006).
 
     Below 1 is better than repeating what was a season ago. Channels that never change are left out.
     """
-    error = np.abs(predicted - wanted, dtype=np.float64).mean(axis=(0, 1))
+    error = np.abs(predicted - target, dtype=np.float64).mean(axis=(0, 1))
     moving = naive > 0
     return float((error[moving] / naive[moving]).mean()) if moving.any() else float("nan")
 
 
-def pinball(quantiles: Array, wanted: Array, levels: Sequence[float]) -> NDArray[np.float64]:
+def pinball(quantiles: Array, target: Array, levels: Sequence[float]) -> NDArray[np.float64]:
     """Mean max(q (y − ŷ_q), (q − 1)(y − ŷ_q)) for each level (Koenker & Bassett, 1978)."""
     q = np.asarray(levels)
-    above = wanted[..., None].astype(np.float64) - quantiles
+    above = target[..., None].astype(np.float64) - quantiles
     return np.asarray(np.maximum(q * above, (q - 1) * above).mean(axis=(0, 1, 2)))
 
 
-def crps(quantiles: Array, wanted: Array, levels: Sequence[float]) -> float:
+def crps(quantiles: Array, target: Array, levels: Sequence[float]) -> float:
     """2 · mean_q pinball_q: the continuous ranked probability score ∫ 2 pinball_q dq, over the
     levels that there are (Gneiting & Raftery, 2007). Of the median alone it is the MAE.
     """
-    return float(2 * pinball(quantiles, wanted, levels).mean())
+    return float(2 * pinball(quantiles, target, levels).mean())
 
 
-def coverage(quantiles: Array, wanted: Array) -> float:
+def coverage(quantiles: Array, target: Array) -> float:
     """The share of values between the lowest and the highest quantile."""
-    inside = (quantiles[..., 0] <= wanted) & (wanted <= quantiles[..., -1])
+    inside = (quantiles[..., 0] <= target) & (target <= quantiles[..., -1])
     return float(inside.mean())
 
 
@@ -164,30 +167,33 @@ SIGNATURES = {
 
 
 def figures_of(
-    said: Floats,
+    predicted: Floats,
     windows: Windows,
     scaling: Scaling,
     naive: NDArray[np.float64],
     levels: tuple[float, ...],
 ) -> dict[str, float]:
     """All figures of forecasts (M, H, C, Q); ``naive`` is the error of each channel, (C,)."""
-    wanted, forecast = windows.wanted(), middle(said)
-    original, truth = scaling.leave(forecast), scaling.leave(wanted)
-    found = {
-        "mse": mse(forecast, wanted),
-        "mae": mae(forecast, wanted),
+    target, forecast = windows.targets(), middle(predicted)
+    original, truth = scaling.leave(forecast), scaling.leave(target)
+    figures = {
+        "mse": mse(forecast, target),
+        "mae": mae(forecast, target),
         "mase": mase(original, truth, naive),
         "original_mse": mse(original, truth),
         "original_mae": mae(original, truth),
     }
     if levels:
-        found |= {"crps": crps(said, wanted, levels), "coverage": coverage(said, wanted)}
-    return found
+        figures |= {
+            "crps": crps(predicted, target, levels),
+            "coverage": coverage(predicted, target),
+        }
+    return figures
 
 
-def middle(said: NDArray[Any]) -> NDArray[Any]:
+def middle(levels: NDArray[F]) -> NDArray[F]:
     """The forecast (…) among the levels (…, Q): the median, or the only one."""
-    forecast: NDArray[Any] = said[..., said.shape[-1] // 2]
+    forecast: NDArray[F] = levels[..., levels.shape[-1] // 2]
     return forecast
 
 
@@ -203,13 +209,13 @@ def naive_forecasts(windows: Windows, season: int) -> dict[str, Floats]:
 
 def by_window(forecast: Floats, windows: Windows) -> Floats:
     """Mean (ŷ − y)² of each window, over steps and channels."""
-    errors: Floats = np.square(forecast - windows.wanted()).mean(axis=(1, 2))
+    errors: Floats = np.square(forecast - windows.targets()).mean(axis=(1, 2))
     return errors
 
 
 def by_step(forecast: Floats, windows: Windows) -> list[float]:
     """Mean (ŷ − y)² of each step ahead, over windows and channels."""
-    error = np.square(forecast - windows.wanted(), dtype=np.float64).mean(axis=(0, 2))
+    error = np.square(forecast - windows.targets(), dtype=np.float64).mean(axis=(0, 2))
     return [float(e) for e in error]
 
 
@@ -228,11 +234,11 @@ class ForecastObjective(Objective):
     def __call__(
         self,
         predicted: Float[Tensor, "*B Q"],
-        wanted: Float[Tensor, "*B"],
+        target: Float[Tensor, "*B"],
         levels: tuple[float, ...],
     ) -> Loss:
         self.check_levels(levels)
-        return Loss(self.total(predicted, wanted, levels), wanted.numel())
+        return Loss(self.total(predicted, target, levels), target.numel())
 
     def check_levels(self, levels: tuple[float, ...]) -> None:
         """Raise ``ValueError`` where the levels do not fit the objective."""
@@ -241,7 +247,7 @@ class ForecastObjective(Objective):
             remedy = 'set objective.kind = "quantile"' if levels else "name them: [0.1, 0.5, 0.9]"
             raise ValueError(f"objective {self.config.kind!r}, but {have}; {remedy}")
 
-    def total(self, predicted: Tensor, wanted: Tensor, levels: tuple[float, ...]) -> Tensor:
+    def total(self, predicted: Tensor, target: Tensor, levels: tuple[float, ...]) -> Tensor:
         """The sum over all values."""
         raise NotImplementedError
 
@@ -252,8 +258,8 @@ class SquaredError(ForecastObjective):
     class Config(Objective.Config, kind="squared_error"):
         pass
 
-    def total(self, predicted: Tensor, wanted: Tensor, levels: tuple[float, ...]) -> Tensor:
-        return (predicted[..., 0] - wanted).square().sum()
+    def total(self, predicted: Tensor, target: Tensor, levels: tuple[float, ...]) -> Tensor:
+        return (predicted[..., 0] - target).square().sum()
 
 
 class AbsoluteError(ForecastObjective):
@@ -262,8 +268,8 @@ class AbsoluteError(ForecastObjective):
     class Config(Objective.Config, kind="absolute_error"):
         pass
 
-    def total(self, predicted: Tensor, wanted: Tensor, levels: tuple[float, ...]) -> Tensor:
-        return (predicted[..., 0] - wanted).abs().sum()
+    def total(self, predicted: Tensor, target: Tensor, levels: tuple[float, ...]) -> Tensor:
+        return (predicted[..., 0] - target).abs().sum()
 
 
 class QuantileError(ForecastObjective):
@@ -274,36 +280,43 @@ class QuantileError(ForecastObjective):
 
     many_levels = True
 
-    def total(self, predicted: Tensor, wanted: Tensor, levels: tuple[float, ...]) -> Tensor:
+    def total(self, predicted: Tensor, target: Tensor, levels: tuple[float, ...]) -> Tensor:
         q = predicted.new_tensor(levels)
-        above = wanted[..., None] - predicted
+        above = target[..., None] - predicted
         return (q * above).maximum((q - 1) * above).mean(dim=-1).sum()
 
 
-# ------------------------------------------------------------------------------------- series task
-# Series as data: reading, scaling fitted on the training rows, windows. Knows no model.
+# ------------------------------------------------------------------------------------- forecasting
+# loss   = Σ error of the predicted values, scaled, over channels, steps and windows
+# answer = the values of the steps after the last row, in their own units
 
+TOGETHER = 256  # windows forecast at once
+SHOWN = 6  # values of a sample
 FITTED = "series.json"  # in the run: channels, scaling, the naive error of the training rows
 
 
 @dataclass(frozen=True)
-class SeriesBatch:
-    """``values`` (B, L, C) read, ``calendar`` (B, L + H, F) of all rows, ``wanted`` (B, H, C)."""
+class SeriesBatch(TensorBatch):
+    """``values`` (B, L, C) read, ``calendar`` (B, L + H, F) of all rows, ``target`` (B, H, C)."""
 
     values: Tensor
     calendar: Tensor
-    wanted: Tensor
-
-    def to(self, device: torch.device) -> SeriesBatch:
-        """The same on a device."""
-        parts = (self.values, self.calendar, self.wanted)
-        return SeriesBatch(*(part.to(device) for part in parts))
+    target: Tensor
 
 
-class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
-    """Rows of numbers in, the rows after them out; how they are modelled is up to who derives."""
+def not_about_numbers(kind: str | None) -> ConfigError:
+    """The error for an objective of another family."""
+    return ConfigError(
+        f"{kind!r} is not about numbers: set objective.kind to "
+        '"squared_error", "absolute_error" or "quantile", or leave out [objective]',
+        ("objective", "kind"),
+    )
 
-    class Config(Task.Config):
+
+class Forecasting(Task[str | None, Forecast, SeriesBatch]):
+    """The next rows of a series from the last ones."""
+
+    class Config(Task.Config, kind="forecasting"):
         """``look_back`` L rows are read, ``horizon`` H rows are asked for."""
 
         series: SeriesData  # the CSV, its columns and how it is divided
@@ -333,16 +346,25 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
         def default_objective(self) -> str:
             return "quantile" if self.quantiles else "squared_error"
 
+        def check_objective(self, objective: BaseConfig) -> None:
+            if not issubclass(objective.owner or object, ForecastObjective):
+                raise not_about_numbers(objective.kind)
+            objective.build().check_levels(self.quantiles)
+
+    figures = (
+        *("loss", "mse", "mae", "mase", "original_mse", "original_mae"),
+        *("crps", "coverage"),  # with quantiles
+    )
     reads, gives = "series", "forecast"
     config: Config
 
-    def __init__(self, config: Config, data: Any) -> None:
+    def __init__(self, config: Config, data: TextData) -> None:
         """``data`` is for text; a series is described in ``task.series``."""
-        self.config = config
+        super().__init__(config, data)
         self.names: tuple[str, ...] = ()
         self.scaling: Scaling = config.scaling.build()
         self.naive: NDArray[np.float64] = np.zeros(0)
-        self._table: Table | None = None
+        self._table: SeriesTable | None = None
         self._windows: dict[str, Windows] = {}
 
     # ---- data
@@ -369,15 +391,15 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
             )
 
     def restore(self, folder: Path) -> None:
-        from_json(folder / FITTED, self._fitted)
+        from_json(folder / FITTED, self._restore_fit)
 
-    def _fitted(self, found: dict[str, Any]) -> None:
-        self.names = tuple(map(str, found["names"]))
+    def _restore_fit(self, tree: dict[str, Any]) -> None:
+        self.names = tuple(map(str, tree["names"]))
         self.scaling.shift, self.scaling.scale, self.naive = (
-            np.array(found[key], dtype=np.float64) for key in ("shift", "scale", "naive")
+            np.array(tree[key], dtype=np.float64) for key in ("shift", "scale", "naive")
         )
 
-    def table(self) -> Table:
+    def table(self) -> SeriesTable:
         """The run's own series."""
         if self._table is None:
             self._table = read_table(self.config.series)
@@ -392,7 +414,7 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
             self._windows[split] = self.cut(self.table(), rows)
         return self._windows[split]
 
-    def cut(self, table: Table, rows: tuple[int, int]) -> Windows:
+    def cut(self, table: SeriesTable, rows: tuple[int, int]) -> Windows:
         """The windows whose horizon lies in some rows of a table."""
         config = self.config
         return Windows(
@@ -425,36 +447,33 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
         dates = labels(table.dates)
         parts = divide(len(table), self.config.series)
         unused = len(table) - parts["test"][1]
-        found = [
+        lines = [
             f"{table.file}: {len(table):,} rows from {dates[0]} to {dates[-1]}, "
             f"channels {', '.join(table.names)}"
         ]
-        found += [f"{count:,} missing values of {n} filled in" for n, count in table.filled.items()]
+        lines += [f"{count:,} missing values of {n} filled in" for n, count in table.filled.items()]
         if len(table.gaps):
             lost = self.spanning()
-            found.append(
+            lines.append(
                 f"gaps: {len(table.gaps):,}, the first: {table.gap(int(table.gaps[0]))}; "
                 f"{lost:,} windows that would span one are left out"
             )
         if (table.delimiter, table.decimal) != (",", "."):
-            found.append(f"cells between {table.delimiter!r}, decimal mark {table.decimal!r}")
+            lines.append(f"cells between {table.delimiter!r}, decimal mark {table.decimal!r}")
         for name, (first, end) in parts.items():
             period = f"{dates[first]} to {dates[end - 1]}" if end > first else "no rows"
-            found.append(f"{name}: {period}, {len(self.windows(name)):,} windows")
-        return [*found, f"{unused:,} rows after the test rows are not used"] if unused else found
+            lines.append(f"{name}: {period}, {len(self.windows(name)):,} windows")
+        return [*lines, f"{unused:,} rows after the test rows are not used"] if unused else lines
 
     # ---- examples
 
-    def some(self, split: str) -> Windows:
+    def examples(self, split: str) -> Windows:
         """The windows of a split. Raises ``ConfigError`` where there is none."""
         windows = self.windows(split)
         if not len(windows):
             need = self.config.look_back + self.config.horizon
             raise ConfigError(f"{split} has no window of {need} rows; give it more rows")
         return windows
-
-    def examples(self, split: str) -> Windows:
-        return self.some(split)
 
     def read(self, source: Path, reference: Path | None = None) -> Windows:
         """All windows of a file of the user's with the same columns."""
@@ -466,71 +485,33 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
             raise DataError(f"{source} has {len(table)} rows; a window takes {need}{without}")
         return windows
 
-    def read_file(self, source: str | Path) -> Table:
+    def read_file(self, source: str | Path) -> SeriesTable:
         """A file with the channels of the run, in a notation of its own."""
         own = {"values": self.names, "delimiter": None, "decimal": None}
         return read_table(self.config.series.model_copy(update=own), source)
-
-
-# ------------------------------------------------------------------------------------- forecasting
-# Forecasting: the only file that knows both series and model.
-#
-# loss   = Σ error of the predicted values, scaled, over channels, steps and windows
-# answer = the values of the steps after the last row, in their own units
-
-TOGETHER = 256  # windows forecast at once
-SHOWN = 6  # values of a sample
-
-
-def not_about_numbers(kind: str | None) -> ConfigError:
-    """The error for an objective of another family."""
-    return ConfigError(
-        f"{kind!r} is not about numbers: set objective.kind to "
-        '"squared_error", "absolute_error" or "quantile", or leave out [objective]',
-        ("objective", "kind"),
-    )
-
-
-class Forecasting(SeriesTask):
-    """The next rows of a series from the last ones."""
-
-    class Config(SeriesTask.Config, kind="forecasting"):
-        """``look_back`` L rows are read, ``horizon`` H rows are asked for."""
-
-        def check_objective(self, objective: BaseConfig) -> None:
-            if not issubclass(objective.owner or object, ForecastObjective):
-                raise not_about_numbers(objective.kind)
-            objective.build().check_levels(self.quantiles)
-
-    figures = (
-        *("loss", "mse", "mae", "mase", "original_mse", "original_mae"),
-        *("crps", "coverage"),  # with quantiles
-    )
-    config: Config
 
     # ---- model
 
     def build(self, model: Forecaster.Config) -> nn.Module:
         config = self.config
         outlook = Outlook(config.horizon, len(config.calendar), max(1, len(config.quantiles)))
-        built: nn.Module = model.build(Series(len(self.names), config.look_back), outlook)
-        return built
+        return model.build(Series(len(self.names), config.look_back), outlook)
 
     def loss(self, model: Forecaster, batch: SeriesBatch, objective: ForecastObjective) -> Loss:
         if not isinstance(objective, ForecastObjective):
             raise not_about_numbers(objective.config.kind)
         batch = batch.to(next(model.parameters()).device)
-        predicted, wanted = model.teach(batch.values, batch.calendar, batch.wanted)
-        return objective(predicted, wanted, self.config.quantiles)
+        predicted, target = model.teach(batch.values, batch.calendar, batch.target)
+        return objective(predicted, target, self.config.quantiles)
 
-    def measure(self, model: Forecaster, split: str, search: Any, samples: int = 3) -> Measures:
-        windows = self.some(split)
-        said = self.predict(model, windows)
-        figures = figures_of(said, windows, self.scaling, self.naive, self.config.quantiles)
+    def measure(self, model: Forecaster, split: str, search: Search, samples: int = 3) -> Measures:
+        windows = self.examples(split)
+        predicted = self.predict(model, windows)
+        figures = figures_of(predicted, windows, self.scaling, self.naive, self.config.quantiles)
         figures["loss"] = figures["crps"] / 2 if self.config.quantiles else figures["mse"]
         every = max(1, len(windows) // max(1, samples))
         chosen = range(0, len(windows), every)[:samples]
-        return Measures(figures, [self._sample(windows, said, i) for i in chosen])
+        return Measures(figures, [self._sample(windows, predicted, i) for i in chosen])
 
     def better(self, name: str) -> int:
         return 1 if name == "coverage" else -1
@@ -540,42 +521,48 @@ class Forecasting(SeriesTask):
         self, model: Forecaster, windows: Windows, teacher_forced: bool = False
     ) -> NDArray[np.float32]:
         """What a model says of all windows, scaled: (M, H, C, Q)."""
-        device, found = next(model.parameters()).device, []
+        device, batches = next(model.parameters()).device, []
         for first in range(0, len(windows), TOGETHER):
             rows = range(first, min(first + TOGETHER, len(windows)))
-            batch = SeriesBatch(*map(torch.from_numpy, windows.take(rows))).to(device)
+            rows_batch = SeriesBatch(*map(torch.from_numpy, windows.take(rows))).to(device)
             if teacher_forced:
-                said = model.teach(batch.values, batch.calendar, batch.wanted)[0]
-                said = said[:, -windows.horizon :]
+                predicted = model.teach(rows_batch.values, rows_batch.calendar, rows_batch.target)[
+                    0
+                ]
+                predicted = predicted[:, -windows.horizon :]
             else:
-                said = model(batch.values, batch.calendar)
-            found.append(said.float().cpu().numpy())
-        return np.concatenate(found)
+                predicted = model(rows_batch.values, rows_batch.calendar)
+            batches.append(predicted.float().cpu().numpy())
+        return np.concatenate(batches)
 
-    def _sample(self, windows: Windows, said: NDArray[np.float32], index: int) -> Sample:
+    def _sample(self, windows: Windows, predicted: NDArray[np.float32], index: int) -> Sample:
         """The last channel (by custom the target) of one window, in its own units."""
-        read, _, wanted = (part[0] for part in windows.take([index]))
-        shown = (read[-SHOWN:], wanted[:SHOWN], middle(said[index])[:SHOWN])
+        read, _, target = (part[0] for part in windows.take([index]))
+        shown = (read[-SHOWN:], target[:SHOWN], middle(predicted[index])[:SHOWN])
         texts = [" ".join(f"{v:.4g}" for v in self.scaling.leave(part)[:, -1]) for part in shown]
-        date = labels(windows.asked()[index : index + 1], windows.table.dates)[0]
+        date = labels(windows.first_dates()[index : index + 1], windows.table.dates)[0]
         return Sample(f"{self.names[-1]} before {date}: {texts[0]}", texts[1], texts[2])
 
     # ---- answers
 
     def evaluate(
-        self, model: Forecaster, examples: Windows, search: Any = None, batch_tokens: int = 8192
+        self,
+        model: Forecaster,
+        examples: Windows,
+        search: Search | None = None,
+        batch_tokens: int = 8192,
     ) -> ForecastEvaluation:
-        said = self.predict(model, examples)
-        figures = figures_of(said, examples, self.scaling, self.naive, self.config.quantiles)
-        forecasts = {"forecast": middle(said)}
+        predicted = self.predict(model, examples)
+        figures = figures_of(predicted, examples, self.scaling, self.naive, self.config.quantiles)
+        forecasts = {"forecast": middle(predicted)}
         if model.feeds_back:
             forecasts["teacher_forced"] = middle(self.predict(model, examples, True))
         forecasts |= naive_forecasts(examples, self.config.season)
         for name, forecast in list(forecasts.items())[1:]:
-            figures[f"{name}_mse"] = mse(forecast, examples.wanted())
-            figures[f"{name}_mae"] = mae(forecast, examples.wanted())
+            figures[f"{name}_mse"] = mse(forecast, examples.targets())
+            figures[f"{name}_mae"] = mae(forecast, examples.targets())
         errors = by_window(forecasts["forecast"], examples)
-        dates = labels(examples.asked(), examples.table.dates)
+        dates = labels(examples.first_dates(), examples.table.dates)
         return ForecastEvaluation(
             figures,
             {name: text for name, text in SIGNATURES.items() if name in figures},
@@ -598,7 +585,7 @@ class Forecasting(SeriesTask):
                 'gap: add the missing rows, or set task.series.gaps = "ignore"'
             )
         ahead = following(table.dates, config.horizon)
-        return self._said(model, table, slice(len(table) - config.look_back, None), ahead)
+        return self._forecast(model, table, slice(len(table) - config.look_back, None), ahead)
 
     def forecast_at(self, model: Forecaster, date: str) -> Forecast:
         """What a model that has read the rows before a date says of those from it on.
@@ -609,17 +596,19 @@ class Forecasting(SeriesTask):
         first = int(windows.starts[0])
         row = first + windows.look_back
         ahead = windows.table.dates[row : row + windows.horizon]
-        return self._said(model, windows.table, slice(first, row), ahead)
+        return self._forecast(model, windows.table, slice(first, row), ahead)
 
     @torch.inference_mode()
-    def _said(self, model: Forecaster, table: Table, read: slice, ahead: Dates) -> Forecast:
+    def _forecast(
+        self, model: Forecaster, table: SeriesTable, read: slice, ahead: Dates
+    ) -> Forecast:
         """The forecast for some dates after the rows read, in the units of the series."""
         config, device = self.config, next(model.parameters()).device
         dates = np.concatenate((table.dates[read], ahead))
         values = torch.from_numpy(self.scaling.enter(table.values[read]))[None]
         features = torch.from_numpy(calendar(dates, config.calendar))[None]
-        said = model(values.to(device), features.to(device))[0].float().cpu().numpy()
-        original = self.scaling.leave(said.swapaxes(1, 2)).swapaxes(1, 2)  # channels last
+        predicted = model(values.to(device), features.to(device))[0].float().cpu().numpy()
+        original = self.scaling.leave(predicted.swapaxes(1, 2)).swapaxes(1, 2)  # channels last
         quantiles = np.sort(original, axis=-1) if config.quantiles else None
         return Forecast(ahead, self.names, middle(original), quantiles, config.quantiles)
 
@@ -628,7 +617,7 @@ class Forecasting(SeriesTask):
         model: Forecaster,
         source: str | None = None,
         target: str | None = None,
-        search: Any = None,
+        search: Search | None = None,
     ) -> ForcedPass:
         """One forecast of a channel, dates on both axes of its maps.
 
@@ -640,7 +629,7 @@ class Forecasting(SeriesTask):
         device = next(model.parameters()).device
         read = [torch.from_numpy(part).to(device) for part in windows.take([0])[:2]]
         first, row = int(windows.starts[0]), int(windows.starts[0]) + windows.look_back
-        asked = labels(windows.table.dates[row : row + windows.horizon], windows.table.dates)
+        dates_ahead = labels(windows.table.dates[row : row + windows.horizon], windows.table.dates)
 
         def run() -> Tensor:
             ahead: Tensor = model(*read)[0, :, channel]
@@ -651,10 +640,12 @@ class Forecasting(SeriesTask):
                 raise ValueError(f"{model.config.kind} has no attention to look at")
             rows = [first + start for start in model.starts()]
             dates = labels(windows.table.dates[rows], windows.table.dates)
-            title = f"{self.names[channel]} from {asked[0]}; each label is the start of a patch"
+            title = (
+                f"{self.names[channel]} from {dates_ahead[0]}; each label is the start of a patch"
+            )
             return AttentionRecord(dict(maps), {"": dates}, {"": dates}, title)
 
-        return ForcedPass(model, run, dated, asked, row=channel, told="forecast")
+        return ForcedPass(model, run, dated, dates_ahead, row=channel, told="forecast")
 
     def channel(self, name: str | None) -> int:
         """The number of a channel, the last where none is named."""

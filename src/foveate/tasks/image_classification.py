@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from foveate.answers import LabelAnswer, Picture
 from foveate.config import from_json
 from foveate.data.catalogue import DataError
-from foveate.data.image import Album, Augmentation, Pictures, Unchanged
+from foveate.data.image import Album, Augmentation, PictureData, Unchanged
 from foveate.data.text import TextData
 from foveate.files import replace_file
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
@@ -28,10 +29,18 @@ from foveate.models.encoder_decoder import Model
 from foveate.models.vision import Glimpse
 from foveate.nn.scores import choices
 from foveate.spec import Labels, Pixels
-from foveate.tasks.base import Answer, Batch, Classifies, Evaluation, Loss, Measures, Task
+from foveate.tasks.base import (
+    Answer,
+    Batch,
+    Classifies,
+    Evaluation,
+    Loss,
+    Measures,
+    Task,
+    TensorBatch,
+)
 from foveate.tasks.classification import (
     FIGURES,
-    Classification,
     LogP,
     evaluation_of_labels,
     load_labels,
@@ -46,7 +55,6 @@ from foveate.tasks.objectives import CrossEntropy, add_choices
 STATISTICS = "pixels.json"
 MOST = 2000  # training pictures from which mean and deviation are taken
 Bytes = NDArray[np.uint8]
-Picture = int | str | Path  # a picture of the test data by its number, or a file
 
 
 class PictureTask(Task[Picture, Answer, Batch]):
@@ -59,15 +67,15 @@ class PictureTask(Task[Picture, Answer, Batch]):
     class Config(Task.Config):
         """Where the pictures lie, and what chance does to them."""
 
-        pictures: Pictures.Config  # where the pictures and their texts or labels are
+        pictures: PictureData.Config  # where the pictures and their texts or labels are
         augmentation: Augmentation.Config = Unchanged.Config()  # how training pictures are varied
 
     reads = "picture"
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
-        self.config, self.data = config, data
-        self.pictures: Pictures = config.pictures.build(data.splits)
+        super().__init__(config, data)
+        self.pictures: PictureData = config.pictures.build(data.splits)
         self.augmentation: Augmentation = config.augmentation.build()
         self.mean, self.deviation = np.zeros(1, np.float32), np.ones(1, np.float32)
         self.shape = (0, 0, 0)  # channels, height, width of what the model reads
@@ -90,22 +98,22 @@ class PictureTask(Task[Picture, Answer, Batch]):
 
     def save_pixels(self, folder: Path) -> None:
         """Write what `measure_pixels` found."""
-        found = {
+        statistics = {
             "shape": list(self.shape),
             "mean": self.mean.tolist(),
             "deviation": self.deviation.tolist(),
         }
-        replace_file(folder / STATISTICS, json.dumps(found, indent=1))
+        replace_file(folder / STATISTICS, json.dumps(statistics, indent=1))
 
     def restore_pixels(self, folder: Path) -> None:
         """Read what `save_pixels` wrote."""
         from_json(folder / STATISTICS, self._measured)
 
-    def _measured(self, found: dict[str, Any]) -> None:
-        channels, height, width = map(int, found["shape"])
+    def _measured(self, statistics: dict[str, Any]) -> None:
+        channels, height, width = map(int, statistics["shape"])
         self.shape = (channels, height, width)
-        self.mean = np.array(found["mean"], np.float32)
-        self.deviation = np.array(found["deviation"], np.float32)
+        self.mean = np.array(statistics["mean"], np.float32)
+        self.deviation = np.array(statistics["deviation"], np.float32)
 
     @property
     def source(self) -> Pixels:
@@ -175,29 +183,23 @@ def place_labels(encoder: nn.Module) -> list[str]:
 
 
 # ---------------------------------------------------------------------------- image classification
-# Pictures to labels: the only file that knows both pictures and classifiers.
+# PictureData to labels: the only file that knows both pictures and classifiers.
 #
 # loss = −log p(label | picture); figures and answers are those of `foveate.tasks.classification`
 
 ROWS = 250  # pictures that are judged together
-One = TypeVar("One")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class PictureBatch:
+class PictureBatch(TensorBatch):
     """``pixels`` (B, C, H, W), normalised; ``labels`` (B,) the numbers of their classes."""
 
     pixels: Tensor
     labels: Tensor
 
-    def to(self, device: torch.device) -> PictureBatch:
-        """The same on a device."""
-        return PictureBatch(self.pixels.to(device), self.labels.to(device))
 
-
-class ImageClassification(
-    PictureTask[Classification, PictureBatch], Classifies[Picture, Classification]
-):
+class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Picture, LabelAnswer]):
     """One label for each picture."""
 
     class Config(PictureTask.Config, kind="image_classification"):
@@ -206,23 +208,18 @@ class ImageClassification(
     figures = FIGURES
     gives = "label"
     config: Config
-    labels: Labels
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return self.labels.names
 
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels()
         self.save_pixels(folder)
-        self.labels = Labels(sorted_labels(text for (text,) in self._texts("train")))
-        save_labels(self.labels.names, folder)
+        self.label_names = sorted_labels(text for (text,) in self._texts("train"))
+        save_labels(self.label_names, folder)
 
     def restore(self, folder: Path) -> None:
         self.restore_pixels(folder)
-        self.labels = Labels(load_labels(folder))
+        self.label_names = load_labels(folder)
 
     def _texts(self, split: str) -> list[list[str]]:
         album = self.album(split)
@@ -241,32 +238,29 @@ class ImageClassification(
 
     def _numbers(self, album: Album, indices: Sequence[int]) -> Tensor:
         labels = [album.texts[i][0] for i in indices]
-        names = self.labels.names
+        names = self.label_names
         return torch.tensor(numbers_of(labels, names, lambda n: album.names[indices[n]]))
 
     def describe_data(self) -> list[str]:
-        return [*self.describe_pixels(), f"labels: {', '.join(self.labels.names)}"]
+        return [*self.describe_pixels(), f"labels: {', '.join(self.label_names)}"]
 
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(self.source, self.labels)
-        return built
+        return model.build(self.source, Labels(self.label_names))
 
     def loss(self, model: Any, batch: PictureBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(next(model.parameters()).device)
         with choices(model) as made:
             scores = model(batch.pixels)
-        found = _cross_entropy(scores, batch.labels, objective)
+        loss = _cross_entropy(scores, batch.labels, objective)
         right = (scores.argmax(dim=1) == batch.labels).float()  # the reward of where it looked
-        logged = found.logged | {"accuracy": 100 * right.sum()}
-        return add_choices(Loss(found.total, found.count, logged), made, right, objective)
+        logged = loss.logged | {"accuracy": 100 * right.sum()}
+        return add_choices(Loss(loss.total, loss.count, logged), made, right, objective)
 
     def measure(self, model: Any, split: str, search: Any, samples: int = 3) -> Measures:
-        log_p, wanted = self._judged(model, split, ROWS)
-        return measures_of_labels(
-            log_p, wanted, self.labels.names, self.album(split).names, samples
-        )
+        log_p, target = self._judged(model, split, ROWS)
+        return measures_of_labels(log_p, target, self.label_names, self.album(split).names, samples)
 
     def _judged(self, model: Any, split: str, rows: int) -> tuple[LogP, list[int]]:
         """Log p of every label for each picture of a split (N, C), and the right ones (N,)."""
@@ -278,11 +272,11 @@ class ImageClassification(
     def predict(self, model: Any, batches: Iterable[Tensor]) -> LogP:
         """Log p of every label for each picture of all batches (B, C, H, W), (N, C)."""
         device = next(model.parameters()).device
-        found = [np.zeros((0, len(self.labels.names)), np.float32)]
+        log_p = [np.zeros((0, len(self.label_names)), np.float32)]
         for pixels in batches:
             scores = model(pixels.to(device)).float().log_softmax(dim=1)
-            found.append(scores.cpu().numpy())
-        return np.concatenate(found)
+            log_p.append(scores.cpu().numpy())
+        return np.concatenate(log_p)
 
     # ---- answers
 
@@ -294,8 +288,8 @@ class ImageClassification(
         self, model: Any, examples: str, search: Any, batch_tokens: int = 8192
     ) -> Evaluation:
         """Accuracy and macro F1 in percent, mean loss and confusion matrix of a split."""
-        log_p, wanted = self._judged(model, examples, min(ROWS, batch_tokens))
-        return evaluation_of_labels(log_p, wanted, self.labels.names)
+        log_p, target = self._judged(model, examples, min(ROWS, batch_tokens))
+        return evaluation_of_labels(log_p, target, self.label_names)
 
     def classify(
         self,
@@ -303,13 +297,13 @@ class ImageClassification(
         inputs: Sequence[Picture],
         batch_size: int | None = None,
         progress: Callable[[int], None] | None = None,
-    ) -> list[Classification]:
+    ) -> list[LabelAnswer]:
         """The label of each picture, ``batch_size`` of them at a time, in their order."""
         shown = [self.shown(source)[0] for source in inputs]  # all are read before one is judged
         parts = _parts(shown, batch_size or ROWS)
         log_p = self.predict(model, (self.tensor(part) for part in parts))
-        labels = [probabilities_of(row, self.labels.names) for row in log_p]
-        return [Classification(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
+        labels = [probabilities_of(row, self.label_names) for row in log_p]
+        return [LabelAnswer(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
 
     def forced(
         self, model: Classifier, source: Picture, target: Any = None, search: Any = None
@@ -321,9 +315,9 @@ class ImageClassification(
         pixels, picture = self.shown(source)
         seen = self.tensor([pixels]).to(model.output.weight.device)
         with torch.inference_mode():
-            best = self.labels.names[int(model(seen)[0].argmax())]
+            best = self.label_names[int(model(seen)[0].argmax())]
         label = best if target is None else str(target)
-        [number] = numbers_of([label], self.labels.names, lambda i: f"target {label!r}")
+        [number] = numbers_of([label], self.label_names, lambda i: f"target {label!r}")
 
         def named(maps: Maps, units: Units) -> AttentionRecord:
             if not maps:
@@ -340,7 +334,7 @@ class ImageClassification(
             lambda: model(seen).log_softmax(dim=-1)[0, number][None],
             named,
             [label],
-            token=self.labels.names.__getitem__,
+            token=self.label_names.__getitem__,
             answer_at=0 if isinstance(getattr(model, "pooling", None), First) else None,
         )
 
@@ -365,7 +359,7 @@ class ImageClassification(
         _, height, width = pixels.shape
         size = torch.tensor([width, height], dtype=torch.float32)
         places = ((seen.places[0].cpu() + 1) / 2 * size).numpy()
-        answer = self.labels.names[int(model.output(seen.final)[0].argmax())]
+        answer = self.label_names[int(model.output(seen.final)[0].argmax())]
         sides = tuple(model.config.patch_size * 2**k for k in range(model.config.scales))
         return PathView(pixels, places, sides, f"{name} → {answer}")
 
@@ -375,6 +369,6 @@ def _cross_entropy(scores: Tensor, labels: Tensor, objective: CrossEntropy) -> L
     return objective(scores, torch.eye(scores.shape[1], device=scores.device), labels)
 
 
-def _parts(many: Sequence[One], size: int) -> Iterator[Sequence[One]]:
+def _parts(many: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
     """A sequence in pieces of at most ``size``."""
     return (many[start : start + size] for start in range(0, len(many), size))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.answers import Continuation
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import (
     LINES,
@@ -31,7 +32,7 @@ from foveate.data.corpus import (
 from foveate.data.readers import taken
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer
-from foveate.decode.choose import another
+from foveate.decode.beam import another
 from foveate.decode.constraints import byte_table
 from foveate.decode.sample import Sample as Sampling
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
@@ -43,7 +44,7 @@ from foveate.nn.state import State
 from foveate.spec import Tokens
 from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample, Task
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import Axis, TokenizedText, namer
+from foveate.tasks.text import Axis, OneTokenizer, TokenizedText, namer
 
 NEVER = PAD  # stands for an end that no text has
 SHOWN = 60  # tokens of a sample
@@ -51,22 +52,6 @@ SHORT = {"max_ratio": 0.0, "max_extra": SHOWN, "temperature": 0.8}  # how sample
 LENGTH = 100  # tokens that are added at most where no search says how many
 TEXTS_A_BATCH = 64  # texts continued together
 END_OF_LINE = "⏎"
-
-
-@dataclass(frozen=True)
-class Generation:
-    """A prompt and how it goes on.
-
-    ``log_probability`` is Σ log p of the new tokens by the model, whatever filters did to it,
-    among the tokens that a text can hold.
-    """
-
-    prompt: str
-    text: str
-    log_probability: float
-
-    def __str__(self) -> str:
-        return self.prompt + self.text
 
 
 def _lines(ids: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
@@ -116,7 +101,7 @@ class Stream:
         return len(self.ids)
 
 
-class Language(Task[str, Generation, Tensor], Generates[str]):
+class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
     """Plain text: p(x) = Π_t p(x_t | x_<t)."""
 
     class Config(Task.Config, kind="language"):
@@ -139,8 +124,7 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
-        self.config, self.data = config, data
-        self._tokenizer: Tokenizer | None = None
+        super().__init__(config, data)
         self._texts: dict[str, Text] = {}
         self._streams: dict[str, Stream] = {}
 
@@ -156,12 +140,6 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
     def restore(self, folder: Path) -> None:
         self._tokenizer = Tokenizer.load(folder / "text.tokenizer.json")
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        if self._tokenizer is None:
-            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
-        return self._tokenizer
-
     def _text(self, split: str) -> Text:
         if split not in self._texts:
             shares = self.config.shares
@@ -171,8 +149,10 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
     def stream(self, text: Text) -> Stream:
         """The ids of a text; those of one in files are in files as well."""
         if isinstance(text, PreparedText):
-            (found,) = prepare_ids(text.folder, {LINES: self.tokenizer}, end=[EOS])
-            return Stream(found.flat if text.ended else found.flat[:-1], found.offsets[:-1], text)
+            (column,) = prepare_ids(text.folder, {LINES: self.tokenizer}, end=[EOS])
+            return Stream(
+                column.flat if text.ended else column.flat[:-1], column.offsets[:-1], text
+            )
         lines = [[*ids, EOS] for ids in self.tokenizer.encode_ids(text.lines)]
         starts = np.cumsum([0, *map(len, lines)])[:-1]
         ids = np.fromiter((i for line in lines for i in line), dtype=np.int32)
@@ -191,7 +171,7 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
             raise DataError(f"{source} is empty: nothing to evaluate on")
         return self.stream(text)
 
-    def given(self, text: str) -> Stream:
+    def as_examples(self, text: str) -> Stream:
         """A text of the user's own."""
         return self.stream(Text(text.removesuffix("\n").split("\n"), text.endswith("\n")))
 
@@ -238,14 +218,13 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(Tokens(self.tokenizer.vocab_size))
-        return built
+        return model.build(Tokens(self.tokenizer.vocab_size))
 
     def loss(self, model: LanguageModel, batch: Tensor, objective: CrossEntropy) -> Loss:
         ids = batch.to(model.output.weight.device)
         hidden = model.decode(ids[:, :-1])[:, self.config.context :]  # (B, k, D)
-        wanted = ids[:, 1 + self.config.context :]
-        return objective(hidden.flatten(0, 1), model.output.weight, wanted.flatten())
+        target = ids[:, 1 + self.config.context :]
+        return objective(hidden.flatten(0, 1), model.output.weight, target.flatten())
 
     @torch.inference_mode()
     def measure(
@@ -292,13 +271,13 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
         if reach is None:
             state = State()
             parts = ((p[:-1], p[1:]) for p in _overlapping(text, CHUNK))
-            found = [
-                _log_p(model, model.decode(read[None], state)[0], wanted) for read, wanted in parts
+            log_p = [
+                _log_p(model, model.decode(read[None], state)[0], target) for read, target in parts
             ]
         else:
             rows = max(1, batch_tokens // reach)
-            found = list(_windowed(model, text, reach, rows))
-        return torch.cat(found).double().cpu().numpy()
+            log_p = list(_windowed(model, text, reach, rows))
+        return torch.cat(log_p).double().cpu().numpy()
 
     # ---- writing
 
@@ -359,7 +338,7 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
         num: int = 1,
         whole_lines: bool = False,
         listen: Callable[[str], None] | None = None,
-    ) -> list[Generation]:
+    ) -> list[Continuation]:
         """``num`` continuations of each prompt, one prompt after the other.
 
         ``whole_lines`` ends a text at the end of its line. ``listen`` gets the text so far at each
@@ -367,24 +346,26 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
         """
         search = search.spelling(byte_table(self.tokenizer))
         ids = [self.ids_of(prompt) for prompt in prompts for _ in range(num)]
-        found: list[Generation] = [Generation("", "", 0.0)] * len(ids)
+        continuations: list[Continuation] = [Continuation("", "", 0.0)] * len(ids)
         for rows in _alike(ids):
             prompt = torch.tensor([ids[r] for r in rows], dtype=torch.long)
             prompt = prompt.reshape(len(rows), -1).to(model.output.weight.device)
-            tap = None if listen is None else self._told(ids[rows[0]], listen)
+            tap = None if listen is None else self._listener(ids[rows[0]], listen)
             steps = LanguageSteps(model, prompt, self.reach(model), (PAD, BOS), tap)
             end = EOS if whole_lines else NEVER
             outputs = search(steps, [0] * len(rows), EOS, end, rows)
             for row, (best, *_) in zip(rows, outputs, strict=True):
                 text = self._after(ids[row], best.ids)
-                found[row] = Generation(prompts[row // num], text, best.log_probability)
-        return found
+                continuations[row] = Continuation(prompts[row // num], text, best.log_probability)
+        return continuations
 
     def _after(self, prompt: list[int], output: list[int]) -> str:
         """The text that an output adds to its prompt."""
         return self.text_of([*prompt, *output])[len(self.text_of(prompt)) :]
 
-    def _told(self, prompt: list[int], listen: Callable[[str], None]) -> Callable[[Tensor], None]:
+    def _listener(
+        self, prompt: list[int], listen: Callable[[str], None]
+    ) -> Callable[[Tensor], None]:
         written: list[int] = []
 
         def tap(ids: Tensor) -> None:
@@ -400,10 +381,10 @@ class Language(Task[str, Generation, Tensor], Generates[str]):
         places = range(0, max(1, len(stream) - 2 * SHOWN), step)[:count]
         pieces = [stream.ids[p : p + 2 * SHOWN].tolist() for p in places]
         starts = [self.text_of(piece[:SHOWN]) for piece in pieces]
-        found = self.generate(model, starts, search)
+        outputs = self.generate(model, starts, search)
         return [
             Sample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
-            for start, piece, made in zip(starts, pieces, found, strict=True)
+            for start, piece, made in zip(starts, pieces, outputs, strict=True)
         ]
 
     # ---- looking
@@ -487,12 +468,14 @@ def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iter
     places = (ends[:, None] + torch.arange(-reach, 1)).to(text.device)  # (W, reach + 1)
     for some, counts in zip(places.split(rows), new.split(rows), strict=True):
         ids = text[some]
-        kept = torch.arange(reach)[None] >= reach - counts[:, None]
+        new_places = torch.arange(reach)[None] >= reach - counts[:, None]
         hidden = model.decode(ids[:, :-1])
-        yield _log_p(model, hidden[kept.to(text.device)], ids[:, 1:][kept.to(text.device)])
+        yield _log_p(
+            model, hidden[new_places.to(text.device)], ids[:, 1:][new_places.to(text.device)]
+        )
 
 
-def _log_p(model: LanguageModel, hidden: Tensor, wanted: Tensor) -> Tensor:
+def _log_p(model: LanguageModel, hidden: Tensor, target: Tensor) -> Tensor:
     """Log p of N wanted tokens, the logits of a few at a time."""
-    parts = zip(hidden.split(LOGIT_ROWS), wanted.split(LOGIT_ROWS), strict=True)
+    parts = zip(hidden.split(LOGIT_ROWS), target.split(LOGIT_ROWS), strict=True)
     return torch.cat([token_log_probabilities(model.logits(h)[None], y[None])[0] for h, y in parts])

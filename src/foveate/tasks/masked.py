@@ -27,7 +27,7 @@ from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.spec import Tokens
-from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
+from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample, TensorBatch
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import (
     END,
@@ -40,7 +40,6 @@ from foveate.tasks.text import (
     namer,
     read_texts,
     sizes_of,
-    to,
     wrapped,
 )
 
@@ -48,15 +47,15 @@ MASKS = ("<mask>", "[MASK]")  # pieces that stand for a hidden token, where a vo
 
 
 @dataclass(frozen=True)
-class MaskedBatch:
+class MaskedBatch(TensorBatch):
     """``source`` (B, S) texts with hidden tokens, ``keys`` true at real tokens or None where all
-    are, ``places`` (N,) the chosen places in B·S, ``wanted`` (N,) what stood there.
+    are, ``places`` (N,) the chosen places in B·S, ``target`` (N,) what stood there.
     """
 
     source: Tensor
     keys: Tensor | None
     places: Tensor
-    wanted: Tensor
+    target: Tensor
 
 
 @dataclass(frozen=True)
@@ -102,14 +101,14 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
 
     def collate(self, texts: Sequence[Ids], seeds: Sequence[tuple[int, int]]) -> MaskedBatch:
         """Tensors of some texts; what is hidden in a text is a function of its seed."""
-        found = [self.hidden(ids, seed) for ids, seed in zip(texts, seeds, strict=True)]
-        source, keys = wrapped([ids for ids, _ in found])
+        masked = [self.hidden(ids, seed) for ids, seed in zip(texts, seeds, strict=True)]
+        source, keys = wrapped([ids for ids, _ in masked])
         width = source.shape[1]
-        places = [row * width + chosen + 1 for row, (_, chosen) in enumerate(found)]
-        wanted = [ids[i] for ids, (_, chosen) in zip(texts, found, strict=True) for i in chosen]
+        places = [row * width + chosen + 1 for row, (_, chosen) in enumerate(masked)]
+        target = [ids[i] for ids, (_, chosen) in zip(texts, masked, strict=True) for i in chosen]
         flat = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
         return MaskedBatch(
-            source, keys, torch.from_numpy(flat), torch.tensor(wanted, dtype=torch.int64)
+            source, keys, torch.from_numpy(flat), torch.tensor(target, dtype=torch.int64)
         )
 
     def hidden(self, ids: Ids, seed: tuple[int, int]) -> tuple[Ids, NDArray[np.int64]]:
@@ -133,34 +132,32 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(Tokens(self.tokenizer.vocab_size))
-        return built
+        return model.build(Tokens(self.tokenizer.vocab_size))
 
     def loss(self, model: MaskedLanguageModel, batch: MaskedBatch, objective: CrossEntropy) -> Loss:
-        hidden, wanted = self._features(model, batch)
-        return objective(hidden, model.output.weight, wanted, model.output.bias)
+        hidden, target = self._features(model, batch)
+        return objective(hidden, model.output.weight, target, model.output.bias)
 
     def _features(self, model: MaskedLanguageModel, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
         """The vectors (N, E) of the chosen places, and what stood there."""
-        device = model.output.weight.device
-        parts = to(device, batch.source, batch.keys, batch.places, batch.wanted)
-        source, keys, places, wanted = parts
-        values = model.encode(source, keys).values.flatten(0, 1)  # (B, S, D) -> (B·S, D)
-        return model.features(values[places]), wanted
+        batch = batch.to(model.output.weight.device)
+        memory = model.encode(batch.source, batch.keys)
+        values = memory.values.flatten(0, 1)  # (B, S, D) -> (B·S, D)
+        return model.features(values[batch.places]), batch.target
 
     def measure(
         self, model: MaskedLanguageModel, split: str, search: Search, samples: int = 3
     ) -> Measures:
         """The figures with the same places hidden at every validation."""
         corpus, ids = self._tokens(split)
-        ids = [one[: self.data.max_length] for one in ids]
-        found = self.guess(model, ids)
+        ids = [text[: self.data.max_length] for text in ids]
+        guesses = self.guess(model, ids)
         step = max(1, len(corpus) // max(1, samples))
         shown = [
-            Sample(self._shown(ids[i], i), corpus.sources[i], self._filled(ids[i], found, i))
+            Sample(self._shown(ids[i], i), corpus.sources[i], self._filled(ids[i], guesses, i))
             for i in range(0, len(corpus), step)[:samples]
         ]
-        return Measures(_figures(found), shown)
+        return Measures(_figures(guesses), shown)
 
     @torch.inference_mode()
     def guess(
@@ -173,10 +170,10 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
         places = [self.hidden(ids, (0, i))[1] for i, ids in enumerate(texts)]
         for indices in self._batches(texts, batch_tokens):
             batch = self.collate([texts[i] for i in indices], [(0, i) for i in indices])
-            hidden, wanted = self._features(model, batch)
-            total += float(plain(hidden, model.output.weight, wanted, model.output.bias).total)
+            hidden, target = self._features(model, batch)
+            total += float(plain(hidden, model.output.weight, target, model.output.bias).total)
             best = model.output(hidden).argmax(dim=-1)
-            right += int((best == wanted).sum())
+            right += int((best == target).sum())
             parts = best.split([len(places[i]) for i in indices])
             for i, part in zip(indices, parts, strict=True):
                 guessed[i] = part.tolist()
@@ -192,16 +189,16 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
     def _shown(self, ids: Ids, index: int) -> str:
         return self.tokenizer.decode(self.hidden(ids, (0, index))[0])
 
-    def _filled(self, ids: Ids, found: Guesses, index: int) -> str:
+    def _filled(self, ids: Ids, guesses: Guesses, index: int) -> str:
         """The text with the guesses in the hidden places."""
         filled = list(ids)
-        for place, token in zip(found.places[index], found.guessed[index], strict=True):
+        for place, token in zip(guesses.places[index], guesses.guessed[index], strict=True):
             filled[place] = token
         return self.tokenizer.decode(filled)
 
     # ---- answers
 
-    def given(self, texts: Sequence[str]) -> Corpus:
+    def as_examples(self, texts: Sequence[str]) -> Corpus:
         """Texts of the user's own."""
         return Corpus(list(texts), list(texts), range(1, len(texts) + 1))
 
@@ -217,9 +214,9 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
     ) -> Evaluation:
         """Figures and the texts with the guesses filled in; the same places are always hidden."""
         ids, longer = self.cut(examples)
-        found = self.guess(model, ids, batch_tokens)
-        outputs = [self._filled(one, found, i) for i, one in enumerate(ids)]
-        return Evaluation(_figures(found), {}, outputs, {CUT: longer} if longer else {})
+        guesses = self.guess(model, ids, batch_tokens)
+        outputs = [self._filled(text, guesses, i) for i, text in enumerate(ids)]
+        return Evaluation(_figures(guesses), {}, outputs, {CUT: longer} if longer else {})
 
     def forced(
         self,
@@ -230,7 +227,7 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
     ) -> ForcedPass:
         """A text being read, nothing of it hidden, and log p of each of its own tokens."""
         encoded = self.tokenizer.encode(source)
-        ids, keys = to(model.output.weight.device, *wrapped([encoded.ids]))
+        ids, keys = wrapped([encoded.ids], model.output.weight.device)
         text = TokenizedText.of(self.tokenizer, source, encoded)
         return ForcedPass(
             model,
@@ -243,9 +240,9 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
         )
 
 
-def _figures(found: Guesses) -> dict[str, float]:
+def _figures(guesses: Guesses) -> dict[str, float]:
     """Loss and perplexity of a hidden token, and the per cent that are guessed right."""
-    nll = found.total / max(found.count, 1)
+    nll = guesses.total / max(guesses.count, 1)
     perplexity = float(np.exp(min(nll, 700.0)))
-    accuracy = 100 * found.right / max(found.count, 1)
+    accuracy = 100 * guesses.right / max(guesses.count, 1)
     return {"loss": nll, "perplexity": perplexity, "accuracy": accuracy}

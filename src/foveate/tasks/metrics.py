@@ -220,10 +220,10 @@ def figures_of(
     if len(outputs) != len(references):
         raise ValueError(f"{len(outputs)} outputs but {len(references)} references")
     metrics = METRICS | {"bleu": partial(bleu, tokenizer=bleu_tokenizer)}
-    found = {name: metrics[name](outputs, references) for name in names}
+    results = {name: metrics[name](outputs, references) for name in names}
     return (
-        {name: value for name, (value, _) in found.items()},
-        {name: signature for name, (_, signature) in found.items() if signature},
+        {name: value for name, (value, _) in results.items()},
+        {name: signature for name, (_, signature) in results.items() if signature},
     )
 
 
@@ -326,19 +326,21 @@ class MinimumBayesRisk(Search):
             candidates = candidates.watched(self.listener)
         return candidates.find(steps, limits, start, end, rows)
 
-    def posterior(self, found: Sequence[Hypothesis]) -> list[float]:
-        return self.candidates.posterior(found)
+    def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
+        return self.candidates.posterior(hypotheses)
 
-    def decide(self, found: list[Hypothesis], text: Callable[[list[int]], str]) -> list[Hypothesis]:
+    def decide(
+        self, hypotheses: list[Hypothesis], text: Callable[[list[int]], str]
+    ) -> list[Hypothesis]:
         """The distinct texts among the candidates, the one of least risk first."""
         first: dict[str, Hypothesis] = {}
         weight: dict[str, float] = {}
-        for one, w in zip(found, self.posterior(found), strict=True):
-            written = text(one.ids)
-            first.setdefault(written, one)
+        for h, w in zip(hypotheses, self.posterior(hypotheses), strict=True):
+            written = text(h.ids)
+            first.setdefault(written, h)
             weight[written] = weight.get(written, 0.0) + w
-        scored = [replace(one, score=self.expected(y, weight)) for y, one in first.items()]
-        return sorted(scored, key=lambda one: -one.score)
+        scored = [replace(h, score=self.expected(y, weight)) for y, h in first.items()]
+        return sorted(scored, key=lambda h: -h.score)
 
     def expected(self, output: str, weight: dict[str, float]) -> float:
         """Σ_y' w(y') u(output, y') over texts and their weights."""

@@ -27,7 +27,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.align.ibm import Model1, Numbers
+from foveate.align.ibm import Model1, WordIds
 from foveate.config import ConfigError
 from foveate.data.corpus import sample
 from foveate.data.tokenizer import EOS
@@ -68,10 +68,10 @@ class Shortlist:
             raise ConfigError(f"{folder} has no shortlist; make one: foveate shortlist {folder}")
         try:
             with zipfile.ZipFile(path) as archive:  # how much it says it holds is all that is read
-                if (size := sum(one.file_size for one in archive.infolist())) > LARGEST:
+                if (size := sum(file.file_size for file in archive.infolist())) > LARGEST:
                     raise ValueError(f"it would have {size:,} bytes, unpacked")
-            with np.load(path, allow_pickle=False) as found:
-                return cls(*(_ids(found[name], n) for n, name in enumerate(ARRAYS, start=1)))
+            with np.load(path, allow_pickle=False) as arrays:
+                return cls(*(_ids(arrays[name], n) for n, name in enumerate(ARRAYS, start=1)))
         except (OSError, ValueError, LookupError, EOFError, RuntimeError, *PACKED) as error:
             raise ConfigError(f"{path} is damaged ({error}); make it again") from None
 
@@ -113,11 +113,11 @@ def learn(task: Any, often: int, likely: int, seed: int = 0) -> Shortlist:
 
 
 def in_full(
-    found: Sequence[Sequence[Hypothesis]], tokens: Int[Tensor, "W"]
+    batch: Sequence[Sequence[Hypothesis]], tokens: Int[Tensor, "W"]
 ) -> list[list[Hypothesis]]:
     """What a search over V(x) found, with the ids of the whole vocabulary."""
     ids = tokens.tolist()
-    return [[replace(one, ids=[ids[i] for i in one.ids]) for one in outputs] for outputs in found]
+    return [[replace(h, ids=[ids[i] for i in h.ids]) for h in outputs] for outputs in batch]
 
 
 def partners(
@@ -129,18 +129,18 @@ def partners(
     ]
     aligner = Model1(Model1.Config.parse({"kind": "ibm1", "lowercase": False}))
     aligner.train(pairs)
-    numbers: Numbers = aligner.numbers
+    numbers: WordIds = aligner.numbers
     of_source = np.array([-1, *map(int, numbers.source)])  # number -> id; NULL has none
     of_target = np.array([*map(int, numbers.target)])
     keys, p = aligner.lexicon.keys, aligner.lexicon.probability[:-1]
     source, target = of_source[keys // numbers.width], of_target[keys % numbers.width]
-    order = np.lexsort((-p, source))
-    source, target = source[order], target[order]
+    by_p = np.lexsort((-p, source))
+    source, target = source[by_p], target[by_p]
     place = np.arange(len(source)) - np.searchsorted(source, source)  # among those of its source
-    kept = (source >= 0) & (place < most)
-    found = np.zeros((vocab_size, most), dtype=np.int64)
-    found[source[kept], place[kept]] = target[kept]
-    return found
+    likely = (source >= 0) & (place < most)
+    table = np.zeros((vocab_size, most), dtype=np.int64)
+    table[source[likely], place[likely]] = target[likely]
+    return table
 
 
 def reach(task: Any, shortlist: Shortlist, split: str = "valid", most: int = 1000) -> Reach:

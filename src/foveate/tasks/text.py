@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,45 +23,45 @@ from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SILENT, Encoded, Span, To
 from foveate.data.words import is_unsegmented, split_words
 from foveate.look.capture import AttentionRecord
 from foveate.look.drawing import Units, group_pieces, to_words
-from foveate.tasks.base import Answer, Batch, Task
+from foveate.tasks.base import Answer, Batch, Task, TensorBatch
 
 Ids = list[int]
 
 
 @dataclass(frozen=True)
-class TextBatch:
+class TextBatch(TensorBatch):
     """Pairs side by side: ``source`` (B, S) with ends, ``keys`` true at real source tokens or None,
-    ``read`` (B, T) the target behind its start, ``wanted`` (B, T) the target with its end, ``real``
+    ``read`` (B, T) the target behind its start, ``target`` (B, T) the target with its end, ``real``
     the flat places of real targets or None where all are.
     """
 
     source: Tensor
     keys: Tensor | None
     read: Tensor
-    wanted: Tensor
+    target: Tensor
     real: Tensor | None
-
-    def to(self, device: torch.device) -> TextBatch:
-        """The same on a device."""
-        parts = (self.source, self.keys, self.read, self.wanted, self.real)
-        return TextBatch(*(p if p is None else p.to(device) for p in parts))  # type: ignore[arg-type]
 
 
 def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
     """Tensors of some pairs of ids: ends and starts added, padded on the right."""
     source, keys = source_batch(sources)
     read = torch.from_numpy(pad([[BOS, *ids] for ids in targets]))
-    wanted = torch.from_numpy(pad([[*ids, EOS] for ids in targets]))
+    target = torch.from_numpy(pad([[*ids, EOS] for ids in targets]))
     lengths = torch.tensor([len(ids) + 1 for ids in targets])
     ragged = len(set(lengths.tolist())) > 1
     places = torch.arange(read.shape[1])[None] < lengths[:, None]
     real = places.flatten().nonzero().flatten() if ragged else None
-    return TextBatch(source, keys, read, wanted, real)
+    return TextBatch(source, keys, read, target, real)
 
 
-def source_batch(sources: Sequence[Ids]) -> tuple[Tensor, Tensor | None]:
-    """Ids (B, S) of some sources with their ends, and where they are real, None if everywhere."""
-    ids = torch.from_numpy(pad([[*s, EOS] for s in sources]))
+def source_batch(
+    sources: Sequence[Ids], device: torch.device | None = None, start: Sequence[int] = ()
+) -> tuple[Tensor, Tensor | None]:
+    """Ids (B, S) of some sources with their ends, and where they are real, None if everywhere.
+
+    ``start`` is read before each of them.
+    """
+    ids = torch.from_numpy(pad([[*start, *s, EOS] for s in sources])).to(device)
     keys = ids != PAD
     return ids, None if bool(keys.all()) else keys
 
@@ -144,7 +143,7 @@ class TokenizedText:
 
 def words_of(text: str) -> list[Span]:
     """The words of a text as axes show them: `split_words`, but a placeholder is one word."""
-    whole = [found.span() for found in _PLACEHOLDER.finditer(text)]
+    whole = [match.span() for match in _PLACEHOLDER.finditer(text)]
     words = [w for w in split_words(text) if not any(a <= w[0] and w[1] <= b for a, b in whole)]
     return sorted([*words, *whole])
 
@@ -260,7 +259,22 @@ class TextTask(Task[str, Answer, Batch]):
         """The texts of a split, without those that the config drops."""
 
 
-class SingleText(TextTask[Answer, Batch]):
+class OneTokenizer:
+    """The tokenizer of a task that has one."""
+
+    _tokenizer: Tokenizer | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
+        return self._tokenizer
+
+    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
+        return {"text": self.tokenizer}
+
+
+class SingleText(OneTokenizer, TextTask[Answer, Batch]):
     """Lines of text in; every text is read as ``<s> text </s>``."""
 
     class Config(Task.Config):
@@ -276,8 +290,7 @@ class SingleText(TextTask[Answer, Batch]):
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
-        self.config, self.data = config, data
-        self._tokenizer: Tokenizer | None = None
+        super().__init__(config, data)
         self._read: dict[str, Corpus] = {}
         self._encoded: dict[str, tuple[Corpus, Sequence[Ids]]] = {}
 
@@ -295,16 +308,10 @@ class SingleText(TextTask[Answer, Batch]):
         self._tokenizer = Tokenizer.load(folder / TOKENIZER)
 
     def inherit(self, run: Path) -> None:
-        found = next((run / name for name in TOKENIZERS if (run / name).is_file()), None)
-        if found is None:
+        file = next((run / name for name in TOKENIZERS if (run / name).is_file()), None)
+        if file is None:
             raise DataError(f"{run} has no tokenizer to take over: no {' or '.join(TOKENIZERS)}")
-        self._tokenizer = Tokenizer.load(found)
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        if self._tokenizer is None:
-            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
-        return self._tokenizer
+        self._tokenizer = Tokenizer.load(file)
 
     def corpus(self, split: str) -> Corpus:
         """The texts of a split and what belongs to them, without those that the config drops.
@@ -332,9 +339,9 @@ class SingleText(TextTask[Answer, Batch]):
             else:
                 ids = self.tokenizer.encode_ids(corpus.sources)
             if split == "train":
-                kept, dropped = keep(lengths_of(ids), self.data)
+                rows, dropped = keep(lengths_of(ids), self.data)
                 dropped = {reason.replace("side", "text"): n for reason, n in dropped.items()}
-                corpus, ids = corpus.take(kept, dropped), taken(ids, kept)
+                corpus, ids = corpus.take(rows, dropped), taken(ids, rows)
             self._encoded[split] = corpus, ids
         return self._encoded[split]
 
@@ -343,25 +350,25 @@ class SingleText(TextTask[Answer, Batch]):
 
     def describe_data(self) -> list[str]:
         """What was read of each split, what was dropped and why, what stands in train as well."""
-        said, known = [], set(map(hash, self.corpus("train").sources))
+        lines, known = [], set(map(hash, self.corpus("train").sources))
         for split in ("train", "valid", "test"):
             with contextlib.suppress(DataError):  # a run may do without
                 corpus, ids = self._tokens(split)
                 sizes = sizes_of(ids)
-                said.append(
+                lines.append(
                     f"{split}: {len(corpus):,} texts, {int(sizes.sum()):,} tokens, longest "
                     f"{int(sizes.max(initial=0)):,}; {self._about(corpus)}"
                 )
                 both = (
                     sum(hash(text) in known for text in corpus.sources) if split != "train" else 0
                 )
-                said += [f"{split}: {both:,} texts also in train"] if both else []
-                said += [f"{split}: dropped, {what}: {n:,}" for what, n in corpus.dropped.items()]
-                said += [f"{split}: skipped, {line}" for line in corpus.skipped]
+                lines += [f"{split}: {both:,} texts also in train"] if both else []
+                lines += [f"{split}: dropped, {what}: {n:,}" for what, n in corpus.dropped.items()]
+                lines += [f"{split}: skipped, {line}" for line in corpus.skipped]
         size, kind = self.tokenizer.vocab_size, self.tokenizer.config.kind
         seen, texts = self.data.tokenizer_sample, len(self.corpus("train"))
         some = f", learnt from {seen:,} of {texts:,} texts" if seen < texts else ""
-        return [*said, f"vocabulary: {size:,} {kind} pieces{some}"]
+        return [*lines, f"vocabulary: {size:,} {kind} pieces{some}"]
 
     def _about(self, corpus: Corpus) -> str:
         """What else is to be said of a split."""
@@ -376,8 +383,8 @@ class SingleText(TextTask[Answer, Batch]):
     def cut(self, corpus: Corpus) -> tuple[list[Ids], list[int]]:
         """The ids of each text, at most ``data.max_length``, and the lines that lost some."""
         ids, limit = self.tokenizer.encode_ids(corpus.sources), self.data.max_length
-        longer = [line for line, one in zip(corpus.lines, ids, strict=True) if len(one) > limit]
-        return [one[:limit] for one in ids], longer
+        longer = [line for line, text in zip(corpus.lines, ids, strict=True) if len(text) > limit]
+        return [text[:limit] for text in ids], longer
 
 
 def read_texts(source: Path) -> Corpus:
@@ -388,13 +395,8 @@ def read_texts(source: Path) -> Corpus:
     return corpus
 
 
-def wrapped(texts: Sequence[Ids]) -> tuple[Tensor, Tensor | None]:
+def wrapped(
+    texts: Sequence[Ids], device: torch.device | None = None
+) -> tuple[Tensor, Tensor | None]:
     """``<s> text </s>`` of some texts, (B, S), and where they are real, None if everywhere."""
-    ids = torch.from_numpy(pad([[BOS, *one, EOS] for one in texts]))
-    keys = ids != PAD
-    return ids, None if bool(keys.all()) else keys
-
-
-def to(device: torch.device, *tensors: Tensor | None) -> Any:
-    """The tensors on a device; what is None stays None."""
-    return tuple(None if tensor is None else tensor.to(device) for tensor in tensors)
+    return source_batch(texts, device, [BOS])

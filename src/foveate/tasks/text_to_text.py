@@ -20,8 +20,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.align.aer import Rows
+from foveate.answers import TextAnswer
 from foveate.config import Config
-from foveate.data.batches import Mixture, sorted_batches
+from foveate.data.batches import Mixture, Plan, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.readers import taken
@@ -29,13 +30,25 @@ from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, collect, keep, read_pairs, to_measure
 from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
 from foveate.data.words import split_words
+from foveate.decode.beam import Greedy
 from foveate.decode.constraints import Steps, byte_table
 from foveate.decode.search import EnsembleSteps, Hypothesis, Search, log_mean_p
 from foveate.look.capture import capture
 from foveate.look.drawing import group_pieces, to_words
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.tasks.base import CUT, Cut, Evaluation, Generates, Measures, Sample, Scores, WordMaps
+from foveate.tasks.base import (
+    CUT,
+    AnyTask,
+    Batch,
+    Cut,
+    Evaluation,
+    Generates,
+    Measures,
+    Sample,
+    Scores,
+    WordMaps,
+)
 from foveate.tasks.metrics import (
     LOWER_IS_BETTER,
     METRICS,
@@ -46,10 +59,10 @@ from foveate.tasks.metrics import (
     known_metrics,
 )
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import Ids, TextBatch, TextTask, collate, lengths_of
+from foveate.tasks.text import Ids, TextTask, collate, lengths_of
 
 
-class Part(Config):
+class CorpusFiles(Config):
     """One of several corpora; ``source`` and ``target`` as in a task with one.
 
     ``weight`` is its share relative to the others, its number of pairs if absent. ``tag`` is put
@@ -67,7 +80,7 @@ class Part(Config):
 class Tagged(Reading):
     """The pairs of a split of one corpus, the sources behind its tag."""
 
-    def __init__(self, part: Part, split: str, config: TextData) -> None:
+    def __init__(self, part: CorpusFiles, split: str, config: TextData) -> None:
         super().__init__(part.source, part.target, split, config)
         self.tag = part.tag
 
@@ -88,7 +101,9 @@ def join(corpora: Sequence[Corpus]) -> Corpus:
         dropped.update(corpus.dropped)
     several = any(corpus.alternatives is not None for corpus in corpora)
     alternatives = [
-        (one,) if isinstance(one, str) else one for corpus in corpora for one in corpus.references
+        (text,) if isinstance(text, str) else text
+        for corpus in corpora
+        for text in corpus.references
     ]
     return Corpus(
         list(chain.from_iterable(corpus.sources for corpus in corpora)),
@@ -128,7 +143,7 @@ class Examples:
     targets: Sequence[Ids]
     rows: NDArray[np.integer] | None = None
 
-    def kept(self, config: TextData) -> Examples:
+    def trainable(self, config: TextData) -> Examples:
         """The examples whose lengths training takes; the corpus counts the others."""
         rows, dropped = keep(lengths_of(self.sources, self.targets), config)
         if not dropped:
@@ -183,7 +198,9 @@ def steps_of(model: nn.Module, begin: Callable[[Any], Steps]) -> Steps:
     return EnsembleSteps([begin(member) for member in model.members])
 
 
-def together(tasks: Sequence[Any], models: Sequence[nn.Module], names: Sequence[str]) -> Ensemble:
+def together(
+    tasks: Sequence[AnyTask], models: Sequence[nn.Module], names: Sequence[str]
+) -> Ensemble:
     """The models of several runs as one. Raises ``ValueError`` where they read other tokens."""
     first, *others = tasks
     for task, name in zip(others, names[1:], strict=True):
@@ -273,16 +290,7 @@ def _forced(
 # Pairs of texts as data: files, tokenizers, lengths, batches. Knows no model.
 
 
-@dataclass(frozen=True)
-class TextAnswer:
-    """What a search found for one line, best first; ``cut`` counts source tokens left out."""
-
-    found: list[Hypothesis]
-    texts: list[str]
-    cut: int
-
-
-class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
+class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
     """A line of text for a line of text; a subclass says how they are modelled."""
 
     class Config(TextTask.Config):
@@ -301,25 +309,25 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         tokenizer: Tokenizer.Config = BPE.Config()
         """Of the source, and of the target where it has none of its own."""
         target_tokenizer: Tokenizer.Config | None = None  # of the target, where it differs
-        corpora: tuple[Part, ...] = ()  # several corpora instead of source and target
+        corpora: tuple[CorpusFiles, ...] = ()  # several corpora instead of source and target
         joint: bool = True  # one vocabulary for both sides, which a model may then tie
         metrics: tuple[str, ...] = ("bleu", "chrf", "ter", "exact_match")
         """What outputs are measured by: bleu, chrf, ter, wer, …."""
         bleu_tokenizer: BleuTokenizer | None = None  # by the references' script where absent
 
         @pydantic.model_validator(mode="after")
-        def _one_or_two(self) -> Self:
+        def _source_or_corpora(self) -> Self:
             if self.joint and self.target_tokenizer is not None:
                 raise ValueError("a target_tokenizer needs joint = false: two vocabularies")
             if (self.source is None) == (not self.corpora):
                 raise ValueError("needs either source or corpora: where the pairs lie")
             return self
 
-        def parts(self) -> tuple[Part, ...]:
+        def parts(self) -> tuple[CorpusFiles, ...]:
             """The corpora, also where there is one."""
             if self.source is None:
                 return self.corpora
-            return (Part(source=self.source, target=self.target),)
+            return (CorpusFiles(source=self.source, target=self.target),)
 
         def tags(self) -> list[str]:
             """The tags of the corpora, each once."""
@@ -334,7 +342,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
-        self.config, self.data = config, data
+        super().__init__(config, data)
         self.tokenizers: tuple[Tokenizer, Tokenizer] | None = None
         self.folder = Path()  # of the run
         self._read: dict[str, Corpus] = {}
@@ -404,6 +412,9 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     def target_tokenizer(self) -> Tokenizer:
         return self._both()[1]
 
+    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
+        return {"source": self.source_tokenizer, "target": self.target_tokenizer}
+
     def _both(self) -> tuple[Tokenizer, Tokenizer]:
         if self.tokenizers is None:
             raise RuntimeError("the task has no tokenizers yet: call prepare or restore first")
@@ -440,28 +451,18 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         if split not in self._examples:
             sources, targets = self._ids(split)
             examples = Examples(self.corpus(split), sources, targets)
-            self._examples[split] = examples.kept(self.data) if split == "train" else examples
+            self._examples[split] = examples.trainable(self.data) if split == "train" else examples
         return self._examples[split]
 
     def lengths(self, split: str) -> NDArray[np.int32]:
         examples = self._tokens(split)
-        return lengths_of(examples.sources, examples.targets) + 1
+        return self.sizes(examples.sources, examples.targets)
 
-    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
-        examples = self._tokens(split)
-        corpus = examples.corpus
-        sides = [[ids[i] for i in indices] for ids in (examples.sources, examples.targets)]
-        texts = corpus.sources, corpus.targets
-        for side, tokenizer in enumerate(self._both() if split == "train" else ()):
-            if tokenizer.noisy:
-                drawn = tokenizer.encode_noisy(
-                    [texts[side][i] for i in indices], [(noise, side, i) for i in indices]
-                )
-                both = zip(drawn, sides[side], strict=True)
-                sides[side] = [d if len(d) <= self.data.max_length else ids for d, ids in both]
-        return collate(*sides)
+    def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
+        """(N, sides) numbers of tokens that a batch has of each pair, ends included."""
+        return lengths_of(sources, targets) + 1
 
-    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Any:
+    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Plan | Mixture:
         parts, numbers = self.config.parts(), self._tokens("train").corpus.parts
         if numbers is None:
             return super().plan(lengths, batch_tokens, seed)
@@ -497,11 +498,11 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         texts = [prefix] * count if isinstance(prefix, str) else list(prefix)
         if len(texts) != count:
             raise ValueError(f"{len(texts)} prefixes for {count} lines; give one for each, or one")
-        found = self.target_tokenizer.encode_ids([text.rstrip() for text in texts])
-        for text, ids in zip(texts, found, strict=True):
+        prefixes = self.target_tokenizer.encode_ids([text.rstrip() for text in texts])
+        for text, ids in zip(texts, prefixes, strict=True):
             if UNK in ids:
                 raise ValueError(f"the prefix {text!r} holds what is not in the target vocabulary")
-        return found
+        return prefixes
 
     def describe_data(self) -> list[str]:
         """The report on the data in short: what is there, what is odd, what is dropped and why."""
@@ -512,10 +513,10 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         sizes = [f"{t.vocab_size:,} {t.config.kind}" for t in dict.fromkeys(self._both())]
         done = {"drop_duplicates": False, "drop_identical": False}  # when they were read
         tokens = {split: lengths_of(*self._ids(split)) for split in corpora}
-        found = report(corpora, self.data.model_copy(update=done), tokens)
+        summary = report(corpora, self.data.model_copy(update=done), tokens)
         seen, pairs = self.data.tokenizer_sample, len(corpora["train"])
         some = f", learnt from {seen:,} of {pairs:,} pairs" if seen < pairs else ""
-        return [*found.lines(), f"vocabulary: {' and '.join(sizes)} pieces{some}"]
+        return [*summary.lines(), f"vocabulary: {' and '.join(sizes)} pieces{some}"]
 
     def better(self, name: str) -> int:
         return -1 if name in LOWER_IS_BETTER else super().better(name)
@@ -525,7 +526,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     def examples(self, split: str) -> Corpus:
         return self.corpus(split)
 
-    def given(self, sources: Sequence[str], references: Sequence[str]) -> Corpus:
+    def as_examples(self, sources: Sequence[str], references: Sequence[str]) -> Corpus:
         """Pairs of the user's own. Raises ``ValueError`` where one side has more."""
         if len(sources) != len(references):
             raise ValueError(f"{len(sources)} sources but {len(references)} references")
@@ -543,7 +544,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     @torch.inference_mode()
     def measure(
         self,
-        model: EncoderDecoder,
+        model: nn.Module,
         split: str,
         search: Search,
         samples: int = 3,
@@ -556,8 +557,8 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
             loss = self.loss(model, self.batch(split, indices.tolist()), plain)
             total, count = total + float(loss.total), count + loss.count
         outputs = [
-            self.target_tokenizer.decode(found[0].ids) if found else ""
-            for found in self.search(model, sources, search)
+            self.target_tokenizer.decode(hypotheses[0].ids) if hypotheses else ""
+            for hypotheses in self.search(model, sources, search)
         ]
         names = [name for name in self.config.metrics if name not in SLOW]
         figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
@@ -572,10 +573,10 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     # ---- answers
 
     def evaluate(
-        self, model: EncoderDecoder, examples: Corpus, search: Search, batch_tokens: int = 8192
+        self, model: nn.Module, examples: Corpus, search: Search, batch_tokens: int = 8192
     ) -> Evaluation:
         answers = self.answer(model, examples.sources, search, batch_tokens)
-        outputs = [answer.texts[0] if answer.texts else "" for answer in answers]
+        outputs = list(map(str, answers))
         names = self.config.metrics, self.config.bleu_tokenizer
         figures, signatures = figures_of(outputs, examples.references, *names)
         for tag in self.source_tokenizer.tags:
@@ -588,7 +589,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
 
     def answer(
         self,
-        model: EncoderDecoder,
+        model: nn.Module,
         lines: Sequence[str],
         search: Search,
         batch_tokens: int = 8192,
@@ -603,31 +604,62 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         encoded = self.source_tokenizer.encode_ids(self.addressed(lines))
         ids = [i if line.strip() else [] for i, line in zip(encoded, lines, strict=True)]
         budget = max(1, batch_tokens // search.width)
-        found = self.search(model, [i[:limit] for i in ids], search, budget, progress)
+        hypotheses = self.search(model, [i[:limit] for i in ids], search, budget, progress)
         decode = self.target_tokenizer.decode
         return [
-            TextAnswer(hypotheses, [decode(h.ids) for h in hypotheses], max(0, len(i) - limit))
-            for i, hypotheses in zip(ids, found, strict=True)
+            TextAnswer(
+                line,
+                [decode(h.ids) for h in outputs] or [""],
+                [h.score for h in outputs] or [0.0],
+                max(0, len(i) - limit),
+                outputs,
+            )
+            for line, i, outputs in zip(lines, ids, hypotheses, strict=True)
         ]
 
     @torch.inference_mode()
     def search(
         self,
-        model: EncoderDecoder,
+        model: nn.Module,
         sources: Sequence[Ids],
         search: Search,
         batch_tokens: int = 4096,
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """The best outputs for each source, in the order of the sources; none for an empty one."""
-        found: list[list[Hypothesis]] = [[] for _ in sources]
+        results: list[list[Hypothesis]] = [[] for _ in sources]
         search = search.spelling(byte_table(self.target_tokenizer))
         for indices, hypotheses in self._searched(model, sources, search, batch_tokens):
             for index, outputs in zip(indices, hypotheses, strict=True):
-                found[index] = search.decide(outputs, self.target_tokenizer.decode)
+                results[index] = search.decide(outputs, self.target_tokenizer.decode)
             if progress is not None:
                 progress(len(indices))
-        return found
+        return results
+
+    def force(self, model: nn.Module, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        """Log p of each token of each given target, its end included."""
+        log_p: list[list[float]] = [[] for _ in pairs]
+        sizes = self.sizes([s for s, _ in pairs], [t for _, t in pairs])
+        for indices in sorted_batches(sizes, 4096):
+            rows = self._log_p(model, [pairs[i] for i in indices])
+            for i, row in zip(indices.tolist(), rows, strict=True):
+                log_p[i] = row
+        return log_p
+
+    @abstractmethod
+    def _log_p(self, model: Any, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        """`force` of one batch."""
+
+    def _output_ids(
+        self, model: nn.Module, source: str, target: Ids | str | None, search: Search | None
+    ) -> Ids:
+        """The ids of a target; without one, those of the search's best output."""
+        if isinstance(target, str):
+            return self.target_tokenizer.encode_ids([target])[0]
+        if target is None:
+            outputs = self.write(model, source, search or Greedy.Config().build())
+            return outputs[0].ids if outputs else []
+        return target
 
     @abstractmethod
     def _searched(
@@ -639,8 +671,8 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     def output_tokenizer(self) -> Tokenizer:
         return self.target_tokenizer
 
-    def write(self, model: Any, source: str, search: Search) -> list[Hypothesis]:
-        return self.answer(model, [source], search)[0].found
+    def write(self, model: nn.Module, source: str, search: Search) -> list[Hypothesis]:
+        return self.answer(model, [source], search)[0].outputs
 
     def prefix_ids(self, text: str) -> Ids:
         return self.beginnings(text, 1)[0]

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.tasks.base import Loss, Measures, Task
+from foveate.tasks.base import AnyTask, Loss, Measures
 from foveate.train import checkpoint
 from foveate.train.checkpoint import TrainError
 from foveate.train.config import Change, Precision, TrainConfig
@@ -187,7 +187,7 @@ class Feed:
     """
 
     def __init__(
-        self, task: Task[Any], portions: Iterator[Portion], seed: int, ahead: int = 3
+        self, task: AnyTask, portions: Iterator[Portion], seed: int, ahead: int = 3
     ) -> None:
         self._task, self._portions, self._seed = task, portions, seed
         self._ready: queue.Queue[tuple[Portion, list[Any]] | BaseException | None]
@@ -326,7 +326,7 @@ class Job:
     the run was last trained.
     """
 
-    task: Task[Any]
+    task: AnyTask
     model: nn.Module
     objective: Any
     search: Any

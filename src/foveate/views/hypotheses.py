@@ -27,7 +27,7 @@ def nbest(runs: Sequence[Run], question: Question) -> TableView:
             ", ".join(differences(best, hypothesis.split())),
         ]
         for rank, (hypothesis, found) in enumerate(
-            zip(answer.hypotheses, answer.found, strict=True), start=1
+            zip(answer.hypotheses, answer.outputs, strict=True), start=1
         )
     ]
     names = ["rank", "score", "log p", "tokens", "output", "against the first"]

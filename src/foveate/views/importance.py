@@ -13,7 +13,7 @@ from foveate.config import ConfigError
 from foveate.look import measure
 from foveate.look.sheets import Sheet, SheetsView
 from foveate.run import Run
-from foveate.tasks.text_to_text import WordMaps
+from foveate.tasks.base import WordMaps
 from foveate.views import examples
 from foveate.views.question import Question
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -35,6 +35,18 @@ Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[a.b=c …]", help="other values than the config's; none takes one away"),
+]
+DataKind = Literal["pairs", "labelled", "text", "series"]
+TaskName = Literal[
+    "auto",
+    "translation",
+    "transduction",
+    "classification",
+    "language",
+    "masked",
+    "forecasting",
+    "captioning",
+    "vision",
 ]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Sample = Annotated[

@@ -31,7 +31,7 @@ from foveate.nn.scores import (
     Sparsemax,
 )
 from foveate.tasks.objectives import ExponentialDecay, InverseSigmoidDecay, LinearDecay
-from foveate.train.optim import CosineScore as CosineRate
+from foveate.train.optim import Cosine as CosineRate
 from foveate.train.optim import Noam, Schedule, WarmupStableDecay
 from history.drawing import Draw, Drawing, figure, note, plain
 

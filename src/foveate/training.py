@@ -19,7 +19,7 @@ from foveate.files import replace_file
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.start import begin, check_size
 from foveate.tasks.base import AnyTask
-from foveate.tasks.forecasting import ForecastObjective, SeriesTask
+from foveate.tasks.forecasting import Forecasting, ForecastObjective
 from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.checkpoint import alone
@@ -103,7 +103,7 @@ def _heeded(config: RunConfig) -> None:
     """Raise ``ConfigError`` where the task cannot learn by the objective, or passes over a part."""
     config.task.check_objective(config.objective)
     numeric = issubclass(config.objective.owner or object, ForecastObjective)
-    if numeric and not isinstance(config.task, SeriesTask.Config):
+    if numeric and not isinstance(config.task, Forecasting.Config):
         raise ConfigError(
             f"{config.objective.kind!r} compares numbers, which {config.task.kind} does not give; "
             f'write "{config.task.default_objective}", or leave out [objective]',

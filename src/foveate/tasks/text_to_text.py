@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from foveate.align.aer import Rows
 from foveate.answers import TextAnswer
 from foveate.config import Config
-from foveate.data.batches import Mixture, Plan, sorted_batches
+from foveate.data.batches import BatchPlan, Mixture, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.readers import taken
@@ -462,7 +462,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         """(N, sides) numbers of tokens that a batch has of each pair, ends included."""
         return lengths_of(sources, targets) + 1
 
-    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Plan | Mixture:
+    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> BatchPlan | Mixture:
         parts, numbers = self.config.parts(), self._tokens("train").corpus.parts
         if numbers is None:
             return super().plan(lengths, batch_tokens, seed)

@@ -34,7 +34,9 @@ Precision = Annotated[str, typer.Option(help="of the weights: fp32 or int8")]
 Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[a.b=c …]", help="other values than the config's; none takes one away"),
+    typer.Argument(
+        metavar="[a.b=c …]", help="values in place of the config's; none removes a value"
+    ),
 ]
 DataKind = Literal["pairs", "labelled", "text", "series"]
 TaskName = Literal[

@@ -81,7 +81,7 @@ class _MovedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """The module has been executed under its own name."""
 
 
-sys.meta_path.append(_MovedModules())
+sys.meta_path.insert(0, _MovedModules())
 
 
 def __getattr__(name: str) -> Any:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from foveate.answers import Picture
 from foveate.data.tokenizer import EOS
 from foveate.decode.search import Alternatives, PartialHypothesis, Search, Watch
 from foveate.look.drawings import LanesDrawing, Node
@@ -48,7 +48,7 @@ class Watched:
         """The run's own search with other fields, or of another kind."""
         return self.task.search_config(self.run.config.decode, kind, **fields)
 
-    def write(self, source: Any, search: Search, prefix: Sequence[int] = ()) -> list[Output]:
+    def write(self, source: Picture, search: Search, prefix: Sequence[int] = ()) -> list[Output]:
         """What the search finds, best first; each begins with the ids of the ``prefix``."""
         begun = search.after([list(prefix)]) if prefix else search
         hypotheses = self.task.write(self.run.model, source, begun.watched(self.watch))

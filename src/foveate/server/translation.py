@@ -329,8 +329,12 @@ async def stream_sentences(pending: PendingTranslation, until: float) -> AsyncIt
     for number, future in enumerate(pending.answers):
         async with asyncio.timeout_at(until):
             answer = await asyncio.wrap_future(future)
-        sentence = {"index": number, "count": len(pending.answers), "source": answer.source}
-        yield sentence | {"translatedText": answer.hypotheses[0]}
+        yield {
+            "index": number,
+            "count": len(pending.answers),
+            "source": answer.source,
+            "translatedText": answer.hypotheses[0],
+        }
 
 
 def check_size(

@@ -64,6 +64,10 @@ def _table_cell(cell: Cell) -> Cell:
     return float(cell) if isinstance(cell, int) else shown(cell)
 
 
+def _no_values() -> Floats:
+    return np.zeros(0)
+
+
 def _floats(values: Iterable[float]) -> list[float]:
     return [float(value) for value in values]
 
@@ -415,8 +419,8 @@ class Curve(Part):
 
     name: str
     y: Values
-    low: Values = Field(default_factory=list)
-    high: Values = Field(default_factory=list)
+    low: Values = Field(default_factory=_no_values)
+    high: Values = Field(default_factory=_no_values)
 
 
 class Mark(Part):
@@ -531,8 +535,8 @@ class Series(Part):
 
     name: str
     values: Values
-    low: Values = Field(default_factory=list)
-    high: Values = Field(default_factory=list)
+    low: Values = Field(default_factory=_no_values)
+    high: Values = Field(default_factory=_no_values)
 
 
 class BarsDrawing(Drawing):

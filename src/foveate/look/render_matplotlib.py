@@ -369,7 +369,7 @@ def _attention(drawing: AttentionView, ax: Axes) -> None:
     bar = ax.figure.colorbar(ax.collections[0], ax=ax, shrink=0.8, aspect=24, pad=0.02)
     bar.set_ticks(list(scale.marks), labels=list(scale.marks.values()), size=FONT_SIZE - 2)
     bar.set_label(scale.caption, size=FONT_SIZE - 2)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     ax.set_ylabel(drawing.record.row_means(drawing.name), size=FONT_SIZE, color=NOTE)
     ax.set_xlabel(drawing.caption, size=FONT_SIZE, color=NOTE, labelpad=8)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,9 @@ Floats = NDArray[np.float64]
 
 PLACES = 1000  # of the common axis at most
 SMOOTH = 0.7  # the share of what was before in the moving mean
-LOGGED = {  # of the training lines: name in the log → what it is, and whether its axis is log
+LOGGED: dict[
+    str, tuple[str, Literal["", "y"]]
+] = {  # of the training lines: name in the log → what it is, and whether its axis is log
     "loss": ("objective (with label smoothing, if any)", ""),
     "nll": ("loss: negative log-likelihood, nats", ""),
     "lr": ("learning rate", ""),
@@ -82,8 +85,8 @@ def panel(
         drawn[run] = at(places, x, y)
         if event == "train" and name in ("loss", "nll", "grad_norm", "tokens_per_second"):
             drawn[f"{run}, smoothed"] = at(places, x, smoothed(y))
-    up, log_axes = LOGGED.get(name, (name, "")) if event == "train" else (f"{name}, validation", "")
-    return line_chart(places, drawn, "minutes" if across == "time" else "step", up, log=log_axes)
+    up, log = LOGGED.get(name, (name, "")) if event == "train" else (f"{name}, validation", "")
+    return line_chart(places, drawn, "minutes" if across == "time" else "step", up, log=log)
 
 
 def smoothed(values: Floats) -> Floats:
@@ -150,7 +153,8 @@ def positions(run: Run, length: Length = 64) -> SheetGrid:
     """The first position encoding of a model, as it is after training."""
     owner, encoding = encodings(run.model)[0]
     length = min(length, encoding.config.tree().get("max_length", length))
-    return models.positions(encoding, length, owner.config.hidden_size, owner.config.num_heads)
+    config: Any = owner.config
+    return models.positions(encoding, length, config.hidden_size, config.num_heads)
 
 
 @view()

@@ -15,11 +15,11 @@ from foveate.align.ibm import (
     AgreementAligner,
     Aligner,
     DiagonalModel2,
+    EMTraining,
     Model1,
     Model2,
     Pair,
     Symmetrized,
-    EMTraining,
     agreed,
     digamma,
 )

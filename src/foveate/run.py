@@ -33,8 +33,8 @@ from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.kinds import load_kinds
 from foveate.look.capture import AttentionRecord, ForcedPass
-from foveate.look.drawing import Units
-from foveate.look.view import View
+from foveate.look.drawings import Drawing
+from foveate.look.words import Units
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
 from foveate.tasks.base import Aligns, AnyTask, Classifies, Evaluation, Reads, Scores, Task
@@ -263,7 +263,7 @@ class Run:
             replace(answer, run=self) for answer in task.classify(self.model, inputs, batch_size)
         ]
 
-    def view(self, picture: Picture, target: str | None = None, **part: Any) -> View:
+    def view(self, picture: Picture, target: str | None = None, **part: Any) -> Drawing:
         """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""
         task, search = self.need(PictureTask, "draw over pictures"), self.search(None, None)
         return task.view(self.model, picture, target, search, **part)

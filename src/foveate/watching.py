@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from foveate.answers import Picture
 from foveate.data.tokenizer import EOS
 from foveate.decode.search import Alternatives, PartialHypothesis, Search, Watch
-from foveate.look.charts import LanesView
-from foveate.look.charts import lanes as draw_lanes
-from foveate.look.drawing import Node
+from foveate.look.drawings import LanesDrawing, Node
+from foveate.look.drawings import lanes as draw_lanes
 from foveate.run import Run
 from foveate.tasks.base import NEAR, Generates
 
@@ -98,7 +97,7 @@ class Watched:
             state=partial.state,
         )
 
-    def lanes(self, best: Output | None = None, title: str = "") -> LanesView:
+    def lanes(self, best: Output | None = None, title: str = "") -> LanesDrawing:
         """The beam as it went, with the path of an output."""
         steps = [[self.node(partial) for partial in step] for step in self.watch.steps]
         return draw_lanes(steps, [partial.id for partial in best.path] if best else [], title)

@@ -17,7 +17,7 @@ from foveate.answers import LabelAnswer, Picture
 from foveate.data.series import labels as date_labels
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run
-from foveate.server.answers import Send, data_uri
+from foveate.server.answers import Send, enlarged_uri
 from foveate.server.common import RequestError
 from foveate.server.studio_schemas import (
     Evaluated,
@@ -65,7 +65,7 @@ def _examples(task: AnyTask, most: int) -> list[Example]:
             Example(
                 text=album.names[i],
                 picture=str(i),
-                thumbnail=data_uri(task.seen("test", i), THUMBNAIL),
+                thumbnail=enlarged_uri(task.seen("test", i), THUMBNAIL),
                 wanted=album.texts[i][0] if album.texts[i] else "",
             )
             for i in spread(len(album), most)

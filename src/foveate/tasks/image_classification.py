@@ -22,9 +22,9 @@ from foveate.data.text import TextData
 from foveate.decode.search import Search
 from foveate.files import replace_file
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
-from foveate.look.drawing import Units
-from foveate.look.picture import PathView, over_picture
-from foveate.look.view import View
+from foveate.look.drawings import Drawing, PictureDrawing, picture_drawing
+from foveate.look.maps import over_picture
+from foveate.look.words import Units
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.models.vision import Glimpse
@@ -156,7 +156,7 @@ class PictureTask(Task[Picture, Answer, Batch]):
         search: Search | None = None,
         units: Units = "auto",
         **part: Any,
-    ) -> View:
+    ) -> Drawing:
         """What `explain` finds, drawn over the picture; ``part`` names block, layer, head."""
         record = self.explain(model, source, target, search, units)
         return over_picture(record, self.shown(source)[0], **part)
@@ -355,14 +355,14 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         search: Search | None = None,
         units: Units = "auto",
         **part: Any,
-    ) -> View:
+    ) -> Drawing:
         """The path of a model that takes glimpses; the attention over patches of another."""
         if isinstance(model, Glimpse):
             return self._path(model, source)
         return super().view(model, source, target, search, units, **part)
 
     @torch.inference_mode()
-    def _path(self, model: Glimpse, source: Picture) -> PathView:
+    def _path(self, model: Glimpse, source: Picture) -> PictureDrawing:
         pixels, name = self.shown(source)
         seen = model.look(self.tensor([pixels]).to(model.output.weight.device))
         _, height, width = pixels.shape
@@ -370,7 +370,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         places = ((seen.places[0].cpu() + 1) / 2 * size).numpy()
         answer = self.label_names[int(model.output(seen.final)[0].argmax())]
         sides = tuple(model.config.patch_size * 2**k for k in range(model.config.scales))
-        return PathView(pixels, places, sides, f"{name} → {answer}")
+        return picture_drawing(pixels, f"{name} → {answer}", places, sides)
 
 
 def _cross_entropy(scores: Tensor, labels: Tensor, objective: CrossEntropy) -> Loss:

@@ -48,7 +48,9 @@ class Watched:
         """The run's own search with other fields, or of another kind."""
         return self.task.search_config(self.run.config.decode, kind, **fields)
 
-    def write(self, source: Picture, search: Search, prefix: Sequence[int] = ()) -> list[Output]:
+    def write(
+        self, source: Picture | None, search: Search, prefix: Sequence[int] = ()
+    ) -> list[Output]:
         """What the search finds, best first; each begins with the ids of the ``prefix``."""
         begun = search.after([list(prefix)]) if prefix else search
         hypotheses = self.task.write(self.run.model, source, begun.watched(self.watch))

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -148,9 +149,8 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         """The ids of a text; those of one in files are in files as well."""
         if isinstance(text, PreparedText):
             (column,) = prepare_ids(text.folder, {LINES: self.tokenizer}, end=[EOS])
-            return Stream(
-                column.flat if text.ended else column.flat[:-1], column.offsets[:-1], text
-            )
+            ids = cast(Ids, column.flat if text.ended else column.flat[:-1])
+            return Stream(ids, column.offsets[:-1], text)
         lines = [[*ids, EOS] for ids in self.tokenizer.encode_ids(text.lines)]
         starts = np.cumsum([0, *map(len, lines)])[:-1]
         ids = np.fromiter((i for line in lines for i in line), dtype=np.int32)

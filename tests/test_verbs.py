@@ -21,9 +21,8 @@ from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
 from foveate.data.readers import Inflection
 from foveate.look.capture import AttentionRecord
+from foveate.look.views.maps import part_of
 from foveate.tasks.base import Evaluation
-from foveate.views.attention import part
-from foveate.views.question import Question
 
 
 @dataclass
@@ -203,10 +202,10 @@ def test_small_figures_keep_four_digits() -> None:
 def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
     record = Shout().answer("a b c", 1).record()
     paths = [tmp_path / f"map.{ending}" for ending in ("png", "svg", "txt")]
-    said = saved(part(record, Question()), paths)
+    said = saved(part_of(record), paths)
     assert said == [f"wrote {path}" for path in paths]
     assert all(path.stat().st_size > 50 for path in paths)
-    [text] = saved(part(record, Question()), [])
+    [text] = saved(part_of(record), [])
     assert "a" in text
 
 
@@ -216,7 +215,7 @@ def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
 )
 def test_a_map_that_is_not_there_is_named(asked: dict[str, Any], expected: str) -> None:
     with pytest.raises(LookupError, match=expected):
-        part(Shout().answer("a", 1).record(), Question(**asked))
+        part_of(Shout().answer("a", 1).record(), **asked)
 
 
 def test_chunks() -> None:

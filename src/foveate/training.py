@@ -8,9 +8,9 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import nn
 
 from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
@@ -67,13 +67,13 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
     model = _model_of(config, task).to(device())
     if config.start is not None and not checkpoint.steps(path):
         earlier = load(config.start.run, config.start.checkpoint)
-        summary = begin(config.start, earlier, task, model)
+        summary = begin(config.start, earlier.model, model, (earlier.task, task))
         if ranks.leads:
             print(summary, file=sys.stderr)
     return fit(job_of(config, task, model, changed), config.train, path, ranks)
 
 
-def _model_of(config: RunConfig, task: AnyTask) -> Any:
+def _model_of(config: RunConfig, task: AnyTask) -> nn.Module:
     """The model of a config. Raises ``ConfigError`` where it does not fit the task."""
     try:
         return task.build(config.model)
@@ -85,7 +85,9 @@ def _model_of(config: RunConfig, task: AnyTask) -> Any:
         ) from error
 
 
-def job_of(config: RunConfig, task: AnyTask, model: Any, changed: Sequence[Change] = ()) -> Job:
+def job_of(
+    config: RunConfig, task: AnyTask, model: nn.Module, changed: Sequence[Change] = ()
+) -> Job:
     """What the trainer needs of a config, whose task and model are ready."""
     return Job(
         task=task,

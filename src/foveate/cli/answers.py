@@ -29,10 +29,10 @@ from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
     from foveate.answers import Continuation, LabelAnswer
+    from foveate.look.views.examples import Picture
     from foveate.run import Run
     from foveate.tasks.base import Evaluation
     from foveate.tasks.metrics import BleuTokenizer
-    from foveate.views.examples import Picture
 
 EMPTY = "empty, no label"
 RULE = "-" * 40  # between two texts, which may have many lines
@@ -137,7 +137,7 @@ def label_json(answer: LabelAnswer, picture: str | None = None) -> str:
 
 def pictures_of(names: Sequence[str]) -> list[Picture]:
     """Files, or numbers of pictures of the run's test data. Raises `ConfigError` for neither."""
-    from foveate.views.examples import picture_of
+    from foveate.look.views.examples import picture_of
 
     return [picture_of(name) for name in names]
 
@@ -148,7 +148,7 @@ def pictures_of(names: Sequence[str]) -> list[Picture]:
 def generate(
     run: options.RunPath,
     prompt: Annotated[
-        str | None, typer.Option(help="or lines on stdin; a blank one is none")
+        str | None, typer.Option(help="or lines on stdin; a blank line is an empty prompt")
     ] = None,
     max_length: Annotated[int, typer.Option(min=1, help="tokens")] = 200,
     num: Annotated[int, typer.Option(min=1, help="texts for each prompt")] = 1,
@@ -157,7 +157,7 @@ def generate(
     top_p: Annotated[float | None, typer.Option(help="the most probable of mass p")] = None,
     min_p: Annotated[float | None, typer.Option(help="p times the most probable")] = None,
     repetition_penalty: Above0 = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="the same draws the same")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="equal seeds draw equal texts")] = None,
     beam_size: Annotated[int | None, typer.Option(min=1, help="search instead; 1: greedy")] = None,
     whole_lines: Annotated[bool, typer.Option("--whole-lines", help="end with the line")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON, a text a line")] = False,

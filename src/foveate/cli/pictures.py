@@ -10,17 +10,17 @@ import torch
 
 from foveate.cli.options import check_inputs
 from foveate.config import ConfigError, read
-from foveate.look.view import View
-from foveate.views.question import Question
-from foveate.views.registry import find
+from foveate.look.drawings import Drawing
+from foveate.look.views import find
+from foveate.look.views.options import Question
 
 
-def saved(view: View, out: Sequence[Path]) -> list[str]:
+def saved(view: Drawing, out: Sequence[Path]) -> list[str]:
     """Write a picture in the form of each ending, and say where; without any, as text."""
     return [f"wrote {view.save(path)}" for path in out] or [view.text()]
 
 
-def drawn(name: str, runs: Sequence[Path], asked: Mapping[str, Any], checkpoint: str) -> View:
+def drawn(name: str, runs: Sequence[Path], asked: Mapping[str, Any], checkpoint: str) -> Drawing:
     """The view of some runs that a question asks for; what is absent in it is not asked."""
     from foveate.run import load
 
@@ -33,8 +33,8 @@ def drawn(name: str, runs: Sequence[Path], asked: Mapping[str, Any], checkpoint:
 
 def report(run: Path, out: Path, asked: Mapping[str, Any], checkpoint: str) -> list[str]:
     """Write the page of all views that fit a run; say where, and which do not fit and why."""
+    from foveate.look.views.report import report as made
     from foveate.run import load
-    from foveate.views.report import report as made
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the report is one page; end its name in .html")
@@ -46,7 +46,7 @@ def report(run: Path, out: Path, asked: Mapping[str, Any], checkpoint: str) -> l
     return [f"wrote {out}", *(f"not in it: {name}: {why}" for name, why in found.left_out.items())]
 
 
-def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> View:
+def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> Drawing:
     """A position encoding. Raises `ConfigError` for an unknown kind or sizes that it refuses."""
     from foveate.look.models import positions as draw
     from foveate.nn.positions import Position
@@ -59,7 +59,7 @@ def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> View:
         raise ConfigError(str(error)) from None
 
 
-def schedule(configs: Sequence[Path], steps: int | None) -> View:
+def schedule(configs: Sequence[Path], steps: int | None) -> Drawing:
     """The learning rates that configs (or runs) train with, up to the longest of them."""
     from foveate.look.models import schedule as draw
     from foveate.run import RunConfig

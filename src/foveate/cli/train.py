@@ -202,7 +202,7 @@ def start(
     from rich.console import Console
 
     from foveate.data.synthetic import write
-    from foveate.look.heatmap import attention
+    from foveate.look.maps import attention
     from foveate.look.page import save_html
     from foveate.training import train
 

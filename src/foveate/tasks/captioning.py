@@ -27,7 +27,15 @@ from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample, TensorBatch
+from foveate.tasks.base import (
+    Evaluation,
+    Generates,
+    Loss,
+    Measures,
+    TensorBatch,
+    ValidationSample,
+    spread,
+)
 from foveate.tasks.image_classification import PictureTask, place_labels
 from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
@@ -195,10 +203,12 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             total, count = total + float(loss.total), count + loss.count
         album = self.album(split)
         outputs = [answer.caption for answer in self._describe(model, split, search)]
-        shown = range(0, len(album), max(1, len(album) // max(1, samples)))[:samples]
         return Measures(
             {"loss": total / max(count, 1), "bleu": self._bleu(outputs, album)[0]},
-            [Sample(album.names[i], album.texts[i][0], outputs[i]) for i in shown],
+            [
+                ValidationSample(album.names[i], album.texts[i][0], outputs[i])
+                for i in spread(len(album), samples)
+            ],
         )
 
     # ---- answers

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -37,12 +36,12 @@ from foveate.decode.constraints import byte_table
 from foveate.decode.sample import Sample as Sampling
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
-from foveate.look.drawing import Units, to_words
+from foveate.look.words import Units, to_words
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.state import State
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample, Task
+from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Task, ValidationSample
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import Axis, OneTokenizer, TokenizedText, namer
 
@@ -374,7 +373,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
 
         return tap
 
-    def samples(self, model: LanguageModel, stream: Any, count: int) -> list[Sample]:
+    def samples(self, model: LanguageModel, stream: Stream, count: int) -> list[ValidationSample]:
         """Beginnings from all over a text, how the text goes on, and how the model does."""
         search = Sampling.Config.parse(SHORT).build()
         step = max(1, (len(stream) - 2 * SHOWN) // count)
@@ -383,7 +382,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         starts = [self.text_of(piece[:SHOWN]) for piece in pieces]
         outputs = self.generate(model, starts, search)
         return [
-            Sample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
+            ValidationSample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
             for start, piece, made in zip(starts, pieces, outputs, strict=True)
         ]
 

@@ -22,7 +22,7 @@ from foveate.data.text import Corpus, Reading, TextData, at, collect, keep, read
 from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
 from foveate.data.words import is_unsegmented, split_words
 from foveate.look.capture import AttentionRecord
-from foveate.look.drawing import Units, group_pieces, to_words
+from foveate.look.words import Units, group_pieces, to_words
 from foveate.tasks.base import Answer, Batch, Task, TensorBatch
 
 Ids = list[int]

@@ -17,7 +17,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from foveate.train.trainer import peak_memory
+from foveate.train.journal import peak_memory
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SIZE = 2048  # rows and columns of the products; 512 and 4,096 are slower on the CPUs tried

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -26,6 +26,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from foveate.config import Config, ConfigError, Tree, load_tree
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+    from typing_extensions import TypeIs
 
 MANIFEST = "manifest.json"
 Record = Tree  # a JSON object
@@ -427,21 +431,19 @@ def _holder(text: bytes) -> str:
 # Tensors of which each rank holds a part (`torch.distributed.tensor.DTensor`), seen as whole.
 
 
-def is_shard(tensor: Tensor) -> bool:
+def is_shard(tensor: Tensor) -> TypeIs[DTensor]:
     """Whether this rank holds a part of it only."""
     return hasattr(tensor, "full_tensor")
 
 
 def own_part(tensor: Tensor) -> Tensor:
     """What this rank holds of a tensor, as a plain tensor on the same memory."""
-    part: Any = tensor
-    return part.to_local() if is_shard(tensor) else tensor
+    return tensor.to_local() if is_shard(tensor) else tensor
 
 
 def whole(tensor: Tensor) -> Tensor:
     """All of a tensor; for a shard every rank must call it, and each gets a copy of its own."""
-    part: Any = tensor
-    return part.full_tensor() if is_shard(tensor) else tensor
+    return tensor.full_tensor() if is_shard(tensor) else tensor
 
 
 def assign(target: Tensor, value: Tensor) -> None:
@@ -449,9 +451,8 @@ def assign(target: Tensor, value: Tensor) -> None:
     if is_shard(target):
         from torch.distributed.tensor import distribute_tensor
 
-        shard: Any = target
-        value = value.to(target.device)
-        value = distribute_tensor(value, shard.device_mesh, shard.placements, src_data_rank=None)
+        mesh, placements = target.device_mesh, target.placements
+        value = distribute_tensor(value.to(target.device), mesh, placements, src_data_rank=None)
     target.copy_(value)
 
 

@@ -16,7 +16,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -32,7 +32,8 @@ from foveate.train.journal import why_not_finite
 from foveate.train.optim import MovingMean
 
 if TYPE_CHECKING:
-    from torch.distributed import GradBucket, ProcessGroup, ReduceOp, Store
+    from torch._C._distributed_c10d import GradBucket, Store
+    from torch.distributed import ProcessGroup, ReduceOp
 
 HUNG = 75  # exit code: a temporary failure (EX_TEMPFAIL), so that torchrun starts anew
 
@@ -174,9 +175,10 @@ class RankGroup(Ranks):
     def __init__(self, hang_minutes: float) -> None:
         """Join the others, by the environment variables that torchrun sets."""
         seconds = 60 * hang_minutes
+        network: Any = dist  # PyTorch does not declare `PrefixStore` public
         store, self.rank, self.world = next(rendezvous("env://"))
         session = _session(store, self.rank, self.world, seconds)
-        self._store = dist.PrefixStore(f"foveate/{session}", store)
+        self._store = network.PrefixStore(f"foveate/{session}", store)
         self._broadcasts = 0
         self._now, self._limited = "starting", False  # the building of a model has no bound
         self.watchdog = Watchdog(self.rank, self.world, seconds, self._store)
@@ -185,7 +187,7 @@ class RankGroup(Ranks):
             torch.cuda.set_device(_own_gpu())
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if gpu else "gloo",
-            store=dist.PrefixStore("collectives", self._store),
+            store=network.PrefixStore("collectives", self._store),
             rank=self.rank,
             world_size=self.world,
             timeout=timedelta(seconds=seconds + 60),  # the watchdog, who can say more, comes first
@@ -500,7 +502,8 @@ class Shards(Parallel):
         for layer in layers(model):
             fully_shard(layer, mesh=mesh)
         fully_shard(self._whole, mesh=mesh)
-        gather, scatter = _Gather(self.moved), _Scatter(self.moved)
+        gather: Any = _Gather(self.moved)
+        scatter: Any = _Scatter(self.moved)
         for module in self._whole.modules():
             if isinstance(module, FSDPModule):
                 module.set_gradient_divide_factor(1.0)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -123,7 +123,7 @@ class Recomputed:
 
     forward: Forward
 
-    def __call__(self, *inputs: object, **more: object) -> object:
+    def __call__(self, *inputs: object, **more: Any) -> object:
         if not torch.is_grad_enabled():
             return self.forward(*inputs, **more)
         return activation_checkpoint.checkpoint(self.forward, *inputs, use_reentrant=False, **more)
@@ -263,7 +263,9 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         total = _total_steps(config, plan, state.batches)
         limit = None if config.max_minutes is None else 60 * config.max_minutes
         newest = checkpoint.path_of(folder, state.step)
-        mean = config.ema and MovingMean(config.ema, job.model, newest if newest.is_dir() else None)
+        mean = None
+        if config.ema is not None:
+            mean = MovingMean(config.ema, job.model, newest if newest.is_dir() else None)
         tools = Tools(
             parallel=parallel,
             optimizer=optimizer,
@@ -390,7 +392,7 @@ def _total_steps(config: TrainConfig, plan: Plan, batches: int) -> int | None:
 def _settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
     """Threads as configured; on a CPU only operations that give the same bits each time."""
     threads, exact = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    rules = torch.utils.deterministic
+    rules: Any = torch.utils.deterministic
     fill = rules.fill_uninitialized_memory
     if config.threads is not None:
         torch.set_num_threads(config.threads)

@@ -24,7 +24,8 @@ def test_every_kind_of_attention_is_there_with_lstm_and_mamba() -> None:
     "variant",
     [
         Variant("full", "attention", "full", True), Variant("explicit", "explicit", "full"),
-        Variant("lstm", "lstm"), Variant("mamba", "mamba"), Variant("linformer", "attention", "linformer"),
+        Variant("lstm", "lstm"), Variant("mamba", "mamba"),
+        Variant("linformer", "attention", "linformer"),
     ],
     ids=lambda variant: variant.name,
 )  # fmt: skip

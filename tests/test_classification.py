@@ -96,7 +96,7 @@ def test_restored_is_prepared(tmp_path: Path, tokenizer: Any) -> None:
     (tmp_path / "train.tsv").unlink()  # a run is used without its training data
     after = make(tmp_path, tokenizer=tokenizer)
     after.restore(run)
-    assert after.names == before.names == ("bad", "good")
+    assert after.label_names == before.label_names == ("bad", "good")
     assert after.tokenizer.pieces == before.tokenizer.pieces
     assert json.loads((run / "labels.json").read_text()) == {"labels": ["bad", "good"]}
 
@@ -115,7 +115,7 @@ def test_labels_may_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
     data = TextData(keys=("review", "stars"))
     task = make(tmp_path, data, source=str(tmp_path / "{split}.jsonl"))
     task.prepare(tmp_path, seed=0)
-    assert task.names == ("bad", "good")
+    assert task.label_names == ("bad", "good")
 
 
 def test_an_unknown_label_is_met_before_training(tmp_path: Path) -> None:

@@ -17,10 +17,9 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Tokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
+from foveate.look.views.maps import part_of
 from foveate.models.language_model import LanguageSteps
 from foveate.run import Run
-from foveate.views.attention import part
-from foveate.views.question import Question
 from test_language import DECODERS, each_decoder, model_of, task, trained
 from tolerances import MODEL, close, near
 
@@ -211,10 +210,10 @@ def test_without_attention_there_is_no_map_and_it_is_said(name: str) -> None:
 
 
 def test_the_verb_draws_the_only_attention_there_is() -> None:
-    (text,) = saved(part(trained("transformer").explain("the cat"), Question()), [])
+    (text,) = saved(part_of(trained("transformer").explain("the cat")), [])
     assert "cat" in text and "⏎" in text
     with pytest.raises(LookupError, match="this model has no attention"):
-        part(trained("lstm").explain("the cat"), Question())
+        part_of(trained("lstm").explain("the cat"))
 
 
 def test_a_run_that_says_so_draws_its_answers() -> None:

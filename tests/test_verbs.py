@@ -19,10 +19,10 @@ from foveate.cli.options import CHUNK, Tally, chunks
 from foveate.cli.pictures import saved
 from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
+from foveate.data.readers import Inflection
 from foveate.look.capture import AttentionRecord
+from foveate.look.views.maps import part_of
 from foveate.tasks.base import Evaluation
-from foveate.views.attention import part
-from foveate.views.question import Question
 
 
 @dataclass
@@ -174,6 +174,13 @@ def test_scores_of_pairs() -> None:
     assert out.getvalue() == "-3.000000\tx -1.0000\ty -1.0000\tz -1.0000\n-0.000000\n"
 
 
+def test_a_raw_line_of_the_data_is_named_with_its_pair() -> None:
+    raw = io.BytesIO(b"Hahn<N>\tHahn\nHahn\tHahnes\tN;GEN;SG\n")
+    with pytest.raises(ConfigError, match=r"line 2 .* write Hahn<N><GEN><SG> TAB Hahnes"):
+        check = Inflection.Config().build().source
+        score_lines(cast(Any, Shout()), raw, io.StringIO(), check=check)
+
+
 def test_a_pair_without_tab_is_named() -> None:
     with pytest.raises(ConfigError, match="line 2 has no tab"):
         score_lines(cast(Any, Shout()), io.BytesIO(b"a\tb\nab\n"), io.StringIO())
@@ -195,10 +202,10 @@ def test_small_figures_keep_four_digits() -> None:
 def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
     record = Shout().answer("a b c", 1).record()
     paths = [tmp_path / f"map.{ending}" for ending in ("png", "svg", "txt")]
-    said = saved(part(record, Question()), paths)
+    said = saved(part_of(record), paths)
     assert said == [f"wrote {path}" for path in paths]
     assert all(path.stat().st_size > 50 for path in paths)
-    [text] = saved(part(record, Question()), [])
+    [text] = saved(part_of(record), [])
     assert "a" in text
 
 
@@ -208,7 +215,7 @@ def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
 )
 def test_a_map_that_is_not_there_is_named(asked: dict[str, Any], expected: str) -> None:
     with pytest.raises(LookupError, match=expected):
-        part(Shout().answer("a", 1).record(), Question(**asked))
+        part_of(Shout().answer("a", 1).record(), **asked)
 
 
 def test_chunks() -> None:

@@ -13,8 +13,8 @@ from torch import Tensor
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.look import colors
-from foveate.look.heatmap import FONT_SIZE
-from history.drawing import Draw, Drawing, figure, plain
+from foveate.look.render_matplotlib import FONT_SIZE
+from history.drawing import Draw, OwnFigure, figure, plain
 
 TOKENS = ("A", "B", "C", "end")
 END = 3
@@ -105,7 +105,7 @@ def beam(folder: Path) -> Drawing:
         ax.margins(y=0.12)
         return drawn
 
-    return Drawing(draw)
+    return OwnFigure(make=draw)
 
 
 DRAWN: dict[str, Draw] = {"beam": beam}

@@ -11,8 +11,8 @@ from foveate.align.aer import Links
 from foveate.decode.beam import Wording
 from foveate.decode.search import Hypothesis
 from foveate.look.capture import AttentionRecord
-from foveate.look.drawing import Units
-from foveate.look.heatmap import AttentionView, attention
+from foveate.look.maps import AttentionView, attention
+from foveate.look.words import Units
 
 Picture = int | str | Path  # of the test data by its number, or a file
 

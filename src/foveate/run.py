@@ -33,8 +33,8 @@ from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.kinds import load_kinds
 from foveate.look.capture import AttentionRecord, ForcedPass
-from foveate.look.drawing import Units
-from foveate.look.view import View
+from foveate.look.drawings import Drawing
+from foveate.look.words import Units
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
 from foveate.tasks.base import Aligns, AnyTask, Classifies, Evaluation, Reads, Scores, Task
@@ -134,7 +134,7 @@ class Run:
         whole_lines: bool = False,
         beam_size: int | None = None,
         listen: Callable[[str], None] | None = None,
-        **choices: Any,
+        **choices: object,
     ) -> list[Continuation]:
         """``num`` continuations of each prompt, of at most ``max_length`` tokens.
 
@@ -146,7 +146,7 @@ class Run:
         if isinstance(prompts, str):
             raise TypeError("generate takes a list of prompts; write generate([text])")
         task = self.need(Language, "generate")
-        limits: dict[str, Any] = {"max_ratio": 0.0, "max_extra": max_length}
+        limits: dict[str, float] = {"max_ratio": 0.0, "max_extra": max_length}
         own = self.config.decode
         own = own if isinstance(own, Sample.Config) else Sample.Config()
         search = Sample.Config.parse(own.tree() | choices | limits).build()
@@ -180,7 +180,7 @@ class Run:
         config = with_beam(self.config.decode, beam_size, length_penalty)
         return cast(Search, config.giving(num_hypotheses).build())
 
-    def decoding(self, kind: str | None = None, **fields: Any) -> Run:
+    def decoding(self, kind: str | None = None, **fields: object) -> Run:
         """The same run with another search: other ``fields`` of its own, or another ``kind``.
 
         ``foveate kinds search`` lists them. Limits, rules and what else both kinds know are kept.
@@ -203,7 +203,7 @@ class Run:
 
     def evaluate(
         self,
-        *columns: Any,
+        *columns: str | Sequence[str],
         split: str = "test",
         beam_size: int | None = None,
         length_penalty: float | None = None,
@@ -235,7 +235,7 @@ class Run:
 
     def _evaluate(
         self,
-        examples: Any,
+        examples: object,
         search: Search,
         batch_tokens: int | None,
         bleu_tokenizer: BleuTokenizer | None,
@@ -269,7 +269,7 @@ class Run:
             replace(answer, run=self) for answer in task.classify(self.model, inputs, batch_size)
         ]
 
-    def view(self, picture: Picture, target: str | None = None, **part: Any) -> View:
+    def view(self, picture: Picture, target: str | None = None, **part: Any) -> Drawing:
         """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""
         task, search = self.need(PictureTask, "draw over pictures"), self.search(None, None)
         return task.view(self.model, picture, target, search, **part)
@@ -292,7 +292,9 @@ class Run:
         word_maps = task.word_maps(self.model, pairs, chosen.rows)
         return [chosen.links(maps) if maps else set() for maps in word_maps]
 
-    def explain(self, source: Any, target: Any = None, units: Units = "auto") -> AttentionRecord:
+    def explain(
+        self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
+    ) -> AttentionRecord:
         """What each layer and head attended to while the target (or the answer) was produced.
 
         What source and target are is up to the task: lines of text, a picture, a series. Rows and
@@ -301,7 +303,9 @@ class Run:
         """
         return self.forced(source, target, units).record()
 
-    def forced(self, source: Any, target: Any = None, units: Units = "auto") -> ForcedPass:
+    def forced(
+        self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
+    ) -> ForcedPass:
         """The same example made ready to be read as often as is wanted."""
         search = self.search(None, None)
         ready = self.task.forced(self.model, source, target, search)

@@ -12,7 +12,7 @@ config says about it, and the copying. Does not live here: loading the run (`fov
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Literal, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -52,12 +52,23 @@ def check_size(start: Start, earlier: BaseConfig, task: BaseConfig) -> None:
         )
 
 
-def begin(start: Start, run: Any, task: Any, model: nn.Module) -> str:
-    """Copy from another run into the model of a task; a sentence that says what was taken."""
-    state = cast(dict[str, Tensor], run.model.state_dict())
+class HasPieces(Protocol):
+    """A task, whose tokens are known for each part of its model."""
+
+    def pieces(self) -> dict[str, list[str]]: ...
+
+
+def begin(
+    start: Start, earlier: nn.Module, model: nn.Module, tasks: tuple[HasPieces, HasPieces]
+) -> str:
+    """Copy from the model of an earlier run; a sentence that says what was taken.
+
+    ``tasks`` are those of the earlier run and of this one.
+    """
+    state = cast(dict[str, Tensor], earlier.state_dict())
     if start.vocabulary == "same":
         return copy_parts(start, state, model)
-    theirs, ours = run.task.pieces(), task.pieces()
+    theirs, ours = (task.pieces() for task in tasks)
     same = start.model_copy(update={"vocabulary": "same"})
     summary = copy_parts(same, by_pieces(state, model.state_dict(), theirs, ours), model)
     known = {part: len(set(theirs[part]) & set(ours[part])) for part in theirs}

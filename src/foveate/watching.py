@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from foveate.answers import Picture
 from foveate.data.tokenizer import EOS
 from foveate.decode.search import Alternatives, PartialHypothesis, Search, Watch
-from foveate.look.charts import LanesView
-from foveate.look.charts import lanes as draw_lanes
-from foveate.look.drawing import Node
+from foveate.look.drawings import LanesDrawing, Node
+from foveate.look.drawings import lanes as draw_lanes
 from foveate.run import Run
 from foveate.tasks.base import NEAR, Generates
 
@@ -49,7 +48,7 @@ class Watched:
         """The run's own search with other fields, or of another kind."""
         return self.task.search_config(self.run.config.decode, kind, **fields)
 
-    def write(self, source: Any, search: Search, prefix: Sequence[int] = ()) -> list[Output]:
+    def write(self, source: Picture, search: Search, prefix: Sequence[int] = ()) -> list[Output]:
         """What the search finds, best first; each begins with the ids of the ``prefix``."""
         begun = search.after([list(prefix)]) if prefix else search
         hypotheses = self.task.write(self.run.model, source, begun.watched(self.watch))
@@ -98,7 +97,7 @@ class Watched:
             state=partial.state,
         )
 
-    def lanes(self, best: Output | None = None, title: str = "") -> LanesView:
+    def lanes(self, best: Output | None = None, title: str = "") -> LanesDrawing:
         """The beam as it went, with the path of an output."""
         steps = [[self.node(partial) for partial in step] for step in self.watch.steps]
         return draw_lanes(steps, [partial.id for partial in best.path] if best else [], title)

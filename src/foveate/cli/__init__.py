@@ -17,12 +17,12 @@ from foveate.cli.align import align as align_group
 from foveate.cli.answers import caption, classify, evaluate, forecast, generate, score
 from foveate.cli.bench import bench as bench_group
 from foveate.cli.data import data as data_group
+from foveate.cli.data import new as new_verb
 from foveate.cli.doctor import doctor as doctor_verb
 from foveate.cli.doctor import kinds, show, version
 from foveate.cli.export import export as export_verb
 from foveate.cli.export import import_
 from foveate.cli.looking import look
-from foveate.cli.new import new as new_verb
 from foveate.cli.options import VerbGroup
 from foveate.cli.serve import serve as serve_group
 from foveate.cli.serve import studio

@@ -12,20 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, cast
 
 import typer
 
+import foveate.cli.options as options
 from foveate.cli.options import (
     CHUNK,
     DAMAGED,
-    BatchTokens,
-    BeamSize,
-    Checkpoint,
-    Decode,
-    Ensemble,
-    Json,
-    LengthPenalty,
-    Precision,
-    RunPath,
     Tally,
-    Threads,
     chunks,
     hint,
     load,
@@ -38,10 +29,10 @@ from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
     from foveate.answers import Continuation, LabelAnswer
+    from foveate.look.views.examples import Picture
     from foveate.run import Run
     from foveate.tasks.base import Evaluation
     from foveate.tasks.metrics import BleuTokenizer
-    from foveate.views.examples import Picture
 
 EMPTY = "empty, no label"
 RULE = "-" * 40  # between two texts, which may have many lines
@@ -53,7 +44,7 @@ Above0 = Annotated[float | None, typer.Option(min=0.0, help="default: the run's 
 
 
 def classify(
-    run: RunPath,
+    run: options.RunPath,
     images: Annotated[
         list[str] | None,
         typer.Argument(metavar="[IMAGE…]", help="JPEG or PNG, or numbers of test pictures"),
@@ -63,8 +54,8 @@ def classify(
     batch_tokens: Annotated[
         int | None, typer.Option(min=1, help="tokens, or pictures, of a batch")
     ] = None,
-    checkpoint: Checkpoint = "best",
-    threads: Threads = None,
+    checkpoint: options.Checkpoint = "best",
+    threads: options.Threads = None,
 ) -> None:
     """Label each line of stdin, or each picture."""
     if scores and as_json:
@@ -146,7 +137,7 @@ def label_json(answer: LabelAnswer, picture: str | None = None) -> str:
 
 def pictures_of(names: Sequence[str]) -> list[Picture]:
     """Files, or numbers of pictures of the run's test data. Raises `ConfigError` for neither."""
-    from foveate.views.examples import picture_of
+    from foveate.look.views.examples import picture_of
 
     return [picture_of(name) for name in names]
 
@@ -155,9 +146,9 @@ def pictures_of(names: Sequence[str]) -> list[Picture]:
 
 
 def generate(
-    run: RunPath,
+    run: options.RunPath,
     prompt: Annotated[
-        str | None, typer.Option(help="or lines on stdin; a blank one is none")
+        str | None, typer.Option(help="or lines on stdin; a blank line is an empty prompt")
     ] = None,
     max_length: Annotated[int, typer.Option(min=1, help="tokens")] = 200,
     num: Annotated[int, typer.Option(min=1, help="texts for each prompt")] = 1,
@@ -166,12 +157,12 @@ def generate(
     top_p: Annotated[float | None, typer.Option(help="the most probable of mass p")] = None,
     min_p: Annotated[float | None, typer.Option(help="p times the most probable")] = None,
     repetition_penalty: Above0 = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="the same draws the same")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="equal seeds draw equal texts")] = None,
     beam_size: Annotated[int | None, typer.Option(min=1, help="search instead; 1: greedy")] = None,
     whole_lines: Annotated[bool, typer.Option("--whole-lines", help="end with the line")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON, a text a line")] = False,
-    checkpoint: Checkpoint = "best",
-    threads: Threads = None,
+    checkpoint: options.Checkpoint = "best",
+    threads: options.Threads = None,
 ) -> None:
     """Go on with a text, by a language model."""
     sampling: dict[str, Any] = {
@@ -249,13 +240,13 @@ def _stream(continue_text: Callable[..., list[Continuation]], prompt: str, targe
 
 
 def caption(
-    run: RunPath,
+    run: options.RunPath,
     images: Annotated[
         list[str], typer.Argument(metavar="IMAGE…", help="JPEG or PNG, or numbers of test pictures")
     ],
-    beam_size: BeamSize = None,
+    beam_size: options.BeamSize = None,
     scores: Annotated[bool, typer.Option("--scores", help="SCORE TAB NAME TAB CAPTION")] = False,
-    checkpoint: Checkpoint = "best",
+    checkpoint: options.Checkpoint = "best",
 ) -> None:
     """Describe pictures, a line for each."""
     for answer in load(run, checkpoint).caption(pictures_of(images), beam_size):
@@ -264,12 +255,12 @@ def caption(
 
 
 def forecast(
-    run: RunPath,
+    run: options.RunPath,
     source: Annotated[
         Path | None, typer.Argument(metavar="[CSV]", help="the run's own series if absent")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="a CSV file instead of stdout")] = None,
-    checkpoint: Checkpoint = "best",
+    checkpoint: options.Checkpoint = "best",
 ) -> None:
     """The rows after the end of a series, as CSV."""
     text = load(run, checkpoint).forecast(source).csv()
@@ -286,11 +277,11 @@ def forecast(
 
 
 def score(
-    run: RunPath,
+    run: options.RunPath,
     tokens: Annotated[bool, typer.Option("--tokens", help="also each token's")] = False,
-    ensemble: Ensemble = None,
-    checkpoint: Checkpoint = "best",
-    threads: Threads = None,
+    ensemble: options.Ensemble = None,
+    checkpoint: options.Checkpoint = "best",
+    threads: options.Threads = None,
 ) -> None:
     """Log-probabilities of given pairs (TSV, stdin)."""
     if threads is not None:
@@ -360,23 +351,23 @@ def _check_source(
 
 
 def evaluate(
-    run: RunPath,
-    overrides: Decode = None,
+    run: options.RunPath,
+    overrides: options.Decode = None,
     source: Annotated[Path | None, typer.Option("--data", help="inputs, or pairs")] = None,
     reference: Annotated[Path | None, typer.Option(help="references, line by line")] = None,
     split: Annotated[str, typer.Option(help="of the run's own data, without --data")] = "test",
-    beam_size: BeamSize = None,
-    length_penalty: LengthPenalty = None,
-    batch_tokens: BatchTokens = None,
+    beam_size: options.BeamSize = None,
+    length_penalty: options.LengthPenalty = None,
+    batch_tokens: options.BatchTokens = None,
     bleu_tokenizer: Annotated[
         str | None, typer.Option(help="that cuts BLEU's words; default: by the references' script")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None,
-    ensemble: Ensemble = None,
-    checkpoint: Checkpoint = "best",
-    precision: Precision = "fp32",
-    threads: Threads = None,
-    as_json: Json = False,
+    ensemble: options.Ensemble = None,
+    checkpoint: options.Checkpoint = "best",
+    precision: options.Precision = "fp32",
+    threads: options.Threads = None,
+    as_json: options.Json = False,
 ) -> None:
     """All figures of the task on held-out data."""
     if threads is not None:

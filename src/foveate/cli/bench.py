@@ -11,7 +11,7 @@ import typer
 from foveate.cli.options import Json, Overrides, Threads, VerbGroup, say, set_threads, to_json
 
 if TYPE_CHECKING:
-    from foveate.look.charts import PanelsView
+    from foveate.look.drawings import PanelGrid
 
 Lengths = Mapping[str, Any]  # the JSON of `foveate.bench.growth.measure_length`
 MACHINE = "machine"  # the key of a result that describes the machine, on the last line
@@ -117,25 +117,25 @@ def result_text(result: Mapping[str, object]) -> str:
     return "\n".join([*lines, f"machine: {machine}"])
 
 
-def growth_view(result: Lengths) -> PanelsView:
+def growth_view(result: Lengths) -> PanelGrid:
     """The picture of a bench of lengths: a panel of milliseconds and one of megabytes.
 
     Both axes are logarithmic: a square rises twice as steeply as a line.
     """
     import numpy as np
 
-    from foveate.look.charts import CurvesView, PanelsView
+    from foveate.look.drawings import line_chart, panel_grid
 
     kinds = result["kinds"]
     panels = [
-        CurvesView(
+        line_chart(
             np.array(result["lengths"], float),
             {name: np.array(row[panel], float) for name, row in kinds.items()},
             "length", panel, log="xy",
         )
         for panel in ("milliseconds", "megabytes")
     ]  # fmt: skip
-    return PanelsView(panels, "Forward and backward through one layer")
+    return panel_grid(panels, "Forward and backward through one layer")
 
 
 def draw_growth(result: Lengths, out: Sequence[Path]) -> list[str]:

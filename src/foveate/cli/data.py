@@ -1,20 +1,19 @@
-"""The verbs ``foveate data list | get | report``."""
+"""The verbs ``foveate data list | get | report``, and ``foveate new`` for one's own data."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foveate.cli.options import Json, VerbGroup, to_json
+from foveate.cli.options import DataKind, Json, TaskName, VerbGroup, to_json
 
 if TYPE_CHECKING:
     from foveate.data.series import SeriesData
     from foveate.data.text import TextData
 
-DataKind = Literal["pairs", "labelled", "text", "series"]
 
 data = typer.Typer(cls=VerbGroup, help="List, get and check data sets.", no_args_is_help=True)
 
@@ -76,11 +75,11 @@ def _data_of(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:
     from foveate.config import read
     from foveate.kinds import load_kinds
     from foveate.run import RunConfig
-    from foveate.tasks.forecasting import SeriesTask
+    from foveate.tasks.forecasting import Forecasting
 
     load_kinds()
     config = read(RunConfig, path)
-    if isinstance(config.task, SeriesTask.Config):
+    if isinstance(config.task, Forecasting.Config):
         return config.data, "series", config.task.series
     kinds: dict[str | None, DataKind] = {
         "classification": "labelled",
@@ -94,3 +93,17 @@ def _progress(name: str, done: int, total: int | None) -> None:
     if sys.stderr.isatty():
         of = "" if total is None else f" of {total / 1e6:.1f}"
         typer.echo(f"\r{name}: {done / 1e6:.1f}{of} MB ", err=True, nl=done == total)
+
+
+def new(
+    task: Annotated[TaskName, typer.Argument(help="auto guesses it from the files")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="one, or two sides")],
+    out: Annotated[Path, typer.Option(help="the config to write")] = Path("config.toml"),
+    minutes: Annotated[float, typer.Option(min=0.01, help="time to train")] = 30.0,
+    force: Annotated[bool, typer.Option("--force", help="overwrite the config")] = False,
+) -> None:
+    """Write a config for your own data."""
+    from foveate.cli.new import write_config
+
+    for line in write_config(task, files, out, minutes, force):
+        typer.echo(line)

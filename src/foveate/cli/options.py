@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 from typer.core import TyperGroup
+
+from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
@@ -32,7 +34,21 @@ Precision = Annotated[str, typer.Option(help="of the weights: fp32 or int8")]
 Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[a.b=c …]", help="other values than the config's; none takes one away"),
+    typer.Argument(
+        metavar="[a.b=c …]", help="values in place of the config's; none removes a value"
+    ),
+]
+DataKind = Literal["pairs", "labelled", "text", "series"]
+TaskName = Literal[
+    "auto",
+    "translation",
+    "transduction",
+    "classification",
+    "language",
+    "masked",
+    "forecasting",
+    "captioning",
+    "vision",
 ]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Sample = Annotated[
@@ -98,6 +114,15 @@ def set_threads(threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
+
+
+def check_inputs(run: Run, text: object = None, image: object = None) -> None:
+    """Raise ``ConfigError`` for a text of a run that reads pictures, or a picture of another."""
+    pictures = run.task.reads == "picture"
+    if pictures and text is not None:
+        raise ConfigError(f"--text: {run.path} reads pictures; name one with --image")
+    if not pictures and image is not None:
+        raise ConfigError(f"--image: {run.path} reads {run.task.reads}; write --text")
 
 
 # ------------------------------------------------------------------------------ lines

@@ -15,15 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foveate.cli.options import (
-    BeamSize,
-    Checkpoint,
-    Overrides,
-    RunPath,
-    Threads,
-    load,
-    say,
-)
+import foveate.cli.options as options
+from foveate.cli.options import load, say
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,7 +36,7 @@ SENTENCES = 8  # on its page
 
 def train(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml")],
-    overrides: Overrides = None,
+    overrides: options.Overrides = None,
     run: Annotated[Path | None, typer.Option(metavar="DIR", help="where the run goes")] = None,
 ) -> None:
     """Train a config; a run that exists goes on."""
@@ -53,7 +46,7 @@ def train(
 
 
 def average(
-    run: RunPath,
+    run: options.RunPath,
     last: Annotated[int | None, typer.Option(min=1, help="how many; all kept if absent")] = None,
 ) -> None:
     """Average the weights of the last checkpoints."""
@@ -73,10 +66,10 @@ def average(
 def distill(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the teacher")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="train, valid and test .jsonl go there")],
-    beam_size: BeamSize = None,
+    beam_size: options.BeamSize = None,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="of a batch")] = None,
-    checkpoint: Checkpoint = "best",
-    threads: Threads = None,
+    checkpoint: options.Checkpoint = "best",
+    threads: options.Threads = None,
 ) -> None:
     """Write a teacher's outputs as data for a student."""
     teacher = load(run, checkpoint, threads)
@@ -169,7 +162,7 @@ def _begun(part: Path, mark: str) -> int:
 
 
 def shortlist(
-    run: RunPath,
+    run: options.RunPath,
     often: Annotated[int, typer.Option(min=0, help="tokens that are always there")] = 300,
     likely: Annotated[int, typer.Option(min=1, help="tokens for each of the source")] = 100,
 ) -> None:
@@ -209,7 +202,7 @@ def start(
     from rich.console import Console
 
     from foveate.data.synthetic import write
-    from foveate.look.heatmap import attention
+    from foveate.look.maps import attention
     from foveate.look.page import save_html
     from foveate.training import train
 

@@ -13,29 +13,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO
 
 import typer
 
-from foveate.cli.options import (
-    CHUNK,
-    DAMAGED,
-    Ban,
-    BatchTokens,
-    BeamSize,
-    Checkpoint,
-    CopyUnknown,
-    Decode,
-    Ensemble,
-    Fuzzy,
-    LengthPenalty,
-    Precision,
-    RunPath,
-    Sample,
-    Tally,
-    Threads,
-    chunks,
-    hint,
-    one_line,
-    say,
-    set_threads,
-)
+import foveate.cli.options as options
+from foveate.cli.options import CHUNK, DAMAGED, Tally, chunks, hint, one_line, say, set_threads
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,12 +38,14 @@ Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tm
 In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
 Out = Annotated[Path | None, typer.Option("--out", help="where it goes")]
 Protect = Annotated[
-    list[str] | None, typer.Option(metavar="REGEX", help="kept in documents, beside URLs, …")
+    list[str] | None, typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …")
 ]
 Again = Annotated[bool, typer.Option("--again", help="in catalogues, what is translated too")]
-Terms = Annotated[Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: one must be there")]
+Terms = Annotated[
+    Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
+]
 Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")]
-Known = Annotated[Path | None, typer.Option(help="TMX or TSV, asked first")]
+Known = Annotated[Path | None, typer.Option(help="TMX or TSV, looked up first")]
 Silence = Annotated[
     list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
 ]
@@ -75,9 +56,9 @@ Processes = Annotated[
 
 
 def translate(
-    run: RunPath,
-    overrides: Decode = None,
-    beam_size: BeamSize = None,
+    run: options.RunPath,
+    overrides: options.Decode = None,
+    beam_size: options.BeamSize = None,
     num_hypotheses: NumHypotheses = 1,
     scores: Scores = False,
     alignments: Alignments = None,
@@ -91,20 +72,20 @@ def translate(
     again: Again = False,
     glossary: Terms = None,
     force: Force = None,
-    ban: Ban = None,
+    ban: options.Ban = None,
     memory: Known = None,
-    fuzzy: Fuzzy = 100.0,
-    copy_unknown: CopyUnknown = False,
+    fuzzy: options.Fuzzy = 100.0,
+    copy_unknown: options.CopyUnknown = False,
     silence: Silence = None,
-    ensemble: Ensemble = None,
-    batch_tokens: BatchTokens = None,
-    length_penalty: LengthPenalty = None,
-    checkpoint: Checkpoint = "best",
-    precision: Precision = "fp32",
+    ensemble: options.Ensemble = None,
+    batch_tokens: options.BatchTokens = None,
+    length_penalty: options.LengthPenalty = None,
+    checkpoint: options.Checkpoint = "best",
+    precision: options.Precision = "fp32",
     engine: Engine = "torch",
-    sample: Sample = None,
+    sample: options.Sample = None,
     processes: Processes = None,
-    threads: Threads = None,
+    threads: options.Threads = None,
 ) -> None:
     """Translate lines of stdin, a document, or a folder of them."""
     if threads is not None:
@@ -245,6 +226,9 @@ class Lines(Source):
     """Lines of standard input; a line of standard output for each."""
 
     def translate(self, request: Request) -> list[str]:
+        if request.protect or request.again:
+            option = "--protect" if request.protect else "--again"
+            raise ConfigError(f"{option} is for documents: name one with --in, or a --format")
         if (request.processes or 1) > 1:
             request.refuse_assistance()
         messages: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 from weakref import ref
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from foveate.config import ConfigError
-from foveate.look.drawing import Units
+from foveate.look.words import Units
 from foveate.nn.attention import BaseAttention, Tap
 from foveate.nn.state import State
 
@@ -92,7 +92,7 @@ class AttentionRecord:
             next((self.columns[key] for key in keys if key in self.columns), []),
         )
 
-    def row_means(self, name: str) -> str:
+    def row_means(self, name: str) -> Literal["at", "producing"]:
         """What a row of a map stands for: the word a decoder is *producing*, or one it is *at*."""
         return "at" if block_of(name).startswith("encoder") else "producing"
 

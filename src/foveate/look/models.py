@@ -1,12 +1,11 @@
-"""Views of whole models: heads, flow, loss surface, positions, permutations, schedules."""
+"""Analyses of whole models: attention flow, loss surface, positions, permutations, schedules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,105 +13,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look import colors, measure
-from foveate.look.capture import AttentionRecord, ForcedPass, Maps, block_of, capture, seams, tapped
-from foveate.look.charts import CurvesView
-from foveate.look.drawing import Drawing
-from foveate.look.heatmap import FONT_SIZE, paint
-from foveate.look.sheets import Sheet, SheetsView
-from foveate.look.view import View
+from foveate.look.capture import AttentionRecord, ForcedPass, Maps, capture, seams, tapped
+from foveate.look.drawings import (
+    LinesDrawing,
+    SheetDrawing,
+    SheetGrid,
+    line_chart,
+    sheet,
+    sheet_grid,
+)
 from foveate.nn.positions import NoPosition, Position
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-SIDE = 1.25  # inches of one small matrix
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class HeadsView(View):
-    """Every layer and head of one block of a record."""
-
-    record: AttentionRecord
-    block: str
-    scale: str
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        names = self.record.names(self.block)
-        rows, columns = self.record.axes(names[0])
-        drawn: dict[str, NDArray[Any]] = {name: self.record.drawn(name) for name in names}
-        return drawn | {"rows": np.array(rows), "columns": np.array(columns)}
-
-    def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """A table of figures: small matrices of a few letters would not be legible."""
-        lines = [f"{'map':<36} head  entropy (bits)  confidence  diagonality  kind"]
-        alike: dict[str, list[str]] = {}
-        for name in self.record.names(self.block):
-            heads = self.record.drawn(name)
-            figures = (
-                measure.entropy(heads),
-                measure.confidence(heads),
-                measure.diagonality(heads),
-            )
-            for head, (broad, sure, straight) in enumerate(zip(*figures, strict=True)):
-                kind = self.kinds[name][head]
-                alike.setdefault(kind, []).append(f"{name}:{head}")
-                figured = f"{broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
-                lines.append(f"{name:<36} {head:>4}  {figured}  {kind}")
-        lines += [f"{kind}: {', '.join(alike[kind])}" for kind in measure.KINDS if kind in alike]
-        return "\n".join(lines)
-
-    @cached_property
-    def kinds(self) -> dict[str, list[str]]:
-        """What each head of each map does (`foveate.look.measure.kind_of`)."""
-        names = self.record.names(self.block)
-        return measure.kinds_of({name: self.record.drawn(name) for name in names})
-
-    def drawings(self) -> list[Drawing]:
-        from foveate.look.measure import drawing
-
-        block = block_of(self.record.names(self.block)[0])
-        return [drawing(self.record, block=block, form="heads", scale=self.scale)]
-
-    def figure(self) -> Figure:
-        from matplotlib.figure import Figure
-
-        names = self.record.names(self.block)
-        maps, kinds = [self.record.drawn(name) for name in names], list(self.kinds.values())
-        across = max(len(heads) for heads in maps)
-        figure = Figure(figsize=(SIDE * across + 0.9, SIDE * len(maps) + 0.9), layout="constrained")
-        grid = figure.subplots(len(maps), across, squeeze=False)
-        for layer, heads in enumerate(maps):
-            for head in range(across):
-                ax = grid[layer, head]
-                ax.set(xticks=[], yticks=[])
-                if head >= len(heads):
-                    ax.set_axis_off()
-                    continue
-                paint(ax, heads[head], self.scale)
-                ax.set_xlabel(kinds[layer][head], size=FONT_SIZE - 2, color="#555555", labelpad=2)
-                if layer == 0:
-                    ax.set_title(f"head {head}", size=FONT_SIZE)
-            grid[layer, 0].set_ylabel(f"layer {layer}", size=FONT_SIZE)
-        figure.supxlabel(
-            f"{self.block.replace('_', '-')} · {colors.scale(self.scale).caption}",
-            size=FONT_SIZE,
-            color="#555555",
-        )
-        return figure
-
-
-def heads(record: AttentionRecord, block: str = "cross_attention", scale: str = "row") -> HeadsView:
-    """The picture of all layers and heads of a block.
-
-    Raises ``KeyError`` naming the blocks that exist, ``ValueError`` naming the scales.
-    """
-    for name in record.layers(block):
-        record.drawn(name)
-    colors.scale(scale)
-    return HeadsView(record, block, scale)
-
 
 # -------------------------------------------------------------------------------------------- flow
 # How attention flows through all layers, and how much of it mattered for what was said.
@@ -320,7 +230,7 @@ def surface(
     return found
 
 
-def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") -> SheetsView:
+def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") -> SheetGrid:
     """The picture of some models side by side; one scale of colours, the logarithm of the loss.
 
     ``losses`` are those of `surface`, by the names of the models.
@@ -334,10 +244,10 @@ def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") 
         middle = len(found) // 2
         told = f"{least:.3g} … {most:.3g}, middle {found[middle, middle]:.3g}"
         ends = 0.0, float(np.log10(most / least))
-        sheets.append(Sheet(name, above, places, places, "β", "α", *ends, told=told))
+        sheets.append(sheet(name, above, places, places, "β", "α", *ends, scale_label=told))
     count = sum(found.size for found in losses.values())
     caption = f"log₁₀ (loss / least), filter-normalised directions, {count} runs (Li et al., 2018)"
-    return SheetsView(sheets, title, caption, across=min(2, len(sheets)))
+    return sheet_grid(sheets, title, caption, across=min(2, len(sheets)))
 
 
 # --------------------------------------------------------------------------------------- positions
@@ -348,7 +258,7 @@ def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") 
 HEADS_SHOWN = 4
 
 
-def sheets(position: Position, length: int, hidden_size: int, num_heads: int) -> list[Sheet]:
+def sheets(position: Position, length: int, hidden_size: int, num_heads: int) -> list[SheetDrawing]:
     """The sheets of an encoding; empty where it tells no places apart.
 
     ``embed``: the vector of each place, (T, D), and the products of the vectors of two places,
@@ -356,7 +266,7 @@ def sheets(position: Position, length: int, hidden_size: int, num_heads: int) ->
     ``bias``: what each head adds to the score of a pair, (T, S); some heads from first to last.
     """
     at = torch.arange(length)
-    found: list[Sheet] = []
+    found: list[SheetDrawing] = []
     with torch.no_grad():
         nothing = torch.zeros(1, length, hidden_size)
         told = position.embed(nothing, at)[0]
@@ -375,7 +285,7 @@ def sheets(position: Position, length: int, hidden_size: int, num_heads: int) ->
 
 def positions(
     position: Position, length: int = 64, hidden_size: int = 64, num_heads: int = 4
-) -> SheetsView:
+) -> SheetGrid:
     """The picture of an encoding over ``length`` places, of vectors of ``hidden_size`` numbers.
 
     Raises ``ValueError`` for one that opens no door, for it has nothing to show, or whose table is
@@ -386,21 +296,21 @@ def positions(
         raise ValueError(
             f'position = "{position.config.kind}" tells no two places apart: nothing to draw'
         )
-    return SheetsView(drawn, f"Positions: {position.config.kind}")
+    return sheet_grid(drawn, f"Positions: {position.config.kind}")
 
 
-def _vectors(title: str, vectors: Tensor) -> list[Sheet]:
+def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:
     """The vectors themselves, (T, D), and their products, (T, S)."""
     products = vectors @ vectors.mT
     length, size = vectors.shape
     return [
-        Sheet(title, vectors.numpy(), down="place t", across="dimension", aspect=size / length),
+        sheet(title, vectors.numpy(), down="place t", across="dimension", aspect=size / length),
         _pairs("product of two places", products / products.abs().max()),
     ]
 
 
-def _pairs(title: str, values: Tensor) -> Sheet:
-    return Sheet(title, values.numpy(), down="place t", across="place s")
+def _pairs(title: str, values: Tensor) -> SheetDrawing:
+    return sheet(title, values.numpy(), down="place t", across="place s")
 
 
 # ------------------------------------------------------------------------------------- permutation
@@ -426,22 +336,27 @@ class Shuffled:
     lost: float
 
 
+def encodings(model: nn.Module) -> list[tuple[nn.Module, Position]]:
+    """The parts of a model that have a position encoding of their own, and the encodings."""
+    owners = [(part, dict(part.named_children()).get("position")) for part in model.modules()]
+    return [
+        (owner, position)
+        for owner, position in owners
+        if isinstance(position, Position) and not isinstance(position, NoPosition)
+    ]
+
+
 @contextmanager
 def without_positions(model: nn.Module) -> Iterator[int]:
     """Take position encodings away for a while; how many there were that say anything."""
-    found = [
-        (module, module.position)
-        for module in model.modules()
-        if isinstance(getattr(module, "position", None), Position)
-        and not isinstance(module.position, NoPosition)
-    ]
+    owners = encodings(model)
     try:
-        for module, _ in found:
-            module.position = NoPosition(NoPosition.Config(), 1, 1)
-        yield len(found)
+        for owner, _ in owners:
+            owner.position = NoPosition(NoPosition.Config(), 1, 1)
+        yield len(owners)
     finally:
-        for module, position in found:
-            module.position = position
+        for owner, position in owners:
+            owner.position = position
 
 
 @torch.inference_mode()
@@ -474,15 +389,16 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
 
 def side_of(model: nn.Module) -> str:
     """The name of the side whose input can be shuffled behind its stem; nothing without one."""
-    sides = [side for side in ("encoder", "decoder") if hasattr(model, side)]
-    return next((s for s in sides[:1] if hasattr(getattr(model, s), "stem")), "")
+    parts = dict(model.named_children())
+    side = next((name for name in ("encoder", "decoder") if name in parts), "")
+    return side if side and "stem" in dict(parts[side].named_children()) else ""
 
 
 def _read(
     forced: ForcedPass, inside: str, order: Tensor | None
 ) -> tuple[Tensor, Figures, dict[str, Tensor]]:
     """What a side of the model leaves, (S, D), the scores, and its maps (H, S, S) by name."""
-    side: Any = getattr(forced.model, inside)
+    side = forced.model.get_submodule(inside)
     left: list[Tensor] = []
 
     def turn(module: nn.Module, args: object, output: Tensor) -> Tensor:
@@ -495,7 +411,10 @@ def _read(
     def own(name: str) -> bool:
         return name.startswith(inside) and name.endswith("self_attention")
 
-    handles = [side.stem.register_forward_hook(turn), side.register_forward_hook(leave)]
+    handles = [
+        side.get_submodule("stem").register_forward_hook(turn),
+        side.register_forward_hook(leave),
+    ]
     try:
         with capture(forced.model, own) as maps:
             scores = forced.run().double().cpu().numpy()
@@ -505,7 +424,7 @@ def _read(
     return left[-1], scores, {name: weights[forced.row] for name, weights in maps.items()}
 
 
-def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> CurvesView:
+def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> LinesDrawing:
     """The picture: how much each place changes when all others stand elsewhere.
 
     With the positions of the model, and where it has any without them: 0 everywhere says that order
@@ -524,7 +443,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> CurvesVie
     told = [f"{name} {forced.told} {moved} {one.lost:.2f}" for name, one in found.items()]
     places = len(next(iter(curves.values())))
     labels = list(forced.read.get(side_of(forced.model), ()))
-    return CurvesView(
+    return line_chart(
         np.arange(places, dtype=float), curves, "place", "change when shuffled",
         title or "Does order matter?", labels=labels if len(labels) == places else (),
         caption="shuffled input: " + "; ".join(told),
@@ -542,7 +461,7 @@ def schedule(
     steps: int,
     up: str = "learning rate",
     title: str = "",
-) -> CurvesView:
+) -> LinesDrawing:
     """The picture of some schedules from step 1 to ``steps``, a line for each name.
 
     Anything that is a function of the step can be drawn: ``up`` says what it gives. Raises
@@ -552,4 +471,4 @@ def schedule(
         raise ValueError(f"{steps} steps: a curve begins with step 1")
     places = np.unique(np.linspace(1, steps, min(steps, POINTS)).round()).astype(int)
     curves = {name: np.array([rate(int(step)) for step in places]) for name, rate in rates.items()}
-    return CurvesView(places.astype(float), curves, "step", up, title)
+    return line_chart(places.astype(float), curves, "step", up, title)

@@ -16,9 +16,9 @@ from typing import Any
 from pydantic import Field, TypeAdapter
 
 from foveate.files import replace_file
-from foveate.look import measure
 from foveate.look.capture import AttentionRecord
-from foveate.look.drawing import AnyDrawing, Drawing, Numbers, Part, Text, changed
+from foveate.look.drawings import AnyDrawing, Drawing, Numbers, Part, Text, changed
+from foveate.look.maps import all_maps
 
 MOST_SENTENCES = 200
 MOST_BYTES = 24_000_000  # of all sentences: a browser opens this in about a second
@@ -106,7 +106,7 @@ def _compose(records: Sequence[AttentionRecord], max_sentences: int) -> _Page:
     notes: list[str] = []
     size = 0
     for number, record in enumerate(records[:max_sentences], 1):
-        drawing = measure.drawing(record)
+        drawing = all_maps(record)
         group = Group(
             title=drawing.title,
             notes=drawing.notes,
@@ -177,7 +177,7 @@ def widget(drawings: Sequence[Drawing], saved: Mapping[str, str] | None = None) 
     arrays: list[bytes] = []
 
     def aside(numbers: Numbers) -> Numbers:
-        arrays.append(base64.b64decode(numbers.data))  # as bytes: a third less than base64
+        arrays.append(numbers.bytes())  # as bytes: a third less than base64
         return numbers.model_copy(update={"data": "", "url": f"array:{len(arrays) - 1}"})
 
     bare = [changed(drawing, aside) for drawing in drawings]

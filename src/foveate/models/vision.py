@@ -68,10 +68,10 @@ class ConvolutionalEncoder(Encoder):
 
 
 class Retina(nn.Module):
-    """``scales`` patches of P × P values around a place, each twice as wide as the one before.
+    """``scales`` patches of P × P values around a position, each twice as wide as the one before.
 
-    Scale k sees P·2^k pixels across by the mean of 2^k × 2^k pixels, so that what is far from the
-    middle is seen coarsely. Values between pixels are interpolated; past the border the border.
+    Scale k covers P·2^k pixels by means of 2^k × 2^k pixels, so that resolution falls with the
+    distance from the centre. Values between pixels are interpolated; the border is repeated.
     """
 
     def __init__(self, patch_size: int, scales: int) -> None:
@@ -82,7 +82,7 @@ class Retina(nn.Module):
         self.register_buffer("grid", grid, persistent=False)
 
     def pyramid(self, pixels: Float[Tensor, "B C H W"]) -> list[Float[Tensor, "B C h w"]]:
-        """The picture at every scale; made once, whatever the number of glimpses."""
+        """The picture at every scale, computed once for all glimpses."""
         return [F.avg_pool2d(pixels, 2**k) if k else pixels for k in range(self.scales)]
 
     def forward(
@@ -98,9 +98,9 @@ class Retina(nn.Module):
 
 
 class GaussianPlace(nn.Module, Chooser):
-    """l ~ N(μ, σ²) in each direction where somebody listens, else μ; kept within the picture.
+    """l ~ N(μ, σ²) in each direction with a listener, else μ, clamped to the picture.
 
-    What is rewarded is the place drawn, before it is kept within.
+    log p is that of the position before it is clamped.
     """
 
     def __init__(self, deviation: float) -> None:
@@ -121,17 +121,17 @@ class GaussianPlace(nn.Module, Chooser):
 
 @dataclass(frozen=True)
 class Glimpses:
-    """What a model looked at: ``places`` (B, T, 2) as (x, y), and its last state ``final``."""
+    """The positions of T glimpses, ``places`` (B, T, 2) as (x, y), and the last state ``final``."""
 
     places: Tensor
     final: Tensor
 
 
 class Glimpse(Model):
-    """Reads a picture in T glimpses, each at the place that the ones before suggest.
+    """Reads a picture in T glimpses; each position is predicted from the glimpses before it.
 
-    The places are trained by REINFORCE with a learned baseline (objective "reinforce"); policy and
-    baseline learn from what the core knows and do not shape it. Raises ``ValueError`` where the
+    The positions are trained by REINFORCE with a learned baseline (objective "reinforce"); no
+    gradient flows from policy and baseline into the recurrent core. Raises ``ValueError`` where the
     coarsest scale does not divide the picture.
     """
 
@@ -172,7 +172,7 @@ class Glimpse(Model):
         self.output = nn.Linear(size, len(labels.names))
 
     def look(self, pixels: Float[Tensor, "B C H W"]) -> Glimpses:
-        """T glimpses, the first at the middle."""
+        """T glimpses, the first at the centre."""
         pyramid = self.retina.pyramid(pixels)
         place = pixels.new_zeros(len(pixels), 2)
         hidden = self.core.start(pixels)

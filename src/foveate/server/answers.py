@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ from foveate.data.series import SeriesTable
 from foveate.data.series import labels as date_labels
 from foveate.data.tokenizer import EOS, Tokenizer
 from foveate.decode.search import PartialHypothesis
-from foveate.look.drawing import (
+from foveate.look.drawings import (
     Curve,
     LinesDrawing,
     Mark,
@@ -34,7 +33,9 @@ from foveate.look.drawing import (
     PictureDrawing,
     Word,
     WordsDrawing,
+    data_uri,
     listed,
+    picture_drawing,
 )
 from foveate.run import Run
 from foveate.server.common import RequestError
@@ -95,22 +96,10 @@ def opened(picture: str | None) -> Iterator[int | Path]:
         yield path
 
 
-def data_uri(pixels: NDArray[np.uint8], least: int = 0) -> str:
+def enlarged_uri(pixels: NDArray[np.uint8], least: int) -> str:
     """Pixels (C, H, W) as a PNG in a data URI, enlarged by whole numbers to ``least`` pixels."""
-    from matplotlib.image import imsave
-
     times = max(1, -(-least // max(pixels.shape[1:])))
-    enlarged = pixels.repeat(times, axis=1).repeat(times, axis=2).transpose(1, 2, 0)
-    enlarged = enlarged.repeat(3, axis=2) if enlarged.shape[2] == 1 else enlarged
-    file = io.BytesIO()
-    imsave(file, np.ascontiguousarray(enlarged), format="png")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
-
-
-def picture_drawing(pixels: NDArray[np.uint8], title: str) -> PictureDrawing:
-    """A picture as the model reads it."""
-    _, height, width = pixels.shape
-    return PictureDrawing(title=title, image=data_uri(pixels), width=width, height=height)
+    return data_uri(pixels.repeat(times, axis=1).repeat(times, axis=2))
 
 
 # ------------------------------------------------------------------------------ all tasks
@@ -188,7 +177,7 @@ def hidden_tokens(run: Run, task: MaskedLanguage, text: str) -> DrawnDone:
             )
         )
     title = f"{predicted.right} of {predicted.count} hidden tokens guessed right"
-    return DrawnDone(drawings=[WordsDrawing(title=title, words=words, told="right or wrong")])
+    return DrawnDone(drawings=[WordsDrawing(title=title, words=words, legend="right or wrong")])
 
 
 def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:

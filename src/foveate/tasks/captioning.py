@@ -27,7 +27,15 @@ from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample, TensorBatch
+from foveate.tasks.base import (
+    Evaluation,
+    Generates,
+    Loss,
+    Measures,
+    TensorBatch,
+    ValidationSample,
+    spread,
+)
 from foveate.tasks.image_classification import PictureTask, place_labels
 from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
@@ -39,7 +47,7 @@ from foveate.tasks.objectives import (
     steps_drawn,
     watched,
 )
-from foveate.tasks.text import END, START, TokenizedText, caption_record, namer
+from foveate.tasks.text import END, START, OneTokenizer, TokenizedText, caption_record, namer
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
 
@@ -90,7 +98,7 @@ class CaptionBatch(TensorBatch):
     real: Tensor
 
 
-class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
+class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     """A sentence for each picture; training sees each of its captions once an epoch."""
 
     class Config(PictureTask.Config, kind="captioning"):
@@ -111,15 +119,11 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
-        self.tokenizer: Tokenizer = config.tokenizer.build()
         self._pairs: dict[str, list[tuple[int, Ids]]] = {}
 
     @property
     def output_tokenizer(self) -> Tokenizer:
         return self.tokenizer
-
-    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
-        return {"text": self.tokenizer}
 
     # ---- data
 
@@ -127,12 +131,12 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
         self.measure_pixels()
         self.save_pixels(folder)
         captions = [text for texts in self.album("train").texts for text in texts]
-        self.tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
+        self._tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
         self.tokenizer.save(folder / TOKENIZER)
 
     def restore(self, folder: Path) -> None:
         self.restore_pixels(folder)
-        self.tokenizer = Tokenizer.load(folder / TOKENIZER)
+        self._tokenizer = Tokenizer.load(folder / TOKENIZER)
 
     def pairs(self, split: str) -> list[tuple[int, Ids]]:
         """Every caption of a split with the number of its picture."""
@@ -199,10 +203,12 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
             total, count = total + float(loss.total), count + loss.count
         album = self.album(split)
         outputs = [answer.caption for answer in self._describe(model, split, search)]
-        shown = range(0, len(album), max(1, len(album) // max(1, samples)))[:samples]
         return Measures(
             {"loss": total / max(count, 1), "bleu": self._bleu(outputs, album)[0]},
-            [Sample(album.names[i], album.texts[i][0], outputs[i]) for i in shown],
+            [
+                ValidationSample(album.names[i], album.texts[i][0], outputs[i])
+                for i in spread(len(album), samples)
+            ],
         )
 
     # ---- answers

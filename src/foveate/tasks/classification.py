@@ -20,7 +20,7 @@ from foveate.answers import LabelAnswer
 from foveate.config import from_json
 from foveate.data.batches import sorted_batches
 from foveate.data.catalogue import DataError
-from foveate.data.text import Corpus, Pair, Reading, TextData, at, read_pairs
+from foveate.data.text import Corpus, Pair, Reading, at, read_pairs
 from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
 from foveate.files import replace_file
@@ -34,9 +34,10 @@ from foveate.tasks.base import (
     Evaluation,
     Loss,
     Measures,
-    Sample,
     Table,
     TensorBatch,
+    ValidationSample,
+    spread,
 )
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import (
@@ -135,12 +136,11 @@ def measures_of_labels(
     log_p: LogP, target: Sequence[int], names: Names, texts: Sequence[str], samples: int
 ) -> Measures:
     """The figures of a validation; ``texts`` say what each example is, for the samples."""
-    step = max(1, len(texts) // max(1, samples))
-    shown = range(0, len(texts), step)[:samples]
+    shown = spread(len(texts), samples)
     predicted = log_p.argmax(axis=1)
     return Measures(
         figures_of_labels(log_p, target),
-        [Sample(texts[i], names[target[i]], names[predicted[i]]) for i in shown],
+        [ValidationSample(texts[i], names[target[i]], names[predicted[i]]) for i in shown],
     )
 
 
@@ -201,21 +201,15 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
     gives = "label"
     config: Config
 
-    def __init__(self, config: Config, data: TextData) -> None:
-        super().__init__(config, data)
-        self.names: Names = ()
-
-    @property
-    def label_names(self) -> Names:
-        return self.names
-
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         """Read the labels of all splits first: what is wrong with one is met before training."""
-        self.names = sorted_labels(self.corpus("train").targets)
-        if len(self.names) < 2:
-            raise DataError(f"{self.config.source}: one label is nothing to learn: {self.names}")
+        self.label_names = sorted_labels(self.corpus("train").targets)
+        if len(self.label_names) < 2:
+            raise DataError(
+                f"{self.config.source}: one label is nothing to learn: {self.label_names}"
+            )
         for split in ("valid", "test"):
             corpus = None
             with contextlib.suppress(DataError):  # a run may do without
@@ -223,11 +217,11 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
             if corpus is not None:
                 self._numbers(corpus, self._file(split))
         super().prepare(folder, seed)
-        save_labels(self.names, folder)
+        save_labels(self.label_names, folder)
 
     def restore(self, folder: Path) -> None:
         super().restore(folder)
-        self.names = load_labels(folder)
+        self.label_names = load_labels(folder)
 
     def _reading(self, split: str) -> Reading:
         return Labelled(self.config.source, self.config.labels, split, self.data)
@@ -237,7 +231,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         return at(self.config.labels or self.config.source, split, self.data.splits)
 
     def _numbers(self, corpus: Corpus, file: Path) -> list[int]:
-        return numbers_of(corpus.targets, self.names, lambda i: f"{file}:{corpus.lines[i]}")
+        return numbers_of(corpus.targets, self.label_names, lambda i: f"{file}:{corpus.lines[i]}")
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> LabelledBatch:
         corpus, ids = self._tokens(split)
@@ -245,7 +239,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         if self.config.word_dropout and split == "train":
             texts = [self._noisy(ids[i], noise, i) for i in indices]
         source, keys = wrapped(texts)
-        known = {name: number for number, name in enumerate(self.names)}
+        known = {name: number for number, name in enumerate(self.label_names)}
         target = torch.tensor([known[corpus.targets[i]] for i in indices])
         return LabelledBatch(source, keys, target)
 
@@ -255,12 +249,12 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
 
     def _about(self, corpus: Corpus) -> str:
         counts = Counter(corpus.targets)
-        return "labels " + ", ".join(f"{name}: {counts[name]:,}" for name in self.names)
+        return "labels " + ", ".join(f"{name}: {counts[name]:,}" for name in self.label_names)
 
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        return model.build(Tokens(self.tokenizer.vocab_size), Labels(self.names))
+        return model.build(Tokens(self.tokenizer.vocab_size), Labels(self.label_names))
 
     def loss(self, model: Classifier, batch: LabelledBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
@@ -272,7 +266,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         limit = self.data.max_length
         log_p = self.predict(model, [text[:limit] for text in ids])
         target = self._numbers(corpus, self._file(split))
-        return measures_of_labels(log_p, target, self.names, corpus.sources, samples)
+        return measures_of_labels(log_p, target, self.label_names, corpus.sources, samples)
 
     @torch.inference_mode()
     def predict(
@@ -283,7 +277,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         progress: Callable[[int], None] | None = None,
     ) -> LogP:
         """Log p of every label for each text, (N, C)."""
-        log_p = np.zeros((len(texts), len(self.names)), dtype=np.float32)
+        log_p = np.zeros((len(texts), len(self.label_names)), dtype=np.float32)
         lengths: NDArray[np.int64] = sizes_of(texts)[:, None] + EXTRA
         for indices in sorted_batches(lengths, batch_tokens):
             source, keys = wrapped([texts[i] for i in indices], model.output.weight.device)
@@ -318,8 +312,12 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
     ) -> Evaluation:
         ids, longer = self.cut(examples)
         log_p = self.predict(model, ids, batch_tokens)
-        target = numbers_of(examples.targets, self.names, lambda i: f"line {examples.lines[i]}")
-        return evaluation_of_labels(log_p, target, self.names, {CUT: longer} if longer else {})
+        target = numbers_of(
+            examples.targets, self.label_names, lambda i: f"line {examples.lines[i]}"
+        )
+        return evaluation_of_labels(
+            log_p, target, self.label_names, {CUT: longer} if longer else {}
+        )
 
     def classify(
         self,
@@ -338,7 +336,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         answers = [LabelAnswer(line, "", {}) for line in inputs]
         log_p = self.predict(model, texts, batch_size or 8192, progress)
         for i, row in zip(filled, log_p, strict=True):
-            probabilities = probabilities_of(row, self.names)
+            probabilities = probabilities_of(row, self.label_names)
             cut = max(0, len(encoded[i]) - limit)
             answers[i] = LabelAnswer(inputs[i], next(iter(probabilities)), probabilities, cut)
         return answers
@@ -357,9 +355,9 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         encoded = self.tokenizer.encode(source)
         ids, keys = wrapped([encoded.ids], model.output.weight.device)
         with torch.inference_mode():
-            best = self.names[int(model(ids, keys).argmax())]
+            best = self.label_names[int(model(ids, keys).argmax())]
         label = best if target is None else target
-        [number] = numbers_of([label], self.names, lambda i: f"target {label!r}")
+        [number] = numbers_of([label], self.label_names, lambda i: f"target {label!r}")
         text = TokenizedText.of(self.tokenizer, source, encoded)
         return ForcedPass(
             model,
@@ -367,7 +365,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
             partial(encoder_record, source=text, produced=label),
             [label],
             {"encoder": [START, *text.labels, END]},
-            token=self.names.__getitem__,
+            token=self.label_names.__getitem__,
             answer_at=0 if isinstance(model.pooling, First) else None,
         )
 

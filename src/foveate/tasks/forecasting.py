@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pydantic
@@ -39,15 +39,25 @@ from foveate.data.series import (
     starts,
 )
 from foveate.data.text import TextData
+from foveate.decode.search import Search
 from foveate.files import replace_file
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
-from foveate.look.drawing import Units
+from foveate.look.words import Units
 from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series
-from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Task, TensorBatch
+from foveate.tasks.base import (
+    Evaluation,
+    Loss,
+    Measures,
+    Task,
+    TensorBatch,
+    ValidationSample,
+    spread,
+)
 from foveate.tasks.objectives import Objective
 
 Array = NDArray[np.floating]
+F = TypeVar("F", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -189,9 +199,9 @@ def figures_of(
     return figures
 
 
-def middle(levels: NDArray[Any]) -> NDArray[Any]:
+def middle(levels: NDArray[F]) -> NDArray[F]:
     """The forecast (…) among the levels (…, Q): the median, or the only one."""
-    forecast: NDArray[Any] = levels[..., levels.shape[-1] // 2]
+    forecast: NDArray[F] = levels[..., levels.shape[-1] // 2]
     return forecast
 
 
@@ -284,9 +294,12 @@ class QuantileError(ForecastObjective):
         return (q * above).maximum((q - 1) * above).mean(dim=-1).sum()
 
 
-# ------------------------------------------------------------------------------------- series task
-# Series as data: reading, scaling fitted on the training rows, windows. Knows no model.
+# ------------------------------------------------------------------------------------- forecasting
+# loss   = Σ error of the predicted values, scaled, over channels, steps and windows
+# answer = the values of the steps after the last row, in their own units
 
+TOGETHER = 256  # windows forecast at once
+SHOWN = 6  # values of a sample
 FITTED = "series.json"  # in the run: channels, scaling, the naive error of the training rows
 
 
@@ -299,10 +312,19 @@ class SeriesBatch(TensorBatch):
     target: Tensor
 
 
-class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
-    """Rows of numbers in, the rows after them out; how they are modelled is up to who derives."""
+def not_about_numbers(kind: str | None) -> ConfigError:
+    """The error for an objective of another family."""
+    return ConfigError(
+        f"{kind!r} is not about numbers: set objective.kind to "
+        '"squared_error", "absolute_error" or "quantile", or leave out [objective]',
+        ("objective", "kind"),
+    )
 
-    class Config(Task.Config):
+
+class Forecasting(Task[str | None, Forecast, SeriesBatch]):
+    """The next rows of a series from the last ones."""
+
+    class Config(Task.Config, kind="forecasting"):
         """``look_back`` L rows are read, ``horizon`` H rows are asked for."""
 
         series: SeriesData  # the CSV, its columns and how it is divided
@@ -332,6 +354,15 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
         def default_objective(self) -> str:
             return "quantile" if self.quantiles else "squared_error"
 
+        def check_objective(self, objective: BaseConfig) -> None:
+            if not issubclass(objective.owner or object, ForecastObjective):
+                raise not_about_numbers(objective.kind)
+            objective.build().check_levels(self.quantiles)
+
+    figures = (
+        *("loss", "mse", "mae", "mase", "original_mse", "original_mae"),
+        *("crps", "coverage"),  # with quantiles
+    )
     reads, gives = "series", "forecast"
     config: Config
 
@@ -444,16 +475,13 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
 
     # ---- examples
 
-    def some(self, split: str) -> Windows:
+    def examples(self, split: str) -> Windows:
         """The windows of a split. Raises ``ConfigError`` where there is none."""
         windows = self.windows(split)
         if not len(windows):
             need = self.config.look_back + self.config.horizon
             raise ConfigError(f"{split} has no window of {need} rows; give it more rows")
         return windows
-
-    def examples(self, split: str) -> Windows:
-        return self.some(split)
 
     def read(self, source: Path, reference: Path | None = None) -> Windows:
         """All windows of a file of the user's with the same columns."""
@@ -470,43 +498,6 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
         own = {"values": self.names, "delimiter": None, "decimal": None}
         return read_table(self.config.series.model_copy(update=own), source)
 
-
-# ------------------------------------------------------------------------------------- forecasting
-# Forecasting: the only file that knows both series and model.
-#
-# loss   = Σ error of the predicted values, scaled, over channels, steps and windows
-# answer = the values of the steps after the last row, in their own units
-
-TOGETHER = 256  # windows forecast at once
-SHOWN = 6  # values of a sample
-
-
-def not_about_numbers(kind: str | None) -> ConfigError:
-    """The error for an objective of another family."""
-    return ConfigError(
-        f"{kind!r} is not about numbers: set objective.kind to "
-        '"squared_error", "absolute_error" or "quantile", or leave out [objective]',
-        ("objective", "kind"),
-    )
-
-
-class Forecasting(SeriesTask):
-    """The next rows of a series from the last ones."""
-
-    class Config(SeriesTask.Config, kind="forecasting"):
-        """``look_back`` L rows are read, ``horizon`` H rows are asked for."""
-
-        def check_objective(self, objective: BaseConfig) -> None:
-            if not issubclass(objective.owner or object, ForecastObjective):
-                raise not_about_numbers(objective.kind)
-            objective.build().check_levels(self.quantiles)
-
-    figures = (
-        *("loss", "mse", "mae", "mase", "original_mse", "original_mae"),
-        *("crps", "coverage"),  # with quantiles
-    )
-    config: Config
-
     # ---- model
 
     def build(self, model: Forecaster.Config) -> nn.Module:
@@ -521,13 +512,12 @@ class Forecasting(SeriesTask):
         predicted, target = model.teach(batch.values, batch.calendar, batch.target)
         return objective(predicted, target, self.config.quantiles)
 
-    def measure(self, model: Forecaster, split: str, search: Any, samples: int = 3) -> Measures:
-        windows = self.some(split)
+    def measure(self, model: Forecaster, split: str, search: Search, samples: int = 3) -> Measures:
+        windows = self.examples(split)
         predicted = self.predict(model, windows)
         figures = figures_of(predicted, windows, self.scaling, self.naive, self.config.quantiles)
         figures["loss"] = figures["crps"] / 2 if self.config.quantiles else figures["mse"]
-        every = max(1, len(windows) // max(1, samples))
-        chosen = range(0, len(windows), every)[:samples]
+        chosen = spread(len(windows), samples)
         return Measures(figures, [self._sample(windows, predicted, i) for i in chosen])
 
     def better(self, name: str) -> int:
@@ -552,18 +542,24 @@ class Forecasting(SeriesTask):
             batches.append(predicted.float().cpu().numpy())
         return np.concatenate(batches)
 
-    def _sample(self, windows: Windows, predicted: NDArray[np.float32], index: int) -> Sample:
+    def _sample(
+        self, windows: Windows, predicted: NDArray[np.float32], index: int
+    ) -> ValidationSample:
         """The last channel (by custom the target) of one window, in its own units."""
         read, _, target = (part[0] for part in windows.take([index]))
         shown = (read[-SHOWN:], target[:SHOWN], middle(predicted[index])[:SHOWN])
         texts = [" ".join(f"{v:.4g}" for v in self.scaling.leave(part)[:, -1]) for part in shown]
         date = labels(windows.first_dates()[index : index + 1], windows.table.dates)[0]
-        return Sample(f"{self.names[-1]} before {date}: {texts[0]}", texts[1], texts[2])
+        return ValidationSample(f"{self.names[-1]} before {date}: {texts[0]}", texts[1], texts[2])
 
     # ---- answers
 
     def evaluate(
-        self, model: Forecaster, examples: Windows, search: Any = None, batch_tokens: int = 8192
+        self,
+        model: Forecaster,
+        examples: Windows,
+        search: Search | None = None,
+        batch_tokens: int = 8192,
     ) -> ForecastEvaluation:
         predicted = self.predict(model, examples)
         figures = figures_of(predicted, examples, self.scaling, self.naive, self.config.quantiles)
@@ -630,7 +626,7 @@ class Forecasting(SeriesTask):
         model: Forecaster,
         source: str | None = None,
         target: str | None = None,
-        search: Any = None,
+        search: Search | None = None,
     ) -> ForcedPass:
         """One forecast of a channel, dates on both axes of its maps.
 

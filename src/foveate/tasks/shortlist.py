@@ -33,7 +33,9 @@ from foveate.data.corpus import sample
 from foveate.data.tokenizer import EOS
 from foveate.decode.search import Hypothesis
 from foveate.files import replace_file
+from foveate.tasks.base import Batch
 from foveate.tasks.text import Ids
+from foveate.tasks.text_to_text import TextToText
 
 FILE = "shortlist.npz"
 ARRAYS = ("often", "likely")
@@ -92,7 +94,7 @@ class Reach:
     size: float
 
 
-def learn(task: Any, often: int, likely: int, seed: int = 0) -> Shortlist:
+def learn(task: TextToText[Batch], often: int, likely: int, seed: int = 0) -> Shortlist:
     """The shortlist of a task with text on both sides, from its training data."""
     corpus = task.corpus("train")
     some = corpus.take(sample(len(corpus), PAIRS, seed))
@@ -143,7 +145,9 @@ def partners(
     return table
 
 
-def reach(task: Any, shortlist: Shortlist, split: str = "valid", most: int = 1000) -> Reach:
+def reach(
+    task: TextToText[Batch], shortlist: Shortlist, split: str = "valid", most: int = 1000
+) -> Reach:
     """How much of held-out pairs a shortlist holds, one sentence at a time."""
     corpus = task.corpus(split)
     sources = task.source_tokenizer.encode_ids(list(corpus.sources[:most]))

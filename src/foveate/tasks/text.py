@@ -14,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.data.batches import pad
+from foveate.data.batches import pad, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.readers import TokenIds, is_table, taken
 from foveate.data.text import Corpus, Reading, TextData, at, collect, keep, read_pairs
-from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SILENT, Encoded, Span, Tokenizer
+from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
 from foveate.data.words import is_unsegmented, split_words
 from foveate.look.capture import AttentionRecord
-from foveate.look.drawing import Units, group_pieces, to_words
+from foveate.look.words import Units, group_pieces, to_words
 from foveate.tasks.base import Answer, Batch, Task, TensorBatch
 
 Ids = list[int]
@@ -52,18 +52,6 @@ def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
     places = torch.arange(read.shape[1])[None] < lengths[:, None]
     real = places.flatten().nonzero().flatten() if ragged else None
     return TextBatch(source, keys, read, target, real)
-
-
-def source_batch(
-    sources: Sequence[Ids], device: torch.device | None = None, start: Sequence[int] = ()
-) -> tuple[Tensor, Tensor | None]:
-    """Ids (B, S) of some sources with their ends, and where they are real, None if everywhere.
-
-    ``start`` is read before each of them.
-    """
-    ids = torch.from_numpy(pad([[*start, *s, EOS] for s in sources])).to(device)
-    keys = ids != PAD
-    return ids, None if bool(keys.all()) else keys
 
 
 def lengths_of(*sides: Sequence[Ids]) -> NDArray[np.int32]:
@@ -259,7 +247,22 @@ class TextTask(Task[str, Answer, Batch]):
         """The texts of a split, without those that the config drops."""
 
 
-class SingleText(TextTask[Answer, Batch]):
+class OneTokenizer:
+    """The tokenizer of a task that has one."""
+
+    _tokenizer: Tokenizer | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
+        return self._tokenizer
+
+    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
+        return {"text": self.tokenizer}
+
+
+class SingleText(OneTokenizer, TextTask[Answer, Batch]):
     """Lines of text in; every text is read as ``<s> text </s>``."""
 
     class Config(Task.Config):
@@ -276,7 +279,6 @@ class SingleText(TextTask[Answer, Batch]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
-        self._tokenizer: Tokenizer | None = None
         self._read: dict[str, Corpus] = {}
         self._encoded: dict[str, tuple[Corpus, Sequence[Ids]]] = {}
 
@@ -298,15 +300,6 @@ class SingleText(TextTask[Answer, Batch]):
         if file is None:
             raise DataError(f"{run} has no tokenizer to take over: no {' or '.join(TOKENIZERS)}")
         self._tokenizer = Tokenizer.load(file)
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        if self._tokenizer is None:
-            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
-        return self._tokenizer
-
-    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
-        return {"text": self.tokenizer}
 
     def corpus(self, split: str) -> Corpus:
         """The texts of a split and what belongs to them, without those that the config drops.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import pydantic
@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from foveate.align.aer import Head, Links, Rows, read_pharaoh, write_pharaoh
 from foveate.align.ibm import AgreementAligner, Aligner
-from foveate.data.batches import pad, sorted_batches
+from foveate.data.batches import pad, sorted_batches, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.readers import lines_of
 from foveate.data.text import at
-from foveate.data.tokenizer import BOS, EOS, PAD, Encoded
+from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from foveate.data.words import CUTS, split_words
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.files import replace_file
@@ -46,12 +46,11 @@ from foveate.tasks.text import (
     collate,
     joined_record,
     namer,
-    source_batch,
 )
 from foveate.tasks.text_to_text import TextToText, pieces_of, steps_of, word_maps
 
 
-class Translation(TextToText, Aligns):
+class Translation(TextToText[TextBatch], Aligns):
     """Text in, text out: translation and whatever else maps one line to another."""
 
     class Config(TextToText.Config, kind="translation"):
@@ -71,6 +70,22 @@ class Translation(TextToText, Aligns):
         if self._shortlist is None:
             self._shortlist = Shortlist.load(self.folder)
         return self._shortlist
+
+    # ---- data
+
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
+        examples = self._tokens(split)
+        corpus = examples.corpus
+        sides = [[ids[i] for i in indices] for ids in (examples.sources, examples.targets)]
+        texts = corpus.sources, corpus.targets
+        for side, tokenizer in enumerate(self._both() if split == "train" else ()):
+            if tokenizer.noisy:
+                drawn = tokenizer.encode_noisy(
+                    [texts[side][i] for i in indices], [(noise, side, i) for i in indices]
+                )
+                both = zip(drawn, sides[side], strict=True)
+                sides[side] = [d if len(d) <= self.data.max_length else ids for d, ids in both]
+        return collate(*sides)
 
     # ---- model
 
@@ -287,7 +302,7 @@ class GuidedTranslation(Translation):
 
     # ---- model
 
-    def build(self, model: Any) -> nn.Module:
+    def build(self, model: Model.Config) -> nn.Module:
         built = super().build(model)
         guided_attention(built, self.config)
         return built
@@ -351,8 +366,8 @@ def recorded_weights(attention: Attention) -> Iterator[list[Tensor]]:
         attention.tap = before
 
 
-def _pieces(tokenizer: Any, texts: list[str], cut: Any) -> list[list[list[int]]]:
-    encoded: list[Encoded] = tokenizer.encode_batch(texts)
+def _pieces(tokenizer: Tokenizer, texts: list[str], cut: Cut) -> list[list[list[int]]]:
+    encoded = tokenizer.encode_batch(texts)
     return [pieces_of(e, cut(text)) for e, text in zip(encoded, texts, strict=True)]
 
 
@@ -385,7 +400,7 @@ def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
     return JoinedBatch(ids[:, :-1], ids[:, 1:], real)
 
 
-class PrefixTranslation(TextToText):
+class PrefixTranslation(TextToText[JoinedBatch]):
     """Translation without an encoder: a language model reads the source and goes on with the target
     (as GPT-2 was asked to; Radford et al., 2019).
     """

@@ -157,11 +157,7 @@ def test_contributing_prints_the_direction() -> None:
 
 
 # Modules that import each other, lazily or for types, and why they still do.
-CIRCLES: dict[frozenset[str], str] = {
-    frozenset(
-        {"foveate.train.distributed", "foveate.train.trainer"}
-    ): "a job names the type of its parallel group",
-}
+CIRCLES: dict[frozenset[str], str] = {}
 
 
 def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:

@@ -23,7 +23,7 @@ from foveate.tasks.forecasting import Forecasting, ForecastObjective
 from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.checkpoint import alone
-from foveate.train.config import Change, changes
+from foveate.train.config import ConfigChange, changes
 from foveate.train.distributed import Ranks, ranks_of
 from foveate.train.fit import Outcome, fit
 from foveate.train.optim import average as average_weights
@@ -86,7 +86,7 @@ def _model_of(config: RunConfig, task: AnyTask) -> nn.Module:
 
 
 def job_of(
-    config: RunConfig, task: AnyTask, model: nn.Module, changed: Sequence[Change] = ()
+    config: RunConfig, task: AnyTask, model: nn.Module, changed: Sequence[ConfigChange] = ()
 ) -> Job:
     """What the trainer needs of a config, whose task and model are ready."""
     return Job(
@@ -121,7 +121,7 @@ def _heeded(config: RunConfig) -> None:
         )
 
 
-def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[Change]]:
+def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange]]:
     """The task with its tokenizers, of the run if it exists, and what has changed in its config."""
     task = config.task.build(config.data)
     if (path / "config.toml").is_file():

@@ -41,12 +41,12 @@ def capture_gates(model: nn.Module) -> Iterator[dict[str, Gates]]:
     with the last word. Meanwhile cells go step by step, as their equations do; numbers differ from
     those of a kernel by rounding.
     """
-    found: dict[str, Gates] = {}
+    captured: dict[str, Gates] = {}
     cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
 
     def listen(name: str) -> Hear:
         def see(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
-            seen = found.setdefault(name, {})
+            seen = captured.setdefault(name, {})
             for gate, opened in cell.open(*inputs).items():
                 step = opened.detach().float()[:, None]
                 seen[gate] = torch.cat((seen[gate], step), dim=1) if gate in seen else step
@@ -54,7 +54,7 @@ def capture_gates(model: nn.Module) -> Iterator[dict[str, Gates]]:
         return see
 
     with stepping({cell: listen(name) for name, cell in cells.items()}):
-        yield found
+        yield captured
 
 
 @contextmanager
@@ -115,18 +115,18 @@ def capture_states(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     Steps stand in the order in which they are made. Meanwhile cells go step by step; numbers differ
     from those of a kernel by rounding.
     """
-    found: dict[str, Tensor] = {}
+    captured: dict[str, Tensor] = {}
     cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
 
     def listen(name: str) -> Hear:
         def see(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
             step = after[0].detach().float()[:, None]
-            found[name] = torch.cat((found[name], step), dim=1) if name in found else step
+            captured[name] = torch.cat((captured[name], step), dim=1) if name in captured else step
 
         return see
 
     with stepping({cell: listen(name) for name, cell in cells.items()}):
-        yield found
+        yield captured
 
 
 def backwards(name: str) -> bool:
@@ -208,13 +208,13 @@ def influence(
     for t, output in enumerate(outputs):
         for _ in range(draws):
             v = torch.randn(output.shape, generator=random) / output.shape[0] ** 0.5
-            asked = torch.autograd.grad(
+            gradient = torch.autograd.grad(
                 output @ v.to(output), inputs[0], retain_graph=True, allow_unused=True
             )[0]
-            if asked is not None:
-                squares[t] += asked[0].double().square().sum(dim=-1).cpu() / draws
-    found: NDArray[np.float64] = squares.sqrt().numpy()
-    return found
+            if gradient is not None:
+                squares[t] += gradient[0].double().square().sum(dim=-1).cpu() / draws
+    norms: NDArray[np.float64] = squares.sqrt().numpy()
+    return norms
 
 
 def by_distance(norms: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -228,7 +228,7 @@ def gradients(norms: Mapping[str, NDArray[np.float64]]) -> LinesDrawing:
 
     ``norms`` are those of `influence`. What is 0 is left out of the lines.
     """
-    curves = {name: by_distance(found) for name, found in norms.items()}
+    curves = {name: by_distance(matrix) for name, matrix in norms.items()}
     longest = max(map(len, curves.values()))
     drawn = {
         name: np.pad(
@@ -302,13 +302,13 @@ def layers_of(model: nn.Module) -> nn.ModuleList | None:
 
 def _streams(forced: ForcedPass, layers: nn.ModuleList) -> list[Tensor]:
     """What enters the first layer, and what each of them leaves."""
-    found: list[Tensor] = []
+    streams: list[Tensor] = []
 
     def enter(module: nn.Module, args: tuple[Tensor, ...]) -> None:
-        found.append(args[0])
+        streams.append(args[0])
 
     def leave(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-        found.append(output)
+        streams.append(output)
 
     handles = [layers[0].register_forward_pre_hook(enter)]
     handles += [layer.register_forward_hook(leave) for layer in layers]
@@ -317,7 +317,7 @@ def _streams(forced: ForcedPass, layers: nn.ModuleList) -> list[Tensor]:
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return streams
 
 
 @contextmanager
@@ -333,12 +333,12 @@ def _leaving(layer: nn.Module, stream: Tensor) -> Iterator[None]:
 @contextmanager
 def _heard(module: nn.Module) -> Iterator[list[Tensor]]:
     """What a module gives, call by call."""
-    found: list[Tensor] = []
+    outputs: list[Tensor] = []
     handle = module.register_forward_hook(
-        lambda module, args, output: found.append(cast(Tensor, output))
+        lambda module, args, output: outputs.append(cast(Tensor, output))
     )
     try:
-        yield found
+        yield outputs
     finally:
         handle.remove()
 
@@ -360,11 +360,11 @@ def importance(
     of one model; each is run once for every head, and once more. Raises ``ConfigError`` naming
     what exists where ``where`` fits nothing.
     """
-    model, found = passes[0].model, chosen(passes[0].model, where)
+    model, available = passes[0].model, chosen(passes[0].model, where)
     whole = [forced.scores() for forced in passes]
     heads = {name: len(weights) for name, weights in passes[0].maps(where).items()}
     lost: dict[str, Figures] = {}
-    for name in (name for name in found if name in heads):
+    for name in (name for name in available if name in heads):
         lost[name] = np.zeros(heads[name])
         for head in range(heads[name]):
             with edit(model, {name: silence(head)}):

@@ -46,7 +46,7 @@ def rolled(maps: Maps) -> dict[str, NDArray[np.float32]]:
     What cross-attention sees is what the encoder has mixed: A_l R, R the encoder's last. Shapes:
     (H, T, S) to (1, T, S), by the same names.
     """
-    found: dict[str, NDArray[np.float32]] = {}
+    products: dict[str, NDArray[np.float32]] = {}
     last: dict[str, Matrix] = {}  # by the side of the model
     for name, weights in maps.items():
         mean: Matrix = weights.mean(axis=0, dtype=np.float64)
@@ -54,11 +54,11 @@ def rolled(maps: Maps) -> dict[str, NDArray[np.float32]]:
         if name.endswith("self_attention"):
             mixed = (mean + np.eye(len(mean))) / 2
             last[side] = mixed @ last[side] if side in last else mixed
-            found[name] = last[side][None].astype(np.float32)
+            products[name] = last[side][None].astype(np.float32)
         else:
             seen = last.get("encoder")
-            found[name] = (mean if seen is None else mean @ seen)[None].astype(np.float32)
-    return found
+            products[name] = (mean if seen is None else mean @ seen)[None].astype(np.float32)
+    return products
 
 
 def rollout(forced: ForcedPass) -> AttentionRecord:
@@ -104,25 +104,25 @@ def relevance(forced: ForcedPass) -> AttentionRecord:
     """
     if forced.told != "log p":
         raise ConfigError("relevance is to what is said with a probability; a forecast has none")
-    found: dict[str, Matrix] = {}
+    matrices: dict[str, Matrix] = {}
     for t, gathered in enumerate(_gathered(forced)):
         for name, (place, rows) in _answered(forced, gathered, t).items():
-            whole = found.setdefault(name, np.zeros_like(rows))
+            whole = matrices.setdefault(name, np.zeros_like(rows))
             whole[place] = rows[place] / max(rows[place].sum(), TINY)
-    maps = {name: whole[None].astype(np.float32) for name, whole in found.items()}
+    maps = {name: whole[None].astype(np.float32) for name, whole in matrices.items()}
     return forced.labelled(maps, RELEVANCE)
 
 
 def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int, Matrix]]:
     """By the name of a map the row that score t was read from, and the matrix that it is of."""
-    found: dict[str, tuple[int, Matrix]] = {}
+    rows_of: dict[str, tuple[int, Matrix]] = {}
     if of.decoder is not None:
-        found["decoder.self_attention"] = forced.first + t, of.decoder - np.eye(len(of.decoder))
+        rows_of["decoder.self_attention"] = forced.first + t, of.decoder - np.eye(len(of.decoder))
     if of.source is not None:
         name = "decoder.cross_attention" if "decoder" in forced.read else "relevance"
-        found[name] = t, of.source
-    if found or of.encoder is None:
-        return found
+        rows_of[name] = t, of.source
+    if rows_of or of.encoder is None:
+        return rows_of
     own = of.encoder - np.eye(len(of.encoder))
     if forced.first:  # a token at each place, behind the start
         return {"encoder.self_attention": (forced.first + t, own)}
@@ -132,27 +132,27 @@ def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int,
 
 def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
     """What was relevant for each score, in their order."""
-    found = seams(forced.model)
+    attentions = seams(forced.model)
     calls: dict[str, list[Tensor]] = {}
 
     def tap(name: str) -> Callable[[Tensor], Tensor]:
         def see(weights: Tensor) -> Tensor:
-            kept = weights if weights.requires_grad else weights.detach().requires_grad_()
-            calls.setdefault(name, []).append(kept)
-            return kept
+            tracked = weights if weights.requires_grad else weights.detach().requires_grad_()
+            calls.setdefault(name, []).append(tracked)
+            return tracked
 
         return see
 
-    with torch.enable_grad(), tapped({name: tap(name) for name in found}, found):
+    with torch.enable_grad(), tapped({name: tap(name) for name in attentions}, attentions):
         scores = forced.run()
     if not calls:
         raise ConfigError("this model has no attention, and so no relevance by attention")
     parts = [part for pieces in calls.values() for part in pieces]
     for score in scores:
-        asked = torch.autograd.grad(score, parts, retain_graph=True, allow_unused=True)
-        called = {id(part): grad for part, grad in zip(parts, asked, strict=True)}
+        gradients = torch.autograd.grad(score, parts, retain_graph=True, allow_unused=True)
+        called = {id(part): grad for part, grad in zip(parts, gradients, strict=True)}
         of = Relevance()
-        for name in (name for name in found if name in calls):
+        for name in (name for name in attentions if name in calls):
             of.add(name, _called_for(calls[name], called, forced.row))
         yield of
 
@@ -188,7 +188,7 @@ Losses = NDArray[np.float64]  # (β, α), the model itself in the middle
 
 def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
     """A random direction, filter-normalised: d_i ← d_i ‖θ_i‖ / ‖d_i‖; zeros for vectors."""
-    found = []
+    directions = []
     for parameter in model.parameters():
         drawn = torch.zeros(parameter.shape)
         if parameter.dim() > 1:
@@ -196,8 +196,8 @@ def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
             sizes = parameter.detach().float().cpu().flatten(1).norm(dim=1)
             scale = sizes / drawn.flatten(1).norm(dim=1).clamp(min=1e-12)
             drawn = drawn * scale.view(-1, *[1] * (drawn.dim() - 1))
-        found.append(drawn.to(parameter))
-    return found
+        directions.append(drawn.to(parameter))
+    return directions
 
 
 @torch.no_grad()
@@ -215,19 +215,19 @@ def surface(
         )
     random = torch.Generator().manual_seed(seed)
     ways = [direction(model, random) for _ in range(2)]
-    kept = [parameter.detach().clone() for parameter in model.parameters()]
+    trained = [parameter.detach().clone() for parameter in model.parameters()]
     places = np.linspace(-reach, reach, steps)
-    found = np.zeros((steps, steps))
+    losses = np.zeros((steps, steps))
     try:
         for row, beta in enumerate(places):
             for column, alpha in enumerate(places):
-                for p, start, one, other in zip(model.parameters(), kept, *ways, strict=True):
-                    p.copy_(start + alpha * one + beta * other)
-                found[row, column] = loss()
+                for p, start, first, second in zip(model.parameters(), trained, *ways, strict=True):
+                    p.copy_(start + alpha * first + beta * second)
+                losses[row, column] = loss()
     finally:
-        for parameter, start in zip(model.parameters(), kept, strict=True):
+        for parameter, start in zip(model.parameters(), trained, strict=True):
             parameter.copy_(start)
-    return found
+    return losses
 
 
 def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") -> SheetGrid:
@@ -235,17 +235,17 @@ def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") 
 
     ``losses`` are those of `surface`, by the names of the models.
     """
-    known = np.concatenate([found[np.isfinite(found)] for found in losses.values()])
+    known = np.concatenate([grid[np.isfinite(grid)] for grid in losses.values()])
     least, most = max(float(known.min()), 1e-12), float(known.max())
     sheets = []
-    for name, found in losses.items():
-        places = [f"{place:.2g}" for place in np.linspace(-reach, reach, len(found))]
-        above = np.log10(np.where(np.isfinite(found), found, np.nan) / least)
-        middle = len(found) // 2
-        told = f"{least:.3g} … {most:.3g}, middle {found[middle, middle]:.3g}"
+    for name, grid in losses.items():
+        places = [f"{place:.2g}" for place in np.linspace(-reach, reach, len(grid))]
+        above = np.log10(np.where(np.isfinite(grid), grid, np.nan) / least)
+        middle = len(grid) // 2
+        label = f"{least:.3g} … {most:.3g}, middle {grid[middle, middle]:.3g}"
         ends = 0.0, float(np.log10(most / least))
-        sheets.append(sheet(name, above, places, places, "β", "α", *ends, scale_label=told))
-    count = sum(found.size for found in losses.values())
+        sheets.append(sheet(name, above, places, places, "β", "α", *ends, scale_label=label))
+    count = sum(grid.size for grid in losses.values())
     caption = f"log₁₀ (loss / least), filter-normalised directions, {count} runs (Li et al., 2018)"
     return sheet_grid(sheets, title, caption, across=min(2, len(sheets)))
 
@@ -266,21 +266,21 @@ def sheets(position: Position, length: int, hidden_size: int, num_heads: int) ->
     ``bias``: what each head adds to the score of a pair, (T, S); some heads from first to last.
     """
     at = torch.arange(length)
-    found: list[SheetDrawing] = []
+    drawn: list[SheetDrawing] = []
     with torch.no_grad():
         nothing = torch.zeros(1, length, hidden_size)
-        told = position.embed(nothing, at)[0]
-        if not torch.equal(told, told[:1].expand_as(told)):
-            found += _vectors("added to place t", told)
+        embedded = position.embed(nothing, at)[0]
+        if not torch.equal(embedded, embedded[:1].expand_as(embedded)):
+            drawn += _vectors("added to place t", embedded)
         ones = torch.ones(1, 1, length, hidden_size // num_heads)
         turned = position.rotate(ones, at)[0, 0]
         if not torch.equal(turned, ones[0, 0]):
-            found += _vectors("ones, turned at place t", turned)
+            drawn += _vectors("ones, turned at place t", turned)
         bias = position.bias(at, at)
     if bias is None:
-        return found
+        return drawn
     picked = torch.linspace(0, len(bias) - 1, min(len(bias), HEADS_SHOWN)).round().long()
-    return found + [_pairs(f"head {head} adds to score", bias[head]) for head in picked.tolist()]
+    return drawn + [_pairs(f"head {head} adds to score", bias[head]) for head in picked.tolist()]
 
 
 def positions(
@@ -371,9 +371,9 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
         raise ConfigError("this model reads its input at once: there are no places to shuffle")
     plain, before, maps = _read(forced, inside, None)
     random = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(plain), generator=random)
-    after, scores, turned = _read(forced, inside, order)
-    back = order.argsort()
+    shuffle = torch.randperm(len(plain), generator=random)
+    after, scores, turned = _read(forced, inside, shuffle)
+    back = shuffle.argsort()
     put_back = after[back]
     change = (put_back - plain).norm(dim=-1) / plain.norm(dim=-1).clamp(min=1e-12)
     moved = [
@@ -395,14 +395,14 @@ def side_of(model: nn.Module) -> str:
 
 
 def _read(
-    forced: ForcedPass, inside: str, order: Tensor | None
+    forced: ForcedPass, inside: str, shuffle: Tensor | None
 ) -> tuple[Tensor, Figures, dict[str, Tensor]]:
     """What a side of the model leaves, (S, D), the scores, and its maps (H, S, S) by name."""
     side = forced.model.get_submodule(inside)
     left: list[Tensor] = []
 
     def turn(module: nn.Module, args: object, output: Tensor) -> Tensor:
-        return output if order is None else output[:, order.to(output.device)]
+        return output if shuffle is None else output[:, shuffle.to(output.device)]
 
     def leave(module: nn.Module, args: object, output: Any) -> None:
         vectors: Tensor = output if isinstance(output, Tensor) else output.values  # of a memory
@@ -430,23 +430,23 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> LinesDraw
     With the positions of the model, and where it has any without them: 0 everywhere says that order
     does not matter. Without them the model was not trained, so only the shape of this is telling.
     """
-    found = {"as it is": shuffled(forced, seed)}
+    results = {"as it is": shuffled(forced, seed)}
     with without_positions(forced.model) as count:
         if count:
-            found["without positions"] = shuffled(forced, seed)
+            results["without positions"] = shuffled(forced, seed)
     curves: dict[str, Figures] = {}
-    for name, one in found.items():
-        curves[f"outputs, {name}"] = one.outputs
-        if one.attention is not None:
-            curves[f"attention, {name}"] = one.attention
+    for name, result in results.items():
+        curves[f"outputs, {name}"] = result.outputs
+        if result.attention is not None:
+            curves[f"attention, {name}"] = result.attention
     moved = "lost" if forced.told == "log p" else "moved by"
-    told = [f"{name} {forced.told} {moved} {one.lost:.2f}" for name, one in found.items()]
+    lost = [f"{name} {forced.told} {moved} {result.lost:.2f}" for name, result in results.items()]
     places = len(next(iter(curves.values())))
     labels = list(forced.read.get(side_of(forced.model), ()))
     return line_chart(
         np.arange(places, dtype=float), curves, "place", "change when shuffled",
         title or "Does order matter?", labels=labels if len(labels) == places else (),
-        caption="shuffled input: " + "; ".join(told),
+        caption="shuffled input: " + "; ".join(lost),
     )  # fmt: skip
 
 

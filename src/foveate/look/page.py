@@ -102,7 +102,7 @@ def _compose(records: Sequence[AttentionRecord], max_sentences: int) -> _Page:
     if not all(record.maps for record in records):
         raise ValueError("a record without maps: this model has no attention to show")
     titles: list[str] = []
-    kept: list[str] = []
+    sentences: list[str] = []
     notes: list[str] = []
     size = 0
     for number, record in enumerate(records[:max_sentences], 1):
@@ -114,18 +114,18 @@ def _compose(records: Sequence[AttentionRecord], max_sentences: int) -> _Page:
         )
         sentence = _json(group)
         size += len(sentence)
-        if kept and size > MOST_BYTES:
+        if sentences and size > MOST_BYTES:
             break
         titles.append(drawing.title)
-        kept.append(sentence)
+        sentences.append(sentence)
         lost = drawing.notes[len(record.notes) :]
         notes += [f"sentence {number}: {note}" for note in lost]
-    left_out = len(records) - len(kept)
+    left_out = len(records) - len(sentences)
     if left_out:
         notes.append(f"{left_out} of {len(records)} sentences left out of the page")
-    said = ["numbers are exact to 0.00002"]
-    cover = Cover(title="Attention", groups=titles, notes=said, left_out=left_out)
-    return _Page(_assemble(cover, kept), len(kept), notes)
+    remarks = ["numbers are exact to 0.00002"]
+    cover = Cover(title="Attention", groups=titles, notes=remarks, left_out=left_out)
+    return _Page(_assemble(cover, sentences), len(sentences), notes)
 
 
 def _assemble(cover: Cover, groups: Sequence[str]) -> str:

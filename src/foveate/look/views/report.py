@@ -63,10 +63,10 @@ class Known(Run):
         self._passes: dict[tuple[Any, Any, Units], Recorded] = {}
 
     def forced(self, source: Any, target: Any = None, units: Units = "auto") -> Recorded:
-        asked = source, target, units
-        if asked not in self._passes:
-            self._passes[asked] = Recorded(**vars(super().forced(*asked)))
-        return self._passes[asked]
+        key = source, target, units
+        if key not in self._passes:
+            self._passes[key] = Recorded(**vars(super().forced(*key)))
+        return self._passes[key]
 
 
 class Recorded(ForcedPass):
@@ -82,9 +82,9 @@ class Recorded(ForcedPass):
 
 def _named(entry: ViewEntry, view: Drawing) -> list[Drawing]:
     """The drawings of a view under its name, the first with what the view shows."""
-    found = []
+    named = []
     for number, drawing in enumerate(view.drawings()):
         title = " · ".join(part for part in (entry.name, drawing.title) if part)
-        told = " ".join(part for part in (entry.summary * (not number), drawing.caption) if part)
-        found.append(drawing.model_copy(update={"title": title, "caption": told}))
-    return found
+        caption = " ".join(part for part in (entry.summary * (not number), drawing.caption) if part)
+        named.append(drawing.model_copy(update={"title": title, "caption": caption}))
+    return named

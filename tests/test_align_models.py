@@ -15,11 +15,11 @@ from foveate.align.ibm import (
     AgreementAligner,
     Aligner,
     DiagonalModel2,
+    EMTraining,
     Model1,
     Model2,
     Pair,
     Symmetrized,
-    Training,
     agreed,
     digamma,
 )
@@ -152,7 +152,7 @@ def test_agreement_multiplies_posteriors_and_leaves_null() -> None:
 
 def test_a_prior_takes_from_rare_words_and_gives_to_cognates() -> None:
     assert digamma(np.array([1.0, 0.5])) == pytest.approx([-0.5772156649, -1.9635100260])
-    corpus = Training([(["nation"], ["nationale"]), (["dog"], ["chien"])])
+    corpus = EMTraining([(["nation"], ["nationale"]), (["dog"], ["chien"])])
     alike = dict(zip(corpus.lexicon.keys.tolist(), corpus.alike.tolist(), strict=True))
     nation = corpus.numbers.source["nation"] * corpus.numbers.width
     assert alike[nation + corpus.numbers.target["nationale"]]

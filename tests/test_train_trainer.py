@@ -18,7 +18,7 @@ from foveate.train import checkpoint
 from foveate.train.checkpoint import TrainError
 from foveate.train.config import TrainConfig
 from foveate.train.journal import read
-from foveate.train.trainer import Indices, State
+from foveate.train.trainer import Indices, TrainState
 from tolerances import MODEL, close, near
 from train_toy import Toy, ToyBatch, ToyCopy, ToyModel, content, final, toy_config
 
@@ -210,8 +210,8 @@ def test_a_state_comes_back_from_its_record() -> None:
     from foveate.train.trainer import Best
 
     for best in (None, Best("bleu", 31.5, 7)):
-        state = State(1, "x", step=9, best=best, figures={"bleu": 3.0}, window={"loss": 0.1})
-        assert State.of(asdict(state)) == state
+        state = TrainState(1, "x", step=9, best=best, figures={"bleu": 3.0}, window={"loss": 0.1})
+        assert TrainState.of(asdict(state)) == state
 
 
 def test_the_signals_have_their_handlers_back(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.data.batches import BatchPlan
-from foveate.tasks.base import Loss, Measures, Sample, Task
+from foveate.tasks.base import Loss, Measures, Task, ValidationSample
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
 from foveate.train.distributed import Ranks
@@ -117,7 +117,7 @@ class ToyCopy(Task[Any, Any, ToyBatch]):
         loss = F.cross_entropy(logits[real].float(), batch.wanted[real])
         right = (logits.argmax(-1) == batch.wanted)[real].float().mean()
         figures = {"loss": float(loss), "accuracy": float(right)}
-        return Measures(figures, [Sample("1 2", "1", "é")] * samples)
+        return Measures(figures, [ValidationSample("1 2", "1", "é")] * samples)
 
 
 @dataclass

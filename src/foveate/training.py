@@ -8,9 +8,9 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import nn
 
 from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
@@ -23,7 +23,7 @@ from foveate.tasks.forecasting import Forecasting, ForecastObjective
 from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.checkpoint import alone
-from foveate.train.config import Change, changes
+from foveate.train.config import ConfigChange, changes
 from foveate.train.distributed import Ranks, ranks_of
 from foveate.train.fit import Outcome, fit
 from foveate.train.optim import average as average_weights
@@ -67,13 +67,13 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
     model = _model_of(config, task).to(device())
     if config.start is not None and not checkpoint.steps(path):
         earlier = load(config.start.run, config.start.checkpoint)
-        summary = begin(config.start, earlier, task, model)
+        summary = begin(config.start, earlier.model, model, (earlier.task, task))
         if ranks.leads:
             print(summary, file=sys.stderr)
     return fit(job_of(config, task, model, changed), config.train, path, ranks)
 
 
-def _model_of(config: RunConfig, task: AnyTask) -> Any:
+def _model_of(config: RunConfig, task: AnyTask) -> nn.Module:
     """The model of a config. Raises ``ConfigError`` where it does not fit the task."""
     try:
         return task.build(config.model)
@@ -85,7 +85,9 @@ def _model_of(config: RunConfig, task: AnyTask) -> Any:
         ) from error
 
 
-def job_of(config: RunConfig, task: AnyTask, model: Any, changed: Sequence[Change] = ()) -> Job:
+def job_of(
+    config: RunConfig, task: AnyTask, model: nn.Module, changed: Sequence[ConfigChange] = ()
+) -> Job:
     """What the trainer needs of a config, whose task and model are ready."""
     return Job(
         task=task,
@@ -119,7 +121,7 @@ def _heeded(config: RunConfig) -> None:
         )
 
 
-def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[Change]]:
+def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange]]:
     """The task with its tokenizers, of the run if it exists, and what has changed in its config."""
     task = config.task.build(config.data)
     if (path / "config.toml").is_file():

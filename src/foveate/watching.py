@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from foveate.answers import Picture
 from foveate.data.tokenizer import EOS
 from foveate.decode.search import Alternatives, PartialHypothesis, Search, Watch
 from foveate.look.drawings import LanesDrawing, Node
@@ -17,7 +17,7 @@ from foveate.look.drawings import lanes as draw_lanes
 from foveate.run import Run
 from foveate.tasks.base import NEAR, Generates
 
-Heard = Callable[[list[PartialHypothesis]], None]
+Listener = Callable[[list[PartialHypothesis]], None]
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,20 @@ class Output:
 class Watched:
     """A search of one source, step by step, in text; it can be read while it goes on.
 
-    ``told`` is called after each step with its beginnings, best first; what raises in it stops the
+    ``listener`` is called after each step with its beginnings, best first; what it raises stops the
     search. Of each token the ``top_k`` likeliest are kept.
     """
 
-    def __init__(self, run: Run, top_k: int = 8, told: Heard | None = None) -> None:
+    def __init__(self, run: Run, top_k: int = 8, listener: Listener | None = None) -> None:
         """Raises ``ConfigError`` where the task of the run generates no text."""
         self.run, self.task = run, run.need(Generates, "write text")
-        self.watch = Watch(top_k, told)
+        self.watch = Watch(top_k, listener)
 
     def search(self, kind: str | None = None, **fields: object) -> Search.Config:
         """The run's own search with other fields, or of another kind."""
         return self.task.search_config(self.run.config.decode, kind, **fields)
 
-    def write(self, source: Any, search: Search, prefix: Sequence[int] = ()) -> list[Output]:
+    def write(self, source: Picture, search: Search, prefix: Sequence[int] = ()) -> list[Output]:
         """What the search finds, best first; each begins with the ids of the ``prefix``."""
         begun = search.after([list(prefix)]) if prefix else search
         hypotheses = self.task.write(self.run.model, source, begun.watched(self.watch))

@@ -15,7 +15,7 @@ from foveate.tasks.objectives import (
     CrossEntropy,
     LinearDecay,
     Objective,
-    Own,
+    OwnOutput,
     SamplingSchedule,
     Scheduled,
     TeacherForcing,
@@ -75,7 +75,7 @@ def test_kept_tokens_are_the_true_ones_and_others_the_model_s_own(model: Encoder
 
 def test_own_generations_are_greedy_decoding(model: EncoderDecoder) -> None:
     memory = model.encode(SOURCE, KEYS)
-    read = Own.Config().build().read(model, GOLD, memory, 1)
+    read = OwnOutput.Config().build().read(model, GOLD, memory, 1)
     steps, last = DecoderSteps(model, memory), GOLD[:, 0]
     for t in range(1, GOLD.shape[1]):
         last = steps.step(last).argmax(-1)

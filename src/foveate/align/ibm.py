@@ -216,10 +216,10 @@ class WordAligner(Aligner):
     first: WordAligner | None = None  # the simpler model whose t this one starts from
 
     def train(self, pairs: Sequence[Pair]) -> list[float]:
-        corpus = Training(self.ready(pairs))
+        corpus = EMTraining(self.ready(pairs))
         return corpus.fit(self)
 
-    def start(self, corpus: Training) -> None:
+    def start(self, corpus: EMTraining) -> None:
         """Take the corpus' words, and t from the simpler model if there is one."""
         if self.first is not None:
             corpus.fit(self.first)
@@ -254,7 +254,7 @@ class WordAligner(Aligner):
         """The best alignment a (B, T), 0 for NULL."""
 
 
-class Training:
+class EMTraining:
     """A corpus being trained on: its groups, and where their words stand in the lexicon."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
@@ -603,7 +603,7 @@ class AgreementAligner(Both):
         """The sum of both log-likelihoods, which agreement need not raise at every step."""
         ready = self.ready(pairs)
         models = self.forward, self.backward
-        corpora = Training(ready), Training(reverse(ready))
+        corpora = EMTraining(ready), EMTraining(reverse(ready))
         first = [m.first for m in models if m.first is not None]
         likelihoods: list[float] = []
         for stage in (first, models):
@@ -639,7 +639,7 @@ def agreed(there: Floats, back: Floats) -> Floats:
     return both
 
 
-def _step(models: Sequence[WordAligner], corpora: tuple[Training, Training]) -> float:
+def _step(models: Sequence[WordAligner], corpora: tuple[EMTraining, EMTraining]) -> float:
     """One iteration in which both directions count what they agree on."""
     there, back = (c.expect(m) for c, m in zip(corpora, models, strict=True))
     for corpus, model, own, other in (

@@ -148,7 +148,7 @@ def pictures_of(names: Sequence[str]) -> list[Picture]:
 def generate(
     run: options.RunPath,
     prompt: Annotated[
-        str | None, typer.Option(help="or lines on stdin; a blank one is none")
+        str | None, typer.Option(help="or lines on stdin; a blank line is an empty prompt")
     ] = None,
     max_length: Annotated[int, typer.Option(min=1, help="tokens")] = 200,
     num: Annotated[int, typer.Option(min=1, help="texts for each prompt")] = 1,
@@ -157,7 +157,7 @@ def generate(
     top_p: Annotated[float | None, typer.Option(help="the most probable of mass p")] = None,
     min_p: Annotated[float | None, typer.Option(help="p times the most probable")] = None,
     repetition_penalty: Above0 = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="the same draws the same")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="equal seeds draw equal texts")] = None,
     beam_size: Annotated[int | None, typer.Option(min=1, help="search instead; 1: greedy")] = None,
     whole_lines: Annotated[bool, typer.Option("--whole-lines", help="end with the line")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON, a text a line")] = False,

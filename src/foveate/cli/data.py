@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foveate.cli.options import Json, VerbGroup, to_json
+from foveate.cli.options import DataKind, Json, TaskName, VerbGroup, to_json
 
 if TYPE_CHECKING:
     from foveate.data.series import SeriesData
     from foveate.data.text import TextData
 
-DataKind = Literal["pairs", "labelled", "text", "series"]
-TaskName = Literal[
-    "auto",
-    "translation",
-    "transduction",
-    "classification",
-    "language",
-    "masked",
-    "forecasting",
-    "captioning",
-    "vision",
-]
 
 data = typer.Typer(cls=VerbGroup, help="List, get and check data sets.", no_args_is_help=True)
 

@@ -136,7 +136,11 @@ def _software() -> dict[str, str]:
 def _processor(report: MachineReport, seconds: float) -> None:
     import torch
 
-    flags, usable, threads = _cpu_flags(), usable_cores(), torch.get_num_threads()
+    flags, usable, threads = (
+        set(_field("/proc/cpuinfo", "flags", "Features").split()),
+        usable_cores(),
+        torch.get_num_threads(),
+    )
     native = sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)
     wide = torch.backends.cpu.get_cpu_capability()
     report.gflops = {
@@ -145,7 +149,9 @@ def _processor(report: MachineReport, seconds: float) -> None:
     }
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     report.facts["processor"] = {
-        "model": _cpu_model(),
+        "model": _field("/proc/cpuinfo", "model name")
+        or platform.processor()
+        or platform.machine(),
         "cores usable": f"{usable:g} of {os.cpu_count()}",
         "threads of torch": str(threads),
         "load": f"{load:.1f} (mean of a minute)",
@@ -212,17 +218,10 @@ def usable_cores() -> float:
     return float(cores)
 
 
-def _cpu_flags() -> set[str]:
-    """The features of the processor that Linux names; empty elsewhere."""
-    lines = _read("/proc/cpuinfo").splitlines()
-    line = next((x for x in lines if x.startswith(("flags", "Features"))), "")
-    return set(line.partition(":")[2].split())
-
-
-def _cpu_model() -> str:
-    lines = _read("/proc/cpuinfo").splitlines()
-    line = next((x for x in lines if x.startswith("model name")), "")
-    return line.partition(":")[2].strip() or platform.processor() or platform.machine()
+def _field(path: str, *names: str) -> str:
+    """The value of the first line ``NAME: VALUE`` of a system file with one of the names."""
+    lines = (line.partition(":") for line in _read(path).splitlines())
+    return next((value.strip() for name, _, value in lines if name.strip() in names), "")
 
 
 # ------------------------------------------------------------------------------ memory, devices
@@ -249,8 +248,7 @@ def _memory(report: MachineReport, folder: Path) -> None:
 
 def free_memory() -> int | None:
     """Free bytes of memory within the limit of the control group; ``None``: unknown."""
-    fields = (line.partition(":") for line in _read("/proc/meminfo").splitlines())
-    available = next((value for name, _, value in fields if name == "MemAvailable"), "")
+    available = _field("/proc/meminfo", "MemAvailable")
     free = int(available.split()[0]) * 1024 if available else None
     limit, used = _read("/sys/fs/cgroup/memory.max"), _read("/sys/fs/cgroup/memory.current")
     if free is not None and limit.strip().isdigit() and used.strip().isdigit():

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from foveate.cli.data import DataKind, TaskName
+from foveate.cli.options import DataKind, TaskName
 from foveate.config import parse_tree
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
@@ -329,7 +329,7 @@ def _split_names(names: set[str], table: Path) -> dict[str, str]:
     return splits
 
 
-class Training(NamedTuple):
+class TrainingDefaults(NamedTuple):
     """How a task trains: its best checkpoint, batches, learning rate and schedule."""
 
     best: str = "accuracy"
@@ -340,14 +340,14 @@ class Training(NamedTuple):
 
 
 TRAINING = {
-    "translation": Training("bleu", 3072, warmup=400),
-    "transduction": Training("exact_match", warmup=400),
-    "classification": Training(rate="5e-4"),
-    "language": Training("loss", 4096, warmup=100),
-    "masked": Training("loss", 2048),
-    "forecasting": Training("mse", rate="5e-3", every=50),
-    "captioning": Training("bleu", rate="1e-3"),
-    "vision": Training(batch_tokens=128, warmup=200),
+    "translation": TrainingDefaults("bleu", 3072, warmup=400),
+    "transduction": TrainingDefaults("exact_match", warmup=400),
+    "classification": TrainingDefaults(rate="5e-4"),
+    "language": TrainingDefaults("loss", 4096, warmup=100),
+    "masked": TrainingDefaults("loss", 2048),
+    "forecasting": TrainingDefaults("mse", rate="5e-3", every=50),
+    "captioning": TrainingDefaults("bleu", rate="1e-3"),
+    "vision": TrainingDefaults(batch_tokens=128, warmup=200),
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -34,7 +34,21 @@ Precision = Annotated[str, typer.Option(help="of the weights: fp32 or int8")]
 Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[a.b=c …]", help="other values than the config's; none takes one away"),
+    typer.Argument(
+        metavar="[a.b=c …]", help="values in place of the config's; none removes a value"
+    ),
+]
+DataKind = Literal["pairs", "labelled", "text", "series"]
+TaskName = Literal[
+    "auto",
+    "translation",
+    "transduction",
+    "classification",
+    "language",
+    "masked",
+    "forecasting",
+    "captioning",
+    "vision",
 ]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Sample = Annotated[

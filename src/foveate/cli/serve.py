@@ -25,14 +25,16 @@ serve.add_typer(keys, name="keys")
 FILES = "[en:fr=]FILE"  # or RUN=FILE
 File = Annotated[Path, typer.Option("--file", help="where the hashes of the keys are kept")]
 Terms = Annotated[
-    list[str] | None, typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: one is there")
+    list[str] | None, typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: outputs have one")
 ]
-Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, asked first")]
+Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, looked up first")]
 Host = Annotated[str, typer.Option(help="another than this machine needs --keys or --no-auth")]
 Delay = Annotated[float, typer.Option(min=0, help="a request waits for others in its batch")]
 Keys = Annotated[Path | None, typer.Option("--keys", help="ask for keys of this file")]
 OldDelay = Annotated[float | None, typer.Option(min=0, hidden=True)]
-Protect = Annotated[list[str] | None, typer.Option(metavar="REGEX", help="kept, beside URLs, …")]
+Protect = Annotated[
+    list[str] | None, typer.Option(metavar="REGEX", help="protected, beside URLs, …")
+]
 
 
 @serve.command("runs")

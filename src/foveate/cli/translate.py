@@ -38,12 +38,14 @@ Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tm
 In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
 Out = Annotated[Path | None, typer.Option("--out", help="where it goes")]
 Protect = Annotated[
-    list[str] | None, typer.Option(metavar="REGEX", help="kept in documents, beside URLs, …")
+    list[str] | None, typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …")
 ]
 Again = Annotated[bool, typer.Option("--again", help="in catalogues, what is translated too")]
-Terms = Annotated[Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: one must be there")]
+Terms = Annotated[
+    Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
+]
 Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")]
-Known = Annotated[Path | None, typer.Option(help="TMX or TSV, asked first")]
+Known = Annotated[Path | None, typer.Option(help="TMX or TSV, looked up first")]
 Silence = Annotated[
     list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
 ]

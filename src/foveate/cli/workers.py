@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -122,7 +123,7 @@ class ProcessRun(Run):
 
     def __init__(self, run: Run, spec: RunSpec, processes: int) -> None:
         super().__init__(run.path, run.config, run.task, run.model, run.checkpoint)
-        self.apart, self.processes = True, processes
+        self.apart, self.local, self.processes = True, run, processes
         if not spec.ensemble:  # the same weights, even where a training goes on
             spec = spec._replace(run=str(run.path / run.checkpoint))
         stack = ExitStack()
@@ -156,17 +157,22 @@ class ProcessRun(Run):
     def in_order(self, jobs: Iterable[Job]) -> Iterator[list[TextAnswer]]:
         """The translations of each job, in the order of the jobs, of which few are taken ahead.
 
-        Raises ``WorkerError`` where a process fails or was killed.
+        Their links and maps are computed in this process, since the others translate. Raises
+        ``WorkerError`` where a process fails or was killed.
         """
+
+        def next_result() -> list[TextAnswer]:
+            return [replace(answer, run=self.local) for answer in pending.popleft().result()]
+
         pending: deque[Future[list[TextAnswer]]] = deque()
         threads = ThreadPoolExecutor(self.processes)
         try:
             for lines, options in jobs:
                 pending.append(threads.submit(self.translate, lines, **options))
                 if len(pending) > 2 * self.processes:
-                    yield pending.popleft().result()
+                    yield next_result()
             while pending:
-                yield pending.popleft().result()
+                yield next_result()
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
 

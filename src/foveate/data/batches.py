@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from foveate.data.readers import indices_for
-from foveate.data.tokenizer import PAD
+from foveate.data.tokenizer import EOS, PAD
 
 Ids = Sequence[int] | NDArray[np.integer]
 
@@ -29,6 +31,18 @@ def pad(sequences: Sequence[Ids], value: int = PAD, multiple: int = 1) -> NDArra
         filled = np.arange(width) < lengths[:, None]  # (B, L)
         padded[filled] = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in sequences])
     return padded
+
+
+def source_batch(
+    sources: Sequence[Ids], device: torch.device | None = None, start: Sequence[int] = ()
+) -> tuple[Tensor, Tensor | None]:
+    """Ids (B, S) of some sources with their ends, and where they are real, None if everywhere.
+
+    ``start`` is read before each of them.
+    """
+    ids = torch.from_numpy(pad([[*start, *s, EOS] for s in sources])).to(device)
+    keys = ids != PAD
+    return ids, None if bool(keys.all()) else keys
 
 
 Indices = NDArray[np.integer]

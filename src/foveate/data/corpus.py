@@ -89,8 +89,9 @@ class Meter:
 
 Span = tuple[int, int]  # from the first row to the one after the last
 Arrays = dict[str, NDArray[Any]]
+Values = Mapping[str, Any]  # plain values, which travel as JSON
 Work = Callable[..., Arrays]  # of a span, or of other plain values
-Maker = Callable[[Mapping[str, Any]], Work]  # plain values → the work that they describe
+Maker = Callable[[Values], Work]  # plain values → the work that they describe
 
 ENOUGH = 100_000  # rows from which it pays to start processes
 ROWS = 20_000  # in a span
@@ -98,7 +99,7 @@ ROWS = 20_000  # in a span
 
 def in_order(
     maker: Maker,
-    values: Mapping[str, Any],
+    values: Values,
     spans: Sequence[tuple[Any, ...]],
     processes: int | None = None,
 ) -> Iterator[Arrays]:
@@ -148,7 +149,7 @@ class Worker:
     raw bytes.
     """
 
-    def __init__(self, maker: Maker, values: Mapping[str, Any]) -> None:
+    def __init__(self, maker: Maker, values: Values) -> None:
         what = {"maker": f"{maker.__module__}:{maker.__name__}", "values": values}
         path = os.pathsep.join(filter(None, sys.path))
         variables = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
@@ -160,12 +161,12 @@ class Worker:
         )
         self._send(what)
 
-    def __call__(self, values: Sequence[Any]) -> Arrays:
+    def __call__(self, values: Sequence[object]) -> Arrays:
         self._send(values)
         assert self._process.stdout is not None
         return _received(self._process.stdout)
 
-    def _send(self, value: Any) -> None:
+    def _send(self, value: object) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended, which reading the answer reports
             self._process.stdin.write(json.dumps(value).encode() + b"\n")
@@ -194,7 +195,7 @@ class Workers:
     A process that ends during its work is replaced for the next call.
     """
 
-    def __init__(self, maker: Maker, values: Mapping[str, Any], count: int) -> None:
+    def __init__(self, maker: Maker, values: Values, count: int) -> None:
         self._maker, self._values, self._count = maker, values, count
         self._stack, self._lock, self._over = ExitStack(), threading.Lock(), False
         self._idle = queue.SimpleQueue[Worker]()
@@ -205,7 +206,7 @@ class Workers:
             self._idle.put(self._begun())
         return self
 
-    def __call__(self, values: Sequence[Any]) -> Arrays:
+    def __call__(self, values: Sequence[object]) -> Arrays:
         worker = self._idle.get()
         try:
             return worker(values)
@@ -264,7 +265,7 @@ DAYS = 30  # after which an unused folder is removed
 
 
 def stored(
-    key: Mapping[str, Any],
+    key: Mapping[str, object],
     make: Callable[[Path], None],
     sound: Callable[[Path], bool] = lambda folder: True,
 ) -> Path:
@@ -545,9 +546,7 @@ def _counted(lines: Iterable[str], meter: Meter) -> Iterator[str]:
     meter.busy()
 
 
-def _write_ids(
-    new: Path, values: Mapping[str, Any], sizes: Mapping[str, int], processes: int | None
-) -> None:
+def _write_ids(new: Path, values: Values, sizes: Mapping[str, int], processes: int | None) -> None:
     rows = len(MappedTexts.open(Path(values["texts"]), next(iter(sizes))))
     spans = spans_of(rows)
     with ExitStack() as stack:
@@ -563,7 +562,7 @@ def _write_ids(
             meter.add(stop - first)
 
 
-def encoder(values: Mapping[str, Any]) -> Work:
+def encoder(values: Values) -> Work:
     """Work on spans: the ids of texts, flat, and how many each has."""
     for module in values["modules"]:  # modules of the user register their kinds
         importlib.import_module(module)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import (
-    Any,
     BinaryIO,
     ClassVar,
     Generic,
@@ -391,6 +390,7 @@ def _records(path: Path) -> Iterator[tuple[str | BadLine, int]]:
         raise DataError(f"{path}:{start}: a quote is opened and not closed; close or double it")
 
 
+Number = TypeVar("Number", bound=np.generic)
 Row = TypeVar("Row")
 Places = NDArray[np.int64]
 
@@ -398,7 +398,9 @@ Places = NDArray[np.int64]
 class Column(Sequence[Row], Generic[Row]):
     """Rows in two files of a folder, ``NAME.DTYPE`` and ``NAME.offsets``; all, or chosen ones."""
 
-    def __init__(self, flat: NDArray[Any], offsets: Places, chosen: NDArray[Any] | None = None):
+    def __init__(
+        self, flat: NDArray[np.generic], offsets: Places, chosen: NDArray[np.generic] | None = None
+    ):
         """``flat`` (total,), ``offsets`` (rows + 1,), ``chosen`` the rows shown, in their order."""
         self.flat, self.offsets, self.chosen = flat, offsets, chosen
 
@@ -410,7 +412,7 @@ class Column(Sequence[Row], Generic[Row]):
         return cls(mapped(file, np.dtype(file.suffix[1:])), offsets)
 
     @abstractmethod
-    def _row(self, part: NDArray[Any]) -> Row:
+    def _row(self, part: NDArray[np.generic]) -> Row:
         """What a part of the flat array stands for."""
 
     def __len__(self) -> int:
@@ -453,28 +455,28 @@ class Column(Sequence[Row], Generic[Row]):
 class MappedTexts(Column[str]):
     """Texts, as UTF-8."""
 
-    def _row(self, part: NDArray[Any]) -> str:
+    def _row(self, part: NDArray[np.generic]) -> str:
         return part.tobytes().decode()
 
 
 class TokenIds(Column[list[int]]):
     """Token ids, in the smallest integers that hold them."""
 
-    def _row(self, part: NDArray[Any]) -> list[int]:
+    def _row(self, part: NDArray[np.generic]) -> list[int]:
         return part.tolist()
 
 
 class ColumnWriter:
     """Writes a column piece by piece; the files are whole when it is closed."""
 
-    def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]) -> None:
+    def __init__(self, folder: Path, name: str, dtype: np.dtype[np.generic]) -> None:
         self.dtype, self.rows = dtype, 0
         self._end = 0
         self._flat: BinaryIO = (folder / f"{name}.{dtype.name}").open("wb")
         self._offsets: BinaryIO = (folder / f"{name}.offsets").open("wb")
         self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
 
-    def add(self, flat: bytes | NDArray[Any], lengths: NDArray[np.integer]) -> None:
+    def add(self, flat: bytes | NDArray[np.generic], lengths: NDArray[np.integer]) -> None:
         """More rows: their entries one after the other, and how many each has."""
         self._flat.write(flat if isinstance(flat, bytes) else flat.astype(self.dtype).tobytes())
         ends = self._end + np.cumsum(lengths, dtype=np.int64)
@@ -509,19 +511,19 @@ def lines_of(file: Path) -> MappedTexts:
     return MappedTexts(flat, np.concatenate(([0], ends, rest)).astype(np.int64))
 
 
-def mapped(file: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+def mapped(file: Path, dtype: np.dtype[Number]) -> NDArray[Number]:
     """A file of numbers as an array (N,) that the system reads as it is needed."""
     if not file.stat().st_size:
         return np.empty(0, dtype=dtype)
     return np.memmap(file, dtype=dtype, mode="r").view(np.ndarray)
 
 
-def indices_for(count: int) -> np.dtype[Any]:
+def indices_for(count: int) -> np.dtype[np.generic]:
     """The smallest kind of number for indices below ``count``: 4 bytes up to 4 thousand million."""
     return np.dtype(np.uint32 if count <= 1 << 32 else np.int64)
 
 
-def smallest(largest: int) -> np.dtype[Any]:
+def smallest(largest: int) -> np.dtype[np.generic]:
     """The smallest unsigned integer that holds ``largest``."""
     return np.dtype(np.min_scalar_type(largest))
 

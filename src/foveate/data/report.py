@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,16 @@ from rich.table import Table
 from rich.text import Text
 
 from foveate.data.catalogue import DataError, find
-from foveate.data.corpus import Arrays, Meter, PreparedCorpus, Work, in_order, read_text, spans_of
+from foveate.data.corpus import (
+    Arrays,
+    Meter,
+    PreparedCorpus,
+    Values,
+    Work,
+    in_order,
+    read_text,
+    spans_of,
+)
 from foveate.data.readers import MappedTexts, is_table
 from foveate.data.series import SeriesData, labels, looks_like_series, scan, usual_step
 from foveate.data.text import Corpus, TextData, keep, read_pairs
@@ -158,7 +167,7 @@ def traits_of(corpus: Corpus, name: str = "") -> Traits:
     return Traits(**{key: np.concatenate([part[key] for part in parts]) for key in parts[0]})
 
 
-def _traits_maker(values: Mapping[str, Any]) -> Work:
+def _traits_maker(values: Values) -> Work:
     source, target = (
         MappedTexts.open(Path(values["folder"]), side) for side in ("source", "target")
     )
@@ -317,7 +326,7 @@ class DataReport:
     splits: dict[str, SplitReport]
     series: dict[str, SeriesReport] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values, fit for JSON."""
         return asdict(self)
 

@@ -205,7 +205,7 @@ class Tokenizer(Configurable, ABC):
     def _encode_ids(self, texts: list[str]) -> list[list[int]]: ...
 
     @abstractmethod
-    def _vocabulary(self) -> Any:
+    def _vocabulary(self) -> object:
         """Plain values from which `_restore` makes an equal tokenizer."""
 
     @abstractmethod
@@ -219,7 +219,12 @@ class Tokenizer(Configurable, ABC):
     def _ready(self, texts: Iterable[str]) -> list[str]:
         if not self.pieces:
             raise RuntimeError(f"this {self.config.kind} tokenizer has no pieces; train it first")
-        return list(valid(texts))
+        ready = list(texts)
+        try:
+            "".join(ready).encode()
+        except UnicodeEncodeError:
+            return list(valid(ready))  # raises for the text with a lone surrogate
+        return ready
 
 
 def bounded(path: Path) -> bytes:
@@ -372,7 +377,7 @@ class Subword(Tokenizer):
     def _label(self, text: str) -> str:
         return text.replace(" ", "▁")  # as SentencePiece writes the blank before a word
 
-    def _vocabulary(self) -> Any:
+    def _vocabulary(self) -> object:
         return json.loads(self._rust.to_str())  # as Hugging Face's tokenizer.json
 
     def _restore(self, vocabulary: Any) -> None:
@@ -551,7 +556,7 @@ class Byte(Tokenizer):
     def _encode_ids(self, texts: list[str]) -> list[list[int]]:
         return [[byte + len(SPECIALS) for byte in text.encode()] for text in texts]
 
-    def _vocabulary(self) -> Any:
+    def _vocabulary(self) -> object:
         return None
 
     def _restore(self, vocabulary: Any) -> None:
@@ -593,7 +598,7 @@ class Listed(Tokenizer):
         known, form = self._ids.get, self._form
         return [[known(form(text[a:b]), UNK) for a, b in self._units(text)] for text in texts]
 
-    def _vocabulary(self) -> Any:
+    def _vocabulary(self) -> list[str]:
         return self.pieces[len(SPECIALS) : len(self.pieces) - len(self.tags)]
 
     def _restore(self, vocabulary: Any) -> None:

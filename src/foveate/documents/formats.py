@@ -119,23 +119,29 @@ def rows_of(text: str) -> list[tuple[str, str]]:
 def read_lines(data: bytes, options: DocumentOptions, where: str) -> Document:
     """A plain text with a passage for each line, whose numbers are known."""
     rows = rows_of(decoded(data, where))
-    passages = [text_passage(row, options.rules) for row, _ in rows]
-
-    def written(texts: Sequence[str]) -> bytes:
-        return "".join(text + end for text, (_, end) in zip(texts, rows, strict=True)).encode()
-
-    return Document(passages, written, lines=range(1, len(rows) + 1))
+    return _by_rows(rows, [row for row, _ in rows], options, lambda row, text: text)
 
 
 def read_tsv(data: bytes, options: DocumentOptions, where: str) -> Document:
     """Rows between tabs: the translation of the first column becomes a new last one."""
     rows = rows_of(decoded(data, where))
-    passages = [text_passage(row.partition("\t")[0], options.rules) for row, _ in rows]
+    first = [row.partition("\t")[0] for row, _ in rows]
+    return _by_rows(rows, first, options, lambda row, text: f"{row}\t{text}")
 
-    def written(texts: Sequence[str]) -> bytes:
-        done = zip(rows, texts, strict=True)
-        return "".join(f"{row}\t{text}{end}" for (row, end), text in done).encode()
 
+def _by_rows(
+    rows: Sequence[tuple[str, str]],
+    texts: Sequence[str],
+    options: DocumentOptions,
+    join: Callable[[str, str], str],
+) -> Document:
+    """Rows with a text to translate each; ``join`` writes a row with its translation."""
+
+    def written(translations: Sequence[str]) -> bytes:
+        done = zip(rows, translations, strict=True)
+        return "".join(join(row, text) + end for (row, end), text in done).encode()
+
+    passages = [text_passage(text, options.rules) for text in texts]
     return Document(passages, written, lines=range(1, len(rows) + 1))
 
 

@@ -11,7 +11,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from foveate.data.tokenizer import Span
@@ -70,13 +70,19 @@ LONGEST = 1000  # characters and elements of a sentence; what is longer is cut a
 
 @dataclass(frozen=True)
 class Leaf:
-    """A protected span, or an object, whose text may be empty; the model sees it if ``shown``."""
+    """A piece that must be in the answer once: a protected span, or an object such as an image.
+
+    ``span`` is the text of a protected span, which the model sees if ``shown``; ``before`` and
+    ``after`` are the characters right beside the piece, if any.
+    """
 
     start: int
     end: int
     pieces: tuple[Piece, ...]
     span: str | None = None
     shown: bool = False
+    before: str = ""
+    after: str = ""
     count: int = 1  # of the elements and leaves that it is
 
 
@@ -96,6 +102,16 @@ class Element:
         """Whether it is too long for a sentence: sentences are parts of it."""
         return self.end - self.start + self.count > LONGEST
 
+    @property
+    def elements(self) -> list[Element]:
+        """The elements right inside of it, in order."""
+        return [kid for kid in self.kids if isinstance(kid, Element)]
+
+    @property
+    def leaves(self) -> list[Leaf]:
+        """The leaves right inside of it, in order."""
+        return [kid for kid in self.kids if isinstance(kid, Leaf)]
+
 
 def overlapped(cuts: Sequence[Span], kid: Element) -> list[Span]:
     """The cuts, which are in order and disjoint, that an element overlaps."""
@@ -104,45 +120,18 @@ def overlapped(cuts: Sequence[Span], kid: Element) -> list[Span]:
     return [(a, b) for a, b in cuts[first:last] if a < kid.end or b > kid.start]
 
 
-def leaves(node: Element) -> Iterator[Leaf]:
+def all_leaves(node: Element) -> Iterator[Leaf]:
     """All leaves of an element, in order."""
     for kid in node.kids:
         if isinstance(kid, Leaf):
             yield kid
         else:
-            yield from leaves(kid)
+            yield from all_leaves(kid)
 
 
 # ------------------------------------------------------------------------------ sentences
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
-
-
-@dataclass(frozen=True)
-class Protected:
-    """A piece that must be in the answer once: a protected span, or an object such as an image.
-
-    ``at`` is its place in the sentence as the model gets it, ``span`` the text of a protected span,
-    ``before`` and ``after`` are the characters right beside it, if any.
-    """
-
-    at: int
-    pieces: tuple[Piece, ...]
-    span: str | None = None
-    before: str = ""
-    after: str = ""
-
-
-@dataclass(frozen=True)
-class SentenceElement:
-    """An element around the characters from ``start`` to ``end`` of a sentence."""
-
-    start: int
-    end: int
-    open: str
-    close: str
-    marks: tuple[SentenceElement, ...] = ()
-    protected: tuple[Protected, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,27 +142,22 @@ class Sentence:
     """
 
     text: str
-    root: SentenceElement
+    root: Element
     source: tuple[Piece, ...]
 
     @cached_property
     def spans(self) -> Counter[str]:
         """The protected spans that the answer may hold, without those inside of objects."""
-        spans, marks = Counter[str](), [self.root]
-        while marks:
-            mark = marks.pop()
-            spans.update(piece.span for piece in mark.protected if piece.span is not None)
-            marks += mark.marks
-        return spans
+        return Counter(leaf.span for leaf in all_leaves(self.root) if leaf.span is not None)
 
     @property
     def holds(self) -> bool:
         """Whether it has elements or protected pieces."""
-        return bool(self.root.marks or self.root.protected)
+        return bool(self.root.kids)
 
     def places(self, cleaned: str, rules: Rules) -> bool:
         """Whether something is to be placed in an answer: all but spans that the model wrote."""
-        if self.root.marks or any(piece.span is None for piece in self.root.protected):
+        if any(isinstance(kid, Element) or kid.span is None for kid in self.root.kids):
             return True
         there = Counter(cleaned[a:b] for (a, b), _ in rules.spans(cleaned))
         return bool(self.spans - there)
@@ -232,22 +216,22 @@ class Placing:
 
     # ---- writing
 
-    def _write(self, mark: SentenceElement, low: int, high: int) -> None:
+    def _write(self, element: Element, low: int, high: int) -> None:
         """The words from gap ``low`` to ``high``, and among them the content of an element."""
-        inner = self._intervals(mark.marks, low, high)
-        events: list[tuple[int, int, SentenceElement | Protected]] = []
-        for piece in mark.protected:
+        inner = self._intervals(element.elements, low, high)
+        events: list[tuple[int, int, Element | Leaf]] = []
+        for piece in element.leaves:
             if piece.span is not None and self.there[piece.span] > 0:
                 self.there[piece.span] -= 1  # the model wrote it
             else:
                 gap = min(max(self._gap(piece), low), high)
                 events.append((self._outside(gap, inner), -1, piece))
-        events += [(a, b, part) for part, (a, b) in zip(mark.marks, inner, strict=True)]
+        events += [(a, b, part) for part, (a, b) in zip(element.elements, inner, strict=True)]
         done = low
         for start, end, what in sorted(events, key=lambda event: event[:2]):
             self._words(done, start, low)
             done = start
-            if isinstance(what, Protected):
+            if isinstance(what, Leaf):
                 self.writer.protected(what.pieces, what.before, what.after)
                 continue
             if start < end and start > low:
@@ -283,9 +267,9 @@ class Placing:
         before = bisect_right(self.source, at, key=lambda word: word[1])
         return before - 1, before
 
-    def _gap(self, piece: Protected) -> int:
+    def _gap(self, piece: Leaf) -> int:
         """The gap of a protected piece: by the nearest linked word, else in proportion."""
-        left, right = self._near(piece.at)
+        left, right = self._near(piece.start)
         if left < 0:
             return 0
         place = bisect_left(self.linked, right)
@@ -301,9 +285,7 @@ class Placing:
         """The gap, or the end of the interval that it is inside."""
         return next((b for a, b in intervals if a < gap < b), gap)
 
-    def _intervals(
-        self, marks: Sequence[SentenceElement], low: int, high: int
-    ) -> list[tuple[int, int]]:
+    def _intervals(self, marks: Sequence[Element], low: int, high: int) -> list[tuple[int, int]]:
         """The words of the answer in each element: disjoint, the best linked elements first."""
         owner: dict[int, int] = {}
         plain: set[int] = set()
@@ -332,7 +314,7 @@ class Placing:
         return [intervals[n] for n in range(len(marks))]
 
     def _guess(
-        self, mark: SentenceElement, low: int, high: int, taken: Sequence[tuple[int, int]]
+        self, mark: Element, low: int, high: int, taken: Sequence[tuple[int, int]]
     ) -> tuple[int, int]:
         """The words of an element without links: in proportion to its place in the source."""
         scale = len(self.words) / max(1, len(self.source))
@@ -424,7 +406,7 @@ class TextBuilder:
         root = self.open[0]
         root.end = len(self.text)
         self._level(root)
-        protected = [(leaf.start, leaf.end) for leaf in leaves(root)]
+        protected = [(leaf.start, leaf.end) for leaf in all_leaves(root)]
         return list(self._cut(root, blanks(self.text, protected, self.layout)))
 
     def _level(self, node: Element) -> None:
@@ -462,7 +444,7 @@ class TextBuilder:
         An element that is longer than a sentence may be is one of these.
         """
         inside = [c for c in cuts if node.start <= c[0] and c[1] <= node.end]
-        nodes = [kid for kid in node.kids if isinstance(kid, Element)]
+        nodes = node.elements
         first, last = self._trimmed(node.start, node.end)
         for round in range(ROUNDS + 1):
             starts = {first, *(end for _, end in inside)}
@@ -526,7 +508,7 @@ class TextBuilder:
         yield from self._original(before, start, a)
         source = tuple(self._original(inner, a, b))
         if any(character.isalnum() for character in text) and _has_words(inner, text):
-            yield Sentence(text, self._mark(inner, a, b), source)
+            yield Sentence(text, self._tree(inner, a, b), source)
         else:
             yield from source
         yield from self._original(after, b, end)
@@ -591,25 +573,20 @@ class TextBuilder:
         marks = tuple(CLOSING)
         return first in marks and (not second.strip() or second in marks)
 
-    def _mark(self, kids: Sequence[Element | Leaf], start: int, end: int) -> SentenceElement:
+    def _tree(self, kids: Sequence[Element | Leaf], start: int, end: int) -> Element:
         """The tree of a sentence, by characters of what the model sees."""
         root, places = Element(start, end, kids=list(kids)), dict[int, Span]()
         places[id(root)] = 0, _length(self._shown(kids, start, end, places=places))
 
-        def mark(node: Element) -> SentenceElement:
-            leaves = [kid for kid in node.kids if isinstance(kid, Leaf)]
-            protected = [self._protected_piece(leaf, places[id(leaf)][0]) for leaf in leaves]
-            marks = [mark(kid) for kid in node.kids if isinstance(kid, Element)]
-            return SentenceElement(
-                *places[id(node)], node.open, node.close, tuple(marks), tuple(protected)
-            )
+        def moved(kid: Element | Leaf) -> Element | Leaf:
+            begin, stop = places[id(kid)]
+            if isinstance(kid, Element):
+                return Element(begin, stop, kid.open, kid.close, list(map(moved, kid.kids)))
+            before = self.text[max(0, kid.start - 1) : kid.start].strip()
+            after = self.text[kid.end : kid.end + 1].strip()
+            return replace(kid, start=begin, end=stop, before=before, after=after)
 
-        return mark(root)
-
-    def _protected_piece(self, leaf: Leaf, at: int) -> Protected:
-        before = self.text[max(0, leaf.start - 1) : leaf.start]
-        after = self.text[leaf.end : leaf.end + 1]
-        return Protected(at, leaf.pieces, leaf.span, before.strip(), after.strip())
+        return Element(*places[id(root)], kids=list(map(moved, kids)))
 
 
 def _has_words(kids: Sequence[Element | Leaf], text: str) -> bool:
@@ -668,13 +645,14 @@ class Passage:
         return (sentence.text, cleaned) if sentence.places(cleaned, self.rules) else None
 
     def joined(self, answers: Sequence[str], align: Aligner) -> str:
-        """The text with an answer in place of each sentence.
+        """The text with an answer in place of each sentence; ``align`` is called once at most.
 
-        ``align`` is called once at most. Raises ``ValueError`` where there are not as many answers
-        as sentences.
+        Raises ``ValueError`` where there are not as many answers as sentences.
         """
-        pairs = self.pairs(answers)
-        links = iter(align(pairs) if pairs else [])
+        return joined_all([self], [answers], align)[0]
+
+    def placed(self, answers: Sequence[str], links: Iterator[Links]) -> str:
+        """The same with the word links of its `pairs`, one after the other."""
         chosen: list[Pieces] = []
         for sentence, answer in zip(self.to_translate, answers, strict=True):
             linked = next(links) if self._pair(sentence, answer) else []
@@ -688,7 +666,7 @@ class Passage:
         """The protected spans of the input."""
         return self.rules.count(texts_of(self._whole([list(s.source) for s in self.to_translate])))
 
-    def _safe(self, sentence: Sentence, answer: str, links: list[tuple[int, int]]) -> Pieces:
+    def _safe(self, sentence: Sentence, answer: str, links: Links) -> Pieces:
         """The first candidate with the protected spans of the sentence, else its source."""
         right = self._counted(sentence.source)
         for pieces in self._candidates(sentence, answer, links):
@@ -701,9 +679,7 @@ class Passage:
         texts = texts_of(pieces)
         return self.rules.count([*texts, "".join(texts)] if len(texts) > 1 else texts)
 
-    def _candidates(
-        self, sentence: Sentence, answer: str, links: list[tuple[int, int]]
-    ) -> Iterator[Pieces]:
+    def _candidates(self, sentence: Sentence, answer: str, links: Links) -> Iterator[Pieces]:
         cleaned = sentence.cleaned(answer, self.rules)
         yield sentence.render(cleaned, links, self.rules)
         yield sentence.render(cleaned, links, self.rules, loose=True)
@@ -753,11 +729,6 @@ def joined_all(
     passages: Sequence[Passage], answers: Sequence[Sequence[str]], align: Aligner
 ) -> list[str]:
     """`Passage.joined` of many passages, with all their pairs linked at once."""
-    pairs = [p.pairs(a) for p, a in zip(passages, answers, strict=True)]
-    every = [pair for some in pairs for pair in some]
-    links = iter(align(every) if every else [])
-
-    def linked(some: Sequence[Pair]) -> list[list[tuple[int, int]]]:
-        return [next(links) for _ in some]
-
-    return [p.joined(a, linked) for p, a in zip(passages, answers, strict=True)]
+    pairs = [pair for p, a in zip(passages, answers, strict=True) for pair in p.pairs(a)]
+    links = iter(align(pairs) if pairs else [])
+    return [p.placed(a, links) for p, a in zip(passages, answers, strict=True)]

@@ -23,6 +23,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from foveate.data.batches import source_batch
 from foveate.data.tokenizer import BOS, EOS
 from foveate.export.base import (
     Checked,
@@ -41,7 +42,6 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.positions import Concatenated, Position
 from foveate.nn.state import State, Tensors
-from foveate.tasks.text import source_batch
 from foveate.tasks.translation import Translation
 
 ENCODER, STEP, GRAPHS = "encoder.onnx", "step.onnx", "graphs.json"

@@ -1,7 +1,7 @@
 """Dynamic batching: items of many clients are answered together, one item of each client in turn.
 
-Lives here: what can be computed for a list of items (`Operation`), the queue of a run, and the
-threads that empty it. Does not live here: which run answers (`foveate.server.runs`).
+An `Operation` is what can be computed for a list of items, a `Batcher` the queue of a run and the
+threads that empty it. Which run answers is up to `foveate.server.runs`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -133,7 +132,7 @@ def shape(run: Run) -> dict[str, int | None]:
     }
 
 
-def _collect(tree: Any, sizes: dict[str, int]) -> None:
+def _collect(tree: object, sizes: dict[str, int]) -> None:
     """The first number under each name, the outermost table first."""
     if not isinstance(tree, dict):
         return

@@ -49,6 +49,11 @@ class TensorBatch:
         return replace(self, **tensors)
 
 
+def spread(count: int, most: int) -> range:
+    """At most so many numbers from 0 to ``count``, evenly."""
+    return range(0, count, max(1, count // max(1, most)))[:most]
+
+
 @dataclass(frozen=True)
 class Loss:
     """A sum and the number of terms in it, never a mean: parts then add up exactly.
@@ -63,7 +68,7 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ValidationSample:
     """One example as people read it: what went in, what was wanted, what came out."""
 
     source: str
@@ -76,7 +81,7 @@ class Measures:
     """Figures of a validation by name, such as ``{"loss": 1.2, "bleu": 31.5}``, and samples."""
 
     figures: dict[str, float]
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[ValidationSample] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -202,7 +207,7 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
         """The loss of one batch, as sums over its targets."""
 
     @abstractmethod
-    def measure(self, model: Any, split: str, search: Any, samples: int = 3) -> Measures:
+    def measure(self, model: Any, split: str, search: Search, samples: int = 3) -> Measures:
         """Loss on a split and what users care for (BLEU by free-running decoding, …)."""
 
     # ---- answers
@@ -220,12 +225,14 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
         raise NotImplementedError
 
     def evaluate(
-        self, model: Any, examples: Any, search: Any, batch_tokens: int = 8192
+        self, model: Any, examples: Any, search: Search, batch_tokens: int = 8192
     ) -> Evaluation:
         """All that is measured of a trained model, and its outputs."""
         raise NotImplementedError
 
-    def forced(self, model: Any, source: Any, target: Any = None, search: Any = None) -> ForcedPass:
+    def forced(
+        self, model: Any, source: Input, target: Any = None, search: Search | None = None
+    ) -> ForcedPass:
         """An example made ready to be looked at: a forced pass over the source and the target.
 
         Without a target, what the search finds, or the model answers.
@@ -234,10 +241,10 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
 
     def explain(
         self,
-        model: Any,
-        source: Any,
-        target: Any = None,
-        search: Any = None,
+        model: nn.Module,
+        source: Input,
+        target: str | list[int] | None = None,
+        search: Search | None = None,
         units: Units = "auto",
     ) -> AttentionRecord:
         """The weights of every attention in a forced pass, with labels on both axes."""

@@ -27,7 +27,15 @@ from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample, TensorBatch
+from foveate.tasks.base import (
+    Evaluation,
+    Generates,
+    Loss,
+    Measures,
+    TensorBatch,
+    ValidationSample,
+    spread,
+)
 from foveate.tasks.image_classification import PictureTask, place_labels
 from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
@@ -68,7 +76,7 @@ def _thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 # -------------------------------------------------------------------------------------- captioning
-# Captioning: a picture in, a sentence out; the only file that knows both pictures and text.
+# Captioning: a picture in, a sentence out.
 #
 # loss   = −Σ_t log p(y_t | y_<t, x), and what `caption_loss` adds
 # answer = search for the y of the highest score; figures: loss, BLEU-4 against all references
@@ -195,10 +203,12 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             total, count = total + float(loss.total), count + loss.count
         album = self.album(split)
         outputs = [answer.caption for answer in self._describe(model, split, search)]
-        shown = range(0, len(album), max(1, len(album) // max(1, samples)))[:samples]
         return Measures(
             {"loss": total / max(count, 1), "bleu": self._bleu(outputs, album)[0]},
-            [Sample(album.names[i], album.texts[i][0], outputs[i]) for i in shown],
+            [
+                ValidationSample(album.names[i], album.texts[i][0], outputs[i])
+                for i in spread(len(album), samples)
+            ],
         )
 
     # ---- answers

@@ -34,9 +34,10 @@ from foveate.tasks.base import (
     Evaluation,
     Loss,
     Measures,
-    Sample,
     Table,
     TensorBatch,
+    ValidationSample,
+    spread,
 )
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import (
@@ -135,12 +136,11 @@ def measures_of_labels(
     log_p: LogP, target: Sequence[int], names: Names, texts: Sequence[str], samples: int
 ) -> Measures:
     """The figures of a validation; ``texts`` say what each example is, for the samples."""
-    step = max(1, len(texts) // max(1, samples))
-    shown = range(0, len(texts), step)[:samples]
+    shown = spread(len(texts), samples)
     predicted = log_p.argmax(axis=1)
     return Measures(
         figures_of_labels(log_p, target),
-        [Sample(texts[i], names[target[i]], names[predicted[i]]) for i in shown],
+        [ValidationSample(texts[i], names[target[i]], names[predicted[i]]) for i in shown],
     )
 
 

@@ -45,7 +45,15 @@ from foveate.look.capture import AttentionRecord, ForcedPass, Maps
 from foveate.look.words import Units
 from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series
-from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Task, TensorBatch
+from foveate.tasks.base import (
+    Evaluation,
+    Loss,
+    Measures,
+    Task,
+    TensorBatch,
+    ValidationSample,
+    spread,
+)
 from foveate.tasks.objectives import Objective
 
 Array = NDArray[np.floating]
@@ -509,8 +517,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         predicted = self.predict(model, windows)
         figures = figures_of(predicted, windows, self.scaling, self.naive, self.config.quantiles)
         figures["loss"] = figures["crps"] / 2 if self.config.quantiles else figures["mse"]
-        every = max(1, len(windows) // max(1, samples))
-        chosen = range(0, len(windows), every)[:samples]
+        chosen = spread(len(windows), samples)
         return Measures(figures, [self._sample(windows, predicted, i) for i in chosen])
 
     def better(self, name: str) -> int:
@@ -535,13 +542,15 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             batches.append(predicted.float().cpu().numpy())
         return np.concatenate(batches)
 
-    def _sample(self, windows: Windows, predicted: NDArray[np.float32], index: int) -> Sample:
+    def _sample(
+        self, windows: Windows, predicted: NDArray[np.float32], index: int
+    ) -> ValidationSample:
         """The last channel (by custom the target) of one window, in its own units."""
         read, _, target = (part[0] for part in windows.take([index]))
         shown = (read[-SHOWN:], target[:SHOWN], middle(predicted[index])[:SHOWN])
         texts = [" ".join(f"{v:.4g}" for v in self.scaling.leave(part)[:, -1]) for part in shown]
         date = labels(windows.first_dates()[index : index + 1], windows.table.dates)[0]
-        return Sample(f"{self.names[-1]} before {date}: {texts[0]}", texts[1], texts[2])
+        return ValidationSample(f"{self.names[-1]} before {date}: {texts[0]}", texts[1], texts[2])
 
     # ---- answers
 

@@ -19,6 +19,7 @@ from foveate.config import from_json
 from foveate.data.catalogue import DataError
 from foveate.data.image import Album, Augmentation, PictureData, Unchanged
 from foveate.data.text import TextData
+from foveate.decode.search import Search
 from foveate.files import replace_file
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
 from foveate.look.drawings import Drawing, PictureDrawing, picture_drawing
@@ -149,10 +150,10 @@ class PictureTask(Task[Picture, Answer, Batch]):
 
     def view(
         self,
-        model: Any,
+        model: nn.Module,
         source: Picture,
-        target: Any = None,
-        search: Any = None,
+        target: str | list[int] | None = None,
+        search: Search | None = None,
         units: Units = "auto",
         **part: Any,
     ) -> Drawing:
@@ -183,12 +184,13 @@ def place_labels(encoder: nn.Module) -> list[str]:
 
 
 # ---------------------------------------------------------------------------- image classification
-# PictureData to labels: the only file that knows both pictures and classifiers.
+# Image classification: one of the labels of the training data for a picture.
 #
 # loss = −log p(label | picture); figures and answers are those of `foveate.tasks.classification`
 
 ROWS = 250  # pictures that are judged together
 Item = TypeVar("Item")
+PictureModel = Classifier | Glimpse
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(self.source, Labels(self.label_names))
 
-    def loss(self, model: Any, batch: PictureBatch, objective: CrossEntropy) -> Loss:
+    def loss(self, model: PictureModel, batch: PictureBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(next(model.parameters()).device)
         with choices(model) as made:
             scores = model(batch.pixels)
@@ -258,18 +260,20 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         logged = loss.logged | {"accuracy": 100 * right.sum()}
         return add_choices(Loss(loss.total, loss.count, logged), made, right, objective)
 
-    def measure(self, model: Any, split: str, search: Any, samples: int = 3) -> Measures:
+    def measure(
+        self, model: PictureModel, split: str, search: Search, samples: int = 3
+    ) -> Measures:
         log_p, target = self._judged(model, split, ROWS)
         return measures_of_labels(log_p, target, self.label_names, self.album(split).names, samples)
 
-    def _judged(self, model: Any, split: str, rows: int) -> tuple[LogP, list[int]]:
+    def _judged(self, model: PictureModel, split: str, rows: int) -> tuple[LogP, list[int]]:
         """Log p of every label for each picture of a split (N, C), and the right ones (N,)."""
         every = range(len(self.album(split)))
         log_p = self.predict(model, (self.pixels(split, part) for part in _parts(every, rows)))
         return log_p, self._numbers(self.album(split), every).tolist()
 
     @torch.inference_mode()
-    def predict(self, model: Any, batches: Iterable[Tensor]) -> LogP:
+    def predict(self, model: PictureModel, batches: Iterable[Tensor]) -> LogP:
         """Log p of every label for each picture of all batches (B, C, H, W), (N, C)."""
         device = next(model.parameters()).device
         log_p = [np.zeros((0, len(self.label_names)), np.float32)]
@@ -285,7 +289,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         return split
 
     def evaluate(
-        self, model: Any, examples: str, search: Any, batch_tokens: int = 8192
+        self, model: PictureModel, examples: str, search: Search, batch_tokens: int = 8192
     ) -> Evaluation:
         """Accuracy and macro F1 in percent, mean loss and confusion matrix of a split."""
         log_p, target = self._judged(model, examples, min(ROWS, batch_tokens))
@@ -293,7 +297,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
 
     def classify(
         self,
-        model: Any,
+        model: PictureModel,
         inputs: Sequence[Picture],
         batch_size: int | None = None,
         progress: Callable[[int], None] | None = None,
@@ -306,7 +310,11 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         return [LabelAnswer(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
 
     def forced(
-        self, model: Classifier, source: Picture, target: Any = None, search: Any = None
+        self,
+        model: Classifier,
+        source: Picture,
+        target: str | None = None,
+        search: Search | None = None,
     ) -> ForcedPass:
         """A picture being read, and log p of the label, or of the most probable one.
 
@@ -329,21 +337,22 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
             rows = {n: places if w.shape[1] == len(places) else [label] for n, w in maps.items()}
             return AttentionRecord(dict(maps), rows, {"": places}, f"{picture} → {label}")
 
+        first = isinstance(model, Classifier) and isinstance(model.pooling, First)
         return ForcedPass(
             model,
             lambda: model(seen).log_softmax(dim=-1)[0, number][None],
             named,
             [label],
             token=self.label_names.__getitem__,
-            answer_at=0 if isinstance(getattr(model, "pooling", None), First) else None,
+            answer_at=0 if first else None,
         )
 
     def view(
         self,
-        model: Any,
+        model: nn.Module,
         source: Picture,
-        target: Any = None,
-        search: Any = None,
+        target: str | list[int] | None = None,
+        search: Search | None = None,
         units: Units = "auto",
         **part: Any,
     ) -> Drawing:

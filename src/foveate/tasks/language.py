@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -42,7 +41,7 @@ from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.state import State
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample, Task
+from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Task, ValidationSample
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import Axis, OneTokenizer, TokenizedText, namer
 
@@ -80,8 +79,7 @@ def _alike(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 #
 #     loss = −Σ_t log p(x_t | x_<t),   perplexity = exp(loss / T)
 #
-# A text is its lines, each followed by ``</s>``, which stands for the end of the line. Lives here:
-# blocks, the loss, the measures. Does not live here: continuing a text (`foveate.tasks.language`).
+# A text is its lines, each followed by ``</s>``, which stands for the end of the line.
 
 LOGIT_ROWS = 2048  # places whose logits are held at a time
 CHUNK = 512  # tokens read at a time where a state is carried over the whole text
@@ -374,7 +372,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
 
         return tap
 
-    def samples(self, model: LanguageModel, stream: Any, count: int) -> list[Sample]:
+    def samples(self, model: LanguageModel, stream: Stream, count: int) -> list[ValidationSample]:
         """Beginnings from all over a text, how the text goes on, and how the model does."""
         search = Sampling.Config.parse(SHORT).build()
         step = max(1, (len(stream) - 2 * SHOWN) // count)
@@ -383,7 +381,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         starts = [self.text_of(piece[:SHOWN]) for piece in pieces]
         outputs = self.generate(model, starts, search)
         return [
-            Sample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
+            ValidationSample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
             for start, piece, made in zip(starts, pieces, outputs, strict=True)
         ]
 

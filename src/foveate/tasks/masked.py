@@ -27,7 +27,15 @@ from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.spec import Tokens
-from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample, TensorBatch
+from foveate.tasks.base import (
+    CUT,
+    Evaluation,
+    Loss,
+    Measures,
+    TensorBatch,
+    ValidationSample,
+    spread,
+)
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import (
     END,
@@ -152,10 +160,11 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
         corpus, ids = self._tokens(split)
         ids = [text[: self.data.max_length] for text in ids]
         guesses = self.guess(model, ids)
-        step = max(1, len(corpus) // max(1, samples))
         shown = [
-            Sample(self._shown(ids[i], i), corpus.sources[i], self._filled(ids[i], guesses, i))
-            for i in range(0, len(corpus), step)[:samples]
+            ValidationSample(
+                self._shown(ids[i], i), corpus.sources[i], self._filled(ids[i], guesses, i)
+            )
+            for i in spread(len(corpus), samples)
         ]
         return Measures(_figures(guesses), shown)
 

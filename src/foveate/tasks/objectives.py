@@ -48,7 +48,7 @@ class Always(TeacherForcing):
         return gold
 
 
-class Own(TeacherForcing):
+class OwnOutput(TeacherForcing):
     """The model's own greedy output at every place but the first: what it meets when it is used."""
 
     class Config(TeacherForcing.Config, kind="own"):

@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.data.batches import pad
+from foveate.data.batches import pad, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.readers import TokenIds, is_table, taken
 from foveate.data.text import Corpus, Reading, TextData, at, collect, keep, read_pairs
-from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SILENT, Encoded, Span, Tokenizer
+from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
 from foveate.data.words import is_unsegmented, split_words
 from foveate.look.capture import AttentionRecord
 from foveate.look.words import Units, group_pieces, to_words
@@ -52,18 +52,6 @@ def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
     places = torch.arange(read.shape[1])[None] < lengths[:, None]
     real = places.flatten().nonzero().flatten() if ragged else None
     return TextBatch(source, keys, read, target, real)
-
-
-def source_batch(
-    sources: Sequence[Ids], device: torch.device | None = None, start: Sequence[int] = ()
-) -> tuple[Tensor, Tensor | None]:
-    """Ids (B, S) of some sources with their ends, and where they are real, None if everywhere.
-
-    ``start`` is read before each of them.
-    """
-    ids = torch.from_numpy(pad([[*start, *s, EOS] for s in sources])).to(device)
-    keys = ids != PAD
-    return ids, None if bool(keys.all()) else keys
 
 
 def lengths_of(*sides: Sequence[Ids]) -> NDArray[np.int32]:
@@ -158,13 +146,8 @@ def caption_record(
     """Maps (H, T, S) of a picture's captioner: the encoder's between ``places`` of the picture,
     the decoder's from what is produced to places, or to what was read.
     """
-    written, before = caption.axis(units, after=[END]), caption.axis(units, before=[START])
-    seen: Axis = [[i] for i in range(len(places))], list(places)
-    axes = {}
-    for block in maps:
-        row = seen if block.startswith("encoder") else written
-        axes[block] = row, before if row is written and block.endswith("self_attention") else seen
-    return _merged(maps, axes, f"{name} → {caption.text}")
+    read: Axis = [[i] for i in range(len(places))], list(places)
+    return _cross_record(maps, units, read, caption, f"{name} → {caption.text}")
 
 
 def attention_record(
@@ -179,13 +162,23 @@ def attention_record(
     produced and the end, and the columns of its self-attention the start and what was read.
     """
     read = source.axis(units, after=[END])
+    return _cross_record(maps, units, read, target, f"{source.text} → {target.text}")
+
+
+def _cross_record(
+    maps: Mapping[str, NDArray[np.float32]],
+    units: Units,
+    read: Axis,
+    target: TokenizedText,
+    title: str,
+) -> AttentionRecord:
+    """Maps of an encoder of ``read``, and of a decoder that produces the target."""
     written, before = target.axis(units, after=[END]), target.axis(units, before=[START])
     axes = {}
     for name in maps:
-        own = name.endswith("self_attention")
-        row = read if name.startswith("encoder") else written
-        axes[name] = row, read if row is read or not own else before
-    return _merged(maps, axes, f"{source.text} → {target.text}")
+        encodes, own = name.startswith("encoder"), name.endswith("self_attention")
+        axes[name] = (read, read) if encodes else (written, before if own else read)
+    return _merged(maps, axes, title)
 
 
 def encoder_record(

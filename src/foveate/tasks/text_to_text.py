@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pydantic
@@ -45,9 +45,10 @@ from foveate.tasks.base import (
     Evaluation,
     Generates,
     Measures,
-    Sample,
     Scores,
+    ValidationSample,
     WordMaps,
+    spread,
 )
 from foveate.tasks.metrics import (
     LOWER_IS_BETTER,
@@ -174,15 +175,15 @@ class Ensemble(nn.Module):
         self.members = nn.ModuleList(members)
 
     @property
-    def output(self) -> Any:
+    def output(self) -> nn.Linear:
         """The output projection of the first member; it says where all compute."""
-        return self.members[0].output
+        return cast(EncoderDecoder, self.members[0]).output
 
     def forward(self, *inputs: Tensor | None) -> Tensor:
         """Log of the mean p of every next token (B, T, V)."""
         return log_mean_p([member(*inputs) for member in self.members])
 
-    def decode(self, *inputs: Any) -> Tensor:
+    def decode(self, *inputs: object) -> Tensor:
         """Refuse: members have states and attention of their own. Raises ``ValueError``."""
         raise ValueError(
             "several models that decode together have no one map to draw; look at a run by itself"
@@ -563,11 +564,10 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         names = [name for name in self.config.metrics if name not in SLOW]
         figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
         nll = total / max(count, 1)
-        step = max(1, len(outputs) // max(1, samples))
-        shown = range(0, len(outputs), step)[:samples]
+        shown = spread(len(outputs), samples)
         return Measures(
             {"loss": nll, "perplexity": float(np.exp(min(nll, 700.0))), **figures},
-            [Sample(corpus.sources[i], corpus.targets[i], outputs[i]) for i in shown],
+            [ValidationSample(corpus.sources[i], corpus.targets[i], outputs[i]) for i in shown],
         )
 
     # ---- answers

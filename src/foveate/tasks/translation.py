@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from foveate.align.aer import Head, Links, Rows, read_pharaoh, write_pharaoh
 from foveate.align.ibm import AgreementAligner, Aligner
-from foveate.data.batches import pad, sorted_batches
+from foveate.data.batches import pad, sorted_batches, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.readers import lines_of
 from foveate.data.text import at
@@ -46,7 +46,6 @@ from foveate.tasks.text import (
     collate,
     joined_record,
     namer,
-    source_batch,
 )
 from foveate.tasks.text_to_text import TextToText, pieces_of, steps_of, word_maps
 

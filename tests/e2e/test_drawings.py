@@ -15,6 +15,7 @@ from foveate.look import page as pages
 from foveate.look.drawings import (
     AttentionDrawing,
     BarsDrawing,
+    BarSeries,
     Block,
     Choice,
     Curve,
@@ -28,7 +29,6 @@ from foveate.look.drawings import (
     Numbers,
     Overlay,
     PictureDrawing,
-    Series,
     SheetDrawing,
     TableDrawing,
     Word,
@@ -90,7 +90,7 @@ def drawings() -> list[Drawing]:
             marks=[Mark(x=2, label="kept")],
         ),
         BarsDrawing(
-            title="bars", labels=SOURCE, series=[Series(name="coverage", values=[1, 0.5, 1.5])]
+            title="bars", labels=SOURCE, series=[BarSeries(name="coverage", values=[1, 0.5, 1.5])]
         ),
         SheetDrawing(
             title="sheet",

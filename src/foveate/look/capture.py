@@ -388,7 +388,7 @@ class Seam(Protocol):
         """Count steps; what is given says the place of the first query of weights that passed."""
 
 
-class Own:
+class AttentionSeam:
     """The tap of an attention of ours."""
 
     def __init__(self, module: BaseAttention) -> None:
@@ -450,7 +450,7 @@ def seams(model: nn.Module) -> dict[str, Seam]:
     else the names of their modules.
     """
     attentions: dict[str, Seam] = {
-        name: Own(module)
+        name: AttentionSeam(module)
         for name, module in model.named_modules()
         if isinstance(module, BaseAttention)
     }

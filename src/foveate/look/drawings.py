@@ -83,7 +83,7 @@ Values = Annotated[Floats, _as_is, PlainSerializer(listed, return_type=list[floa
 Pixels = Annotated[NDArray[np.uint8], _as_is, PlainSerializer(data_uri, return_type=str)]
 
 
-class Part(pydantic.BaseModel):
+class DrawingPart(pydantic.BaseModel):
     """A piece of a drawing; its JSON has camelCase names, as the code that reads it."""
 
     model_config = pydantic.ConfigDict(
@@ -97,7 +97,7 @@ class Part(pydantic.BaseModel):
     )
 
 
-class Numbers(Part):
+class Numbers(DrawingPart):
     """An array as base64 of little-endian numbers, or the URL from which its bytes are read.
 
     ``u16`` counts 1/65,535 (weights from 0 to 1; 0 stands for 0 alone); ``f32`` is float32, NaN a
@@ -141,7 +141,7 @@ class Numbers(Part):
         return steps.astype("<u2").tobytes()
 
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=DrawingPart)
 
 
 def changed(part: P, change: Callable[[Numbers], Numbers]) -> P:
@@ -150,14 +150,14 @@ def changed(part: P, change: Callable[[Numbers], Numbers]) -> P:
     def of(value: object) -> object:
         if isinstance(value, Numbers):
             return change(value)
-        if isinstance(value, Part):
+        if isinstance(value, DrawingPart):
             return changed(value, change)
         return [of(each) for each in value] if isinstance(value, list) else value
 
     return part.model_copy(update={name: of(value) for name, value in part})
 
 
-class Drawing(Part):
+class Drawing(DrawingPart):
     """What every drawing has: a title, what it means in a sentence, and what had to be left out."""
 
     title: Text = ""
@@ -272,7 +272,7 @@ WRITERS: dict[str, Callable[[Drawing], bytes]] = {
 # --------------------------------------------------------------------------- attention and sheets
 
 
-class Block(Part):
+class Block(DrawingPart):
     """The maps of one block of a model: weights (H, T, S) of each layer, with one set of labels.
 
     ``row_means`` says whether a row is the word a decoder is ``producing`` or the word it is
@@ -414,7 +414,7 @@ def sheet_grid(
 # -------------------------------------------------------------------------------- lines and bars
 
 
-class Curve(Part):
+class Curve(DrawingPart):
     """A line over the places of its drawing, with a band where its ends are known."""
 
     name: str
@@ -423,7 +423,7 @@ class Curve(Part):
     high: Values = Field(default_factory=_no_values)
 
 
-class Mark(Part):
+class Mark(DrawingPart):
     """A place on the axis with a name: where a forecast begins, a checkpoint was written."""
 
     x: float
@@ -530,7 +530,7 @@ class ForecastDrawing(Drawing):
         return [*self.lines.drawings(), *([] if self.strip is None else [self.strip])]
 
 
-class Series(Part):
+class BarSeries(DrawingPart):
     """The bars of one name, with the ends of their intervals where known."""
 
     name: str
@@ -547,7 +547,7 @@ class BarsDrawing(Drawing):
 
     kind: Literal["bars"] = "bars"
     labels: list[Label]
-    series: list[Series]
+    series: list[BarSeries]
     up: str = ""
     across: str = ""
     at: float | None = Field(None, exclude=True)
@@ -563,21 +563,21 @@ def bar_chart(
     caption: str = "", bands: Bands | None = None, at: float | None = None,
 ) -> BarsDrawing:  # fmt: skip
     """A bar of each series for each label; ``bands`` are intervals around the bars of a name."""
-    bars = [Series(name=name, values=y, **_band(bands, name)) for name, y in series.items()]
+    bars = [BarSeries(name=name, values=y, **_band(bands, name)) for name, y in series.items()]
     return BarsDrawing(title=title, caption=caption, labels=list(labels), series=bars, up=up, at=at)
 
 
 # -------------------------------------------------------------------------------- words and beams
 
 
-class Choice(Part):
+class Choice(DrawingPart):
     """A token that might have stood here, and its p."""
 
     text: Label
     p: float
 
 
-class Word(Part):
+class Word(DrawingPart):
     """A word or piece; ``value`` colours it, ``alternatives`` are shown when it is chosen.
 
     ``space`` says whether a space stands before it; ``note`` is what else there is to say of it.
@@ -613,7 +613,7 @@ class WordsDrawing(Drawing):
         return arrays
 
 
-class Node(Part):
+class Node(DrawingPart):
     """A partial hypothesis of a beam at one step: its last token, and the one that it extends."""
 
     id: int
@@ -675,7 +675,7 @@ def lanes(
 # ------------------------------------------------------------------- pictures, models and tables
 
 
-class Overlay(Part):
+class Overlay(DrawingPart):
     """Weights (rows, columns) over the cells of a picture."""
 
     title: Label
@@ -720,7 +720,7 @@ def picture_drawing(
     )
 
 
-class Module(Part):
+class Module(DrawingPart):
     """A part of a model with its own parts; ``output`` is the shape of what it gives."""
 
     name: str

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look.capture import Own, Seam, chosen, tapped
+from foveate.look.capture import AttentionSeam, Seam, chosen, tapped
 
 LOST = 1e-6  # weight that may be cut off with keys that are not there
 
@@ -130,8 +130,8 @@ class Force(WeightsChange):
             weights = weights[self.heads] if self.heads else weights
         if weights.dim() != 3 or len(weights) != count:
             raise ConfigError(
-                f"{name}: weights of shape {tuple(_of(self.replacement, name).shape)} for {count} heads; "
-                "give (T, S), or (H, T, S) with all heads of the layer"
+                f"{name}: weights of shape {tuple(_of(self.replacement, name).shape)} for "
+                f"{count} heads; give (T, S), or (H, T, S) with all heads of the layer"
             )
         return weights
 
@@ -202,7 +202,7 @@ def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]
 @contextmanager
 def _mixtures(name: str, seam: Seam) -> Iterator[tuple[nn.Module, int]]:
     """The module that reads what all heads gave, side by side, and how many heads there are."""
-    if not isinstance(seam, Own):
+    if not isinstance(seam, AttentionSeam):
         raise ConfigError(f"{name} is no attention of foveate: outputs of its heads are not known")
     yield seam.module.output, seam.module.num_heads
 

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter
 
 from foveate.files import replace_file
 from foveate.look.capture import AttentionRecord
-from foveate.look.drawings import AnyDrawing, Drawing, Numbers, Part, Text, changed
+from foveate.look.drawings import AnyDrawing, Drawing, DrawingPart, Numbers, Text, changed
 from foveate.look.maps import all_maps
 
 MOST_SENTENCES = 200
@@ -35,7 +35,7 @@ class PageReport:
     notes: list[str]
 
 
-class Group(Part):
+class PageGroup(DrawingPart):
     """What is seen of a page at a time: the drawings of one sentence."""
 
     title: Text
@@ -43,7 +43,7 @@ class Group(Part):
     drawings: list[AnyDrawing]
 
 
-class Cover(Part):
+class Cover(DrawingPart):
     """What a page says of itself: the names of its groups, and how many it could not hold."""
 
     title: Text
@@ -61,7 +61,7 @@ class _Page:
 
 def drawn(drawings: Sequence[Drawing], title: str = "") -> str:
     """The page of drawings that are seen together; a word chosen in one lights in all."""
-    group = Group.model_validate({"title": "", "notes": [], "drawings": list(drawings)})
+    group = PageGroup.model_validate({"title": "", "notes": [], "drawings": list(drawings)})
     return _assemble(Cover(title=title or "foveate", groups=[""]), [_json(group)])
 
 
@@ -107,7 +107,7 @@ def _compose(records: Sequence[AttentionRecord], max_sentences: int) -> _Page:
     size = 0
     for number, record in enumerate(records[:max_sentences], 1):
         drawing = all_maps(record)
-        group = Group(
+        group = PageGroup(
             title=drawing.title,
             notes=drawing.notes,
             drawings=[drawing.model_copy(update={"title": "", "notes": []})],
@@ -148,7 +148,7 @@ def _assemble(cover: Cover, groups: Sequence[str]) -> str:
     )
 
 
-def _json(part: Part) -> str:
+def _json(part: DrawingPart) -> str:
     """JSON that may stand inside a script element: nothing in it can end the element."""
     text = part.model_dump_json(by_alias=True)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

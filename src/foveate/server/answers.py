@@ -27,9 +27,9 @@ from foveate.data.tokenizer import EOS, Tokenizer
 from foveate.decode.search import PartialHypothesis
 from foveate.look.drawings import (
     Curve,
+    DrawingPart,
     LinesDrawing,
     Mark,
-    Part,
     PictureDrawing,
     Word,
     WordsDrawing,
@@ -59,7 +59,7 @@ from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.text_to_text import TextToText
 from foveate.watching import Output, Watched
 
-Send = Callable[[Part], None]  # sends an event
+Send = Callable[[DrawingPart], None]  # sends an event
 AnyDone = TextDone | LabelDone | DrawnDone
 MOST_BYTES = 12 * 1024 * 1024  # of a picture
 DATA_URI = re.compile(r"data:image/(png|jpeg);base64,(.*)", re.DOTALL)

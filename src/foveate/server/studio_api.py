@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from foveate import __version__
 from foveate.config import ConfigError
 from foveate.errors import is_for_the_user, message_of
-from foveate.look.drawings import ModelDrawing, Part
+from foveate.look.drawings import DrawingPart, ModelDrawing
 from foveate.look.views import VIEWS
 from foveate.look.views.options import Question
 from foveate.server import descriptions
@@ -161,13 +161,13 @@ def _handle_errors(app: FastAPI) -> None:
         app.exception_handler(kind)(other)
 
 
-def sent(event: Part, position: str = "") -> str:
+def sent(event: DrawingPart, position: str = "") -> str:
     """An event as it is sent; a reader can continue after its ``position``."""
     name = getattr(event, "event", "message")
     return event_text(name, event.model_dump_json(by_alias=True), position)
 
 
-async def _stream(events: AsyncIterator[Part]) -> AsyncIterator[str]:
+async def _stream(events: AsyncIterator[DrawingPart]) -> AsyncIterator[str]:
     """Events as they are sent; an error is the last of them."""
     try:
         async for event in events:

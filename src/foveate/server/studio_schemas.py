@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from foveate.look.drawings import AnyDrawing, Node, Part
+from foveate.look.drawings import AnyDrawing, DrawingPart, Node
 from foveate.look.views.options import Question
 
 Reads = Literal["text", "picture", "series"]
 Gives = Literal["text", "label", "forecast", "words"]
 
 
-class StudioResponse(Part):
+class StudioResponse(DrawingPart):
     """What is sent: every field is there, those with a default too."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
@@ -22,7 +22,7 @@ class StudioResponse(Part):
 # ------------------------------------------------------------------------------ requests
 
 
-class SearchSettings(Part):
+class SearchSettings(DrawingPart):
     """Fields of a search; the run's own where they are absent.
 
     ``kind`` is one of ``foveate kinds search``; a field that the kind does not have is an error.
@@ -48,7 +48,7 @@ class SearchSettings(Part):
         return self.model_dump(exclude={"kind"}, exclude_none=True)
 
 
-class SilencedHead(Part):
+class SilencedHead(DrawingPart):
     """A head of a layer of a block, as an attention drawing names them; absent, all of the layer.
 
     ``layer`` is counted from 0, from the end where negative.
@@ -59,7 +59,7 @@ class SilencedHead(Part):
     head: int | None = Field(None, ge=0)
 
 
-class AnswerRequest(Part):
+class AnswerRequest(DrawingPart):
     """The input of a run; each task reads the fields that it needs.
 
     ``text`` is a source, or the beginning of a text; ``picture`` a data URI of a PNG or JPEG, or
@@ -82,7 +82,7 @@ class AnswerRequest(Part):
     top_k: int = Field(8, ge=0, le=50)
 
 
-class ViewRequest(Part):
+class ViewRequest(DrawingPart):
     """A view of one run or of several in one picture, with heads silenced while it is drawn."""
 
     runs: list[str] = Field(min_length=1, max_length=12)
@@ -90,7 +90,7 @@ class ViewRequest(Part):
     silenced: list[SilencedHead] = Field(default_factory=list)
 
 
-class FilmRequest(Part):
+class FilmRequest(DrawingPart):
     """A view at several checkpoints of a training, ``most`` of them, the last among them."""
 
     view: str = "attention"
@@ -101,7 +101,7 @@ class FilmRequest(Part):
 # ------------------------------------------------------------------------------ errors
 
 
-class Problem(Part):
+class Problem(DrawingPart):
     """What went wrong, and what to do about it where that is known."""
 
     code: str
@@ -109,7 +109,7 @@ class Problem(Part):
     hint: str = ""
 
 
-class ErrorBody(Part):
+class ErrorBody(DrawingPart):
     """The body of every response that is an error."""
 
     error: Problem

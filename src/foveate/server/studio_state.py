@@ -19,7 +19,7 @@ import numpy as np
 
 from foveate.config import ConfigError
 from foveate.look.capture import block_of, tails
-from foveate.look.drawings import Drawing, Numbers, P, Part, changed
+from foveate.look.drawings import Drawing, DrawingPart, Numbers, P, changed
 from foveate.look.edit import edit, silence
 from foveate.look.views import ViewEntry, find
 from foveate.look.views.options import Question
@@ -292,7 +292,7 @@ class StudioState:
         self.runs, self.jobs, self.arrays = RunStore(runs), JobQueue(waiting), ArrayStore()
         self._evaluated: dict[tuple[str, str, str, int], Evaluated] = {}
 
-    def answer(self, name: str, request: AnswerRequest, send: Send) -> Part:
+    def answer(self, name: str, request: AnswerRequest, send: Send) -> DrawingPart:
         """Answer a request with events, of which the first is "start"; the last is returned."""
         began = time.perf_counter()
         run = self.runs.run(name)

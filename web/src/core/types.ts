@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look; do not edit. Of 806497134cb16547.
+// Written by `npm run types` from src/foveate/look; do not edit. Of 790b2bb0395adf96.
 export type AnyDrawing =
   | AttentionDrawing
   | SheetDrawing
@@ -123,14 +123,14 @@ export interface BarsDrawing {
   notes: string[];
   kind: "bars";
   labels: string[];
-  series: Series[];
+  series: BarSeries[];
   up: string;
   across: string;
 }
 /**
  * The bars of one name, with the ends of their intervals where known.
  */
-export interface Series {
+export interface BarSeries {
   name: string;
   values: (number | null)[];
   low: (number | null)[];

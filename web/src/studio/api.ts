@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 2e1518bb58cd1330.
+// Written by `npm run types` from src/foveate/server; do not edit. Of bcf7c3233a49f7dc.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

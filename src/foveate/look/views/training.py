@@ -85,8 +85,8 @@ def panel(
         drawn[run] = at(places, x, y)
         if event == "train" and name in ("loss", "nll", "grad_norm", "tokens_per_second"):
             drawn[f"{run}, smoothed"] = at(places, x, smoothed(y))
-    up, log = LOGGED.get(name, (name, "")) if event == "train" else (f"{name}, validation", "")
-    return line_chart(places, drawn, "minutes" if across == "time" else "step", up, log=log)
+    up, log_axes = LOGGED.get(name, (name, "")) if event == "train" else (f"{name}, validation", "")
+    return line_chart(places, drawn, "minutes" if across == "time" else "step", up, log=log_axes)
 
 
 def smoothed(values: Floats) -> Floats:

@@ -553,8 +553,8 @@ def _optimizer_state(
 def _load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
     """Put the state back under its parameters; rates and decay are those of the present config."""
     names = {parameter: name for name, parameter in model.named_parameters()}
-    order = [p for group in optimizer.param_groups for p in group["params"]]
-    index = {names[parameter]: i for i, parameter in enumerate(order)}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    index = {names[parameter]: i for i, parameter in enumerate(parameters)}
     states: dict[int, Record] = {}
     values: Record = json.loads((folder / REST).read_text(encoding="utf-8"))
     with opened(folder / OPTIMIZER) as file:
@@ -564,7 +564,7 @@ def _load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: 
         if name not in index:
             raise TrainError(f"{folder / OPTIMIZER}: {name} is no trained parameter of the model")
         if isinstance(value, Tensor):  # into memory laid out as the parameter's is
-            parameter = order[index[name]]
+            parameter = parameters[index[name]]
             like = parameter.detach() if value.shape == parameter.shape else value
             saved, value = value, torch.empty_like(like, dtype=value.dtype)
             assign(value, saved)

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from foveate.decode.search import Search
 from foveate.tasks.base import AnyTask, Loss, Measures
-from foveate.tasks.objectives import Objective
 from foveate.train import checkpoint
 from foveate.train.checkpoint import Record, TrainError
 from foveate.train.config import ConfigChange, Precision, TrainConfig
@@ -237,6 +236,14 @@ class Feed:
 # What is trained, and the objects that train it.
 
 
+class TrainObjective(Protocol):
+    """What is minimised; it may change with the step."""
+
+    def advance(self, step: int) -> None:
+        """Set the step that comes next."""
+        ...
+
+
 @dataclass(frozen=True)
 class Job:
     """What is trained: a task with its data, a model, the objective, the search of validations.
@@ -248,7 +255,7 @@ class Job:
 
     task: AnyTask
     model: nn.Module
-    objective: Objective | None
+    objective: TrainObjective | None
     search: Search | None
     seed: int
     toml: str

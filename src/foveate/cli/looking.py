@@ -60,7 +60,7 @@ def positions(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Draw what a position encoding tells of each place."""
-    from foveate.cli import pictures
+    import foveate.cli.pictures as pictures
 
     if (Path(kind) / "config.toml").is_file():
         found = pictures.drawn("positions", [Path(kind)], {"length": length}, checkpoint)
@@ -76,7 +76,7 @@ def schedule(
     out: Out = None,
 ) -> None:
     """Draw the learning rates of configs."""
-    from foveate.cli import pictures
+    import foveate.cli.pictures as pictures
 
     _say(pictures.saved(pictures.schedule(configs, steps), out or []))
 
@@ -91,7 +91,7 @@ def report(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Write one page with every view that fits a run."""
-    from foveate.cli import pictures
+    import foveate.cli.pictures as pictures
 
     asked = {"text": text, "image": image, "split": split}
     _say(pictures.report(run, out, asked, checkpoint))
@@ -102,7 +102,7 @@ def verb(entry: ViewEntry) -> Any:
     second, several = entry.spec.by_place, entry.spec.several
 
     def call(**given: Any) -> None:
-        from foveate.cli import pictures
+        import foveate.cli.pictures as pictures
 
         if "units" in given:
             given["units"] = UNITS[given["units"]]

@@ -35,7 +35,15 @@ from foveate.align.aer import (
     read_pharaoh,
     write_pharaoh,
 )
-from foveate.align.ibm import HMM, Agreement, Aligner, Diagonal, Model1, Model2, Symmetrized
+from foveate.align.ibm import (
+    HMM,
+    AgreementAligner,
+    Aligner,
+    DiagonalModel2,
+    Model1,
+    Model2,
+    Symmetrized,
+)
 from foveate.data.words import split_blanks
 
 RARE = {"concentration": 1e-3, "cognates": 0.5}  # the priors of t that help, see bitext.Lexicon
@@ -44,10 +52,10 @@ ALIGNERS: dict[str, Any] = {
     "ibm2": Model2.Config(),
     "ibm2, smoothed": Model2.Config(smoothing=1.0),
     "ibm2, symmetrised": Symmetrized.Config(aligner=Model2.Config(smoothing=1.0)),
-    "diagonal": Diagonal.Config(),
+    "diagonal": DiagonalModel2.Config(),
     "hmm": HMM.Config(),
     "hmm, priors, symmetrised": Symmetrized.Config(aligner=HMM.Config(**RARE)),
-    "hmm, priors, agreement": Agreement.Config(aligner=HMM.Config(**RARE)),
+    "hmm, priors, agreement": AgreementAligner.Config(aligner=HMM.Config(**RARE)),
 }
 LINKS = Path(tempfile.gettempdir()) / "foveate-agreement.links"  # of the best aligner
 

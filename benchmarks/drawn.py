@@ -28,7 +28,7 @@ import numpy as np
 
 from foveate.cli.doctor import find_browser
 from foveate.look import page
-from foveate.look.drawing import AttentionDrawing, Block, Numbers
+from foveate.look.drawings import AttentionDrawing, Block, Numbers
 from machine import describe, write
 
 FLAGS = [

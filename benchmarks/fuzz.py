@@ -48,14 +48,14 @@ FORM = b"application/x-www-form-urlencoded"
 def targets(place: Path) -> Targets:
     """What reads, and examples of what it reads; files go into a folder."""
     import foveate.align.aer as aer
-    from foveate.cli.alignment import read_links
+    from foveate.cli.align import read_links
     from foveate.config import read
     from foveate.data.image import read_idx
     from foveate.data.readers import rows
     from foveate.data.series import SeriesData, read_table
     from foveate.data.text import TextData
     from foveate.data.tokenizer import Tokenizer
-    from foveate.documents.memory import Glossary, Memory
+    from foveate.documents.memory import Glossary, TranslationMemory
     from foveate.export.huggingface import import_from, read_tokenizer
     from foveate.run import RunConfig
     from foveate.server.keys import KeyFile
@@ -107,7 +107,7 @@ def targets(place: Path) -> Targets:
         "pharaoh": (on_file("links", read_links), [b"0-0 1-2\n\n3-4\n"]),
         "gold links": (on_file("gold", aer.read_gold), [b"1-1 2p3\n"]),
         "glossary": (on_file("g.tsv", Glossary.read), [b"# x\ndog\tchien|chienne\n"]),
-        "memory": (on_file("m.tmx", Memory.read), [DOCUMENTS["tmx"]]),
+        "memory": (on_file("m.tmx", TranslationMemory.read), [DOCUMENTS["tmx"]]),
         "keys": (
             on_file("keys", lambda p: KeyFile(p).find("x")),
             [b'{"name": "a", "begins": "f", "sha256": "0", "made": ""}\n'],
@@ -129,10 +129,10 @@ def targets(place: Path) -> Targets:
 
 
 def _document(kind: str) -> Read:
-    from foveate.documents.documents import Choices, read_document
+    from foveate.documents.formats import DocumentOptions, read_document
 
     def act(data: bytes) -> object:
-        document = read_document(kind, data, Choices(to="fr"), "it")
+        document = read_document(kind, data, DocumentOptions(to="fr"), "it")
         return document.written(["x"] * len(document.passages))
 
     return act

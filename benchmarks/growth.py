@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from foveate.data.batches import Plan
+from foveate.data.batches import BatchPlan
 from foveate.data.corpus import cores, prepare_ids, prepare_texts
 from foveate.data.report import traits_of
 from foveate.data.text import Reading, TextData
@@ -87,7 +87,7 @@ def prepare(folder: Path, pairs: int) -> dict[str, Any]:
     _, result["look_through"] = timed(lambda: traits_of(corpus), pairs)
     _, result["find_again"] = timed(lambda: config.build(data).corpus("train"), pairs)
     lengths = task.lengths("train")
-    plan = Plan(lengths, 4096, 1)
+    plan = BatchPlan(lengths, 4096, 1)
     batches, result["plan"] = timed(lambda: plan.epoch(0), pairs)
     tokens = sum(int(lengths[batch].sum()) for batch in batches[:BATCHES])
     drawn, result["batches"] = timed(
@@ -103,7 +103,7 @@ def plan(count: int) -> dict[str, Any]:
     lengths = np.empty((count, 2), dtype=np.int32)
     for side in (0, 1):
         lengths[:, side] = np.clip(random.normal(15, 5, count), 2, 90)
-    batches, result = timed(lambda: Plan(lengths, 4096, 1).epoch(0), count)
+    batches, result = timed(lambda: BatchPlan(lengths, 4096, 1).epoch(0), count)
     assert sum(map(len, batches)) == count
     return {"pairs": count, "batches": len(batches), **result, **memory()}
 

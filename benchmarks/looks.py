@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
+from foveate.look.views import find
+from foveate.look.views.options import Question
 from foveate.run import load
-from foveate.views.question import Question
-from foveate.views.registry import find
 
 PICTURES = Path(__file__).parent.parent / "docs" / "looking"
 SENTENCE = "A woman in a red coat is reading an old book."

@@ -25,7 +25,7 @@ from foveate.align.aer import Gold, Head, choose
 from foveate.align.ibm import Aligner as WordAligner
 from foveate.data.words import words
 from foveate.documents.html import html_passage
-from foveate.documents.memory import Aided, Aids, Glossary, aligner, holds
+from foveate.documents.memory import Assistance, AssistedRun, Glossary, aligner, holds
 from foveate.documents.spans import HIDDEN, SHOWN, Rules
 from foveate.documents.translate import Passage, joined_all, text_passage
 from foveate.run import Run, load
@@ -217,11 +217,11 @@ def of_rules(run: Run, sources: list[str], references: list[str], head: Head) ->
 def of_glossary(
     run: Run, sources: list[str], references: list[str], terms: Glossary
 ) -> dict[str, Any]:
-    wanted = [terms.wanted(line) for line in sources]
+    wanted = [terms.variants(line) for line in sources]
     started = time.perf_counter()
     plain = [str(a) for a in run.translate(sources)]
     free = time.perf_counter() - started
-    forced = [str(a) for a in Aided(run, Aids(terms)).translate(sources)]
+    forced = [str(a) for a in AssistedRun(run, Assistance(terms)).translate(sources)]
     seconds = time.perf_counter() - started - free
     asked = sum(map(len, wanted))
 

@@ -170,11 +170,11 @@ def plan_bytes(pairs: int = 200_000) -> float:
     """Measured: bytes a pair that planning an epoch takes at its peak, on each rank."""
     import numpy as np
 
-    from foveate.data.batches import Plan
+    from foveate.data.batches import BatchPlan
 
     lengths = np.random.default_rng(1).integers(3, 60, (pairs, 2)).astype(np.int32)
     tracemalloc.start()
-    Plan(lengths, 32_768, 1).epoch(0)
+    BatchPlan(lengths, 32_768, 1).epoch(0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return round(peak / pairs, 1)

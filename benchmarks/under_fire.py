@@ -147,16 +147,17 @@ def thirds(sizes: Sequence[int]) -> Figures:
 @contextlib.contextmanager
 def offline(run: Path, processes: int) -> Iterator[Callable[[list[str]], int]]:
     """Our own ``translate`` by as many processes as the server has; it says how many it did."""
-    from foveate.cli.streams import SHARE, chunks
-    from foveate.cli.workers import Crew, Loading
+    from foveate.cli.options import chunks
+    from foveate.cli.translate import SHARE
+    from foveate.cli.workers import ProcessRun, RunSpec
     from foveate.run import load
 
     own = load(run)
     if processes:
-        with Crew(own, Loading(str(run)), processes) as crew:
-            yield lambda lines: sum(
-                map(len, crew.translate((part, {}) for part in chunks(iter(lines), SHARE)))
-            )
+        several = ProcessRun(own, RunSpec(str(run)), processes)
+        yield lambda lines: sum(
+            map(len, several.in_order((part, {}) for part in chunks(lines, SHARE)))
+        )
     else:
         yield lambda lines: len(own.translate(lines))
 

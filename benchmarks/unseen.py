@@ -20,7 +20,7 @@ from unittest.mock import patch
 import torch
 
 from foveate.bench.training import workload
-from foveate.data.batches import Plan
+from foveate.data.batches import BatchPlan
 from foveate.look.capture import capture
 from foveate.nn import attention
 from foveate.nn.attention import Attention
@@ -52,7 +52,7 @@ def main() -> None:
     with workload("small") as work:
         model = work.model().train()
         job = job_of(work.config, work.task, model)
-        plan = Plan(work.task.lengths("train"), 4096, 1).epoch(0)[:BATCHES]
+        plan = BatchPlan(work.task.lengths("train"), 4096, 1).epoch(0)[:BATCHES]
         batches = [work.task.batch("train", rows.tolist()) for rows in plan]
     ways: dict[str, Callable[[], Any]] = {
         "as it is": nullcontext,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foveate.align.aer import Agreement, Gold, aer, agree, judge, rank_heads, read_gold
+from foveate.align.aer import Gold, LinkCounts, aer, agree, judge, rank_heads, read_gold
 
 GOLD = Gold({(0, 0), (1, 2)}, {(0, 0), (1, 2), (2, 1), (2, 2)})
 FOUND = {(0, 0), (2, 1), (3, 3)}
@@ -16,7 +16,7 @@ FOUND = {(0, 0), (2, 1), (3, 3)}
 def test_an_example_worked_by_hand() -> None:
     # A ∩ S = {0-0}; A ∩ P = {0-0, 2-1}; |A| = 3; |S| = 2
     counts = agree(FOUND, GOLD)
-    assert counts == Agreement(found=3, sure=2, found_sure=1, found_possible=2)
+    assert counts == LinkCounts(links=3, sure=2, correct_sure=1, correct_possible=2)
     assert counts.precision == pytest.approx(2 / 3)
     assert counts.recall == 1 / 2
     assert counts.aer == pytest.approx(1 - 3 / 5)
@@ -68,5 +68,5 @@ def test_heads_are_ranked_over_the_corpus() -> None:
     straight = {(i, i) for i in range(3)}
     ranked = rank_heads(corpus, [Gold(straight, straight)] * 2)
     assert [(name, head) for name, head, _ in ranked] == [("a", 1), ("a", 0), ("b", 0)]
-    assert ranked[0][2] == Agreement(6, 6, 6, 6)
+    assert ranked[0][2] == LinkCounts(6, 6, 6, 6)
     assert ranked[1][2].aer == pytest.approx(2 / 3)

@@ -12,14 +12,14 @@ from foveate.align.aer import Gold, aer
 from foveate.align.ibm import (
     HMM,
     NULL,
-    Agreement,
+    AgreementAligner,
     Aligner,
-    Diagonal,
+    DiagonalModel2,
+    EMTraining,
     Model1,
     Model2,
     Pair,
     Symmetrized,
-    Training,
     agreed,
     digamma,
 )
@@ -30,7 +30,7 @@ from foveate.kinds import load_kinds
 
 load_kinds()
 KINDS: dict[str, Any] = dict(kinds("aligner")["aligner"])
-WORD = [Model1, Model2, Diagonal, HMM]
+WORD = [Model1, Model2, DiagonalModel2, HMM]
 TOY: list[Pair] = [(["das", "Haus"], ["the", "house"]), (["Haus"], ["house"])]
 BOOKS: list[Pair] = [
     (["das", "Haus"], ["the", "house"]),
@@ -116,7 +116,7 @@ def probability(model: Any, emissions: Any, alignment: tuple[int, ...]) -> float
 
 
 def test_priors_are_distributions() -> None:
-    for kind in (Model1, Model2, Diagonal):
+    for kind in (Model1, Model2, DiagonalModel2):
         model: Any = kind(kind.Config())
         model.train(CORPUS[:50])
         assert model.prior((4, 6)).sum(axis=1) == pytest.approx(np.ones(6))
@@ -134,7 +134,7 @@ def test_later_models_align_better() -> None:
         rates[kind] = aer(model.align(CORPUS), GOLD)
     joined = Symmetrized(Symmetrized.Config())
     joined.train(CORPUS)
-    agreeing = Agreement(Agreement.Config())
+    agreeing = AgreementAligner(AgreementAligner.Config())
     agreeing.train(CORPUS)
     assert rates[HMM] < rates[Model1]
     assert aer(joined.align(CORPUS), GOLD) < rates[HMM]
@@ -152,7 +152,7 @@ def test_agreement_multiplies_posteriors_and_leaves_null() -> None:
 
 def test_a_prior_takes_from_rare_words_and_gives_to_cognates() -> None:
     assert digamma(np.array([1.0, 0.5])) == pytest.approx([-0.5772156649, -1.9635100260])
-    corpus = Training([(["nation"], ["nationale"]), (["dog"], ["chien"])])
+    corpus = EMTraining([(["nation"], ["nationale"]), (["dog"], ["chien"])])
     alike = dict(zip(corpus.lexicon.keys.tolist(), corpus.alike.tolist(), strict=True))
     nation = corpus.numbers.source["nation"] * corpus.numbers.width
     assert alike[nation + corpus.numbers.target["nationale"]]

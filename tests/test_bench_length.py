@@ -7,29 +7,30 @@ from pathlib import Path
 import pytest
 
 from foveate.bench import growth
-from foveate.bench.growth import Growth, Way, exponent, one, ways, worth
-from foveate.cli import pictures as verbs
+from foveate.bench.growth import Growth, Variant, cost, exponent, variants, worth
+from foveate.cli.bench import draw_growth, growth_view
 from foveate.kinds import load_kinds
 
 
 def test_every_kind_of_attention_is_there_with_lstm_and_mamba() -> None:
     load_kinds()
-    names = {way.name for way in ways()}
+    names = {variant.name for variant in variants()}
     assert {"full, fused", "full, explicit", "full, fused, causal", "local", "linear", "performer"}
     assert {"linformer", "lstm", "mamba", "block_sparse"} <= names
     assert "linformer, causal" not in names
 
 
 @pytest.mark.parametrize(
-    "way",
+    "variant",
     [
-        Way("full", "attention", "full", True), Way("explicit", "explicit", "full"),
-        Way("lstm", "lstm"), Way("mamba", "mamba"), Way("linformer", "attention", "linformer"),
+        Variant("full", "attention", "full", True), Variant("explicit", "explicit", "full"),
+        Variant("lstm", "lstm"), Variant("mamba", "mamba"),
+        Variant("linformer", "attention", "linformer"),
     ],
-    ids=lambda way: way.name,
+    ids=lambda variant: variant.name,
 )  # fmt: skip
-def test_one_figure(way: Way) -> None:
-    milliseconds, megabytes = one(way, 16, 16, 0.0)
+def test_one_figure(variant: Variant) -> None:
+    milliseconds, megabytes = cost(variant, 16, 16, 0.0)
     assert milliseconds > 0 and megabytes >= 0
 
 
@@ -52,9 +53,9 @@ def test_the_picture_and_its_text(tmp_path: Path) -> None:
     row = {"milliseconds": [1.0, 4.0], "megabytes": [2.0, None]}
     row |= {"exponent_time": 2.0, "exponent_memory": None}
     result = {"lengths": [8, 16], "kinds": {"full": row, "full, causal": row}}
-    [wrote] = verbs.draw_growth(result, [tmp_path / "growth.svg"])
+    [wrote] = draw_growth(result, [tmp_path / "growth.svg"])
     assert "growth.svg" in wrote and "<svg" in (tmp_path / "growth.svg").read_text()
-    text = "\n".join(verbs.draw_growth(result, []))
+    text = "\n".join(draw_growth(result, []))
     assert "full, causal" in text and "2.0" in text and "-" in text
-    assert [d.log for d in verbs.growth(result).drawings()] == ["xy", "xy"]
-    assert verbs.growth(result).arrays()["megabytes: full"][0] == 2
+    assert [d.log for d in growth_view(result).drawings()] == ["xy", "xy"]
+    assert growth_view(result).arrays()["megabytes: full"][0] == 2

@@ -29,7 +29,7 @@ def test_a_config_is_measured_as_it_is(tmp_path: Path) -> None:
     with workload(str(path), ["train.batch_tokens=64"]) as work:
         assert work.name == "tiny" and work.config.train.batch_tokens == 64
         assert sum(p.numel() for p in work.model().parameters()) > 1000
-        assert work.said()["batch_tokens"] == 64
+        assert work.summary()["batch_tokens"] == 64
         assert 0 <= work.padding() < 0.5
 
 

@@ -10,16 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.data.image import Album, Files
+from foveate.data.image import Album, ImageFiles
 from foveate.data.text import TextData
-from foveate.data.tokenizer import UNK, Word
-from foveate.decode.beam import Beam
+from foveate.data.tokenizer import UNK, WordTokenizer
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.constraints import MinLength
-from foveate.decode.greedy import Greedy
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder
 from foveate.models.vision import ConvolutionalEncoder
-from foveate.nn.scores import Choice, Sampled, choices
+from foveate.nn.scores import HardChoice, Sampled, choices
 from foveate.tasks.captioning import Captioning, nearest_captions
 from foveate.tasks.metrics import bleu
 from foveate.tasks.objectives import (
@@ -45,11 +44,11 @@ def config(**attention: Any) -> EncoderDecoder.Config:
 
 
 def made(folder: Path, **fields: Any) -> Captioning:
-    pictures = Files.Config(
+    pictures = ImageFiles.Config(
         files=str(folder / "pictures"), table=str(folder / "table.tsv"), size=16
     )
     task: Captioning = Captioning.Config(
-        pictures=pictures, tokenizer=Word.Config(min_frequency=1), **fields
+        pictures=pictures, tokenizer=WordTokenizer.Config(min_frequency=1), **fields
     ).build(TextData())
     task.prepare(folder, seed=0)
     return task
@@ -146,9 +145,9 @@ def test_a_draw_is_credited_with_what_comes_after_it() -> None:
 
 
 def test_draws_of_layers_are_summed_and_steps_kept_apart() -> None:
-    step = [Choice(torch.tensor([[float(t)]])) for t in range(3)]
+    step = [HardChoice(torch.tensor([[float(t)]])) for t in range(3)]
     assert [float(c.log_probability) for c in steps_drawn(step, 3)] == [0, 1, 2]
-    layers = [Choice(torch.tensor([[1.0, 2.0]])), Choice(torch.tensor([[10.0, 20.0]]))]
+    layers = [HardChoice(torch.tensor([[1.0, 2.0]])), HardChoice(torch.tensor([[10.0, 20.0]]))]
     assert [float(c.log_probability) for c in steps_drawn(layers, 2)] == [11, 22]
 
 

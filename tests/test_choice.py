@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from foveate.models.vision import GaussianPlace, Glimpse, Retina
-from foveate.nn.scores import Choice, Sampled, choices
+from foveate.nn.scores import HardChoice, Sampled, choices
 from foveate.spec import Labels, Pixels, Tokens
 from foveate.tasks.base import Loss
 from foveate.tasks.objectives import Reinforce, add_choices
@@ -69,7 +69,7 @@ def test_reinforce_climbs_towards_the_reward() -> None:
         with choices(policy) as made:
             place = policy(mean.expand(64, 2), torch.zeros(64))
         reward = -(place - goal).square().sum(dim=1)
-        made = [Choice(made[0].log_probability, reward.mean().expand(64))]
+        made = [HardChoice(made[0].log_probability, reward.mean().expand(64))]
         loss = add_choices(Loss(torch.zeros(()), 64), made, reward, objective)
         optimizer.zero_grad()
         (loss.total / 64).backward()

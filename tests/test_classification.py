@@ -5,18 +5,19 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from foveate.cli.streams import classify, form
+from foveate.cli.answers import classify, classify_lines, label_json, label_line
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, Word
-from foveate.decode.greedy import Greedy
+from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Byte, Character, WordTokenizer
+from foveate.decode.beam import Greedy
 from foveate.models.classic import BagEncoder
 from foveate.models.classifier import Attentive, Classifier, Max
 from foveate.models.language_model import MaskedLanguageModel
@@ -61,7 +62,10 @@ def write(folder: Path, train: list[tuple[str, str]] | None = None) -> Path:
 
 
 def make(folder: Path, data: TextData | None = None, **fields: Any) -> TextClassification:
-    given = {"source": str(folder / "{split}.tsv"), "tokenizer": Word.Config(min_frequency=1)}
+    given = {
+        "source": str(folder / "{split}.tsv"),
+        "tokenizer": WordTokenizer.Config(min_frequency=1),
+    }
     task: TextClassification = TextClassification.Config(**given | fields).build(data or TextData())
     return task
 
@@ -81,7 +85,9 @@ def model_of(task: TextClassification, config: Classifier.Config) -> Any:
 # ------------------------------------------------------------------------------ labels and files
 
 
-@pytest.mark.parametrize("tokenizer", [BPE.Config(vocab_size=280), Byte.Config(), Word.Config()])
+@pytest.mark.parametrize(
+    "tokenizer", [BPE.Config(vocab_size=280), Byte.Config(), WordTokenizer.Config()]
+)
 def test_restored_is_prepared(tmp_path: Path, tokenizer: Any) -> None:
     run = tmp_path / "run"
     run.mkdir()
@@ -90,7 +96,7 @@ def test_restored_is_prepared(tmp_path: Path, tokenizer: Any) -> None:
     (tmp_path / "train.tsv").unlink()  # a run is used without its training data
     after = make(tmp_path, tokenizer=tokenizer)
     after.restore(run)
-    assert after.names == before.names == ("bad", "good")
+    assert after.label_names == before.label_names == ("bad", "good")
     assert after.tokenizer.pieces == before.tokenizer.pieces
     assert json.loads((run / "labels.json").read_text()) == {"labels": ["bad", "good"]}
 
@@ -109,7 +115,7 @@ def test_labels_may_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
     data = TextData(keys=("review", "stars"))
     task = make(tmp_path, data, source=str(tmp_path / "{split}.jsonl"))
     task.prepare(tmp_path, seed=0)
-    assert task.names == ("bad", "good")
+    assert task.label_names == ("bad", "good")
 
 
 def test_an_unknown_label_is_met_before_training(tmp_path: Path) -> None:
@@ -308,7 +314,7 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A masked language model."""
     folder = write(tmp_path_factory.mktemp("runs"))
     task = MaskedLanguage.Config(
-        source=str(folder / "{split}.tsv"), tokenizer=Word.Config(min_frequency=1)
+        source=str(folder / "{split}.tsv"), tokenizer=WordTokenizer.Config(min_frequency=1)
     )
     model = MaskedLanguageModel.Config(encoder=MODELS["transformer"].encoder)
     return trained(folder, "masked", 3, task=task, model=model)
@@ -360,13 +366,13 @@ def test_a_run_classifies(run: Run) -> None:
 def test_the_verb_writes_a_line_for_a_line(run: Run) -> None:
     text = b"a clever joy\n\ndull \xff\n"
     written = {}
-    for name, chosen in {
-        "best": (False, False),
-        "all": (True, False),
-        "json": (False, True),
+    for name, write in {
+        "best": label_line,
+        "all": partial(label_line, all_labels=True),
+        "json": label_json,
     }.items():
         target = io.StringIO()
-        tally = classify(run, io.BytesIO(text), target, form(*chosen))
+        tally = classify_lines(run, io.BytesIO(text), target, write)
         written[name] = target.getvalue().split("\n")
         assert len(written[name]) == 4
         assert tally.counts == {"empty, no label": 1, "not UTF-8, the bytes read as U+FFFD": 1}
@@ -383,4 +389,4 @@ def test_the_verb_writes_a_line_for_a_line(run: Run) -> None:
     )
     assert json.loads(written["json"][1])["label"] is None
     with pytest.raises(ConfigError, match="choose one"):
-        form(True, True)
+        classify(run.path, scores=True, as_json=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from foveate import cli
-from foveate.cli import streams
-from foveate.cli.workers import Crew, Loading
+from foveate.cli import translate
+from foveate.cli.workers import ProcessRun, RunSpec
 from foveate.data.corpus import WorkerError
 from foveate.errors import is_for_the_user
 from foveate.run import load
@@ -142,7 +142,7 @@ def test_translate_with_a_silent_attention(folder: Path, call: Call) -> None:
 def test_several_processes_are_one(
     folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(streams, "SHARE", 2)
+    monkeypatch.setattr(translate, "SHARE", 2)
     lines = [f"{subject} {verb}" for subject in SUBJECTS for verb in VERBS]
     text = "\n".join([*lines[:9], "", *lines[9:]]).encode()
     (tmp_path / "begun").write_text("le\n" * 21)
@@ -164,14 +164,14 @@ def rounded(text: str) -> str:
 def test_a_killed_process_ends_the_others(folder: Path) -> None:
     run = load(folder / "run")
     jobs = ((["the dog runs"], {"beam_size": 2}) for _ in range(9))
-    with Crew(run, Loading(str(folder / "run")), 2) as crew:
-        answers = crew.translate(jobs)
-        (first,) = next(answers)
-        assert first == run.translate(["the dog runs"], beam_size=2)[0]
-        for worker in crew.workers.all:
-            worker.kill()
-        with pytest.raises(WorkerError, match="was it killed"):
-            list(answers)
+    several = ProcessRun(run, RunSpec(str(folder / "run")), 2)
+    answers = several.in_order(jobs)
+    (first,) = next(answers)
+    assert first == run.translate(["the dog runs"], beam_size=2)[0]
+    for worker in several.workers.all:
+        worker.kill()
+    with pytest.raises(WorkerError, match="was it killed"):
+        list(answers)
     assert is_for_the_user(WorkerError())
 
 

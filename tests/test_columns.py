@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.data.corpus import portions, text_writer
-from foveate.data.readers import Texts, TokenIds, Writer, lines_of, smallest, taken
+from foveate.data.readers import ColumnWriter, MappedTexts, TokenIds, lines_of, smallest, taken
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), max_size=12)
 
 
-def written(folder: Path, texts: Sequence[str], size: int) -> Texts:
+def written(folder: Path, texts: Sequence[str], size: int) -> MappedTexts:
     with text_writer(folder, "side") as writer:
         for some in portions(texts, size):
             writer.add_texts(some)
-    return Texts.open(folder, "side")
+    return MappedTexts.open(folder, "side")
 
 
 @given(TEXTS, st.integers(1, 5), st.data())
@@ -47,7 +47,7 @@ def test_texts_come_back_whatever_they_hold(
 def test_ids_are_kept_in_the_smallest_integers(ids: list[list[int]]) -> None:
     largest = max((i for row in ids for i in row), default=0)
     with TemporaryDirectory() as folder:
-        with Writer(Path(folder), "ids", smallest(largest)) as writer:
+        with ColumnWriter(Path(folder), "ids", smallest(largest)) as writer:
             for row in ids:
                 writer.add(np.array(row, dtype=np.int64), np.array([len(row)]))
         column = TokenIds.open(Path(folder), "ids")

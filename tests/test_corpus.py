@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from foveate.cli import app
-from foveate.cli import folders as corpus_verb
-from foveate.cli.folders import Job, closed, cut, files_in, once, opened
+from foveate.cli import app, folders
+from foveate.cli.folders import FolderJob, cut, files_in, once, packed, unpacked
 from foveate.config import ConfigError
 from small_runs import made
 
@@ -76,11 +75,11 @@ def test_a_stopped_job_goes_on(texts: list[list[str]], draw: st.DataObject) -> N
         asked: list[str] = []
         stops = draw.draw(st.lists(st.integers(0, 3), max_size=4))
         for most in [*stops, 99]:
-            job = Job(out, {"beam_size": (5,)}, [source.name for source in sources])
-            open_ = [source for source in sources if job.whole(source) is None]
+            job = FolderJob(out, {"beam_size": (5,)}, [source.name for source in sources])
+            open_ = [source for source in sources if job.finished(source) is None]
             for part in job.missing(once(open_))[:most]:
                 asked.append(part.digest)
-                job.keep(part, (part.read().upper(), {"noticed": [1]}))
+                job.store(part, (part.read().upper(), {"noticed": [1]}))
             for source in open_:
                 if not job.missing(source.parts):
                     noted = job.join(source)
@@ -93,14 +92,14 @@ def test_a_stopped_job_goes_on(texts: list[list[str]], draw: st.DataObject) -> N
 
 
 def test_a_job_is_not_mixed_with_others(tmp_path: Path) -> None:
-    Job(tmp_path, {"beam_size": 5}, ["a.txt"])
+    FolderJob(tmp_path, {"beam_size": 5}, ["a.txt"])
     with pytest.raises(ConfigError, match="begun with beam_size = 5, now it is 4"):
-        Job(tmp_path, {"beam_size": 4}, ["a.txt"])
+        FolderJob(tmp_path, {"beam_size": 4}, ["a.txt"])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "a.txt").write_text("mine")
     with pytest.raises(ConfigError, match=r"a\.txt is there already"):
-        Job(tmp_path / "other", {"beam_size": 5}, ["a.txt"])
-    assert opened(closed(b"x\ny", {"cut": [3], "nothing": []})) == (b"x\ny", {"cut": [3]})
+        FolderJob(tmp_path / "other", {"beam_size": 5}, ["a.txt"])
+    assert unpacked(packed(b"x\ny", {"cut": [3], "nothing": []})) == (b"x\ny", {"cut": [3]})
 
 
 # ------------------------------------------------------------------------------ the verb
@@ -135,7 +134,7 @@ def arguments(run: Path, corpus: Path, out: Path, *more: object) -> list[str]:
 
 
 def test_a_folder(run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_verb, "LINES", 2)
+    monkeypatch.setattr(folders, "LINES", 2)
 
     def call(out: str, *more: object) -> Sequence[str]:
         done = CliRunner().invoke(app, arguments(run, corpus, tmp_path / out, *more))

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from foveate.data.tokenizer import BPE, Byte, Character, Tokenizer, Unigram
-from foveate.decode import greedy
-from foveate.decode.beam import Beam
-from foveate.decode.choose import Wording
+from foveate.decode import beam as greedy
+from foveate.decode.beam import Beam, Greedy, Wording
 from foveate.decode.constraints import (
     REJECTED,
     WHOLE,
@@ -24,7 +23,6 @@ from foveate.decode.constraints import (
     automaton,
     byte_table,
 )
-from foveate.decode.greedy import Greedy
 from foveate.decode.search import Hypothesis, Search
 from laws.conftest import defaults
 from laws.tables import END, START, Table, Tables, alike, limit, random_table

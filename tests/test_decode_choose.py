@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foveate.config import ConfigError
-from foveate.decode.beam import Beam, DiverseBeam
-from foveate.decode.choose import another, with_beam
+from foveate.decode.beam import Beam, DiverseBeam, Greedy, another, with_beam
 from foveate.decode.constraints import NoRepeat
-from foveate.decode.greedy import Greedy
 from foveate.decode.sample import Sample
 
 RULES = (NoRepeat.Config(size=2),)

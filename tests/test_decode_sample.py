@@ -20,6 +20,8 @@ END = 3
 class Fixed:
     """Steps of a model that says the same whatever it has read: (V,) log-probabilities."""
 
+    device, enters = torch.device("cpu"), False
+
     def __init__(self, scores: Tensor) -> None:
         self.scores = scores
 

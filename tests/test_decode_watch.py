@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.decode.beam import Beam, DiverseBeam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, DiverseBeam, Greedy
 from foveate.decode.sample import Sample
-from foveate.decode.search import Beginning, Search, Step, Watch
+from foveate.decode.search import PartialHypothesis, Search, Step, Watch
 from laws.tables import END, START, A, B, Tables, limit, log_p, random_table
 from tolerances import MODEL, ROW, near
 
@@ -61,9 +60,9 @@ def test_a_listener_that_raises_stops_the_search() -> None:
     class Enough(Exception):
         pass
 
-    seen: list[list[Beginning]] = []
+    seen: list[list[PartialHypothesis]] = []
 
-    def told(step: list[Beginning]) -> None:
+    def told(step: list[PartialHypothesis]) -> None:
         seen.append(step)
         if len(seen) == 2:
             raise Enough
@@ -74,7 +73,7 @@ def test_a_listener_that_raises_stops_the_search() -> None:
     search: Search = Beam.Config(beam_size=2, **limit(50)).build()
     tables = Tables([never])
     with pytest.raises(Enough):
-        search.watched(Watch(told=told))(tables, [0], START, END)
+        search.watched(Watch(on_step=told))(tables, [0], START, END)
     assert len(seen) == 2
     assert len(tables.written[0]) == 1, "no third step was asked for"
     assert search.listener is None, "the search itself is not watched"

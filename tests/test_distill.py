@@ -9,7 +9,7 @@ import pytest
 
 import foveate
 from foveate import cli
-from foveate.cli import distill
+from foveate.cli.train import write_distilled
 from foveate.config import ConfigError, parse_tree
 from foveate.data.text import TextData, read_split
 from foveate.run import Run, RunConfig
@@ -38,7 +38,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_as_many_lines_as_sources_and_true_pairs_beside(teacher: Run, tmp_path: Path) -> None:
-    said = distill.distill(teacher, tmp_path, {"beam_size": 2})
+    said = write_distilled(teacher, tmp_path, {"beam_size": 2})
     sources, _ = teacher.pairs("train")
     written = read_split(tmp_path / "{split}.jsonl", None, "train", TextData())
     answers = [str(answer) for answer in teacher.translate(sources, beam_size=2)]
@@ -48,28 +48,28 @@ def test_as_many_lines_as_sources_and_true_pairs_beside(teacher: Run, tmp_path: 
     assert said[0].startswith("12 lines") and "no test data" in said[-1]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["train.jsonl", "valid.jsonl"]
     with pytest.raises(ConfigError, match="is there already"):
-        distill.distill(teacher, tmp_path, {})
+        write_distilled(teacher, tmp_path, {})
 
 
 def test_it_goes_on_where_it_stopped(
     teacher: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distill, "CHUNK", 5)
-    distill.distill(teacher, tmp_path / "whole", {"beam_size": 2})
+    monkeypatch.setattr("foveate.cli.train.CHUNK", 5)
+    write_distilled(teacher, tmp_path / "whole", {"beam_size": 2})
 
     def stop(done: int, of: int) -> None:
         if done == 10:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        distill.distill(teacher, tmp_path / "parts", {"beam_size": 2}, stop)
+        write_distilled(teacher, tmp_path / "parts", {"beam_size": 2}, stop)
     part = tmp_path / "parts" / "train.jsonl.part"
     assert not (tmp_path / "parts" / "train.jsonl").exists()
     with part.open("a", encoding="utf-8") as file:
         file.write('{"source": "half a li')
     with pytest.raises(ConfigError, match="begun by another teacher"):
-        distill.distill(teacher, tmp_path / "parts", {"beam_size": 1})
-    said = distill.distill(teacher, tmp_path / "parts", {"beam_size": 2})
+        write_distilled(teacher, tmp_path / "parts", {"beam_size": 1})
+    said = write_distilled(teacher, tmp_path / "parts", {"beam_size": 2})
     assert "went on from line 11" in said
     one, other = (tmp_path / n / "train.jsonl" for n in ("whole", "parts"))
     assert one.read_bytes() == other.read_bytes()

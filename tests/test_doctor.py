@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -11,17 +12,17 @@ from foveate.cli import doctor
 
 
 @pytest.fixture(scope="module")
-def report() -> doctor.Report:
+def report() -> doctor.MachineReport:
     return doctor.examine(Path(__file__).parent, seconds=0.02)
 
 
-def test_it_says_all_that_was_asked(report: doctor.Report) -> None:
+def test_it_says_all_that_was_asked(report: doctor.MachineReport) -> None:
     text = report.text()
     for word in ("Python", "torch", "threads", "bf16", "GFLOP/s", "memory free", "disk free",
                  "allocator", "AMX", "browser", "tensorboard"):  # fmt: skip
         assert word in text, word
     assert all(value > 0 for value in report.gflops.values())
-    assert json.loads(json.dumps(report.tree()))["gflops"] == report.gflops
+    assert json.loads(json.dumps(dataclasses.asdict(report)))["gflops"] == report.gflops
 
 
 def test_one_thread_on_many_cores_is_noticed() -> None:

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.data.words import split_words
-from foveate.documents.documents import BY_LINES, Choices, format_of, read_document
-from foveate.documents.memory import Glossary, Memory, holds
+from foveate.documents.formats import BY_LINES, DocumentOptions, format_of, read_document
+from foveate.documents.memory import Glossary, TranslationMemory, holds
 from foveate.documents.translate import Pair, joined_all
 from small_runs import made
 
@@ -34,7 +34,7 @@ def diagonal(pairs: Sequence[Pair]) -> list[list[tuple[int, int]]]:
 def shouted(kind: str, data: bytes | str, **choices: object) -> bytes:
     """A document whose translation is in capitals."""
     data = data.encode() if isinstance(data, str) else data
-    document = read_document(kind, data, Choices(**choices))  # type: ignore[arg-type]
+    document = read_document(kind, data, DocumentOptions(**choices))  # type: ignore[arg-type]
     answers = [[line.upper() for line in p.sentences] for p in document.passages]
     return document.written(joined_all(document.passages, answers, diagonal))
 
@@ -64,7 +64,7 @@ def test_as_many_rows_as_before(text: str) -> None:
 @given(st.lists(st.sampled_from(["a", "B. ", "3", "{x}", "  ", "\t", "\n", "\r\n", "\r"])))
 def test_a_text_by_lines_is_the_same_text(pieces: list[str]) -> None:
     text = "".join(pieces)
-    document = BY_LINES["text"](text.encode(), Choices(), "here")
+    document = BY_LINES["text"](text.encode(), DocumentOptions(), "here")
     answers = [[line.upper() for line in p.sentences] for p in document.passages]
     assert document.written(joined_all(document.passages, answers, diagonal)) == shouted(
         "text", text
@@ -216,8 +216,8 @@ def test_glossaries(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("# ours\ndog\tchien|chiens\nHot dog\thot-dog\n\n", "utf-8")
     terms = Glossary.read(path)
-    assert terms.wanted("A hot  dog, a Dog, a dog.") == [("hot-dog",), ("chien", "chiens")]
-    assert terms.wanted("hotdogs") == []
+    assert terms.variants("A hot  dog, a Dog, a dog.") == [("hot-dog",), ("chien", "chiens")]
+    assert terms.variants("hotdogs") == []
     assert holds("Les Chiens.", ("chien", "chiens")) and not holds("chienne", ("chien",))
     path.write_text("dog chien\n", "utf-8")
     with pytest.raises(ConfigError, match=r"terms.tsv:1 is no entry"):
@@ -227,7 +227,7 @@ def test_glossaries(tmp_path: Path) -> None:
 def test_memories(tmp_path: Path) -> None:
     path = tmp_path / "m.tsv"
     path.write_text("the dog runs\tle chien\n", "utf-8")
-    exact, near = Memory.read(path), Memory.read(path, least=80)
+    exact, near = TranslationMemory.read(path), TranslationMemory.read(path, least=80)
     assert exact.find(" the  dog runs") == ("le chien", 100.0)
     assert exact.find("the dogs runs") is None and exact.find("") is None
     found = near.find("the dogs runs")
@@ -235,9 +235,9 @@ def test_memories(tmp_path: Path) -> None:
     assert near.find("something else altogether") is None
     path = tmp_path / "m.tmx"
     path.write_text(UNITS, "utf-8")
-    assert Memory.read(path, "fr").find("two") == ("deux", 100.0)
-    assert Memory.read(path, "de").find("two") is None
-    assert Memory.read(path).find("two") == ("deux", 100.0)
+    assert TranslationMemory.read(path, "fr").find("two") == ("deux", 100.0)
+    assert TranslationMemory.read(path, "de").find("two") is None
+    assert TranslationMemory.read(path).find("two") == ("deux", 100.0)
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,7 @@ import pytest
 from foveate.config import ConfigError
 from foveate.documents import formats
 from foveate.documents import html as html_module
-from foveate.documents.documents import Choices, read_document
-from foveate.documents.formats import DEEPEST
+from foveate.documents.formats import DEEPEST, DocumentOptions, read_document
 from foveate.documents.html import check, html_passage, without_repeats
 from foveate.documents.translate import LONGEST, Pair, Passage, joined_all, text_passage
 
@@ -34,7 +33,7 @@ def diagonal(pairs: Sequence[Pair]) -> list[list[tuple[int, int]]]:
 def shouted(kind: str, data: bytes | str, **choices: object) -> bytes:
     """A document whose translation is in capitals."""
     data = data.encode() if isinstance(data, str) else data
-    document = read_document(kind, data, Choices(**choices))  # type: ignore[arg-type]
+    document = read_document(kind, data, DocumentOptions(**choices))  # type: ignore[arg-type]
     answers = [[line.upper() for line in p.sentences] for p in document.passages]
     return document.written(joined_all(document.passages, answers, diagonal))
 

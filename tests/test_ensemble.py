@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from foveate.data.tokenizer import Word
+from foveate.data.tokenizer import WordTokenizer
 from foveate.decode.beam import Beam
 from foveate.models.encoder_decoder import Decoder
 from foveate.models.language_model import LanguageModel
@@ -36,8 +36,8 @@ def test_a_model_with_itself_is_the_model(task: Any) -> None:
     twice = task.answer(Ensemble([model, model]), SOURCES, SEARCH)
     assert [a.hypotheses for a in alone] == [a.hypotheses for a in twice]
     for one, other in zip(alone, twice, strict=True):
-        wanted = [h.log_probability for h in one.found]
-        assert [h.log_probability for h in other.found] == near(wanted)
+        wanted = [h.log_probability for h in one.outputs]
+        assert [h.log_probability for h in other.outputs] == near(wanted)
 
 
 def test_families_decode_together_and_their_score_is_the_forced_one(task: Any) -> None:
@@ -46,7 +46,7 @@ def test_families_decode_together_and_their_score_is_the_forced_one(task: Any) -
     both = together([task, task], models, ["a", "b"])
     ids = task.source_tokenizer.encode_ids(SOURCES)
     for source, answer in zip(ids, task.answer(both, SOURCES, SEARCH), strict=True):
-        for one in answer.found:
+        for one in answer.outputs:
             (log_p,) = task.force(both, [(source, one.ids)])
             each = [task.force(model, [(source, one.ids)])[0] for model in models]
             mean = [math.log(sum(map(math.exp, p)) / 2) for p in zip(*each, strict=True)]
@@ -59,7 +59,7 @@ def test_joined_models_decode_together(tmp_path: Path) -> None:
     write(tmp_path)
     task = PrefixTranslation.Config(
         source=str(tmp_path / "{split}.en"), target=str(tmp_path / "{split}.fr"),
-        tokenizer=Word.Config(min_frequency=1),
+        tokenizer=WordTokenizer.Config(min_frequency=1),
     ).build(make(tmp_path).data)  # fmt: skip
     task.prepare(tmp_path, seed=0)
     decoder: Decoder.Config = TRANSFORMER.decoder
@@ -70,7 +70,7 @@ def test_joined_models_decode_together(tmp_path: Path) -> None:
     both = Ensemble(models)
     ids = task.source_tokenizer.encode_ids(SOURCES)
     for source, answer in zip(ids, task.answer(both, SOURCES, SEARCH), strict=True):
-        for one in answer.found:
+        for one in answer.outputs:
             (log_p,) = task.force(both, [(source, one.ids)])
             wanted = sum(log_p) if one.ended else sum(log_p[:-1])
             assert wanted <= one.log_probability + 1e-3  # a search leaves out <pad> and <s>

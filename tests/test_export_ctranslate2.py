@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import foveate
-from foveate.cli.workers import Loading
+from foveate.cli.workers import RunSpec
 from foveate.config import kinds
 from foveate.data.catalogue import DataError
 from foveate.export.base import POINTER, Different, export, sample_of, targets
@@ -57,7 +57,7 @@ def test_away_from_its_data_an_engine_is_tried_on_lines_that_are_named(
     config = (folder / "config.toml").read_text()
     away = config.replace("pairs.", "gone.")
     (folder / "config.toml").write_text(away)
-    loading = Loading(str(folder), engine="ctranslate2")
+    loading = RunSpec(str(folder), engine="ctranslate2")
     with pytest.raises(DataError, match="--sample FILE"):
         loading.load()
     lines = ["the dog runs", "a cat sleeps"]

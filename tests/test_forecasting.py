@@ -14,15 +14,15 @@ from typer.testing import CliRunner
 from foveate.cli import app
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
-from foveate.models.forecaster import Forecaster, Linear, Patch, Recurrent
+from foveate.look.views import find
+from foveate.look.views.options import Question
+from foveate.models.forecaster import Forecaster, LinearForecaster, Patch, Recurrent
 from foveate.models.transformer import TransformerEncoder
 from foveate.nn.embedding import SeriesPatches
 from foveate.run import Run, RunConfig, load
 from foveate.tasks.forecasting import Forecasting, QuantileError, SquaredError
 from foveate.tasks.objectives import CrossEntropy
 from foveate.training import train
-from foveate.views.question import Question
-from foveate.views.registry import find
 from tolerances import MODEL, close, near
 
 DAYS, LOOK_BACK, HORIZON = 120, 16, 5
@@ -38,7 +38,7 @@ SMALL = TransformerEncoder.Config(
 MODELS: dict[str, Forecaster.Config] = {
     "patch": Patch.Config(encoder=SMALL),
     "rnn": Recurrent.Config(hidden_size=24),
-    "linear": Linear.Config(),
+    "linear": LinearForecaster.Config(),
 }
 each_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from foveate.cli.answers import RULE, prompts, write_texts
 from foveate.cli.pictures import saved
-from foveate.cli.streams import RULE, generate, prompts
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Tokenizer
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
+from foveate.look.views.maps import part_of
 from foveate.models.language_model import LanguageSteps
 from foveate.run import Run
-from foveate.views.attention import part
-from foveate.views.question import Question
 from test_language import DECODERS, each_decoder, model_of, task, trained
 from tolerances import MODEL, close, near
 
@@ -128,11 +127,11 @@ def test_a_text_is_its_prompt_and_what_follows(tokenizer: Tokenizer.Config) -> N
 
 def test_the_verb_writes_texts_divided_by_a_rule_or_json() -> None:
     run, out = trained("lstm"), io.StringIO()
-    generate(run, ["the cat", "a"], out, {"num": 2, "max_length": 5}, as_json=False)
+    write_texts(partial(run.generate, num=2, max_length=5), ["the cat", "a"], out, False)
     texts = out.getvalue().split(RULE + "\n")
     assert len(texts) == 4 and texts[0].startswith("the cat ") and texts[3].startswith("a ")
     out = io.StringIO()
-    generate(run, ["the cat"], out, {"max_length": 5, "seed": 1}, as_json=True)
+    write_texts(partial(run.generate, max_length=5, seed=1), ["the cat"], out, True)
     found = json.loads(out.getvalue())
     assert set(found) == {"prompt", "text", "log_probability"}
 
@@ -142,7 +141,7 @@ def test_on_a_terminal_a_text_appears_as_it_is_made() -> None:
     heard: list[str] = []
     found = run.generate(["the cat"], max_length=9, listen=heard.append)[0]
     assert len(heard) == 8 and all(found.text.startswith(text) for text in heard)
-    generate(run, ["the cat"], out, {"max_length": 9}, as_json=False)
+    write_texts(partial(run.generate, max_length=9), ["the cat"], out, False, stream=True)
     assert out.getvalue() == f"{found}\n"
 
 
@@ -211,10 +210,10 @@ def test_without_attention_there_is_no_map_and_it_is_said(name: str) -> None:
 
 
 def test_the_verb_draws_the_only_attention_there_is() -> None:
-    (text,) = saved(part(trained("transformer").explain("the cat"), Question()), [])
+    (text,) = saved(part_of(trained("transformer").explain("the cat")), [])
     assert "cat" in text and "⏎" in text
     with pytest.raises(LookupError, match="this model has no attention"):
-        part(trained("lstm").explain("the cat"), Question())
+        part_of(trained("lstm").explain("the cat"))
 
 
 def test_a_run_that_says_so_draws_its_answers() -> None:

@@ -14,7 +14,7 @@ from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.synthetic import pairs, write
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BPE, Tokenizer, Word
+from foveate.data.tokenizer import BPE, Tokenizer, WordTokenizer
 from foveate.data.words import split_words
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
@@ -66,7 +66,7 @@ def test_links_of_words_become_links_of_pieces() -> None:
 
 
 def test_a_batch_carries_the_links_of_its_pairs(corpus: Path, tmp_path: Path) -> None:
-    task = task_of(corpus, tmp_path, Word.Config(min_frequency=1))
+    task = task_of(corpus, tmp_path, WordTokenizer.Config(min_frequency=1))
     batch = task.batch("train", [3, 5])
     assert isinstance(batch, GuidedBatch)
     gold = [set(pair.alignment) for pair in pairs("train", 6)]
@@ -74,7 +74,7 @@ def test_a_batch_carries_the_links_of_its_pairs(corpus: Path, tmp_path: Path) ->
         found = {(int(s), int(t)) for b, t, s in batch.places if b == row}
         assert found == gold[index]  # a word is a piece here
     assert not isinstance(task.batch("valid", [0]), GuidedBatch)
-    later = task_of(corpus, tmp_path, Word.Config(min_frequency=1), rows="read")
+    later = task_of(corpus, tmp_path, WordTokenizer.Config(min_frequency=1), rows="read")
     assert (later.batch("train", [3, 5]).places[:, 1] == batch.places[:, 1] + 1).all()
 
 
@@ -99,7 +99,7 @@ def test_the_loss_is_a_sum_with_the_guide_beside_it(
 def test_the_guided_head_learns_its_links(corpus: Path, tmp_path: Path) -> None:
     """60 steps: the guided head's error rate falls clearly, another's does not follow."""
     fields: dict[str, Any] = {"layer": 0, "head": 1, "weight": 1.0, "rows": "read"}
-    task = task_of(corpus, tmp_path, Word.Config(min_frequency=1), **fields)
+    task = task_of(corpus, tmp_path, WordTokenizer.Config(min_frequency=1), **fields)
     model = task.build(TRANSFORMER)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     held = pairs("valid", 50)
@@ -127,7 +127,9 @@ def test_the_guided_head_learns_its_links(corpus: Path, tmp_path: Path) -> None:
 
 def test_links_may_come_from_an_aligner_and_stay_in_the_run(corpus: Path, tmp_path: Path) -> None:
     aligner: Aligner.Config = Model1.Config(iterations=3)
-    task = task_of(corpus, tmp_path, Word.Config(min_frequency=1), links=None, aligner=aligner)
+    task = task_of(
+        corpus, tmp_path, WordTokenizer.Config(min_frequency=1), links=None, aligner=aligner
+    )
     lines = (tmp_path / "guide.align").read_text("utf-8").splitlines()
     assert len(lines) == 400
     again = task.config.build(TextData())
@@ -165,7 +167,7 @@ def test_links_of_several_corpora_are_told_apart(corpus: Path, tmp_path: Path) -
 
 
 def test_what_does_not_fit_is_said(corpus: Path, tmp_path: Path) -> None:
-    word = Word.Config(min_frequency=1)
+    word = WordTokenizer.Config(min_frequency=1)
     with pytest.raises(ValueError, match=r"task\.layer = 3: 1 layers"):
         task_of(corpus, tmp_path, word, layer=3).build(TRANSFORMER)
     with pytest.raises(ValueError, match=r"task\.head = 9: the layer has 2 heads"):

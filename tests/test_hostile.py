@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from foveate.config import read
-from foveate.documents.documents import Choices, read_document
+from foveate.documents.formats import DocumentOptions, read_document
 from foveate.errors import is_for_the_user, message_of
 from foveate.export.huggingface import from_huggingface
 from foveate.export.huggingface_rules import ExchangeError
@@ -324,7 +324,7 @@ DOCUMENTS = {
 @pytest.mark.parametrize("kind", DOCUMENTS)
 def test_a_document_that_is_too_deep(kind: str) -> None:
     content, name = DOCUMENTS[kind]
-    refused(lambda: read_document(kind, content, Choices(to="fr"), "it"), name)
+    refused(lambda: read_document(kind, content, DocumentOptions(to="fr"), "it"), name)
 
 
 # ------------------------------------------------------------------------------ memory
@@ -337,7 +337,7 @@ from pathlib import Path
 from foveate.data.tokenizer import Tokenizer
 from foveate.errors import is_for_the_user
 from foveate.export.huggingface import import_from
-from foveate.documents.documents import Choices, read_document
+from foveate.documents.formats import DocumentOptions, read_document
 from foveate.run import load
 from foveate.tasks.shortlist import Shortlist
 
@@ -353,7 +353,7 @@ acts = {
     "shortlist": lambda: Shortlist.load(place),
     "merges": lambda: Tokenizer.load(place / "merges.json"),
     "vocabulary": lambda: import_from(place / "merges.json", place / "out"),
-    "docx": lambda: read_document("docx", (place / "bomb.docx").read_bytes(), Choices(), "it"),
+    "docx": lambda: read_document("docx", (place / "bomb.docx").read_bytes(), DocumentOptions()),
 }
 load(place / "sound")
 before = peak()

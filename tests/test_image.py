@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from foveate.data.catalogue import DataError
-from foveate.data.image import IDX, Files, decode, read_idx
+from foveate.data.image import IDX, ImageFiles, decode, read_idx
 from pictures import COLOURS, bars, idx, png, write_bars, write_squares
 
 
@@ -21,9 +21,9 @@ def idx_pictures(folder: Path, held_out: int = 4) -> IDX:
     return built
 
 
-def files(folder: Path, **fields: object) -> Files:
+def files(folder: Path, **fields: object) -> ImageFiles:
     names = {"files": str(folder / "pictures"), "table": str(folder / "table.tsv"), "size": 16}
-    built: Files = Files.Config.parse(names | fields).build({})
+    built: ImageFiles = ImageFiles.Config.parse(names | fields).build({})
     return built
 
 

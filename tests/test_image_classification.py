@@ -11,9 +11,10 @@ import torch
 from PIL import Image
 
 from foveate.data.catalogue import DataError
-from foveate.data.image import IDX, Canvas, Files
+from foveate.data.image import IDX, Canvas, ImageFiles
 from foveate.data.text import TextData
-from foveate.look.picture import PathView, PictureView
+from foveate.look.drawings import PictureDrawing
+from foveate.look.maps import AttendedPicture
 from foveate.models.classifier import Classifier, First
 from foveate.models.presets import vit
 from foveate.models.vision import Glimpse
@@ -54,7 +55,7 @@ def test_batches_are_normalised_and_seeded_by_noise_alone(task: ImageClassificat
 def test_what_was_prepared_is_restored(task: ImageClassification, tmp_path: Path) -> None:
     other: ImageClassification = task.config.build(TextData())
     other.restore(tmp_path)
-    assert other.labels == task.labels
+    assert other.label_names == task.label_names
     assert other.source == task.source
     assert torch.equal(other.pixels("test", [1]), task.pixels("test", [1]))
     lines = task.describe_data()
@@ -103,7 +104,7 @@ def test_a_label_that_training_did_not_show_is_named(
 
 def test_several_labels_of_one_picture_are_refused(tmp_path: Path) -> None:
     folder = write_squares(tmp_path)
-    pictures = Files.Config(files=str(folder / "pictures"), table=str(folder / "table.tsv"))
+    pictures = ImageFiles.Config(files=str(folder / "pictures"), table=str(folder / "table.tsv"))
     task: ImageClassification = ImageClassification.Config(pictures=pictures).build(TextData())
     with pytest.raises(DataError, match=r"red\.png has several labels"):
         task.prepare(tmp_path, seed=0)
@@ -116,14 +117,14 @@ def test_patches_are_named_on_the_maps(task: ImageClassification) -> None:
     assert rows == columns == ["[class]", *(f"{y},{x}" for y in range(3) for x in range(3))]
     close(record.select("self_attention").sum(axis=1), 1)
     view = task.view(model, 5)
-    assert isinstance(view, PictureView)
+    assert isinstance(view, AttendedPicture)
     assert [panel.title for panel in view.panels] == ["layer 0", "layer 1"]
 
 
 def test_the_path_of_glimpses_begins_in_the_middle(task: ImageClassification) -> None:
     model: Any = task.build(GLIMPSE).eval()
     view = task.view(model, 2)
-    assert isinstance(view, PathView)
+    assert isinstance(view, PictureDrawing)
     assert view.places.shape == (3, 2)
     assert view.places[0].tolist() == [6, 6]
     assert view.sides == (4, 8)

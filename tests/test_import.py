@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import foveate
-from foveate.cli.workers import import_
 from foveate.data.tokenizer import Tokenizer
 from foveate.export.base import Sample, export, sample_of
 from foveate.export.huggingface import import_from
@@ -20,7 +19,7 @@ from variants import transformer, translator
 def test_there_and_back_translates_the_same(tokenizer: str, tmp_path: Path) -> None:
     run = transformer(translator(tmp_path, tokenizer))
     export(run, tmp_path / "there", "huggingface", Sample(sample_of(run, 3).sources))
-    (said,) = import_(tmp_path / "there", tmp_path / "back")
+    said = import_from(tmp_path / "there", tmp_path / "back")
     assert "task.source" in said
     back = foveate.load(tmp_path / "back")
     back.config = run.config  # how long outputs may be is not said there

@@ -12,9 +12,8 @@ import torch
 
 from foveate.config import ConfigError
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, EOS, Word
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.data.tokenizer import BOS, EOS, WordTokenizer
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
@@ -42,7 +41,7 @@ def learnt() -> tuple[PrefixTranslation, Any]:
     for split in ("train", "valid"):
         (folder / f"{split}.tsv").write_text(text, encoding="utf-8")
     config = PrefixTranslation.Config(
-        source=str(folder / "{split}.tsv"), tokenizer=Word.Config(min_frequency=1)
+        source=str(folder / "{split}.tsv"), tokenizer=WordTokenizer.Config(min_frequency=1)
     )
     task: PrefixTranslation = config.build(TextData())
     task.prepare(folder, 1)
@@ -72,7 +71,7 @@ def test_what_it_has_read_it_says_again(learnt: tuple[PrefixTranslation, Any]) -
     for search in (Greedy.Config(), Beam.Config(beam_size=3), Sample.Config(top_k=1)):
         answers = task.answer(model, [*PAIRS, ""], search.build(), batch_tokens=16)
         assert [str(answer) for answer in answers[:-1]] == list(PAIRS.values())
-        assert answers[-1].found == []
+        assert answers[-1].outputs == []
     measures = task.measure(model, "valid", Greedy.Config().build())
     assert measures.figures["loss"] < 0.2 and measures.figures["bleu"] > 90
 
@@ -81,10 +80,10 @@ def test_forced_scores_are_the_searchs(learnt: tuple[PrefixTranslation, Any]) ->
     task, model = learnt
     answers = task.answer(model, list(PAIRS), Greedy.Config().build())
     sources = task.source_tokenizer.encode_ids(list(PAIRS))
-    pairs = [(s, a.found[0].ids) for s, a in zip(sources, answers, strict=True)]
+    pairs = [(s, a.outputs[0].ids) for s, a in zip(sources, answers, strict=True)]
     for log_p, answer in zip(task.force(model, pairs), answers, strict=True):
-        assert len(log_p) == len(answer.found[0].ids) + 1
-        assert sum(log_p) == pytest.approx(answer.found[0].log_probability, abs=0.02)
+        assert len(log_p) == len(answer.outputs[0].ids) + 1
+        assert sum(log_p) == pytest.approx(answer.outputs[0].log_probability, abs=0.02)
 
 
 def test_rows_are_what_comes_next(learnt: tuple[PrefixTranslation, Any]) -> None:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.decode.beam import Beam, LexicalBeam
-from foveate.decode.choose import Wording
-from foveate.decode.constraints import START, Demand, Phrase, Pieces, Spelling
+from foveate.decode.beam import Beam, LexicalBeam, Wording
+from foveate.decode.constraints import START, Phrase, RequiredPhrases, Spelling, WordPieces
 from foveate.decode.search import Hypothesis
 from foveate.documents.memory import holds
 from foveate.run import Run
@@ -27,7 +26,7 @@ START_ID, END, SIZE = 2, 3, 12
 class Random:
     """A model whose next token depends on the last one alone; ids from 4 on are its words."""
 
-    device = torch.device("cpu")
+    device, enters = torch.device("cpu"), False
 
     def __init__(self, seed: int) -> None:
         self.table = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(seed)) * 3
@@ -42,17 +41,20 @@ class Random:
 
 
 def searched(
-    seed: int, demands: Sequence[Demand], beam_size: int = 5, kind: type[Beam] = LexicalBeam
+    seed: int,
+    demands: Sequence[RequiredPhrases],
+    beam_size: int = 5,
+    kind: type[Beam] = LexicalBeam,
 ) -> list[list[Hypothesis]]:
     search = kind(Beam.Config.parse({"beam_size": beam_size, "max_ratio": 0.0, "max_extra": 25}))
     search.demands = demands
     return search(Random(seed), [3] * len(demands), START_ID, END)
 
 
-def demand(*phrases: Sequence[Sequence[int]], goes_on: Sequence[int] = ()) -> Demand:
+def demand(*phrases: Sequence[Sequence[int]], goes_on: Sequence[int] = ()) -> RequiredPhrases:
     made: list[Phrase] = [tuple(Spelling(tuple(ids)) for ids in phrase) for phrase in phrases]
     flags = [i in goes_on for i in range(SIZE)]
-    return Demand(tuple(made), Pieces(flags, [False] * SIZE))
+    return RequiredPhrases(tuple(made), WordPieces(flags, [False] * SIZE))
 
 
 ids = st.integers(4, SIZE - 1)
@@ -107,9 +109,9 @@ def test_a_word_that_goes_on_is_not_the_phrase() -> None:
 
 def test_a_bare_spelling_stands_behind_no_word() -> None:
     bare: Phrase = (Spelling((5,), bare=True),)
-    one = Demand((bare,), Pieces([False] * SIZE, [i == 4 for i in range(SIZE)]))
-    assert one.wanted(START) == {5}
-    assert one.wanted(one.after(START, 4)) == set()
+    one = RequiredPhrases((bare,), WordPieces([False] * SIZE, [i == 4 for i in range(SIZE)]))
+    assert one.next_tokens(START) == {5}
+    assert one.next_tokens(one.after(START, 4)) == set()
     assert not one.done(one.after(one.after(START, 4), 5))
 
 

@@ -8,28 +8,35 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
-from foveate.look.charts import BarsView
-from foveate.look.drawing import BarsDrawing, Choice, TableDrawing, Word, WordsDrawing
-from foveate.look.sheets import LINE_WIDTH, TableView, WordsView
-from foveate.look.view import View
+from foveate.look.drawings import (
+    BarsDrawing,
+    Choice,
+    Drawing,
+    TableDrawing,
+    Word,
+    WordsDrawing,
+    bar_chart,
+)
+from foveate.look.render_matplotlib import LETTERS_A_LINE, fill_and_ink
 
 ENDINGS = ("png", "svg", "pdf", "html", "json", "npz", "txt")
-WORDS = WordsView(
-    [
+WORDS = WordsDrawing(
+    title="Two $x$", legend="p of each token", words=[
         Word(text="Two", value=0.9, alternatives=[Choice(text="Two", p=0.9)], note="0.4 bits"),
         Word(text="$x$", value=0.1, alternatives=[Choice(text="dogs", p=0.7)]),
     ],
-    "p of each token", "Two $x$",
 )  # fmt: skip
-BARS = BarsView(
+BARS = bar_chart(
     ["a", "b\n"], {"one": np.array([1.0, 2.0]), "two": np.array([np.nan, 4.0])}, "sum", "Title",
     bands={"one": (np.array([0.5, 1.5]), np.array([1.5, 2.5]))}, at=1.0,
 )  # fmt: skip
-TABLE = TableView(["rank", "output"], [[1, "A cat."], [2, None], [10, "x" * 200]], "Best")
+TABLE = TableDrawing(
+    title="Best", columns=["rank", "output"], rows=[[1, "A cat."], [2, None], [10, "x" * 200]]
+)
 
 
 @pytest.mark.parametrize("view", [WORDS, BARS, TABLE], ids=["words", "bars", "table"])
-def test_every_form(view: View, tmp_path: Path) -> None:
+def test_every_form(view: Drawing, tmp_path: Path) -> None:
     for ending in ENDINGS:
         assert view.save(tmp_path / f"v.{ending}").stat().st_size > 20
 
@@ -49,16 +56,16 @@ def test_words_have_their_values_and_what_else_might_stand_there() -> None:
 
 
 def test_a_long_text_goes_on_in_the_next_line() -> None:
-    view = WordsView([Word(text="word", value=0.5)] * 60, "p")
+    view = WordsDrawing(words=[Word(text="word", value=0.5)] * 60, legend="p")
     heights = {t.get_position()[1] for t in view.figure().axes[0].texts if t.get_text() == "word"}
-    assert len(heights) == -(-60 // ((LINE_WIDTH + 1) // 5))
+    assert len(heights) == -(-60 // ((LETTERS_A_LINE + 1) // 5))
 
 
 def test_signs_diverge_from_white_and_ink_is_legible() -> None:
-    view = WordsView([], "", least=-1.0, most=1.0)
-    fill, ink = view._colors(0.0)
+    view = WordsDrawing(words=[], least=-1.0, most=1.0)
+    fill, ink = fill_and_ink(view, 0.0)
     assert min(fill) > 0.9 and ink == "black"
-    assert view._colors(1.0)[1] == view._colors(-1.0)[1] == "white"
+    assert fill_and_ink(view, 1.0)[1] == fill_and_ink(view, -1.0)[1] == "white"
 
 
 def test_bars_are_the_numbers_and_their_intervals() -> None:
@@ -67,9 +74,11 @@ def test_bars_are_the_numbers_and_their_intervals() -> None:
     np.testing.assert_array_equal(heights, [1, 2, np.nan, 4])
     [drawing] = BARS.drawings()
     assert isinstance(drawing, BarsDrawing)
-    assert drawing.labels == ["a", "b⟨U+000A⟩"]
-    assert [series.values for series in drawing.series] == [[1, 2], [None, 4]]
-    assert drawing.series[0].high == [1.5, 2.5] and drawing.series[1].high == []
+    written = drawing.model_dump()
+    assert written["labels"] == ["a", "b⟨U+000A⟩"]
+    first, second = written["series"]
+    assert (first["values"], second["values"]) == ([1, 2], [None, 4])
+    assert (first["high"], second["high"]) == ([1.5, 2.5], [])
     assert BARS.arrays()["one, low"].tolist() == [0.5, 1.5]
     lines = BARS.text().splitlines()
     assert lines[2].split() == ["a", "1", "█" * 10]

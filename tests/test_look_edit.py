@@ -14,8 +14,7 @@ from torch import Tensor
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BOS, EOS
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.look.capture import capture
 from foveate.look.edit import (
     Change,

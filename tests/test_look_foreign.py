@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.look.capture import AttentionRecord, capture, chosen, seams
-from foveate.look.heatmap import attention
+from foveate.look.maps import attention
 from tolerances import ROW, close
 
 transformers = pytest.importorskip("transformers")

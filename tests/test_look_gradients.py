@@ -63,7 +63,7 @@ def test_elman_s_gradient_falls_by_a_factor_a_step_and_leaves_the_model_alone() 
     assert torch.equal(decoder(IDS, None), before)
     assert not decoder.stem._forward_hooks
     view = gradients({"elman": norms(decoder)})
-    close(view.curves["elman"], g / g[0])
+    close(view.arrays()["elman"], g / g[0])
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -105,7 +105,7 @@ def test_the_picture_of_gates_shows_the_liveliest_units_over_the_words() -> None
     lively[0, :, 3] = torch.tensor([0.0, 1.0, 0.0])
     view = gates({"reset": still, "update": lively}, ["a", "b", "c"], units=1)
     assert [sheet.title for sheet in view.sheets] == ["reset gate", "update gate"]
-    np.testing.assert_array_equal(view.sheets[1].values, [[0, 1, 0]])
+    np.testing.assert_array_equal(view.sheets[1].values.array, [[0, 1, 0]])
     assert view.sheets[1].rows == ["3"]
     with pytest.raises(ValueError, match="2 words for 3 steps"):
         gates({"reset": still}, ["a", "b"])

@@ -18,9 +18,8 @@ from matplotlib.image import imread
 
 from foveate.look import colors
 from foveate.look.capture import AttentionRecord
-from foveate.look.heatmap import attention
+from foveate.look.maps import attention, heads
 from foveate.look.measure import KINDS
-from foveate.look.models import heads
 from tolerances import ROW, close
 
 SOURCE, TARGET = ["the", "red", "car", "</s>"], ["la", "voiture", "rouge", "</s>"]

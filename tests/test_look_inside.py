@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
+from foveate.look.drawings import Drawing
 from foveate.look.inside import (
     backwards,
     capture_gates,
@@ -31,7 +32,6 @@ from foveate.look.models import (
     surfaces,
     without_positions,
 )
-from foveate.look.view import View
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
@@ -52,7 +52,7 @@ def _same() -> None:
     torch.manual_seed(5)
 
 
-def saved(view: View, folder: Path) -> None:
+def saved(view: Drawing, folder: Path) -> None:
     for ending in (".png", ".json", ".txt", ".html"):
         assert view.save(folder / f"view{ending}").stat().st_size > 30
     assert view.drawings()
@@ -92,7 +92,7 @@ def test_a_head_that_adds_nothing_is_worth_nothing(tmp_path: Path) -> None:
     view = importances(lost, [forced], "small")
     saved(view, tmp_path)
     [sheet] = [s for s in view.sheets if s.title == "decoder cross-attention"]
-    assert np.array_equal(sheet.values[0], lost["decoder.layers.0.cross_attention"])
+    assert np.array_equal(sheet.values.array[0], lost["decoder.layers.0.cross_attention"])
     assert "mean of 3" in view.caption
 
 
@@ -164,23 +164,23 @@ def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str, tmp_path: P
             decoder.layers = nn.ModuleList(whole[:count])
             p = model(read)[0].softmax(-1).double()
             best = p.max(-1)
-            close(view.p[count], best.values.numpy(), terms=ROW)
+            close(view.values.array[count], best.values.numpy(), terms=ROW)
             assert view.tokens[count] == [
                 {2: "<s>", 3: "</s>"}.get(i, f"w{i}") for i in best.indices.tolist()
             ]
             wanted = p[torch.arange(7), torch.tensor([*TEXT.tolist(), 3])]
-            close(view.wanted[count], wanted.numpy(), terms=ROW)
+            close(view.target_p[count], wanted.numpy(), terms=ROW)
     decoder.layers = whole
-    close(view.wanted[-1], np.exp(forced.scores()), terms=ROW)
+    close(view.target_p[-1], np.exp(forced.scores()), terms=ROW)
     saved(view, tmp_path)
     [drawing] = view.drawings()
     assert drawing.cells == [list(row) for row in view.tokens]  # type: ignore[attr-defined]
-    assert view.layers == ["input", "after layer 0", "after layer 1", "after layer 2"]
+    assert view.rows == ["input", "after layer 0", "after layer 1", "after layer 2"]
 
 
 def test_the_lens_of_a_pair_and_of_none() -> None:
     view = lens(translating(transformer(), SOURCE, TARGET))
-    assert view.p.shape == (3, 3)
+    assert view.values.shape == (3, 3)
     with pytest.raises(ConfigError, match="stack of layers, as Transformers have"):
         lens(translating(recurrent(), SOURCE, TARGET))
 
@@ -229,20 +229,20 @@ def test_positions_come_off_and_back(kind: str, tmp_path: Path) -> None:
         assert count == 2
     view = permutation(forced)
     assert np.array_equal(forced.scores(), before)
-    assert view.curves["outputs, as it is"].min() > 1e-3
-    assert view.curves["outputs, without positions"].max() < rounding()
-    assert view.curves["attention, without positions"].max() < rounding()
+    assert view.arrays()["outputs, as it is"].min() > 1e-3
+    assert view.arrays()["outputs, without positions"].max() < rounding()
+    assert view.arrays()["attention, without positions"].max() < rounding()
     assert view.labels == ["w4", "w9", "w6", "w11", "</s>"]
     saved(view, tmp_path)
 
 
 def test_recurrence_and_a_causal_mask_know_the_order() -> None:
     rnn = permutation(translating(recurrent(), SOURCE, TARGET))
-    assert list(rnn.curves) == ["outputs, as it is"]
-    assert rnn.curves["outputs, as it is"].max() > 1e-3
+    assert [curve.name for curve in rnn.curves] == ["outputs, as it is"]
+    assert rnn.arrays()["outputs, as it is"].max() > 1e-3
     masked = permutation(language(language_model(position=NoPosition.Config()), TEXT))
-    assert list(masked.curves) == ["outputs, as it is", "attention, as it is"]
-    assert masked.curves["outputs, as it is"].max() > 1e-3
+    assert [curve.name for curve in masked.curves] == ["outputs, as it is", "attention, as it is"]
+    assert masked.arrays()["outputs, as it is"].max() > 1e-3
 
 
 # ------------------------------------------------------------------------------ hidden states
@@ -323,8 +323,11 @@ def test_the_surface_of_a_bowl_is_a_paraboloid(tmp_path: Path) -> None:
             assert found[row, column] == near(wanted, terms=MODEL)
     view = surfaces({"bowl": found, "flat": np.full((5, 5), found[2, 2])}, reach=0.5)
     saved(view, tmp_path)
-    np.testing.assert_allclose(view.sheets[0].values, np.log10(found / found.min()), atol=1e-9)
-    assert view.sheets[0].ends == view.sheets[1].ends
+    np.testing.assert_allclose(
+        view.sheets[0].values.array, np.log10(found / found.min()), atol=1e-9
+    )
+    first, second = view.sheets
+    assert (first.least, first.most) == (second.least, second.most)
     assert "50 runs" in view.caption
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.look.charts import lanes
-from foveate.look.drawing import LanesDrawing, Node
+from foveate.look.drawings import LanesDrawing, Node, lanes
 from tolerances import close
 
 

@@ -16,11 +16,8 @@ from matplotlib.text import Text
 
 from foveate.look import layout
 from foveate.look.capture import AttentionRecord
-from foveate.look.charts import BarsView, CurvesView
-from foveate.look.heatmap import attention, links
-from foveate.look.models import heads
-from foveate.look.sheets import Sheet, SheetsView
-from foveate.look.view import View
+from foveate.look.drawings import Drawing, bar_chart, line_chart, sheet, sheet_grid
+from foveate.look.maps import attention, heads, links
 
 SENTENCE = ["▁", "日本", "の犬", "が", "走る", "。", "</s>"]
 LONG = "a caption that is far longer than the figure is wide " * 4
@@ -91,7 +88,7 @@ def test_scripts_without_a_font_are_named_once(
     assert "fonts-noto-core" in err
 
 
-VIEWS: dict[str, View] = {
+VIEWS: dict[str, Drawing] = {
     "small": attention(record(["a"], ["x"])),
     "square": attention(record(["a", "b", "c"], ["x", "y", "z"], ".a_long_name")),
     "tall": attention(record([*"abcdefghijkl"], ["x", "y"], ".a_long_name" * 3)),
@@ -99,10 +96,10 @@ VIEWS: dict[str, View] = {
     "unsegmented": attention(record(SENTENCE, SENTENCE * 2)),
     "links": links(attention(record(["a"], SENTENCE, ".a_long_name" * 2))),
     "heads": heads(record(SENTENCE, SENTENCE)),
-    "bars": BarsView(SENTENCE, {"p": np.ones(7)}, "probability", LONG, LONG),
-    "curves": CurvesView(np.arange(3.0), {"a": np.ones(3)}, "step", "loss", caption=LONG),
-    "sheets": SheetsView(
-        [Sheet("日本" * 30, np.eye(3), SENTENCE[:3], across=LONG)] * 2, LONG, LONG
+    "bars": bar_chart(SENTENCE, {"p": np.ones(7)}, "probability", LONG, LONG),
+    "curves": line_chart(np.arange(3.0), {"a": np.ones(3)}, "step", "loss", caption=LONG),
+    "sheets": sheet_grid(
+        [sheet("日本" * 30, np.eye(3), SENTENCE[:3], across=LONG)] * 2, LONG, LONG
     ),
 }
 

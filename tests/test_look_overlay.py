@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from foveate.look.capture import AttentionRecord
-from foveate.look.heatmap import EVEN, OVERLAYS, enlarged, tinted
-from foveate.look.picture import over_picture
+from foveate.look.colors import EVEN, OVERLAYS, enlarged, tinted
+from foveate.look.maps import over_picture
 from tolerances import ROW, close
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foveate.look import measure, page
+from foveate.look import maps, page
 from foveate.look.capture import AttentionRecord
-from foveate.look.drawing import STEPS
+from foveate.look.drawings import STEPS
 from tolerances import close
 
 HOSTILE = [
@@ -105,26 +105,24 @@ def test_bytes_are_bounded_too(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_long_sentences_lose_heads_first_then_words() -> None:
-    (whole,), notes = measure.shorten(record(64, heads=8))
+    (whole,), notes = maps.shorten(record(64, heads=8))
     assert not notes
     assert whole.layers[0].shape == (8, 64, 64)
-    (means,), notes = measure.shorten(record(200, heads=30))
+    (means,), notes = maps.shorten(record(200, heads=30))
     assert means.layers[0].shape == (1, 200, 200)
     assert "only the mean" in notes[0]
     long = record(600, heads=1)
-    (tiles,), notes = measure.shorten(long)
+    (tiles,), notes = maps.shorten(long)
     assert tiles.layers[0].shape == (1, 200, 200)
     assert "largest weight of 3 × 3" in notes[-1]
     assert tiles.rows[1] == "w3 … w5"
     (weights,) = long.maps.values()
-    assert tiles.layers[0][0, 7, 9] == weights[0, 21:24, 27:30].max()
+    assert tiles.layers[0].array[0, 7, 9] == weights[0, 21:24, 27:30].max()
 
 
 def test_pooling_keeps_the_largest_at_a_ragged_edge() -> None:
     weights = np.arange(25, dtype=np.float32).reshape(1, 5, 5)
-    np.testing.assert_array_equal(
-        measure.pool(weights, 2)[0], [[6, 8, 9], [16, 18, 19], [21, 23, 24]]
-    )
+    np.testing.assert_array_equal(maps.pool(weights, 2)[0], [[6, 8, 9], [16, 18, 19], [21, 23, 24]])
 
 
 def test_wrong_uses_are_named(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from foveate.look.capture import AttentionRecord
-from foveate.look.picture import PathView, over_picture
-from foveate.look.view import View
+from foveate.look.drawings import Drawing, PictureDrawing, picture_drawing
+from foveate.look.maps import over_picture
 from tolerances import ROW, close
 
 CELLS = [f"{row},{column}" for row in range(2) for column in range(3)]
@@ -42,14 +42,14 @@ def patches(special: bool) -> AttentionRecord:
     return AttentionRecord(maps, {"": labels}, {"": labels}, title="x.png → 3")
 
 
-def path() -> PathView:
+def path() -> PictureDrawing:
     places = np.array([[6, 4], [9, 2]], np.float32)
-    return PathView(PIXELS, places, (4, 8), "x.png → 3")
+    return picture_drawing(PIXELS, "x.png → 3", places, (4, 8))
 
 
 def test_a_panel_for_each_word() -> None:
     view = over_picture(captions(), PIXELS)
-    assert [panel.title for panel in view.panels] == ["A", "$x$"]
+    assert [overlay.title for overlay in view.overlays] == ["A", "$x$"]
     grids = view.arrays()["weights"]
     close(grids[0], [[0.1, 0.2, 0.3], [0.4, 0, 0]], terms=ROW)
     assert grids[1, 1, 2] == 1
@@ -58,10 +58,10 @@ def test_a_panel_for_each_word() -> None:
 
 def test_a_panel_for_each_layer_of_what_the_class_token_saw() -> None:
     view = over_picture(patches(special=True), PIXELS, head=1)
-    assert [panel.title for panel in view.panels] == ["layer 0", "layer 1"]
+    assert [overlay.title for overlay in view.overlays] == ["layer 0", "layer 1"]
     assert view.arrays()["weights"].shape == (2, 2, 3)
     close(view.arrays()["weights"], 1 / 7, terms=ROW)
-    assert view.elsewhere(view.panels[0].weights) == "\n[class] 14%"
+    assert view.overlays[0].note == "[class] 14%"
     assert "seen by [class] · head 1" in view.text()
 
 
@@ -86,7 +86,7 @@ def test_words_are_no_places() -> None:
     ],
     ids=["captions", "patches", "path"],
 )
-def test_every_form_is_written(view: View, endings: list[str], tmp_path: Path) -> None:
+def test_every_form_is_written(view: Drawing, endings: list[str], tmp_path: Path) -> None:
     for ending in endings:
         assert view.save(tmp_path / f"x.{ending}").stat().st_size > 50
     assert "x.png → " in (tmp_path / "x.svg").read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from foveate.look.capture import AttentionRecord
-from foveate.look.drawing import Numbers, SheetDrawing
-from foveate.look.heatmap import attention
+from foveate.look.drawings import Numbers, SheetDrawing
+from foveate.look.maps import attention
 from foveate.look.page import _live, widget
 from tolerances import close
 

@@ -11,8 +11,8 @@ import torch
 
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, BPE, EOS, UNK, Word
-from foveate.decode.greedy import Greedy
+from foveate.data.tokenizer import BOS, BPE, EOS, UNK, WordTokenizer
+from foveate.decode.beam import Greedy
 from foveate.models.classic import BagEncoder
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.models.recurrent import RecurrentEncoder
@@ -39,7 +39,10 @@ SEARCH = Greedy.Config().build()
 
 def make(folder: Path, texts: list[str] = TEXTS, **fields: Any) -> MaskedLanguage:
     (folder / "train.txt").write_text("".join(f"{t}\n" for t in texts), encoding="utf-8")
-    given = {"source": str(folder / "{split}.txt"), "tokenizer": Word.Config(min_frequency=1)}
+    given = {
+        "source": str(folder / "{split}.txt"),
+        "tokenizer": WordTokenizer.Config(min_frequency=1),
+    }
     task: MaskedLanguage = MaskedLanguage.Config(**given | fields).build(TextData())
     task.prepare(folder, seed=0)
     return task

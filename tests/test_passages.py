@@ -91,7 +91,7 @@ def test_any_text_and_any_answer_keep_the_spans(given_text: str, data: st.DataOb
     align = data.draw(st.sampled_from(ALIGNERS))
     output = passage.joined(answers, align)
     assert spans(rules, output) == spans(rules, given_text)
-    if all(s.cleaned(a, rules) for s, a in zip(passage.asked, answers, strict=True)):
+    if all(s.cleaned(a, rules) for s, a in zip(passage.to_translate, answers, strict=True)):
         assert layout(output) == layout(given_text)
 
 

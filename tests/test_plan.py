@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from foveate.data.batches import Indices, Plan, sorted_batches
+from foveate.data.batches import BatchPlan, Indices, sorted_batches
 
 Lengths = NDArray[np.int32]
 lengths_of_pairs = hnp.arrays(
@@ -45,7 +45,7 @@ def obeys(batches: list[Indices], lengths: Lengths, budget: int, max_rows: int |
 def test_every_example_once_and_within_the_budget(
     lengths: Lengths, budget: int, max_rows: int | None, epoch: int
 ) -> None:
-    obeys(Plan(lengths, budget, 1, max_rows).epoch(epoch), lengths, budget, max_rows)
+    obeys(BatchPlan(lengths, budget, 1, max_rows).epoch(epoch), lengths, budget, max_rows)
     obeys(sorted_batches(lengths, budget, max_rows), lengths, budget, max_rows)
 
 
@@ -54,9 +54,9 @@ def test_every_example_once_and_within_the_budget(
 def test_ranks_deal_one_plan_among_them(
     lengths: Lengths, budget: int, seed: int, world: int
 ) -> None:
-    plan = Plan(lengths, budget, seed)
+    plan = BatchPlan(lengths, budget, seed)
     whole = [batch.tolist() for batch in plan.epoch(2)]
-    ranks = [Plan(lengths, budget, seed).epoch(2, rank, world) for rank in range(world)]
+    ranks = [BatchPlan(lengths, budget, seed).epoch(2, rank, world) for rank in range(world)]
     assert len({len(batches) for batches in ranks}) == 1
     dealt = [batch.tolist() for step in zip(*ranks, strict=True) for batch in step]
     assert dealt[: len(whole)] == whole
@@ -65,16 +65,16 @@ def test_ranks_deal_one_plan_among_them(
 
 def test_the_plan_is_a_function_of_seed_and_epoch() -> None:
     lengths = like_captions(3000)
-    plan = Plan(lengths, 2048, seed=7)
+    plan = BatchPlan(lengths, 2048, seed=7)
     first = [batch.tolist() for batch in plan.epoch(1)]
     plan.epoch(5)
     assert [batch.tolist() for batch in plan.epoch(1)] == first
-    assert [batch.tolist() for batch in Plan(lengths, 2048, seed=7).epoch(1)] == first
-    assert [batch.tolist() for batch in Plan(lengths, 2048, seed=8).epoch(1)] != first
+    assert [batch.tolist() for batch in BatchPlan(lengths, 2048, seed=7).epoch(1)] == first
+    assert [batch.tolist() for batch in BatchPlan(lengths, 2048, seed=8).epoch(1)] != first
 
 
 def test_epochs_differ_in_order_and_in_company() -> None:
-    plan = Plan(like_captions(29_000), 4096, seed=1)
+    plan = BatchPlan(like_captions(29_000), 4096, seed=1)
     one, two = plan.epoch(0), plan.epoch(1)
     label = np.empty(29_000, dtype=np.int64)
     for number, batch in enumerate(two):
@@ -89,20 +89,20 @@ def test_epochs_differ_in_order_and_in_company() -> None:
 def test_little_is_padding() -> None:
     lengths = like_captions(29_000)
     for epoch in range(3):
-        assert padding(Plan(lengths, 4096, seed=1).epoch(epoch), lengths) < 0.05
+        assert padding(BatchPlan(lengths, 4096, seed=1).epoch(epoch), lengths) < 0.05
     dealt = np.array_split(np.random.default_rng(0).permutation(29_000), 120)
     assert padding(dealt, lengths) > 0.4  # without buckets
 
 
 def test_a_million_examples_are_all_dealt() -> None:
     lengths = like_captions(1_000_000)
-    batches = Plan(lengths, 4096, seed=1).epoch(0)
+    batches = BatchPlan(lengths, 4096, seed=1).epoch(0)
     assert sum(map(len, batches)) == 1_000_000
 
 
 def test_an_example_longer_than_the_budget_stands_alone() -> None:
     lengths = np.array([[3, 3], [50, 2], [3, 3], [2, 90]], dtype=np.int32)
-    batches = sorted(sorted(batch.tolist()) for batch in Plan(lengths, 10, seed=0).epoch(0))
+    batches = sorted(sorted(batch.tolist()) for batch in BatchPlan(lengths, 10, seed=0).epoch(0))
     assert batches == [[0, 2], [1], [3]]
 
 
@@ -115,12 +115,12 @@ def test_inference_starts_with_the_longest() -> None:
 def test_what_cannot_be_planned_is_named() -> None:
     lengths = np.ones((3, 2), dtype=np.int32)
     with pytest.raises(ValueError, match="batch_tokens: must be at least 1, not 0"):
-        Plan(lengths, 0, seed=1)
+        BatchPlan(lengths, 0, seed=1)
     with pytest.raises(ValueError, match="max_rows"):
         sorted_batches(lengths, 8, max_rows=0)
     with pytest.raises(ValueError, match=r"lengths: need shape \(N,\) or \(N, sides\)"):
-        Plan(np.ones((2, 2, 2), dtype=np.int32), 8, seed=1)
+        BatchPlan(np.ones((2, 2, 2), dtype=np.int32), 8, seed=1)
     with pytest.raises(ValueError, match="lengths: none may be negative, but one is -1"):
-        Plan(-lengths, 8, seed=1)
+        BatchPlan(-lengths, 8, seed=1)
     with pytest.raises(ValueError, match="rank: must be from 0 to 1, not 2"):
-        Plan(lengths, 8, seed=1).epoch(0, rank=2, world=2)
+        BatchPlan(lengths, 8, seed=1).epoch(0, rank=2, world=2)

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from foveate.cli import quickstart
-from foveate.cli.quickstart import main
-from foveate.cli.studio import studio
+from foveate.cli import train as quickstart
+from foveate.cli.serve import studio
 
 
 def test_everything_is_written_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     short = ["train.max_steps=2", "train.validation.every=2", "train.schedule.warmup_steps=1"]
     small = ["task.tokenizer.vocab_size=300", "train.batch_tokens=256", "decode.max_extra=3"]
-    figures = main(
+    figures = quickstart.start(
         tmp_path, {"train": 60, "valid": 6, "test": 10}, [*short, *small, "decode.max_ratio=1.0"]
     )
     assert set(figures) == {"bleu", "chrf", "ter", "exact_match", "aer"}

@@ -273,9 +273,9 @@ def test_a_window_reads_what_comes_before_what_it_is_asked_for(tmp_path: Path) -
     read, features, wanted = windows.take([0, 1])
     np.testing.assert_array_equal(read[:, :, 0], [[1, 2], [2, 3]])
     np.testing.assert_array_equal(wanted[:, :, 0], [[3], [4]])
-    np.testing.assert_array_equal(wanted, windows.wanted())
+    np.testing.assert_array_equal(wanted, windows.targets())
     assert features.shape == (2, 3, 0)
-    assert labels(windows.asked()) == ["2020-01-03", "2020-01-04"]
+    assert labels(windows.first_dates()) == ["2020-01-03", "2020-01-04"]
 
 
 def test_etth1_has_the_windows_of_the_papers() -> None:

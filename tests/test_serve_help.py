@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 import own_loop
 from foveate.config import ConfigError
-from foveate.documents.memory import Aided, Aids, Glossary, holds
+from foveate.documents.memory import Assistance, AssistedRun, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.run import Run
 from foveate.server.runs import RunPool, TranslationOptions
@@ -51,7 +51,7 @@ TEXT = "the dog runs ORD-x1\na cat sleeps\n"
 
 def expected(run: Run, files: Path) -> str:
     terms = Glossary.read(files / "terms.tsv")
-    [first] = Aided(run, Aids(terms, banned=["chien"])).translate(["the dog runs"])
+    [first] = AssistedRun(run, Assistance(terms, banned=["chien"])).translate(["the dog runs"])
     assert holds(str(first), ("chat", "fille"))
     return f"{first} ORD-x1\ndepuis la mémoire\n"
 

@@ -79,7 +79,7 @@ def test_nothing_else_comes_out_but_where_a_beginning_is_given(run: Run) -> None
     run.task._shortlist = Shortlist(torch.tensor(ids), empty(run))
     short = run.decoding(shortlist=True)
     answers = short.translate(["the dog runs", "the cat sleeps"], beam_size=2)
-    assert {i for a in answers for i in a.found[0].ids} <= set(ids)
+    assert {i for a in answers for i in a.outputs[0].ids} <= set(ids)
     begun = short.translate(["the dog runs"], beam_size=2, prefix="le chien")
     assert begun[0].hypotheses[0].startswith("le chien")
 

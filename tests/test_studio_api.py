@@ -15,7 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from foveate.data.tokenizer import EOS
-from foveate.look.drawing import Numbers, SheetDrawing
+from foveate.look.drawings import Numbers, SheetDrawing
 from foveate.run import Run, load
 from foveate.server.studio_api import application
 from foveate.server.studio_state import StudioState
@@ -143,7 +143,7 @@ def test_what_is_streamed_is_what_the_run_translates(
         assert "".join(token["text"] for token in best["tokens"]) == best["text"]
         assert sum(token["logP"] for token in best["tokens"]) == near(best["logP"], terms=MODEL)
         ids = [token["id"] for token in best["tokens"] if not token["special"]]
-        assert ids == wanted.found[0].ids
+        assert ids == wanted.outputs[0].ids
         tokens = [event for event in events if event["event"] == "token"]
         beams = [event for event in events if event["event"] == "beam"]
         if search["kind"] == "greedy":

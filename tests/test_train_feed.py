@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.data.batches import Plan
+from foveate.data.batches import BatchPlan
 from foveate.train.checkpoint import TrainError
 from foveate.train.trainer import Feed, Indices, fingerprint, mix, portions
 from train_toy import ToyCopy
@@ -73,7 +73,7 @@ def test_errors_come_through_and_the_thread_ends() -> None:
         if number == 3:
             raise ZeroDivisionError("third")
 
-    plan = Plan(ToyCopy(ToyCopy.Config()).lengths("train"), 40, 1)
+    plan = BatchPlan(ToyCopy(ToyCopy.Config()).lengths("train"), 40, 1)
     feed = Feed(ToyCopy(ToyCopy.Config(), fail), portions(plan, 1, (0, 0), None), seed=1)
     assert feed.next() is not None and feed.next() is not None
     with pytest.raises(ZeroDivisionError, match="third"):
@@ -86,9 +86,11 @@ def test_errors_come_through_and_the_thread_ends() -> None:
 
 def test_the_fingerprint_tells_plans_apart() -> None:
     lengths = ToyCopy(ToyCopy.Config()).lengths("train")
-    prints = {fingerprint(Plan(lengths, *pair)) for pair in [(40, 1), (40, 2), (48, 1), (80, 1)]}
+    prints = {
+        fingerprint(BatchPlan(lengths, *pair)) for pair in [(40, 1), (40, 2), (48, 1), (80, 1)]
+    }
     assert len(prints) == 4
-    assert fingerprint(Plan(lengths, 40, 1)) in prints
+    assert fingerprint(BatchPlan(lengths, 40, 1)) in prints
 
 
 def test_mixed_seeds_fit_a_generator() -> None:

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from foveate.tasks.base import Measures, Sample
+from foveate.tasks.base import Measures, ValidationSample
 from foveate.train.journal import Display, clock, time_left
 
 
@@ -72,7 +72,7 @@ def test_in_a_terminal_there_is_a_bar() -> None:
 
 def test_samples_are_shown_as_they_are() -> None:
     shown, text = display(terminal=False)
-    sample = Sample("a [bold]dog[/bold]", "un chien", "un chat")
+    sample = ValidationSample("a [bold]dog[/bold]", "un chien", "un chat")
     shown.validated(20, Measures({"loss": 1.25, "bleu": 31.456}, [sample]), best=True)
     lines = text.getvalue().splitlines()
     assert lines[0] == "step 20 · valid: loss 1.25 · bleu 31.46 · best so far"

@@ -13,7 +13,7 @@ from foveate.train.optim import (
     Constant,
     Cosine,
     InverseSqrt,
-    Linear,
+    LinearSchedule,
     Noam,
     Schedule,
     WarmupStableDecay,
@@ -40,7 +40,7 @@ def test_inverse_sqrt_rises_in_a_line_and_falls_as_a_root() -> None:
 
 def test_cosine_and_linear_go_from_peak_to_the_final_ratio() -> None:
     cosine = Cosine.Config(warmup_steps=10, final_ratio=0.1).build(1.0, 110)
-    linear = Linear.Config(warmup_steps=10, total_steps=110).build(1.0, 999)
+    linear = LinearSchedule.Config(warmup_steps=10, total_steps=110).build(1.0, 999)
     assert cosine.rate(5) == linear.rate(5) == 0.5
     assert cosine.rate(10) == linear.rate(10) == 1.0
     assert cosine.rate(60) == pytest.approx(0.1 + 0.9 / 2)
@@ -68,7 +68,7 @@ def test_a_schedule_that_ends_has_to_know_where() -> None:
     with pytest.raises(ConfigError, match=r"cosine.*set train\.max_steps"):
         Cosine.Config().build(1.0)
     with pytest.raises(ConfigError, match="warmup_steps = 50 leaves nothing of 50"):
-        Linear.Config(warmup_steps=50).build(1.0, 50)
+        LinearSchedule.Config(warmup_steps=50).build(1.0, 50)
 
 
 def test_warmup_stable_decay_is_level_until_its_last_part() -> None:

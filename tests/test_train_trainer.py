@@ -18,7 +18,7 @@ from foveate.train import checkpoint
 from foveate.train.checkpoint import TrainError
 from foveate.train.config import TrainConfig
 from foveate.train.journal import read
-from foveate.train.trainer import Indices, State
+from foveate.train.trainer import Indices, TrainState
 from tolerances import MODEL, close, near
 from train_toy import Toy, ToyBatch, ToyCopy, ToyModel, content, final, toy_config
 
@@ -177,11 +177,11 @@ def test_batches_without_targets_are_named(tmp_path: Path) -> None:
         def loss(self, model: nn.Module, batch: ToyBatch, objective: Any) -> Loss:
             return Loss(model(batch.tokens).sum(), 0)
 
-    from foveate.data.batches import Plan
+    from foveate.data.batches import BatchPlan
     from foveate.train.fit import fit
     from foveate.train.trainer import Job
 
-    job = Job(Empty(ToyCopy.Config()), ToyModel(), None, None, 1, "", Plan)
+    job = Job(Empty(ToyCopy.Config()), ToyModel(), None, None, 1, "", BatchPlan)
     with pytest.raises(TrainError, match="step 1 has no targets: epoch 0, training examples"):
         fit(job, toy_config(), tmp_path)
 
@@ -210,8 +210,8 @@ def test_a_state_comes_back_from_its_record() -> None:
     from foveate.train.trainer import Best
 
     for best in (None, Best("bleu", 31.5, 7)):
-        state = State(1, "x", step=9, best=best, figures={"bleu": 3.0}, window={"loss": 0.1})
-        assert State.of(asdict(state)) == state
+        state = TrainState(1, "x", step=9, best=best, figures={"bleu": 3.0}, window={"loss": 0.1})
+        assert TrainState.of(asdict(state)) == state
 
 
 def test_the_signals_have_their_handlers_back(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.cli.streams import description
+from foveate.cli.doctor import description
 from foveate.config import ConfigError, Tree, parse_tree
 from foveate.data.catalogue import DataError
 from foveate.kinds import load_kinds

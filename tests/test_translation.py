@@ -12,10 +12,19 @@ import torch
 
 from foveate.data.catalogue import DataError
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, BPE, EOS, PAD, Byte, Character, Tokenizer, Unigram, Word
+from foveate.data.tokenizer import (
+    BOS,
+    BPE,
+    EOS,
+    PAD,
+    Byte,
+    Character,
+    Tokenizer,
+    Unigram,
+    WordTokenizer,
+)
 from foveate.data.words import words
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.look.capture import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
@@ -64,7 +73,7 @@ def make(folder: Path, data: TextData | None = None, **fields: Any) -> Translati
         **{
             "source": str(folder / "{split}.en"),
             "target": str(folder / "{split}.fr"),
-            "tokenizer": Word.Config(min_frequency=1),
+            "tokenizer": WordTokenizer.Config(min_frequency=1),
         }
         | fields
     )
@@ -95,7 +104,7 @@ def model_of(task: Translation, config: EncoderDecoder.Config) -> EncoderDecoder
     [
         BPE.Config(vocab_size=300),
         Unigram.Config(vocab_size=280),
-        Word.Config(),
+        WordTokenizer.Config(),
         Character.Config(),
         Byte.Config(),
     ],
@@ -311,7 +320,12 @@ def test_measures_agree_with_forcing(task: Translation, config: EncoderDecoder.C
 @MODELS
 @pytest.mark.parametrize(
     "tokenizer",
-    [BPE.Config(vocab_size=280), Character.Config(), Byte.Config(), Word.Config(min_frequency=1)],
+    [
+        BPE.Config(vocab_size=280),
+        Character.Config(),
+        Byte.Config(),
+        WordTokenizer.Config(min_frequency=1),
+    ],
     ids=lambda config: config.kind,
 )
 def test_an_explanation_speaks_in_words(
@@ -449,16 +463,17 @@ def test_answers_begin_with_the_text_that_is_given(
     begun = search.after(task.beginnings(prefixes, len(lines)))
     for budget in (1, 4096):
         answers = task.answer(model, lines, begun, budget)
-        assert answers[1].found == []
+        assert answers[1].outputs == []
         for answer, prefix in zip(answers, prefixes, strict=True):
-            assert all(text.startswith(prefix.rstrip()) for text in answer.hypotheses)
+            assert all(text.startswith(prefix.rstrip()) for text in answer.hypotheses if text)
     forced = task.force(
-        model, [(task.source_tokenizer.encode_ids([lines[0]])[0], h.ids) for h in answers[0].found]
+        model,
+        [(task.source_tokenizer.encode_ids(lines[:1])[0], h.ids) for h in answers[0].outputs],
     )
-    for log_p, one in zip(forced, answers[0].found, strict=True):
+    for log_p, one in zip(forced, answers[0].outputs, strict=True):
         wanted = sum(log_p) if one.ended else sum(log_p[:-1])
         assert wanted == near(one.log_probability, terms=MODEL)
-    assert answers[2].found == task.answer(model, lines, search)[2].found
+    assert answers[2].outputs == task.answer(model, lines, search)[2].outputs
 
 
 def test_beginnings_that_no_output_can_have_are_refused(task: Translation) -> None:

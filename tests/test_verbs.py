@@ -14,22 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foveate.cli.answers import evaluation_text, score_lines
+from foveate.cli.options import CHUNK, Tally, chunks
 from foveate.cli.pictures import saved
-from foveate.cli.streams import (
-    CHUNK,
-    Tally,
-    Wanted,
-    chunks,
-    evaluate,
-    evaluation_text,
-    score,
-    translate,
-)
+from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
+from foveate.data.readers import Inflection
 from foveate.look.capture import AttentionRecord
+from foveate.look.views.maps import part_of
 from foveate.tasks.base import Evaluation
-from foveate.views.attention import part
-from foveate.views.question import Question
 
 
 @dataclass
@@ -70,9 +63,9 @@ class Shout:
         ]
 
 
-def run(data: bytes, wanted: Wanted | None = None) -> tuple[list[str], Tally]:
+def run(data: bytes, wanted: LineOutputs | None = None) -> tuple[list[str], Tally]:
     out = io.StringIO(newline="")
-    tally = translate(cast(Any, Shout()), io.BytesIO(data), out, wanted or Wanted(), {})
+    tally = translate_lines(cast(Any, Shout()), io.BytesIO(data), out, wanted or LineOutputs(), {})
     text = out.getvalue()
     assert text == "" or text.endswith("\n")
     return text.split("\n")[:-1], tally
@@ -113,7 +106,7 @@ def test_many_lines_are_taken_in_chunks_and_stay_in_order() -> None:
     shout, out = Shout(), io.StringIO()
     lines = [f"line {i}" for i in range(2 * CHUNK + 3)]
     source = io.BytesIO("\n".join(lines).encode())
-    translate(cast(Any, shout), source, out, Wanted(), {})
+    translate_lines(cast(Any, shout), source, out, LineOutputs(), {})
     assert shout.asked == [CHUNK, CHUNK, 3]
     assert out.getvalue().splitlines() == [line.upper() for line in lines]
 
@@ -130,41 +123,41 @@ def test_prefixes_keep_step_with_the_lines(tmp_path: Path) -> None:
     path = tmp_path / "prefixes"
     count = CHUNK + 2
     path.write_bytes(b"".join(b"%d\r\n" % n for n in range(count + 3)))
-    out, tally = run(b"a\n" * count, Wanted(prefixes=path))
+    out, tally = run(b"a\n" * count, LineOutputs(prefixes=path))
     assert out == [f"{n} A" for n in range(count)]
     assert tally.report() == [f"{path} has 3 lines more than the input; they were left"]
     with pytest.raises(ConfigError, match=f"ends after line {count + 3}"):
-        run(b"a\n" * (count + 4), Wanted(prefixes=path))
+        run(b"a\n" * (count + 4), LineOutputs(prefixes=path))
 
 
 def test_prefixes_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     path = tmp_path / "prefixes"
     with pytest.raises(ConfigError, match="cannot read the prefixes"):
-        run(b"a\n", Wanted(prefixes=path))
+        run(b"a\n", LineOutputs(prefixes=path))
     path.write_bytes(b"x\n\xff\n")
     with pytest.raises(ConfigError, match=r"prefixes:2 is not UTF-8"):
-        run(b"a\nb\n", Wanted(prefixes=path))
+        run(b"a\nb\n", LineOutputs(prefixes=path))
 
 
 def test_scores_stand_before_the_line() -> None:
-    assert run(b"a\n", Wanted(scores=True))[0] == ["-0.500000\tA"]
+    assert run(b"a\n", LineOutputs(scores=True))[0] == ["-0.500000\tA"]
 
 
 def test_n_best_lists_have_the_form_of_the_field() -> None:
-    lines = run(b"a\nb\n", Wanted(num_hypotheses=2))[0]
+    lines = run(b"a\nb\n", LineOutputs(num_hypotheses=2))[0]
     assert [line.split(" ||| ")[0] for line in lines] == ["0", "0", "1", "1"]
     assert lines[1] == "0 ||| A! ||| model= -1.500000 ||| -1.500000"
 
 
 def test_alignments_are_a_pharaoh_line_for_a_line(tmp_path: Path) -> None:
     path = tmp_path / "links"
-    run(b"a b\n\nc\n", Wanted(alignments=path))
+    run(b"a b\n\nc\n", LineOutputs(alignments=path))
     assert path.read_text() == "0-0 1-1\n0-0\n0-0\n"
 
 
 def test_the_page_of_maps_is_written_and_its_limit_told(tmp_path: Path) -> None:
     path = tmp_path / "maps.html"
-    tally = run(b"\n" + b"a b c\n" * 203, Wanted(attention=path))[1]
+    tally = run(b"\n" + b"a b c\n" * 203, LineOutputs(attention=path))[1]
     assert "<html" in path.read_text().lower()
     [sentence] = tally.report()
     assert sentence.startswith("3 lines not drawn") and sentence.endswith("202, 203, 204")
@@ -172,23 +165,25 @@ def test_the_page_of_maps_is_written_and_its_limit_told(tmp_path: Path) -> None:
 
 def test_a_page_that_is_no_page_is_refused_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"\.html"):
-        run(b"a\n", Wanted(attention=tmp_path / "maps.png"))
+        run(b"a\n", LineOutputs(attention=tmp_path / "maps.png"))
 
 
 def test_scores_of_pairs() -> None:
     out = io.StringIO()
-    score(cast(Any, Shout()), io.BytesIO(b"a\txyz\nb\t\n"), out, tokens=True)
+    score_lines(cast(Any, Shout()), io.BytesIO(b"a\txyz\nb\t\n"), out, tokens=True)
     assert out.getvalue() == "-3.000000\tx -1.0000\ty -1.0000\tz -1.0000\n-0.000000\n"
+
+
+def test_a_raw_line_of_the_data_is_named_with_its_pair() -> None:
+    raw = io.BytesIO(b"Hahn<N>\tHahn\nHahn\tHahnes\tN;GEN;SG\n")
+    with pytest.raises(ConfigError, match=r"line 2 .* write Hahn<N><GEN><SG> TAB Hahnes"):
+        check = Inflection.Config().build().source
+        score_lines(cast(Any, Shout()), raw, io.StringIO(), check=check)
 
 
 def test_a_pair_without_tab_is_named() -> None:
     with pytest.raises(ConfigError, match="line 2 has no tab"):
-        score(cast(Any, Shout()), io.BytesIO(b"a\tb\nab\n"), io.StringIO())
-
-
-def test_a_reference_needs_its_source(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--data"):
-        evaluate(cast(Any, None), None, tmp_path / "a.fr", "test", {})
+        score_lines(cast(Any, Shout()), io.BytesIO(b"a\tb\nab\n"), io.StringIO())
 
 
 def test_small_figures_keep_four_digits() -> None:
@@ -207,10 +202,10 @@ def test_small_figures_keep_four_digits() -> None:
 def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
     record = Shout().answer("a b c", 1).record()
     paths = [tmp_path / f"map.{ending}" for ending in ("png", "svg", "txt")]
-    said = saved(part(record, Question()), paths)
+    said = saved(part_of(record), paths)
     assert said == [f"wrote {path}" for path in paths]
     assert all(path.stat().st_size > 50 for path in paths)
-    [text] = saved(part(record, Question()), [])
+    [text] = saved(part_of(record), [])
     assert "a" in text
 
 
@@ -220,7 +215,7 @@ def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
 )
 def test_a_map_that_is_not_there_is_named(asked: dict[str, Any], expected: str) -> None:
     with pytest.raises(LookupError, match=expected):
-        part(Shout().answer("a", 1).record(), Question(**asked))
+        part_of(Shout().answer("a", 1).record(), **asked)
 
 
 def test_chunks() -> None:

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from foveate.cli import app, pictures
 from foveate.config import ConfigError
+from foveate.look.views import find
+from foveate.look.views.options import Question
 from foveate.run import Run
 from foveate.training import train
-from foveate.views.question import Question
-from foveate.views.registry import find
 
 ROOT = Path(__file__).parent.parent
 CONFIG = """

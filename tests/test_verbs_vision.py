@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from foveate.cli import app
-from foveate.cli.streams import pictures_of
+from foveate.cli.answers import pictures_of
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.run import Run, load

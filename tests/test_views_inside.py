@@ -12,10 +12,10 @@ from copier import copier
 from foveate.config import ConfigError
 from foveate.look.inside import importance, lens
 from foveate.look.models import relevance, rollout
+from foveate.look.views import find
+from foveate.look.views.options import Question
+from foveate.look.views.report import Known
 from foveate.run import Run
-from foveate.views.question import Question
-from foveate.views.registry import find
-from foveate.views.report import Known
 from small_runs import made as small
 from tolerances import differ
 
@@ -47,7 +47,7 @@ def test_ablation_and_lens_are_of_the_example(run: Run) -> None:
     (values,) = view.arrays().values()
     assert np.array_equal(values, np.stack(list(lost.values())))
     found = find("lens").draw([run], ASKED).arrays()
-    assert np.array_equal(found["p"], lens(forced(run)).p)
+    assert np.array_equal(found["p"], lens(forced(run)).values.array)
     assert found["produced"].tolist() == ["B", "A", "</s>"]
 
 
@@ -90,8 +90,8 @@ def test_what_does_not_fit_says_why(run: Run) -> None:
 def test_the_surface_has_the_model_in_the_middle(run: Run) -> None:
     view: Any = find("surface").draw([run, run], ASKED.model_copy(update={"steps": 3}))
     here = -forced(run).scores().mean()
-    assert f"middle {here:.3g}" in view.sheets[0].told
-    assert np.isfinite(view.sheets[0].values).all()
+    assert f"middle {here:.3g}" in view.sheets[0].scale_label
+    assert np.isfinite(view.sheets[0].values.array).all()
 
 
 def test_gates_and_states_of_a_translator_are_over_what_each_cell_reads(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_gates_and_states_of_a_translator_are_over_what_each_cell_reads(tmp_path
         drawn: Any = find("gates").draw([rnn], told)
         along: Any = find("states").draw([rnn], told)
         assert all((gate > 0).all() and (gate < 1).all() for gate in drawn.arrays().values())
-        assert list(drawn.sheets[0].columns) == list(along.words)
-        seen.append(list(along.words))
+        assert list(drawn.sheets[0].columns) == list(along.labels)
+        seen.append(list(along.labels))
     assert seen[0][0] == "<s>" and len(seen[0]) == 4
     assert seen[1][:3] == ["the", "dog", "runs"]

@@ -15,11 +15,11 @@ from copier import copier
 from foveate.cli import app
 from foveate.cli.looking import verb
 from foveate.config import ConfigError
-from foveate.look.view import View
+from foveate.look.drawings import Drawing
+from foveate.look.views import VIEWS, ViewEntry, find
+from foveate.look.views.options import Question
+from foveate.look.views.report import report
 from foveate.run import Run
-from foveate.views.question import Question
-from foveate.views.registry import VIEWS, Entry, find
-from foveate.views.report import report
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +28,9 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.mark.parametrize("entry", VIEWS.values(), ids=lambda entry: entry.name)
-def test_an_entry_is_whole(entry: Entry) -> None:
-    assert callable(entry._function())
+def test_an_entry_is_whole(entry: ViewEntry) -> None:
     assert set(entry.reads) <= set(Question.model_fields)
-    assert entry.second in ("", *entry.reads)
+    assert entry.spec.by_place in ("", *entry.reads)
     assert entry.summary.endswith(".") and len(entry.summary) <= 64
     assert {*entry.reads, "runs", "out", "checkpoint"} == {p.name for p in verb(entry).params}
 
@@ -69,7 +68,7 @@ def test_needs_say_why_not() -> None:
     empty: Any = types.SimpleNamespace(
         model=nn.Linear(2, 2), task=object(), config=config, path=Path("none")
     )
-    for need in {need for entry in VIEWS.values() for need in entry.needs}:
+    for need in {need for entry in VIEWS.values() for need in entry.spec.needs}:
         reason = need(empty)
         assert reason is not None and not reason.endswith("."), need
 
@@ -98,7 +97,7 @@ def test_a_report_has_every_view_that_fits(translator: Run, tmp_path: Path) -> N
     drawn = {entry.name for entry, _ in found.views}
     assert {"attention", "heads", "positions", "schedule"} <= drawn
     assert drawn | set(found.left_out) == set(VIEWS)
-    assert all(isinstance(view, View) and view.drawings() for _, view in found.views)
+    assert all(isinstance(view, Drawing) and view.drawings() for _, view in found.views)
     out = tmp_path / "r.html"
     call = CliRunner().invoke(app, ["look", "report", str(translator.path), "--out", str(out)])
     assert call.exit_code == 0, call.output

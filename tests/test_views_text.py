@@ -13,15 +13,14 @@ from typer.testing import CliRunner
 from copier import copier
 from foveate.cli import app
 from foveate.config import ConfigError
-from foveate.look.drawing import AttentionDrawing
+from foveate.look.drawings import AttentionDrawing
+from foveate.look.views import find
+from foveate.look.views.options import Question
+from foveate.look.views.text import by_length, differences, grouped
+from foveate.look.views.training import panel, smoothed
 from foveate.run import Run
 from foveate.tasks.metrics import bleu, chrf, interval
 from foveate.train.journal import Line, read
-from foveate.views.hypotheses import differences
-from foveate.views.journal import panel, smoothed
-from foveate.views.lengths import by_length, group_names
-from foveate.views.question import Question
-from foveate.views.registry import find
 from tolerances import MODEL, ROW, close, near
 
 PAIR = {"text": "a b c", "target": "A B C"}
@@ -74,7 +73,7 @@ def test_probabilities_are_those_of_scoring(run: Run) -> None:
 
 
 def test_probabilities_without_a_target_are_of_the_answer(run: Run) -> None:
-    ids = run.translate(["a b"])[0].found[0].ids
+    ids = run.translate(["a b"])[0].outputs[0].ids
     [wanted] = run.task.force(run.model, [(run.task.source_tokenizer.encode("a b").ids, ids)])
     values = draw("probabilities", run, text="a b").arrays()["values"]
     close(np.log(values), wanted, terms=MODEL)
@@ -119,10 +118,10 @@ def test_masks_hide_the_future_and_the_padding(run: Run) -> None:
     assert real.sum() == 4 and not real.all()
     for sheet in (encoder, across):
         np.testing.assert_array_equal(
-            np.isfinite(sheet.values), np.broadcast_to(real, sheet.values.shape)
+            np.isfinite(sheet.values.array), np.broadcast_to(real, sheet.values.array.shape)
         )
     size = len(own.rows)
-    np.testing.assert_array_equal(np.isfinite(own.values), np.tri(size, dtype=bool))
+    np.testing.assert_array_equal(np.isfinite(own.values.array), np.tri(size, dtype=bool))
 
 
 def test_importance_is_measured_on_the_cross_attention(run: Run, tmp_path: Path) -> None:
@@ -133,14 +132,14 @@ def test_importance_is_measured_on_the_cross_attention(run: Run, tmp_path: Path)
     ]
     broad, sure, _ = draw("importance", run, **PAIR).sheets
     want = [-(w * np.log2(w)).sum(axis=1).mean() for w in weights]
-    close(broad.values.flatten(), want, terms=MODEL)
+    close(broad.values.array.flatten(), want, terms=MODEL)
     want = [w.max(axis=1).mean() for w in weights]
-    close(sure.values.flatten(), want, terms=MODEL)
+    close(sure.values.array.flatten(), want, terms=MODEL)
     gold = tmp_path / "gold.txt"
     gold.write_text("1-1 2-2 3-3\n1-1 2-2\n1-1 2-2 3-3\n" * 4)
     sheets = draw("importance", run, gold=gold).sheets
     assert sheets[-1].title == "alignment error rate"
-    assert ((sheets[-1].values >= 0) & (sheets[-1].values <= 1)).all()
+    assert ((sheets[-1].values.array >= 0) & (sheets[-1].values.array <= 1)).all()
     gold.write_text("1-1\n")
     with pytest.raises(ConfigError, match="gold links of 1 sentences for 12 pairs"):
         draw("importance", run, gold=gold)
@@ -159,10 +158,10 @@ def test_scores_by_length_are_those_of_each_group(tmp_path: Path) -> None:
     short, long = slice(0, 10), slice(10, 20)
     for shown, metric in ((first, bleu), (second, chrf)):
         want = [metric(outputs[part], references[part])[0] for part in (short, long)]
-        close(shown.curves["system"], want)
-        low, high = shown.bands["system"]
+        close(shown.arrays()["system"], want)
+        low, high = (shown.arrays()[f"system, {end}"] for end in ("low", "high"))
         assert (low <= want).all() and (want <= high).all() and (low < high).all()
-    assert group_names()[0] == "1–10" and group_names()[-1] == "over 50"
+    assert [len(group) for group in grouped(["a"] * 2 + ["a " * 60])] == [2, 0, 0, 0, 0, 1]
     with pytest.raises(ConfigError, match="20 sources, 19 outputs, 20 references"):
         by_length({"system": (sources, outputs[1:], references)})
 
@@ -176,12 +175,12 @@ def test_an_interval_is_of_a_metric_that_has_one() -> None:
 
 def test_lengths_of_runs_and_of_files(run: Run, tmp_path: Path) -> None:
     view = draw("lengths", run, split="valid")
-    assert [list(panel.curves) for panel in view.panels] == [["run"], ["run"]]
+    assert [[curve.name for curve in panel.curves] for panel in view.panels] == [["run"], ["run"]]
     (tmp_path / "s").write_text("a b\n" * 6)
     (tmp_path / "r").write_text("A B C D\n" * 6)
     files = {"source": tmp_path / "s", "reference": tmp_path / "r"}
     view = draw("lengths", hypotheses=(tmp_path / "r",), **files)
-    assert view.panels[0].curves["r"][0] == pytest.approx(100)
+    assert view.panels[0].arrays()["r"][0] == pytest.approx(100)
     with pytest.raises(ConfigError, match="needs --source and --reference"):
         draw("lengths", hypotheses=(tmp_path / "r",))
     with pytest.raises(ConfigError, match="nothing to score"):
@@ -196,7 +195,7 @@ def test_curves_are_those_of_the_log(run: Run) -> None:
     by_name = {panel.up: panel for panel in view.panels}
     trained = [line for line in read(run.path) if line["event"] == "train"]
     assert by_name["objective (with label smoothing, if any)"].x.tolist() == [1, 2, 3, 4]
-    objective = by_name["objective (with label smoothing, if any)"].curves["run"]
+    objective = by_name["objective (with label smoothing, if any)"].arrays()["run"]
     close(objective, [line["loss"] for line in trained])
     assert by_name["bleu, validation"].x.tolist() == [2, 4]
     assert by_name["gradient norm"].log == "y"
@@ -211,11 +210,11 @@ def test_runs_of_other_steps_share_an_axis() -> None:
     }
     shown = panel(logs, "train", "lr")
     assert shown.x.tolist() == [1, 2, 3, 4, 5]
-    close(shown.curves["a"], [1, 2, 3, 4, 5])
-    np.testing.assert_array_equal(shown.curves["b"], [np.nan, 0.5, np.nan, np.nan, np.nan])
+    close(shown.arrays()["a"], [1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(shown.arrays()["b"], [np.nan, 0.5, np.nan, np.nan, np.nan])
     long = {"a": [{"event": "train", "step": n, "lr": n / 2} for n in range(5000)]}
     assert len(panel(long, "train", "lr").x) == 1000
-    close(panel(long, "train", "lr").curves["a"][-1], 4999 / 2)
+    close(panel(long, "train", "lr").arrays()["a"][-1], 4999 / 2)
 
 
 def test_the_moving_mean_of_what_stays_is_itself() -> None:
@@ -230,4 +229,4 @@ def test_health_is_what_was_logged(run: Run) -> None:
     assert "decoder.layers.1" in gradient.rows and "encoder.stem" in gradient.rows
     for sheet, name, zero in ((gradient, "gradient", 0), (ratio, "ratio", 3)):
         want = [[np.log10(line[name][module]) + zero for line in logged] for module in sheet.rows]
-        close(sheet.values, want)
+        close(sheet.values.array, want)

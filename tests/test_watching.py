@@ -8,10 +8,10 @@ import pytest
 
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
-from foveate.look.charts import LanesView
+from foveate.look.drawings import LanesDrawing
+from foveate.look.views import find
+from foveate.look.views.options import Question
 from foveate.run import Run
-from foveate.views.question import Question
-from foveate.views.registry import find
 from foveate.watching import Watched
 from small_runs import made
 
@@ -56,7 +56,7 @@ def test_a_run_that_writes_nothing_says_so(runs: dict[str, Run]) -> None:
 @pytest.mark.parametrize("name", ["transformer", "language"])
 def test_the_beam_of_a_run_as_a_view(runs: dict[str, Run], name: str, tmp_path: Path) -> None:
     view = find("beam").draw([runs[name]], Question(text="the dog", beam_size=3))
-    assert isinstance(view, LanesView)
+    assert isinstance(view, LanesDrawing)
     arrays = view.arrays()
     assert (arrays["state"][arrays["id"] == arrays["best"][-1]] == "done").all()
     assert arrays["step"][arrays["id"] == arrays["best"][0]] == 0

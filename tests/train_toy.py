@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foveate.data.batches import Plan
-from foveate.tasks.base import Loss, Measures, Sample, Task
+from foveate.data.batches import BatchPlan
+from foveate.tasks.base import Loss, Measures, Task, ValidationSample
 from foveate.train import checkpoint
 from foveate.train.config import TrainConfig
 from foveate.train.distributed import Ranks
@@ -117,7 +117,7 @@ class ToyCopy(Task[Any, Any, ToyBatch]):
         loss = F.cross_entropy(logits[real].float(), batch.wanted[real])
         right = (logits.argmax(-1) == batch.wanted)[real].float().mean()
         figures = {"loss": float(loss), "accuracy": float(right)}
-        return Measures(figures, [Sample("1 2", "1", "é")] * samples)
+        return Measures(figures, [ValidationSample("1 2", "1", "é")] * samples)
 
 
 @dataclass
@@ -128,7 +128,7 @@ class Toy:
     config: TrainConfig
     before: BEFORE | None = None
     dropout: float = 0.2
-    plan: PlanFactory = Plan
+    plan: PlanFactory = BatchPlan
     seed: int = 3
     model: nn.Module = field(init=False)
 

@@ -16,12 +16,12 @@ from foveate.align.ibm import HMM, Model1, WordAligner
 from foveate.data.synthetic import SyntheticPair, pairs
 from foveate.data.words import document_terms, split_words
 from foveate.look import colors
-from foveate.look.heatmap import FONT_SIZE, paint, write_words
-from foveate.models.encoder_decoder import Encoder
+from foveate.look.render_matplotlib import FONT_SIZE, paint, write_words
 from foveate.models.classic import BagEncoder
+from foveate.models.encoder_decoder import Encoder
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.spec import Tokens
-from history.drawing import Draw, Drawing, figure, note, plain
+from history.drawing import Draw, OwnFigure, figure, note, plain
 
 DOCUMENTS = ["yes , we have no bananas", "say yes for bananas", "no bananas , we say"]
 SHUFFLED = "bananas no have we , yes"
@@ -64,7 +64,7 @@ def counts(folder: Path) -> Drawing:
             ax.tick_params(length=0)
         return drawn
 
-    return Drawing(draw)
+    return OwnFigure(make=draw)
 
 
 def _table(ax: Axes) -> None:
@@ -132,7 +132,7 @@ def links(folder: Path) -> Drawing:
             ax.set_xlabel(f"{name}; bright: probable; frames: the true links", size=FONT_SIZE)
         return drawn
 
-    return Drawing(draw)
+    return OwnFigure(make=draw)
 
 
 def crosses(pair: SyntheticPair) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +10,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from foveate.look.heatmap import FONT_SIZE
-from foveate.look.sheets import NOTE, WIDTH
-from foveate.look.view import View
+from foveate.look.drawings import Drawing
+from foveate.look.render_matplotlib import FONT_SIZE, NOTE, WIDTH
 
-Draw = Callable[[Path], View]
+Draw = Callable[[Path], Drawing]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Drawing(View):
-    """A figure that some lines of code draw when it is asked for."""
+class OwnFigure(Drawing):
+    """A figure that some lines of code draw when it is needed."""
 
-    draw: Callable[[], Figure]
+    make: Callable[[], Figure]
 
     def figure(self) -> Figure:
-        return self.draw()
+        return self.make()
 
     def text(self, width: int | None = None, color: bool | None = None) -> str:
         return ""
@@ -45,7 +42,7 @@ def figure(height: float) -> Figure:
     return Figure(figsize=(WIDTH, height), layout="constrained")
 
 
-def narrow(view: View, height: float, title: str = "") -> Drawing:
+def narrow(view: Drawing, height: float, title: str = "") -> OwnFigure:
     """The figure of a view at the width of all others, under a title if one is given."""
 
     def draw() -> Figure:
@@ -55,7 +52,7 @@ def narrow(view: View, height: float, title: str = "") -> Drawing:
             drawn.suptitle(title, size=FONT_SIZE + 1, parse_math=False)
         return drawn
 
-    return Drawing(draw)
+    return OwnFigure(make=draw)
 
 
 def plain(ax: Axes, title: str = "") -> Axes:

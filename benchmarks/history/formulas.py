@@ -11,14 +11,13 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from foveate.look import colors
-from foveate.look.charts import CurvesView
-from foveate.look.heatmap import FONT_SIZE
+from foveate.look.drawings import LinesDrawing, SheetGrid, sheet, sheet_grid
 from foveate.look.models import schedule, sheets
-from foveate.look.sheets import Sheet, SheetsView
+from foveate.look.render_matplotlib import FONT_SIZE
 from foveate.nn.positions import ALiBi, Rotary, Sinusoidal, T5Bias
 from foveate.nn.scores import (
     Additive,
-    Cosine,
+    CosineScore,
     Dot,
     Entmax15,
     General,
@@ -33,10 +32,10 @@ from foveate.nn.scores import (
 from foveate.tasks.objectives import ExponentialDecay, InverseSigmoidDecay, LinearDecay
 from foveate.train.optim import Cosine as CosineRate
 from foveate.train.optim import Noam, Schedule, WarmupStableDecay
-from history.drawing import Draw, Drawing, figure, note, plain
+from history.drawing import Draw, OwnFigure, figure, note, plain
 
 SCORES: dict[str, type[Score]] = {
-    "cosine (Graves 2014)": Cosine,
+    "cosine (Graves 2014)": CosineScore,
     "additive (Bahdanau 2015)": Additive,
     "location (Luong 2015)": Location,
     "general (Luong 2015)": General,
@@ -103,7 +102,7 @@ def scores(folder: Path) -> Drawing:
         )
         return drawn
 
-    return Drawing(draw)
+    return OwnFigure(make=draw)
 
 
 def normalizers(folder: Path) -> Drawing:
@@ -133,26 +132,26 @@ def normalizers(folder: Path) -> Drawing:
         drawn.suptitle("Weights made of the same scores; 0 is exactly 0", size=FONT_SIZE + 1)
         return drawn
 
-    return Drawing(draw)
+    return OwnFigure(make=draw)
 
 
 # ------------------------------------------------------------------------------ positions
 
 
-def absolute(folder: Path) -> SheetsView:
+def absolute(folder: Path) -> SheetGrid:
     """Sinusoids and rotations: what a place is told, and what a pair of places makes of it."""
     shape = 64, 64, 1
     waves = sheets(Sinusoidal(Sinusoidal.Config(), 64, 1), *shape)
     turns = sheets(Rotary(Rotary.Config(), 64, 1), *shape)
     named = [
-        Sheet(f"{name}: {sheet.title}", sheet.values, down=sheet.down, across=sheet.across)
+        sheet(f"{name}: {sheet.title}", sheet.values, down=sheet.down, across=sheet.across)
         for name, part in (("sinusoids", waves), ("RoPE", turns))
         for sheet in part
     ]
-    return SheetsView(named, "Each place has a vector; products know the distance")
+    return sheet_grid(named, "Each place has a vector; products know the distance")
 
 
-def relative(folder: Path) -> SheetsView:
+def relative(folder: Path) -> SheetGrid:
     """What is added to the score of a pair: slopes of ALiBi, buckets of T5."""
     length, heads = 48, 8
     slopes = sheets(ALiBi(ALiBi.Config(), 64, heads), length, 64, heads)
@@ -160,7 +159,7 @@ def relative(folder: Path) -> SheetsView:
     t5 = T5Bias(T5Bias.Config(), 64, heads)
     buckets = t5.buckets(at[None, :] - at[:, None]).float().numpy()
     drawn = [
-        Sheet(
+        sheet(
             f"ALiBi, {name} head",
             s.values,
             down=s.down,
@@ -171,18 +170,18 @@ def relative(folder: Path) -> SheetsView:
         for name, s in (("steepest", slopes[0]), ("middle", slopes[1]), ("flattest", slopes[-1]))
     ]
     drawn.append(
-        Sheet(
+        sheet(
             "T5: which number is added", buckets, down="place t", across="place s",
             told="bucket 0 … 31, learned",
         )
     )  # fmt: skip
-    return SheetsView(drawn, "What a pair of places adds to its score")
+    return sheet_grid(drawn, "What a pair of places adds to its score")
 
 
 # ------------------------------------------------------------------------------ training
 
 
-def rates(folder: Path) -> CurvesView:
+def rates(folder: Path) -> LinesDrawing:
     """Learning rates over the steps."""
     total, peak = 20_000, 7e-4
     drawn: dict[str, Schedule] = {
@@ -197,7 +196,7 @@ def rates(folder: Path) -> CurvesView:
     return schedule({name: one.rate for name, one in drawn.items()}, total, title=title)
 
 
-def sampling(folder: Path) -> CurvesView:
+def sampling(folder: Path) -> LinesDrawing:
     """How often the true token is read: ε over the steps."""
     drawn = {
         "linear": LinearDecay(LinearDecay.Config()),

@@ -9,15 +9,14 @@ from matplotlib.figure import Figure
 
 from foveate.data.tokenizer import EOS
 from foveate.look import colors
-from foveate.look.heatmap import FONT_SIZE, attention, paint, write_words
+from foveate.look.drawings import Drawing, SheetGrid
 from foveate.look.inside import capture_gates
 from foveate.look.inside import gates as draw_gates
-from foveate.look.models import heads
-from foveate.look.sheets import SheetsView
-from foveate.look.view import View
+from foveate.look.maps import attention, heads
+from foveate.look.render_matplotlib import FONT_SIZE, paint, write_words
+from foveate.look.views.inside import reading
 from foveate.run import Run
-from foveate.views.time import reading
-from history.drawing import Draw, Drawing, figure, narrow, note
+from history.drawing import Draw, OwnFigure, figure, narrow, note
 from history.models import trained
 
 SENTENCE = "The young Italian woman closes the big white door."
@@ -25,12 +24,12 @@ HOLE = "The girl", "not sleep."  # what stands before and after it
 GUESSES = 6
 
 
-def bahdanau(folder: Path) -> View:
+def bahdanau(folder: Path) -> Drawing:
     """One head, one layer: the map of Bahdanau, Cho & Bengio (2015)."""
     return attention(trained("bahdanau", folder).translate([SENTENCE])[0].record())
 
 
-def transformer(folder: Path) -> View:
+def transformer(folder: Path) -> Drawing:
     """Cross-attention of every layer and head of a small Transformer."""
     record = trained("transformer", folder).translate([SENTENCE])[0].record()
     return narrow(heads(record), 3.1)
@@ -55,13 +54,13 @@ def masks(folder: Path) -> Drawing:
             ax.set_ylabel(record.row_means(view.name), size=FONT_SIZE, color="#555555")
         return drawn
 
-    return Drawing(draw)
+    return OwnFigure(make=draw)
 
 
 # ------------------------------------------------------------------------------ gates and guesses
 
 
-def gates(folder: Path) -> SheetsView:
+def gates(folder: Path) -> SheetGrid:
     """Gates of an LSTM language model over a sentence."""
     run = trained("lstm", folder)
     read, words = reading(run, SENTENCE)
@@ -121,7 +120,7 @@ def blanks(folder: Path) -> Drawing:
             ax.set_title(title, size=FONT_SIZE, loc="left")
         return drawn
 
-    return Drawing(draw)
+    return OwnFigure(make=draw)
 
 
 DRAWN: dict[str, Draw] = {

@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from foveate.look import colors
-from foveate.look.charts import DASHES, CurvesView
-from foveate.look.heatmap import FONT_SIZE, paint
-from history.drawing import Draw, Drawing, figure, plain
+from foveate.look.drawings import LinesDrawing, line_chart
+from foveate.look.render_matplotlib import DASHES, FONT_SIZE, paint
+from history.drawing import Draw, OwnFigure, figure, plain
 from machine import RESULTS
 
 ATTENTION = {
@@ -36,7 +36,7 @@ def result(name: str) -> Any:
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def horizon(folder: Path) -> CurvesView:
+def horizon(folder: Path) -> LinesDrawing:
     """Fed back or all at once: error against horizon on ETTh1."""
     patches, recurrent = (result(f"etth1-{name}")["mse_by_step"] for name in ("patch", "rnn"))
     curves = {
@@ -46,17 +46,17 @@ def horizon(folder: Path) -> CurvesView:
         "the value a day ago": patches["seasonal_naive"],
     }
     steps = np.arange(1.0, 1 + len(patches["forecast"]))
-    return CurvesView(
+    return line_chart(
         steps, {name: np.array(c) for name, c in curves.items()}, "hours ahead",
         "mean squared error, scaled", "ETTh1: what feeding back costs",
     )  # fmt: skip
 
 
-def length(folder: Path) -> CurvesView:
+def length(folder: Path) -> LinesDrawing:
     """Milliseconds of each kind of attention against the length."""
     found = result("attention-length")
     curves = {name: np.array(found["kinds"][name]["milliseconds"], dtype=float) for name in KINDS}
-    return CurvesView(
+    return line_chart(
         np.array(found["lengths"], dtype=float),
         {name.replace("_", "-"): curve for name, curve in curves.items()},
         "length T", "milliseconds, forward and backward",
@@ -89,7 +89,7 @@ def bleu_by_length(folder: Path) -> Drawing:
         drawn.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=FONT_SIZE)
         return drawn
 
-    return Drawing(draw)
+    return OwnFigure(make=draw)
 
 
 def learnt_attention(folder: Path) -> Drawing:
@@ -120,7 +120,7 @@ def learnt_attention(folder: Path) -> Drawing:
             half.suptitle(task, size=FONT_SIZE + 1)
         return drawn
 
-    return Drawing(draw)
+    return OwnFigure(make=draw)
 
 
 DRAWN: dict[str, Draw] = {

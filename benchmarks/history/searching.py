@@ -10,12 +10,11 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.look import colors
-from foveate.look.heatmap import FONT_SIZE
-from history.drawing import Draw, Drawing, figure, plain
+from foveate.look.render_matplotlib import FONT_SIZE
+from history.drawing import Draw, OwnFigure, figure, plain
 
 TOKENS = ("A", "B", "C", "end")
 END = 3
@@ -43,6 +42,8 @@ def probability(prefix: Prefix) -> float:
 
 class Watched:
     """The table as `Steps`; notes every beginning that the search goes on from."""
+
+    device, enters = torch.device("cpu"), False
 
     def __init__(self) -> None:
         self.now: list[Prefix] = []
@@ -104,7 +105,7 @@ def beam(folder: Path) -> Drawing:
         ax.margins(y=0.12)
         return drawn
 
-    return Drawing(draw)
+    return OwnFigure(make=draw)
 
 
 DRAWN: dict[str, Draw] = {"beam": beam}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from history.drawing import Draw, Drawing, narrow
+from history.drawing import Draw, narrow
 from history.models import SHAPES, trained
 
 PICTURE = 3  # of the test pictures: a triangle

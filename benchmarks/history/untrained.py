@@ -13,12 +13,11 @@ from torch import Tensor, nn
 
 from foveate.look import colors
 from foveate.look.capture import capture
-from foveate.look.charts import CurvesView
-from foveate.look.heatmap import FONT_SIZE
+from foveate.look.drawings import LinesDrawing, SheetGrid, line_chart, sheet, sheet_grid
 from foveate.look.inside import gradients, influence
-from foveate.look.sheets import Sheet, SheetsView
-from foveate.models.encoder_decoder import Decoder, Encoder
+from foveate.look.render_matplotlib import FONT_SIZE
 from foveate.models.classic import BagEncoder, WindowDecoder
+from foveate.models.encoder_decoder import Decoder, Encoder
 from foveate.models.mamba import MambaDecoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
@@ -34,7 +33,7 @@ from foveate.nn.recurrent import LSTMCell
 from foveate.nn.ssm import scan_sequential
 from foveate.nn.state import State
 from foveate.spec import Tokens
-from history.drawing import Draw, Drawing, figure, plain
+from history.drawing import Draw, OwnFigure, figure, plain
 
 WORDS = Tokens(100)
 SMALL = {"hidden_size": 64, "dropout": 0.0}
@@ -89,7 +88,7 @@ def hears(model: nn.Module, run: Callable[[], Tensor]) -> np.ndarray:
 # ------------------------------------------------------------------------------ who hears whom
 
 
-def families(folder: Path) -> SheetsView:
+def families(folder: Path) -> SheetGrid:
     """Who hears whom: every family at its first breath, a row an output, a column an input."""
     text = ids(16)
     bag = encoder(BagEncoder.Config.parse(NARROW))
@@ -116,14 +115,14 @@ def families(folder: Path) -> SheetsView:
         with np.errstate(divide="ignore"):
             strength = np.log10(found[name] / found[name].max())
         strength = np.where(np.isfinite(strength), strength, np.nan)
-        drawn.append(Sheet(name, strength, least=-5.0, most=0.0, told=" "))
-    return SheetsView(
+        drawn.append(sheet(name, strength, least=-5.0, most=0.0, told=" "))
+    return sheet_grid(
         drawn, "Who hears whom: outputs downwards, inputs across",
         "bright: strongly; dark: 100,000 times less; empty: not at all", across=3,
     )  # fmt: skip
 
 
-def vanishing(folder: Path) -> CurvesView:
+def vanishing(folder: Path) -> LinesDrawing:
     """The gradient's norm against distance: vanishing in one picture."""
     text = ids(64)
     models = {
@@ -134,11 +133,11 @@ def vanishing(folder: Path) -> CurvesView:
     }
     norms = {name: hears(one, partial(one, text, None)) for name, one in models.items()}
     view = gradients(norms)
-    kept = {name: curve[:49] for name, curve in view.curves.items()}
-    return CurvesView(view.x[:49], kept, view.across, view.up, view.title, view.log)
+    kept = {name: curve[:49] for name, curve in view.arrays().items() if name != "x"}
+    return line_chart(view.x[:49], kept, view.across, view.up, view.title, view.log)
 
 
-def depth(folder: Path) -> CurvesView:
+def depth(folder: Path) -> LinesDrawing:
     """The norm of the gradient of each layer's weights, norms before and after the sub-layers."""
     layers, text = 12, ids(32)
     curves = {}
@@ -150,7 +149,7 @@ def depth(folder: Path) -> CurvesView:
             for layer in model.layers
         ]
         curves[name] = np.sqrt(squares)
-    return CurvesView(
+    return line_chart(
         np.arange(1.0, layers + 1), curves, "layer, from the first to the last",
         "gradient norm of its feed-forward", "Before training: how much each layer is told",
     )  # fmt: skip
@@ -160,7 +159,7 @@ def depth(folder: Path) -> CurvesView:
 
 
 @torch.no_grad()
-def memory(folder: Path) -> CurvesView:
+def memory(folder: Path) -> LinesDrawing:
     """How many numbers are remembered after each length of text: counted in the state."""
     shape = {"hidden_size": 128, "num_layers": 4, "dropout": 0.0}
     models = {
@@ -186,7 +185,7 @@ def memory(folder: Path) -> CurvesView:
             model(ids(length), None, state)
             counts.append(state.numbers)
         curves[name] = np.array(counts, dtype=float)
-    return CurvesView(
+    return line_chart(
         np.array(lengths, dtype=float), curves, "tokens read", "numbers remembered",
         "Memory while writing; 4 layers, D = 128", "xy",
     )  # fmt: skip
@@ -228,14 +227,14 @@ def selection(folder: Path) -> Drawing:
         )
         return drawn
 
-    return Drawing(draw)
+    return OwnFigure(make=draw)
 
 
 # ------------------------------------------------------------------------------ patterns
 
 
 @torch.no_grad()
-def patterns(folder: Path) -> SheetsView:
+def patterns(folder: Path) -> SheetGrid:
     """The weights of each kind of attention over the same 24 vectors."""
     length, size = 24, 32
     configs: dict[str, BaseAttention.Config] = {
@@ -256,8 +255,8 @@ def patterns(folder: Path) -> SheetsView:
         with capture(attention) as maps:
             attention(x)
         weights = next(iter(maps.values()))[0, 0].numpy()
-        drawn.append(Sheet(name, np.where(weights == 0, np.nan, weights), told=" "))
-    return SheetsView(
+        drawn.append(sheet(name, np.where(weights == 0, np.nan, weights), told=" "))
+    return sheet_grid(
         drawn, "Weights of the same 24 vectors: queries down, keys across",
         "bright: the largest; empty: never computed; orange and violet: + and −", across=3,
     )  # fmt: skip

@@ -102,7 +102,7 @@ def main() -> None:
     BUILD.mkdir(parents=True, exist_ok=True)
     about = data.write(BUILD / "data")
     known = work.known()
-    for group, row, number in work.wanted():
+    for group, row, number in work.targets():
         place = key(group, row, number)
         if place in known:
             continue

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, TypedDict
 
 from foveate.align.aer import Links
+from foveate.decode.beam import Wording
 from foveate.decode.search import Hypothesis
 from foveate.look.capture import AttentionRecord
-from foveate.look.drawing import Units
-from foveate.look.heatmap import AttentionView, attention
+from foveate.look.maps import AttentionView, attention
+from foveate.look.words import Units
 
 Picture = int | str | Path  # of the test data by its number, or a file
+
+
+class TranslateOptions(TypedDict, total=False):
+    """The keyword arguments of `foveate.run.Run.translate`."""
+
+    beam_size: int | None
+    num_hypotheses: int
+    length_penalty: float | None
+    batch_tokens: int | None
+    progress: Callable[[int], None] | None
+    to: str | None
+    prefix: str | Sequence[str] | None
+    wording: Wording | None
 
 
 class Explains(Protocol):
@@ -30,7 +44,7 @@ class Explains(Protocol):
 class TextAnswer:
     """The answer to one line, best hypothesis first; an empty line has the hypothesis "".
 
-    ``scores`` are what the search compared (for a beam log p / lp), ``found`` its hypotheses with
+    ``scores`` are what the search compared (for a beam log p / lp), ``outputs`` its hypotheses with
     their ids; ``cut`` counts source tokens that were left out because the line was longer than the
     run allows.
     """
@@ -39,7 +53,7 @@ class TextAnswer:
     hypotheses: list[str]
     scores: list[float]
     cut: int = 0
-    found: list[Hypothesis] = field(default_factory=list, repr=False)
+    outputs: list[Hypothesis] = field(default_factory=list, repr=False)
     run: Explains | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -47,8 +61,8 @@ class TextAnswer:
 
     def best(self, count: int, run: Explains) -> Self:
         """At most ``count`` hypotheses, explained by a run."""
-        lists = self.hypotheses[:count], self.scores[:count], self.found[:count]
-        return replace(self, hypotheses=lists[0], scores=lists[1], found=lists[2], run=run)
+        lists = self.hypotheses[:count], self.scores[:count], self.outputs[:count]
+        return replace(self, hypotheses=lists[0], scores=lists[1], outputs=lists[2], run=run)
 
     def record(self, i: int = 0, units: Units = "auto") -> AttentionRecord:
         """What the model attended to as it produced hypothesis i, by layer and head.
@@ -56,9 +70,9 @@ class TextAnswer:
         ``units`` are those of `Run.explain`. One forced pass over (source, hypothesis); raises
         ``IndexError`` where there is none.
         """
-        if not self.found or self.run is None:
+        if not self.outputs or self.run is None:
             raise IndexError("an empty line has no hypothesis to explain")
-        return self.run.explain(self.source, self.found[i].ids, units)
+        return self.run.explain(self.source, self.outputs[i].ids, units)
 
     @property
     def attention(self) -> AttentionView:
@@ -71,9 +85,9 @@ class TextAnswer:
         By the head that the run has saved (``foveate align RUN … --save``), else by the last
         layer, mean of the heads; none where the model has no attention to the source.
         """
-        if not self.found or self.run is None:
+        if not self.outputs or self.run is None:
             return []
-        return sorted(self.run.links([(self.source, self.found[i].ids)])[0])
+        return sorted(self.run.links([(self.source, self.outputs[i].ids)])[0])
 
     def _repr_mimebundle_(self, **kwargs: object) -> object:
         return self.attention._repr_mimebundle_(**kwargs)

@@ -358,11 +358,10 @@ def merge(below: Tree, above: Tree) -> Tree:
         old = merged.get(key)
         if isinstance(old, str) and isinstance(value, dict) and "kind" not in value:
             old = {"kind": old}
-        both = isinstance(old, dict) and isinstance(value, dict)
-        if both and value.get("kind", old.get("kind")) == old.get("kind"):
-            merged[key] = merge(old, value)
-        else:
-            merged[key] = value
+        merged[key] = value
+        if isinstance(old, dict) and isinstance(value, dict):
+            same = value.get("kind", old.get("kind")) == old.get("kind")
+            merged[key] = merge(old, value) if same else value
     return merged
 
 

@@ -55,7 +55,7 @@ def one_line_errors() -> Iterator[None]:
 def is_for_the_user(error: Exception) -> bool:
     """Whether foveate defines its class or raised it as a ValueError, or it is a file's error."""
     ours = type(error).__module__.partition(".")[0] == "foveate"
-    return ours or isinstance(error, OSError) or (type(error) is ValueError and _raised_here(error))
+    return ours or isinstance(error, OSError) or (type(error) is ValueError and _is_ours(error))
 
 
 def message_of(error: Exception) -> str:
@@ -72,7 +72,7 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _raised_here(error: Exception) -> bool:
+def _is_ours(error: Exception) -> bool:
     """Whether the innermost frame of the traceback is foveate's own code."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:

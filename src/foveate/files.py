@@ -1,4 +1,4 @@
-"""Files that appear whole: at every moment the old one or the new one is there; the cache."""
+"""Files that are replaced at once, never half written; the folder of the cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file to write piece by piece, which takes its name when the block ends without an error.
 
     Raises ``FileNotFoundError`` naming the folder where it does not exist, and ``OSError`` naming
-    the file where the disk refuses; what was there before is kept.
+    the file where the disk refuses; the old file is unchanged then.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist; make it first")
@@ -42,8 +42,8 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
         os.replace(part, path)
     except OSError as error:
         if error.strerror and error.filename in (None, part, str(part)):
-            kept = "what was there is kept" if path.exists() else "nothing was written"
-            raise OSError(error.errno, f"{error.strerror}; {kept}", str(path)) from error
+            state = "what was there is kept" if path.exists() else "nothing was written"
+            raise OSError(error.errno, f"{error.strerror}; {state}", str(path)) from error
         raise
     finally:
         with contextlib.suppress(OSError):
@@ -51,7 +51,7 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
 
 
 def part_of(path: Path) -> Path:
-    """Where this process writes what will be ``path``; what killed processes left there goes."""
+    """The temporary file of this process for ``path``; those of killed processes are removed."""
     host = re.sub(r"[^\w-]", "-", socket.gethostname())[:20]
     forms = re.compile(rf"\.{re.escape(path.name)}\.{host}\.(\d+)\.part")
     with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ def remove(place: Path) -> None:
 
 
 def _lives(process: int) -> bool:
-    """Whether a process of this host is there; where that cannot be told, it is."""
+    """Whether a process of this host is alive; True where that is unknown."""
     if os.name == "nt":
         return True
     try:
@@ -84,5 +84,5 @@ def _lives(process: int) -> bool:
 
 
 def cache_folder() -> Path:
-    """Where what can be had anew is kept: ``$XDG_CACHE_HOME/foveate`` or ``~/.cache/foveate``."""
+    """The cache: ``$XDG_CACHE_HOME/foveate`` or ``~/.cache/foveate``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "foveate"

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 
 from foveate.config import Config, ConfigError, config_type, kinds
 
-PACKAGES = ("nn", "data", "models", "decode", "look", "align", "tasks", "train")
+PACKAGES = ("nn", "data", "models", "decode", "align", "tasks", "train")
 
 
 @dataclass(frozen=True)

@@ -28,14 +28,13 @@ from foveate.answers import (
 )
 from foveate.config import Config, ConfigError, read
 from foveate.data.text import TextData
-from foveate.decode.beam import Beam
-from foveate.decode.choose import Wording, another, with_beam
+from foveate.decode.beam import Beam, Wording, another, with_beam
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.kinds import load_kinds
 from foveate.look.capture import AttentionRecord, ForcedPass
-from foveate.look.drawing import Units
-from foveate.look.view import View
+from foveate.look.drawings import Drawing
+from foveate.look.words import Units
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start
 from foveate.tasks.base import Aligns, AnyTask, Classifies, Evaluation, Reads, Scores, Task
@@ -135,19 +134,19 @@ class Run:
         whole_lines: bool = False,
         beam_size: int | None = None,
         listen: Callable[[str], None] | None = None,
-        **choices: Any,
+        **choices: object,
     ) -> list[Continuation]:
         """``num`` continuations of each prompt, of at most ``max_length`` tokens.
 
         ``choices`` are fields of the search "sample": temperature, top_k, top_p, min_p,
         repetition_penalty, seed; the run's own where it has them. With ``beam_size`` the most
         probable text is looked for instead (1 is greedy). ``whole_lines`` ends a text with its
-        line; ``listen`` is told the text so far.
+        line; ``listen`` is called with the text so far.
         """
         if isinstance(prompts, str):
             raise TypeError("generate takes a list of prompts; write generate([text])")
         task = self.need(Language, "generate")
-        limits: dict[str, Any] = {"max_ratio": 0.0, "max_extra": max_length}
+        limits: dict[str, float] = {"max_ratio": 0.0, "max_extra": max_length}
         own = self.config.decode
         own = own if isinstance(own, Sample.Config) else Sample.Config()
         search = Sample.Config.parse(own.tree() | choices | limits).build()
@@ -164,12 +163,6 @@ class Run:
             return self.task
         raise self._cannot(verb)
 
-    def can(self, method: str, verb: str | None = None) -> Any:
-        """A method of the run's task by its name; goes once nobody asks by name."""
-        if (method_of := getattr(self.task, method, None)) is None:
-            raise self._cannot(verb or method)
-        return method_of
-
     def _cannot(self, verb: str) -> ConfigError:
         kind = self.config.task.kind
         return ConfigError(f"{self.path} is a run of the task {kind}: it cannot {verb}")
@@ -181,7 +174,7 @@ class Run:
         config = with_beam(self.config.decode, beam_size, length_penalty)
         return cast(Search, config.giving(num_hypotheses).build())
 
-    def decoding(self, kind: str | None = None, **fields: Any) -> Run:
+    def decoding(self, kind: str | None = None, **fields: object) -> Run:
         """The same run with another search: other ``fields`` of its own, or another ``kind``.
 
         ``foveate kinds search`` lists them. Limits, rules and what else both kinds know are kept.
@@ -204,7 +197,7 @@ class Run:
 
     def evaluate(
         self,
-        *columns: Any,
+        *columns: str | Sequence[str],
         split: str = "test",
         beam_size: int | None = None,
         length_penalty: float | None = None,
@@ -236,7 +229,7 @@ class Run:
 
     def _evaluate(
         self,
-        examples: Any,
+        examples: object,
         search: Search,
         batch_tokens: int | None,
         bleu_tokenizer: BleuTokenizer | None,
@@ -270,7 +263,7 @@ class Run:
             replace(answer, run=self) for answer in task.classify(self.model, inputs, batch_size)
         ]
 
-    def view(self, picture: Picture, target: str | None = None, **part: Any) -> View:
+    def view(self, picture: Picture, target: str | None = None, **part: Any) -> Drawing:
         """Where the model looked in a picture, drawn over it; ``part``: block, layer, head."""
         task, search = self.need(PictureTask, "draw over pictures"), self.search(None, None)
         return task.view(self.model, picture, target, search, **part)
@@ -293,7 +286,9 @@ class Run:
         word_maps = task.word_maps(self.model, pairs, chosen.rows)
         return [chosen.links(maps) if maps else set() for maps in word_maps]
 
-    def explain(self, source: Any, target: Any = None, units: Units = "auto") -> AttentionRecord:
+    def explain(
+        self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
+    ) -> AttentionRecord:
         """What each layer and head attended to while the target (or the answer) was produced.
 
         What source and target are is up to the task: lines of text, a picture, a series. Rows and
@@ -302,7 +297,9 @@ class Run:
         """
         return self.forced(source, target, units).record()
 
-    def forced(self, source: Any, target: Any = None, units: Units = "auto") -> ForcedPass:
+    def forced(
+        self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
+    ) -> ForcedPass:
         """The same example made ready to be read as often as is wanted."""
         search = self.search(None, None)
         ready = self.task.forced(self.model, source, target, search)

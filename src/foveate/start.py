@@ -5,14 +5,14 @@
     parts = ["encoder"]
 
 A new run takes the tokenizers of that run (`foveate.tasks.base.Task.inherit`) and copies of the
-weights of the named parts; all other weights begin as they would without it. Lives here: what a
-config says about it, and the copying. Does not live here: loading the run (`foveate.training`).
+weights of the named parts; all other weights begin as they would without it. The
+run is loaded by `foveate.training`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Literal, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -52,12 +52,23 @@ def check_size(start: Start, earlier: BaseConfig, task: BaseConfig) -> None:
         )
 
 
-def begin(start: Start, run: Any, task: Any, model: nn.Module) -> str:
-    """Copy from another run into the model of a task; a sentence that says what was taken."""
-    state = cast(dict[str, Tensor], run.model.state_dict())
+class HasPieces(Protocol):
+    """A task, whose tokens are known for each part of its model."""
+
+    def pieces(self) -> dict[str, list[str]]: ...
+
+
+def begin(
+    start: Start, earlier: nn.Module, model: nn.Module, tasks: tuple[HasPieces, HasPieces]
+) -> str:
+    """Copy from the model of an earlier run; a sentence that says what was taken.
+
+    ``tasks`` are those of the earlier run and of this one.
+    """
+    state = cast(dict[str, Tensor], earlier.state_dict())
     if start.vocabulary == "same":
         return copy_parts(start, state, model)
-    theirs, ours = run.task.pieces(), task.pieces()
+    theirs, ours = (task.pieces() for task in tasks)
     same = start.model_copy(update={"vocabulary": "same"})
     summary = copy_parts(same, by_pieces(state, model.state_dict(), theirs, ours), model)
     known = {part: len(set(theirs[part]) & set(ours[part])) for part in theirs}
@@ -75,12 +86,12 @@ def by_pieces(earlier: State, own: State, theirs: Pieces, ours: Pieces) -> State
     for part in theirs:
         known = {piece: row for row, piece in enumerate(theirs[part])}
         rows = [(row, known[piece]) for row, piece in enumerate(ours[part]) if piece in known]
-        rows_here, rows_there = torch.tensor(rows, dtype=torch.long).reshape(-1, 2).unbind(1)
+        own_rows, their_rows = torch.tensor(rows, dtype=torch.long).reshape(-1, 2).unbind(1)
         for name in _of(earlier, (part,)) & own.keys():
             is_table = part == "output" or name.endswith("embedding.weight")
             if is_table and earlier[name].shape[0] == len(theirs[part]):
                 state[name] = own[name].clone()
-                state[name][rows_here] = earlier[name][rows_there]
+                state[name][own_rows] = earlier[name][their_rows]
     return state
 
 

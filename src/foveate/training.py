@@ -8,21 +8,22 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import nn
 
 from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Greedy
 from foveate.files import replace_file
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.start import begin, check_size
 from foveate.tasks.base import AnyTask
+from foveate.tasks.forecasting import Forecasting, ForecastObjective
 from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.checkpoint import alone
-from foveate.train.config import Change, changes
+from foveate.train.config import ConfigChange, changes
 from foveate.train.distributed import Ranks, ranks_of
 from foveate.train.fit import Outcome, fit
 from foveate.train.optim import average as average_weights
@@ -66,13 +67,13 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
     model = _model_of(config, task).to(device())
     if config.start is not None and not checkpoint.steps(path):
         earlier = load(config.start.run, config.start.checkpoint)
-        summary = begin(config.start, earlier, task, model)
+        summary = begin(config.start, earlier.model, model, (earlier.task, task))
         if ranks.leads:
             print(summary, file=sys.stderr)
     return fit(job_of(config, task, model, changed), config.train, path, ranks)
 
 
-def _model_of(config: RunConfig, task: AnyTask) -> Any:
+def _model_of(config: RunConfig, task: AnyTask) -> nn.Module:
     """The model of a config. Raises ``ConfigError`` where it does not fit the task."""
     try:
         return task.build(config.model)
@@ -84,7 +85,9 @@ def _model_of(config: RunConfig, task: AnyTask) -> Any:
         ) from error
 
 
-def job_of(config: RunConfig, task: AnyTask, model: Any, changed: Sequence[Change] = ()) -> Job:
+def job_of(
+    config: RunConfig, task: AnyTask, model: nn.Module, changed: Sequence[ConfigChange] = ()
+) -> Job:
     """What the trainer needs of a config, whose task and model are ready."""
     return Job(
         task=task,
@@ -101,6 +104,13 @@ def job_of(config: RunConfig, task: AnyTask, model: Any, changed: Sequence[Chang
 def _heeded(config: RunConfig) -> None:
     """Raise ``ConfigError`` where the task cannot learn by the objective, or passes over a part."""
     config.task.check_objective(config.objective)
+    numeric = issubclass(config.objective.owner or object, ForecastObjective)
+    if numeric and not isinstance(config.task, Forecasting.Config):
+        raise ConfigError(
+            f"{config.objective.kind!r} compares numbers, which {config.task.kind} does not give; "
+            f'write "{config.task.default_objective}", or leave out [objective]',
+            ("objective", "kind"),
+        )
     objective = config.objective
     forcing = objective.teacher_forcing if isinstance(objective, CrossEntropy.Config) else None
     if forcing is not None and forcing.kind != "always" and not task_of(config).own_tokens:
@@ -111,7 +121,7 @@ def _heeded(config: RunConfig) -> None:
         )
 
 
-def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[Change]]:
+def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange]]:
     """The task with its tokenizers, of the run if it exists, and what has changed in its config."""
     task = config.task.build(config.data)
     if (path / "config.toml").is_file():

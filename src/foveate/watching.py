@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from foveate.answers import Picture
 from foveate.data.tokenizer import EOS
-from foveate.decode.search import Alternatives, Beginning, Search, Watch
-from foveate.look.charts import LanesView
-from foveate.look.charts import lanes as draw_lanes
-from foveate.look.drawing import Node
+from foveate.decode.search import Alternatives, PartialHypothesis, Search, Watch
+from foveate.look.drawings import LanesDrawing, Node
+from foveate.look.drawings import lanes as draw_lanes
 from foveate.run import Run
 from foveate.tasks.base import NEAR, Generates
 
-Heard = Callable[[list[Beginning]], None]
+Listener = Callable[[list[PartialHypothesis]], None]
 
 
 @dataclass(frozen=True)
@@ -30,42 +29,42 @@ class Output:
     log_p: float
     score: float
     ended: bool
-    path: list[Beginning]
+    path: list[PartialHypothesis]
 
 
 class Watched:
     """A search of one source, step by step, in text; it can be read while it goes on.
 
-    ``told`` is called after each step with its beginnings, best first; what raises in it stops the
+    ``listener`` is called after each step with its beginnings, best first; what it raises stops the
     search. Of each token the ``top_k`` likeliest are kept.
     """
 
-    def __init__(self, run: Run, top_k: int = 8, told: Heard | None = None) -> None:
+    def __init__(self, run: Run, top_k: int = 8, listener: Listener | None = None) -> None:
         """Raises ``ConfigError`` where the task of the run generates no text."""
         self.run, self.task = run, run.need(Generates, "write text")
-        self.watch = Watch(top_k, told)
+        self.watch = Watch(top_k, listener)
 
     def search(self, kind: str | None = None, **fields: object) -> Search.Config:
         """The run's own search with other fields, or of another kind."""
         return self.task.search_config(self.run.config.decode, kind, **fields)
 
-    def write(self, source: Any, search: Search, prefix: Sequence[int] = ()) -> list[Output]:
+    def write(self, source: Picture, search: Search, prefix: Sequence[int] = ()) -> list[Output]:
         """What the search finds, best first; each begins with the ids of the ``prefix``."""
         begun = search.after([list(prefix)]) if prefix else search
         hypotheses = self.task.write(self.run.model, source, begun.watched(self.watch))
         paths = [(self.watch.find(h.ids, EOS), h.score) for h in hypotheses]
         return [self.output(path, score) for path, score in paths or self._ended() if path]
 
-    def _ended(self) -> list[tuple[list[Beginning], float]]:
+    def _ended(self) -> list[tuple[list[PartialHypothesis], float]]:
         """The paths of what has ended, the highest score first, each output once."""
         done = [partial for step in self.watch.steps for partial in step if partial.state == "done"]
-        paths: dict[tuple[int, ...], list[Beginning]] = {}
+        paths: dict[tuple[int, ...], list[PartialHypothesis]] = {}
         for partial in sorted(done, key=lambda partial: -partial.score):
             path = self.watch.path(partial)
             paths.setdefault(tuple(step.token for step in path), path)
         return [(path, path[-1].score) for path in paths.values()]
 
-    def output(self, path: list[Beginning], score: float | None = None) -> Output:
+    def output(self, path: list[PartialHypothesis], score: float | None = None) -> Output:
         """The output of a path."""
         ids = [partial.token for partial in path]
         ended = ids[-1] == EOS and EOS in self.task.silent
@@ -74,20 +73,20 @@ class Watched:
         value = last.score if score is None else score
         return Output(ids, self.task.text_of(ids), last.log_p, value, ended, path)
 
-    def before(self, partial: Beginning) -> list[int]:
+    def before(self, partial: PartialHypothesis) -> list[int]:
         """The ids before the last token of a beginning."""
         return [step.token for step in self.watch.path(partial)[:-1]]
 
-    def name(self, partial: Beginning) -> str:
+    def name(self, partial: PartialHypothesis) -> str:
         """What the last token of a beginning adds to those before it."""
         return self.task.token_text(self.before(partial)[-NEAR:], partial.token)
 
-    def instead(self, partial: Beginning) -> tuple[Alternatives, list[str]]:
+    def instead(self, partial: PartialHypothesis) -> tuple[Alternatives, list[str]]:
         """What might have stood in the place of a beginning's last token, and how it is written."""
         before, alternatives = self.before(partial)[-NEAR:], self.watch.instead(partial)
         return alternatives, [self.task.token_text(before, token) for token in alternatives.tokens]
 
-    def node(self, partial: Beginning) -> Node:
+    def node(self, partial: PartialHypothesis) -> Node:
         """A beginning as it is drawn."""
         return Node(
             id=partial.id,
@@ -98,7 +97,7 @@ class Watched:
             state=partial.state,
         )
 
-    def lanes(self, best: Output | None = None, title: str = "") -> LanesView:
+    def lanes(self, best: Output | None = None, title: str = "") -> LanesDrawing:
         """The beam as it went, with the path of an output."""
         steps = [[self.node(partial) for partial in step] for step in self.watch.steps]
         return draw_lanes(steps, [partial.id for partial in best.path] if best else [], title)

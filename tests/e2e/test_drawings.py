@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from foveate.look import page as pages
-from foveate.look.drawing import (
+from foveate.look.drawings import (
     AttentionDrawing,
     BarsDrawing,
     Block,

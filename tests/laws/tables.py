@@ -21,6 +21,8 @@ Table = Callable[[Prefix], Sequence[float]]
 class Tables:
     """A batch of sources, each with a table p(next | written): `Steps` with nothing learnt."""
 
+    device, enters = torch.device("cpu"), False
+
     def __init__(self, tables: Sequence[Table]) -> None:
         self.sources = list(tables)
         self.written: list[Prefix] = [()] * len(tables)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from foveate.decode.beam import Beam, DiverseBeam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, DiverseBeam, Greedy
 from foveate.decode.sample import Sample
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from foveate.config import kinds
-from foveate.models.forecaster import Forecaster, Linear, Outlook, Patch
+from foveate.models.forecaster import Forecaster, LinearForecaster, Outlook, Patch
 from foveate.models.mamba import MambaEncoder
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.nn.embedding import SeriesPatches, SeriesSteps
@@ -38,7 +38,7 @@ def _forecasters() -> dict[str, Forecaster.Config]:
         found[f"patches {name}"] = changed(patch, encoder=shrink(encoder.Config(stem=PATCHES)))
     steps = changed(patch.encoder, stem=SeriesSteps.Config())
     found["steps"] = changed(patch, encoder=steps)
-    found["trend"] = Linear.Config(trend_window=5)
+    found["trend"] = LinearForecaster.Config(trend_window=5)
     for name, cell in defaults("cell").items():
         found[f"rnn {name}"] = changed(found["rnn_forecaster"], cell=cell, num_layers=2)
     return found
@@ -183,7 +183,7 @@ def test_patches_by_hand() -> None:
 
 @torch.no_grad()
 def test_a_linear_forecaster_by_hand() -> None:
-    model = Linear.Config(trend_window=3).build(Series(1, 4), Outlook(1))
+    model = LinearForecaster.Config(trend_window=3).build(Series(1, 4), Outlook(1))
     for part in (model.rest, model.trend):
         part.weight.zero_()
         part.bias.zero_()

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.nn.attention import Attention

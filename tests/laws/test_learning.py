@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, EOS, Word
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.data.tokenizer import BOS, EOS, WordTokenizer
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.look.capture import capture
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
@@ -148,7 +147,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Translation:
     config = Translation.Config(
         source=str(folder / "{split}.en"),
         target=str(folder / "{split}.fr"),
-        tokenizer=Word.Config(min_frequency=1),
+        tokenizer=WordTokenizer.Config(min_frequency=1),
     )
     built: Translation = config.build(TextData())
     built.prepare(folder, seed=0)

@@ -12,9 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from foveate.decode.beam import DiverseBeam
+from foveate.decode.beam import DiverseBeam, Greedy
 from foveate.decode.constraints import MinLength, NoRepeat
-from foveate.decode.greedy import Greedy
 from foveate.decode.search import EnsembleSteps, Hypothesis, Search, Steps
 from foveate.models.encoder_decoder import Decoder, DecoderSteps, Encoder, EncoderDecoder
 from foveate.models.native import LONGEST, NativeSteps, decoder_steps, native_memory, native_steps
@@ -155,7 +154,7 @@ def test_sources_that_enter_later_find_the_same(
 
     together = found()
     assert len({(h.ended, len(h.ids)) for [h] in together}) > 6
-    monkeypatch.setattr("foveate.decode.greedy.ROOM", room)
+    monkeypatch.setattr("foveate.decode.beam.ROOM", room)
     monkeypatch.setattr("foveate.decode.search.SingleSearch.find", None)  # not asked any more
     assert found() == together
 

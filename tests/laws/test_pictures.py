@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from foveate.data.image import IDX, Files
+from foveate.data.image import IDX, ImageFiles
 from foveate.data.text import TextData
-from foveate.data.tokenizer import Word
-from foveate.decode.greedy import Greedy
+from foveate.data.tokenizer import WordTokenizer
+from foveate.decode.beam import Greedy
 from foveate.look.capture import capture
 from foveate.models.classifier import Classifier, First, Mean
 from foveate.models.encoder_decoder import EncoderDecoder, Model
@@ -231,10 +231,10 @@ def test_classification_overfits_eight_pictures(
 def describing(tmp_path_factory: pytest.TempPathFactory) -> Captioning:
     folder = write_squares(tmp_path_factory.mktemp("squares"))
     task: Captioning = Captioning.Config(
-        pictures=Files.Config(
+        pictures=ImageFiles.Config(
             files=str(folder / "pictures.tar"), table=str(folder / "table.tsv"), size=8
         ),
-        tokenizer=Word.Config(min_frequency=1),
+        tokenizer=WordTokenizer.Config(min_frequency=1),
         doubly_stochastic=0.1,
     ).build(TextData())
     task.prepare(folder, seed=0)

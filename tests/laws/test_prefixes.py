@@ -9,9 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.decode.beam import Beam, DiverseBeam
+from foveate.decode.beam import Beam, DiverseBeam, Greedy
 from foveate.decode.constraints import MinLength, NoRepeat
-from foveate.decode.greedy import Greedy
 from foveate.decode.sample import Sample
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from conftest import MODELS, build, defaults, ids
-from foveate.decode.constraints import MinLength, NoRepeat, Rule
+from foveate.decode.constraints import MinLength, NoRepeat, OutputRule
 from foveate.decode.search import Hypothesis, Search
 from foveate.models.encoder_decoder import DecoderSteps
 
@@ -15,7 +15,7 @@ SEARCHES = defaults("search")
 NAMES = ["transformer", "recurrent"]
 
 
-def found(search: Search.Config, name: str, *rules: Rule.Config) -> list[list[Hypothesis]]:
+def found(search: Search.Config, name: str, *rules: OutputRule.Config) -> list[list[Hypothesis]]:
     model = build(MODELS[name])
     with torch.no_grad():
         model.output.weight[END] += 0.2  # ends are likely enough to come soon
@@ -63,7 +63,7 @@ def test_repeats_by_hand() -> None:
     assert pairs(MinLength.Config(length=4), written) == []
 
 
-def pairs(rule: Rule.Config, written: torch.Tensor) -> list[tuple[int, int]]:
+def pairs(rule: OutputRule.Config, written: torch.Tensor) -> list[tuple[int, int]]:
     rows, tokens = rule.build().forbidden(written, END)
     return sorted(set(zip(rows.tolist(), tokens.tolist(), strict=True)))
 

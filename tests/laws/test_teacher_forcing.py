@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from conftest import defaults, each, ids, real
-from foveate.data.batches import Plan
+from foveate.data.batches import BatchPlan
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.tasks.objectives import (
     CrossEntropy,
     LinearDecay,
     Objective,
-    Own,
+    OwnOutput,
     SamplingSchedule,
     Scheduled,
     TeacherForcing,
@@ -75,7 +75,7 @@ def test_kept_tokens_are_the_true_ones_and_others_the_model_s_own(model: Encoder
 
 def test_own_generations_are_greedy_decoding(model: EncoderDecoder) -> None:
     memory = model.encode(SOURCE, KEYS)
-    read = Own.Config().build().read(model, GOLD, memory, 1)
+    read = OwnOutput.Config().build().read(model, GOLD, memory, 1)
     steps, last = DecoderSteps(model, memory), GOLD[:, 0]
     for t in range(1, GOLD.shape[1]):
         last = steps.step(last).argmax(-1)
@@ -119,7 +119,7 @@ def test_the_objective_knows_the_step_also_after_a_stop(tmp_path: Path) -> None:
     for steps in (5, 9):
         torch.manual_seed(11)
         recorder, task = Recorder(), ToyCopy(ToyCopy.Config())
-        job = Job(task, ToyModel(), recorder, None, 3, "seed = 3\n", Plan)
+        job = Job(task, ToyModel(), recorder, None, 3, "seed = 3\n", BatchPlan)
         fit(job, toy_config(max_steps=steps, accumulate=2), tmp_path)
         told.append(recorder.steps)
     assert told == [[1, 2, 3, 4, 5], [6, 7, 8, 9]]

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Greedy
 from foveate.export.huggingface import FAMILIES, from_huggingface, to_huggingface
 from foveate.export.huggingface_rules import ExchangeError, Family
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from foveate.nn.attention import Attention
 from foveate.nn.masks import Mask
 from foveate.nn.positions import Sinusoidal
-from foveate.nn.scores import Additive, Cosine, Dot, General, Location, ScaledDot, Score
+from foveate.nn.scores import Additive, CosineScore, Dot, General, Location, ScaledDot, Score
 from tolerances import MODEL, close
 
 Array = NDArray[np.float64]
@@ -35,7 +35,10 @@ def needed(weight: Array | None) -> Array:
 
 
 SCORES: dict[str, tuple[Score.Config, Formula]] = {
-    "cosine": (Cosine.Config(sharpness=3.0), lambda s, h, i, _: 3 * dot(s, h) / norm(s) / norm(h)),
+    "cosine": (
+        CosineScore.Config(sharpness=3.0),
+        lambda s, h, i, _: 3 * dot(s, h) / norm(s) / norm(h),
+    ),
     "additive": (Additive.Config(), lambda s, h, i, v: dot(needed(v), np.tanh(s + h))),
     "location": (Location.Config(max_length=9), lambda s, h, i, w: dot(needed(w)[i], s)),
     "general": (

@@ -12,8 +12,8 @@ from typing import Any
 
 import pydantic
 
-from foveate.look import colors, heatmap
-from foveate.look.drawing import AnyDrawing, STEPS
+from foveate.look import colors
+from foveate.look.drawings import STEPS, AnyDrawing
 
 
 def schema() -> dict[str, Any]:
@@ -32,9 +32,9 @@ def palette() -> dict[str, Any]:
             name: {"caption": s.caption, "marks": sorted(s.marks.items())}
             for name, s in colors.SCALES.items()
         },
-        "overlays": {name: o.caption for name, o in heatmap.OVERLAYS.items()},
-        "tint": {"dark": heatmap.DARK.tolist(), "light": heatmap.LIGHT.tolist()},
-        "even": heatmap.EVEN,
+        "overlays": {name: o.caption for name, o in colors.OVERLAYS.items()},
+        "tint": {"dark": colors.DARK.tolist(), "light": colors.LIGHT.tolist()},
+        "even": colors.EVEN,
     }
 
 

@@ -25,13 +25,12 @@ def links(
     skip_rows: Collection[int] = (),
     skip_columns: Collection[int] = (),
 ) -> Links:
-    """Each target word linked to the source word at which it looks most: {(argmax_s a_ts, t)}.
+    """Each target word linked to the source word with its largest weight: {(argmax_s a_ts, t)}.
 
-    ``weights`` is (T, S), between words (`foveate.look.drawing.to_words`). Words of
-    ``skip_rows`` and ``skip_columns``, such as ``</s>``, are never linked: a row that looks most
-    at a skipped column
-    says that its word has no counterpart, and so has no link. Nor has a row whose largest weight
-    is not above ``least``. The first of equals wins. (Bahdanau et al., 2015; Luong et al., 2015)
+    ``weights`` is (T, S), between words (`foveate.look.words.to_words`). ``skip_rows`` and
+    ``skip_columns``, such as those of ``</s>``, are never linked: a word whose largest weight is in
+    a skipped column has no counterpart. Nor is a row whose largest weight is not above ``least``.
+    Ties go to the first word. (Bahdanau et al., 2015; Luong et al., 2015)
     """
     if not weights.size:
         return set()
@@ -43,9 +42,9 @@ def links(
     }
 
 
-def write_pharaoh(found: Iterable[Link]) -> str:
+def write_pharaoh(links: Iterable[Link]) -> str:
     """Links as one line of the Pharaoh format: ``0-0 2-1``, source before target, in order."""
-    return " ".join(f"{source}-{target}" for source, target in sorted(found))
+    return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
 def read_pharaoh(line: str, where: str = "") -> Links:
@@ -66,19 +65,14 @@ def link_lines(path: Path) -> list[str]:
 
 def read_link(entry: str, separator: str, where: str = "") -> Link:
     """One link such as ``3-4``. Raises ``ValueError`` naming the entry."""
-    source, found, target = entry.partition(separator)
-    if not (found and source.isdecimal() and target.isdecimal()):
+    source, dash, target = entry.partition(separator)
+    if not (dash and source.isdecimal() and target.isdecimal()):
         place = f"{where}: " if where else ""
         raise ValueError(f"{place}{entry!r} is no link; a link is SOURCE{separator}TARGET, as 3-4")
     if max(len(source), len(target)) > DIGITS:
         raise ValueError(f"{where}: {entry[:20]!r}… is no link: no sentence has so many words")
     return int(source), int(target)
 
-
-# -------------------------------------------------------------------------------------- symmetrize
-# One alignment from two directions: set operations on links, growing from those both agree on.
-#
-# Links of both directions are (source, target). (Och & Ney, 2003; Koehn et al., 2003, 2005)
 
 Method = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 
@@ -91,10 +85,10 @@ def symmetrize(forward: Links, backward: Links, method: Method = "grow-diag-fina
 
 
 def grow_diag(forward: Links, backward: Links) -> Links:
-    """From the intersection, add links of the union beside one that is there.
+    """From the intersection, add links of the union that neighbour a link, until none is added.
 
-    A link is beside another at a distance of one place, diagonals included, and is added where
-    one of its words has no link yet; until nothing changes. Links are visited in order.
+    Neighbours are one position apart, diagonals included. A link is added where one of its words
+    has no link yet. Links are visited in order.
     """
     grown, union = forward & backward, forward | backward
     sources, targets = {s for s, _ in grown}, {t for _, t in grown}
@@ -142,75 +136,73 @@ METHODS: dict[str, Callable[[Links, Links], Links]] = {
 }
 
 
-# --------------------------------------------------------------------------------------------- aer
-# Alignments judged against gold: precision, recall and error rate, of links and of heads.
-
-
 @dataclass(frozen=True)
 class Gold:
-    """What annotators linked in a sentence: sure links, and possible ones, the sure among them."""
+    """The gold links of a sentence: sure links, and possible links, which include the sure."""
 
     sure: Links
     possible: Links
 
 
 @dataclass(frozen=True)
-class Agreement:
+class LinkCounts:
     """Links counted over a corpus; sums, so that parts of a corpus add up.
 
-    ``found`` are the links judged, ``sure`` the sure gold links, ``found_sure`` and
-    ``found_possible`` those of ``found`` that are among the sure and among the possible.
+    ``links`` is |A|, the links judged; ``sure`` |S|, the sure gold links; ``correct_sure`` |A ∩ S|
+    and ``correct_possible`` |A ∩ P|.
     """
 
-    found: int = 0
+    links: int = 0
     sure: int = 0
-    found_sure: int = 0
-    found_possible: int = 0
+    correct_sure: int = 0
+    correct_possible: int = 0
 
-    def __add__(self, other: Agreement) -> Agreement:
-        return Agreement(
-            self.found + other.found,
+    def __add__(self, other: LinkCounts) -> LinkCounts:
+        return LinkCounts(
+            self.links + other.links,
             self.sure + other.sure,
-            self.found_sure + other.found_sure,
-            self.found_possible + other.found_possible,
+            self.correct_sure + other.correct_sure,
+            self.correct_possible + other.correct_possible,
         )
 
     @property
     def precision(self) -> float:
-        """|A ∩ P| / |A|: the share of the links found that are possible; 0 where none is found."""
-        return self.found_possible / self.found if self.found else 0.0
+        """|A ∩ P| / |A|: the share of the links that are possible; 0 without links."""
+        return self.correct_possible / self.links if self.links else 0.0
 
     @property
     def recall(self) -> float:
-        """|A ∩ S| / |S|: the share of the sure links that are found; 0 where none is sure."""
-        return self.found_sure / self.sure if self.sure else 0.0
+        """|A ∩ S| / |S|: the share of the sure links that are among the links; 0 without any."""
+        return self.correct_sure / self.sure if self.sure else 0.0
 
     @property
     def aer(self) -> float:
         """1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), the alignment error rate (Och and Ney, 2003).
 
-        0 is best; 0 too where there is nothing to find and nothing found.
+        0 is best, also where there are neither links nor sure links.
         """
-        total = self.found + self.sure
-        return 1 - (self.found_sure + self.found_possible) / total if total else 0.0
+        total = self.links + self.sure
+        return 1 - (self.correct_sure + self.correct_possible) / total if total else 0.0
 
 
-def agree(found: Links, gold: Gold) -> Agreement:
+def agree(links: Links, gold: Gold) -> LinkCounts:
     """The counts of one sentence."""
     possible = gold.possible | gold.sure
-    return Agreement(len(found), len(gold.sure), len(found & gold.sure), len(found & possible))
+    return LinkCounts(len(links), len(gold.sure), len(links & gold.sure), len(links & possible))
 
 
-def judge(found: Sequence[Links], gold: Sequence[Gold]) -> Agreement:
+def judge(alignments: Sequence[Links], gold: Sequence[Gold]) -> LinkCounts:
     """The counts of a corpus. Raises ``ValueError`` where the numbers of sentences differ."""
-    if len(found) != len(gold):
-        raise ValueError(f"{len(found)} alignments for {len(gold)} gold sentences; give as many")
-    return sum(map(agree, found, gold), Agreement())
+    if len(alignments) != len(gold):
+        raise ValueError(
+            f"{len(alignments)} alignments for {len(gold)} gold sentences; give as many"
+        )
+    return sum(map(agree, alignments, gold), LinkCounts())
 
 
-def aer(found: Sequence[Links], gold: Sequence[Gold]) -> float:
-    """The alignment error rate of a corpus; see `Agreement.aer`."""
-    return judge(found, gold).aer
+def aer(alignments: Sequence[Links], gold: Sequence[Gold]) -> float:
+    """The alignment error rate of a corpus; see `LinkCounts.aer`."""
+    return judge(alignments, gold).aer
 
 
 def read_gold(path: str | Path) -> list[Gold]:
@@ -224,12 +216,12 @@ def read_gold(path: str | Path) -> list[Gold]:
 
 def _gold(line: str, where: str) -> Gold:
     entries = line.split()
-    sure = {_from_one(entry, "-", where) for entry in entries if "p" not in entry}
-    possible = {_from_one(entry, "p", where) for entry in entries if "p" in entry}
+    sure = {_from_zero(entry, "-", where) for entry in entries if "p" not in entry}
+    possible = {_from_zero(entry, "p", where) for entry in entries if "p" in entry}
     return Gold(sure, sure | possible)
 
 
-def _from_one(entry: str, separator: str, where: str) -> tuple[int, int]:
+def _from_zero(entry: str, separator: str, where: str) -> tuple[int, int]:
     source, target = read_link(entry, separator, where)
     if not (source and target):
         raise ValueError(f"{where}: {entry!r} counts from 0; gold links count from 1")
@@ -240,25 +232,22 @@ def rank_heads(
     corpus: Iterable[Mapping[str, NDArray[np.float32]]],
     gold: Sequence[Gold],
     links: Callable[[NDArray[np.float32]], Links] = links,
-) -> list[tuple[str, int, Agreement]]:
+) -> list[tuple[str, int, LinkCounts]]:
     """Every head of a block as (name of its map, head, its counts), the least error rate first.
 
     ``corpus`` holds the maps (H, T, S), between words, of each sentence by name; it is read once,
     so that it may be a generator. ``links`` reads links from one head's (T, S). Equals stay in the
     order of the model. Raises ``ValueError`` where the numbers of sentences differ.
     """
-    counts: dict[tuple[str, int], Agreement] = {}
+    counts: dict[tuple[str, int], LinkCounts] = {}
     for maps, true in zip(corpus, gold, strict=True):
         for name, heads in maps.items():
             for head, weights in enumerate(heads):
-                so_far = counts.get((name, head), Agreement())
+                so_far = counts.get((name, head), LinkCounts())
                 counts[name, head] = so_far + agree(links(weights), true)
     ranked = sorted(counts.items(), key=lambda entry: entry[1].aer)
     return [(name, head, agreement) for (name, head), agreement in ranked]
 
-
-# ------------------------------------------------------------------------------------------- heads
-# Which head of a run links words: its choice, its file in the run folder, links read from it.
 
 FILE = "aligned_head.json"
 Rows = Literal["produced", "read"]
@@ -267,9 +256,9 @@ Maps = Mapping[str, NDArray[np.float32]]  # by layer, in order: (H, T, S + 1)
 
 @dataclass(frozen=True)
 class Head:
-    """Where links are read: a layer (from the last: -1), one of its heads or the mean of all.
+    """The attention that links are read from: a layer (-1: the last), a head or the mean of all.
 
-    ``rows`` says at which step: that which produces a target word, or that which has just read it.
+    ``rows`` is the step of a target word: the one that produces it, or the one that has read it.
     """
 
     layer: int = -1
@@ -306,10 +295,10 @@ class Head:
         path = folder / FILE
         if not path.is_file():
             return otherwise
-        return from_json(path, cls._told)
+        return from_json(path, cls._from_tree)
 
     @classmethod
-    def _told(cls, tree: dict[str, Any]) -> Head:
+    def _from_tree(cls, tree: dict[str, Any]) -> Head:
         layer, head, rows = tree["layer"], tree["head"], tree["rows"]
         if not isinstance(layer, int) or not isinstance(head, int | None):
             raise ValueError(f"layer {layer!r} and head {head!r} are no numbers")
@@ -324,7 +313,7 @@ def read_links(weights: NDArray[np.floating]) -> Links:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RankedHead:
     """A head and how well its links agree with what it was chosen by."""
 
     head: Head
@@ -333,7 +322,9 @@ class Choice:
     aer: float
 
 
-def choose(corpus: Iterable[Maps], gold: Sequence[Gold], rows: Rows = "produced") -> list[Choice]:
+def choose(
+    corpus: Iterable[Maps], gold: Sequence[Gold], rows: Rows = "produced"
+) -> list[RankedHead]:
     """Every head by its error rate against gold or other links, the best first.
 
     Raises ``ValueError`` where the model has no attention to the source.
@@ -349,6 +340,6 @@ def choose(corpus: Iterable[Maps], gold: Sequence[Gold], rows: Rows = "produced"
     if not ranked:
         raise ValueError("there is no head to choose: the run has no attention to the source")
     return [
-        Choice(Head(names.index(name), head, rows), found.precision, found.recall, found.aer)
-        for name, head, found in ranked
+        RankedHead(Head(names.index(name), head, rows), counts.precision, counts.recall, counts.aer)
+        for name, head, counts in ranked
     ]

@@ -6,7 +6,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,34 +17,35 @@ from foveate.config import BaseConfig, Configurable
 Words = Sequence[str]
 Pair = tuple[Words, Words]  # source words, target words
 Floats = NDArray[np.floating]
+Ints = NDArray[np.int64]
 NULL = 0  # the number of the empty source word e_0
 STEM = 4  # words with so many first letters in common may be cognates; shorter ones are equal
 FLOOR = 1e-12  # t(f | e) of words that training never showed together
 
 
 @dataclass(frozen=True)
-class Group:
+class PairGroup:
     """B pairs of S source and T target words: their indices (B,), the numbers of their words.
 
     ``source`` is (B, S + 1), NULL first; ``target`` is (B, T).
     """
 
-    pairs: NDArray[np.int64]
-    source: NDArray[np.int64]
-    target: NDArray[np.int64]
+    pairs: Ints
+    source: Ints
+    target: Ints
 
     @property
     def shape(self) -> tuple[int, int]:
         """T and S, which the other direction's group has exchanged."""
         return self.target.shape[1], self.source.shape[1] - 1
 
-    def keys(self, width: int) -> NDArray[np.int64]:
+    def keys(self, width: int) -> Ints:
         """One number for each pair of words (f_j, e_i): (B, T, S + 1)."""
-        keys: NDArray[np.int64] = self.source[:, None, :] * width + self.target[:, :, None]
+        keys: Ints = self.source[:, None, :] * width + self.target[:, :, None]
         return keys
 
 
-class Numbers:
+class WordIds:
     """The numbers of words: of the source from 1 (0 is NULL), of the target from 0.
 
     Words that training did not show share the last number.
@@ -61,7 +61,7 @@ class Numbers:
                 self.target.setdefault(word, len(self.target))
         self.width = len(self.target) + 1
 
-    def stems(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def stems(self) -> tuple[Ints, Ints]:
         """The number of each source and target word's first `STEM` letters, NULL's own."""
         known: dict[str, int] = {"": 0}
         sides = ["", *self.source], [*self.target]
@@ -71,7 +71,7 @@ class Numbers:
         )
         return source, target
 
-    def groups(self, pairs: Sequence[Pair]) -> list[Group]:
+    def groups(self, pairs: Sequence[Pair]) -> list[PairGroup]:
         """Pairs in groups of equal lengths, so that arrays need no padding; empty ones left out."""
         of_lengths: dict[tuple[int, int], list[int]] = {}
         for index, (source, target) in enumerate(pairs):
@@ -79,40 +79,40 @@ class Numbers:
                 of_lengths.setdefault((len(source), len(target)), []).append(index)
         return [self._group(pairs, chosen) for _, chosen in sorted(of_lengths.items())]
 
-    def _group(self, pairs: Sequence[Pair], chosen: list[int]) -> Group:
+    def _group(self, pairs: Sequence[Pair], chosen: list[int]) -> PairGroup:
         source = _rows((pairs[i][0] for i in chosen), self.source, len(self.source) + 1)
         target = _rows((pairs[i][1] for i in chosen), self.target, len(self.target))
-        return Group(np.array(chosen), np.pad(source, ((0, 0), (1, 0))), target)
+        return PairGroup(np.array(chosen), np.pad(source, ((0, 0), (1, 0))), target)
 
 
-def _rows(lines: Iterator[Words], known: Mapping[str, int], unknown: int) -> NDArray[np.int64]:
+def _rows(lines: Iterator[Words], known: Mapping[str, int], unknown: int) -> Ints:
     return np.array([[known.get(word, unknown) for word in line] for line in lines], dtype=np.int64)
 
 
 class Lexicon:
     """t(f | e) for all words that stand in one pair somewhere: N entries, sorted by their keys."""
 
-    def __init__(self, keys: NDArray[np.int64], width: int) -> None:
+    def __init__(self, keys: Ints, width: int) -> None:
         self.keys, self.width = keys, width
         self.source = keys // width
         partners = np.bincount(self.source)
         self.probability: Floats = np.append(1 / partners[self.source], FLOOR)
 
     @classmethod
-    def of(cls, groups: Sequence[Group], width: int) -> tuple[Lexicon, NDArray[np.int64]]:
+    def of(cls, groups: Sequence[PairGroup], width: int) -> tuple[Lexicon, Ints]:
         """The uniform lexicon of a corpus, and where the words of its groups stand, end to end."""
         every = np.concatenate([group.keys(width).ravel() for group in groups])
         keys, places = np.unique(every, return_inverse=True)
         return cls(keys, width), places
 
-    def places(self, group: Group) -> NDArray[np.int64]:
+    def places(self, group: PairGroup) -> Ints:
         """Where the words of a group stand in the table; N for what it does not hold."""
         keys = group.keys(self.width)
         places = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
-        found: NDArray[np.int64] = np.where(self.keys[places] == keys, places, len(self.keys))
-        return found
+        positions: Ints = np.where(self.keys[places] == keys, places, len(self.keys))
+        return positions
 
-    def alike(self, numbers: Numbers) -> NDArray[np.bool_]:
+    def alike(self, numbers: WordIds) -> NDArray[np.bool_]:
         """Whether the words of each entry begin alike: names, figures, cognates (N,)."""
         source, target = numbers.stems()
         same: NDArray[np.bool_] = source[self.source] == target[self.keys % self.width]
@@ -145,20 +145,16 @@ def digamma(x: Floats) -> Floats:
     return result
 
 
-# ----------------------------------------------------------------------------------------- aligner
-# What every statistical aligner does: expectation–maximisation over a corpus of pairs of words.
-#
-#     p(f, a | e) = Π_j p(a_j | …) · t(f_j | e_{a_j}),   a_j = 0 for NULL (Brown et al., 1993)
-#
-# A kind says only where target word j comes from, p(a_j | …). Does not live here: the kinds
-# (`ibm`,
-# `hmm`), joining both directions (`symmetrize`), attention (`attention`).
-
 Lengths = tuple[int, int]  # S source words, T target words
 
 
 class Aligner(Configurable):
-    """Learns which words translate which, and links the words of pairs."""
+    """Learns word translations from pairs by expectation maximisation, and links their words.
+
+        p(f, a | e) = Π_j p(a_j | …) · t(f_j | e_{a_j}),   a_j = 0 for NULL (Brown et al., 1993)
+
+    The kinds differ in p(a_j | …), the distribution of the source word of target word j.
+    """
 
     class Config(BaseConfig, family="aligner"):
         """``lowercase``: words are compared without their case."""
@@ -182,7 +178,7 @@ class Aligner(Configurable):
         """The links of each pair, trained on or not; none where a side is empty."""
 
     def ready(self, pairs: Sequence[Pair]) -> list[Pair]:
-        """The words as they are compared."""
+        """The pairs with their words as they are compared."""
         if not self.config.lowercase:
             return list(pairs)
         return [([w.lower() for w in s], [w.lower() for w in t]) for s, t in pairs]
@@ -190,7 +186,7 @@ class Aligner(Configurable):
 
 @dataclass(frozen=True)
 class Expectation:
-    """What the E step finds for a group of B pairs of equal lengths.
+    """The result of the E step for a group of B pairs of equal lengths.
 
     ``posterior`` (B, T, S + 1) is p(a_j = i | f, e), ``log_likelihood`` Σ log p(f | e), ``moves``
     the sums from which the kind re-estimates p(a_j | …).
@@ -220,30 +216,30 @@ class WordAligner(Aligner):
     first: WordAligner | None = None  # the simpler model whose t this one starts from
 
     def train(self, pairs: Sequence[Pair]) -> list[float]:
-        corpus = Training(self.ready(pairs))
+        corpus = EMTraining(self.ready(pairs))
         return corpus.fit(self)
 
-    def start(self, corpus: Training) -> None:
+    def start(self, corpus: EMTraining) -> None:
         """Take the corpus' words, and t from the simpler model if there is one."""
         if self.first is not None:
             corpus.fit(self.first)
         self.numbers, self.lexicon = corpus.numbers, corpus.lexicon
 
     def align(self, pairs: Sequence[Pair]) -> list[Links]:
-        found: list[Links] = [set() for _ in pairs]
+        links: list[Links] = [set() for _ in pairs]
         for group in self.numbers.groups(self.ready(pairs)):
             for index, row in zip(group.pairs, self.best(self.emissions(group)), strict=True):
-                found[index] = {(int(i) - 1, j) for j, i in enumerate(row) if i}
-        return found
+                links[index] = {(int(i) - 1, j) for j, i in enumerate(row) if i}
+        return links
 
-    def posterior(self, group: Group) -> Floats:
+    def posterior(self, group: PairGroup) -> Floats:
         """p(a_j = i | f, e) for a group: (B, T, S + 1)."""
         return self.expect(self.emissions(group)).posterior
 
-    def emissions(self, group: Group) -> Floats:
+    def emissions(self, group: PairGroup) -> Floats:
         """t(f_j | e_i): (B, T, S + 1)."""
-        found: Floats = self.lexicon.probability[self.lexicon.places(group)]
-        return found
+        probabilities: Floats = self.lexicon.probability[self.lexicon.places(group)]
+        return probabilities
 
     @abstractmethod
     def expect(self, emissions: Floats) -> Expectation:
@@ -254,15 +250,15 @@ class WordAligner(Aligner):
         """The M step of p(a_j | …), from the ``moves`` of every group by its lengths."""
 
     @abstractmethod
-    def best(self, emissions: Floats) -> Any:
+    def best(self, emissions: Floats) -> Ints:
         """The best alignment a (B, T), 0 for NULL."""
 
 
-class Training:
+class EMTraining:
     """A corpus being trained on: its groups, and where their words stand in the lexicon."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
-        self.numbers = Numbers(pairs)
+        self.numbers = WordIds(pairs)
         self.groups = self.numbers.groups(pairs)
         if not self.groups:
             raise ValueError("no pair has words on both sides: nothing to align in SOURCE")
@@ -279,16 +275,16 @@ class Training:
 
     def step(self, model: WordAligner) -> float:
         """One iteration of EM; gives log p(f | e) under the parameters before it."""
-        found = self.expect(model)
-        self.learn(model, found, [e.posterior for e in found])
-        return sum(e.log_likelihood for e in found)
+        expectations = self.expect(model)
+        self.learn(model, expectations, [e.posterior for e in expectations])
+        return sum(e.log_likelihood for e in expectations)
 
     def expect(self, model: WordAligner) -> list[Expectation]:
         """The E step of every group."""
         return [model.expect(self.lexicon.probability[places]) for places in self.places]
 
     def learn(
-        self, model: WordAligner, found: Sequence[Expectation], posteriors: Sequence[Floats]
+        self, model: WordAligner, expectations: Sequence[Expectation], posteriors: Sequence[Floats]
     ) -> None:
         """The M step, c(f, e) being the sums of ``posteriors``."""
         counts = np.bincount(
@@ -298,7 +294,7 @@ class Training:
         ).astype(np.float64, copy=False)
         extra = model.config.cognates * self.alike if model.config.cognates else None
         self.lexicon.learn(counts, model.config.concentration, extra)
-        model.learn({lengths(e.posterior): e.moves for e in found})
+        model.learn({lengths(e.posterior): e.moves for e in expectations})
 
 
 def lengths(posterior: Floats) -> Lengths:
@@ -306,14 +302,11 @@ def lengths(posterior: Floats) -> Lengths:
     return posterior.shape[2] - 1, posterior.shape[1]
 
 
-# --------------------------------------------------------------------------------------------- ibm
-# IBM Models 1 and 2, and Model 2 with a diagonal of one parameter: p(a_j | …) knows no history.
-#
-# p(a_j = i | f, e) = q(i | j, S, T) t(f_j | e_i) / Σ_i' q(i' | j, S, T) t(f_j | e_i')
-
-
 class Independent(WordAligner):
-    """Each target word chooses its source word by itself, with q(i | j, S, T)."""
+    """Each target word has its source word independently of the others, with q(i | j, S, T).
+
+    p(a_j = i | f, e) = q(i | j, S, T) t(f_j | e_i) / Σ_i' q(i' | j, S, T) t(f_j | e_i')
+    """
 
     class Config(WordAligner.Config):
         """What the kinds share."""
@@ -331,7 +324,7 @@ class Independent(WordAligner):
         joint /= total
         return Expectation(joint, float(np.log(total).sum()), joint.sum(axis=0))
 
-    def best(self, emissions: Floats) -> Any:
+    def best(self, emissions: Floats) -> Ints:
         return self.expect(emissions).posterior.argmax(axis=2)
 
 
@@ -382,7 +375,7 @@ class Model2(Independent):
             self.table[lengths] = smoothed / smoothed.sum(axis=1, keepdims=True)
 
 
-class Diagonal(Independent):
+class DiagonalModel2(Independent):
     """Model 2 with one parameter: q ∝ exp(−λ |i/S − j/T|), NULL p₀ (Dyer et al., 2013)."""
 
     class Config(Independent.Config, kind="diagonal"):
@@ -439,20 +432,17 @@ def _diagonal(distance: Floats, tension: float) -> Floats:
 
 
 def model1(config: WordAligner.Config, iterations: int) -> Model1:
-    """Model 1 with what a later model shares with it."""
-    shared = {name: getattr(config, name) for name in ("lowercase", "concentration", "cognates")}
-    return Model1(Model1.Config(iterations=iterations, **shared))
-
-
-# --------------------------------------------------------------------------------------------- hmm
-# The hidden Markov alignment model: the next word's partner stands near the last one's.
-#
-# p(a_j = i | a_{j−1} = i') = (1 − p₀) c(i − i') / Σ_k c(k − i')   (Vogel, Ney & Tillmann, 1996)
-# p(a_j = NULL)            = p₀, and the place i' is remembered   (Och & Ney, 2003)
+    """Model 1 with the priors of a later model."""
+    shared = config.model_dump(include={"lowercase", "concentration", "cognates"})
+    return Model1(Model1.Config.model_validate(shared | {"iterations": iterations}))
 
 
 class HMM(WordAligner):
-    """Alignments are a Markov chain over places; jumps of equal width are equally likely."""
+    """Alignments are a Markov chain over positions; jumps of equal width are equally likely.
+
+    p(a_j = i | a_{j−1} = i') = (1 − p₀) c(i − i') / Σ_k c(k − i')   (Vogel et al., 1996)
+    p(a_j = NULL)            = p₀, and i' stays the last position   (Och & Ney, 2003)
+    """
 
     class Config(WordAligner.Config, kind="hmm"):
         """``null_probability`` is p₀; jumps longer than ``longest_jump`` count as the longest."""
@@ -469,7 +459,7 @@ class HMM(WordAligner):
         self.first = model1(config, config.model1_iterations)
         self.jumps: Floats = np.ones(2 * config.longest_jump + 1)  # c(d) at d + longest_jump
 
-    def _widths(self, source: int) -> Any:
+    def _widths(self, source: int) -> Ints:
         """The index in c of the jump from place i' (0: the start) to word i of S: (S + 1, S)."""
         longest = self.config.longest_jump
         width = np.arange(1, source + 1)[None] - np.arange(source + 1)[:, None]
@@ -517,9 +507,9 @@ class HMM(WordAligner):
         of_source: dict[int, Floats] = {}
         for (source, _), counts in moves.items():
             of_source[source] = of_source.get(source, 0) + counts[:, 1:]
-        found = np.zeros_like(self.jumps)
+        observed = np.zeros_like(self.jumps)
         for source, counts in of_source.items():
-            found += np.bincount(self._widths(source).ravel(), counts.ravel(), len(found))
+            observed += np.bincount(self._widths(source).ravel(), counts.ravel(), len(observed))
         for _ in range(5):
             expected = np.zeros_like(self.jumps)
             for source, counts in of_source.items():
@@ -528,10 +518,10 @@ class HMM(WordAligner):
                 rates = np.broadcast_to(rate[:, None], widths.shape)
                 expected += np.bincount(widths.ravel(), rates.ravel(), len(expected))
             possible = expected > 0
-            self.jumps[possible] = np.maximum(found[possible] / expected[possible], 1e-9)
+            self.jumps[possible] = np.maximum(observed[possible] / expected[possible], 1e-9)
             self.jumps /= self.jumps[possible].mean()
 
-    def best(self, emissions: Floats) -> Any:
+    def best(self, emissions: Floats) -> Ints:
         """Viterbi: the chain of the highest probability (B, T)."""
         batch, steps, width = emissions.shape
         with np.errstate(divide="ignore"):
@@ -555,10 +545,6 @@ class HMM(WordAligner):
             path[:, j] = np.where(skip, 0, place)
             place = np.where(skip, place, came[j][rows, place])
         return path
-
-
-# -------------------------------------------------------------------------------------------- both
-# Aligners of both directions: trained apart and joined, or trained to agree.
 
 
 class Both(Aligner):
@@ -599,7 +585,7 @@ class Symmetrized(Both):
         ]
 
 
-class Agreement(Both):
+class AgreementAligner(Both):
     """Both directions trained to agree: q(i, j) = p(a_j = i | f, e) p(b_i = j | f, e) is what
     both count, and a link is where √q is above a threshold (Liang, Taskar & Klein, 2006).
     """
@@ -617,15 +603,15 @@ class Agreement(Both):
         """The sum of both log-likelihoods, which agreement need not raise at every step."""
         ready = self.ready(pairs)
         models = self.forward, self.backward
-        corpora = Training(ready), Training(reverse(ready))
+        corpora = EMTraining(ready), EMTraining(reverse(ready))
         first = [m.first for m in models if m.first is not None]
-        found: list[float] = []
+        likelihoods: list[float] = []
         for stage in (first, models):
             for model, corpus in zip(stage, corpora, strict=False):
                 model.numbers, model.lexicon = corpus.numbers, corpus.lexicon
             steps = stage[0].config.iterations if stage else 0
-            found = [_step(stage, corpora) for _ in range(steps)]
-        return found
+            likelihoods = [_step(stage, corpora) for _ in range(steps)]
+        return likelihoods
 
     def align(self, pairs: Sequence[Pair]) -> list[Links]:
         ready = self.ready(pairs)
@@ -653,7 +639,7 @@ def agreed(there: Floats, back: Floats) -> Floats:
     return both
 
 
-def _step(models: Sequence[WordAligner], corpora: tuple[Training, Training]) -> float:
+def _step(models: Sequence[WordAligner], corpora: tuple[EMTraining, EMTraining]) -> float:
     """One iteration in which both directions count what they agree on."""
     there, back = (c.expect(m) for c, m in zip(corpora, models, strict=True))
     for corpus, model, own, other in (

@@ -2,7 +2,7 @@
 
 An untrained model then does the work of a trained one, and every program the same work. Single
 sentences and batches of 32 are timed over batches of the test data, shortest to longest mixed;
-the whole corpus is given to the task at once, as ``foveate translate`` does.
+the whole corpus is passed to the task at once, as ``foveate translate`` does.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import torch
 
 from foveate.bench.machine import ceilings, describe, peak
 from foveate.bench.training import Workload
-from foveate.config import ConfigError
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.config import ConfigError, Tree
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.native.kernels import library, without_kernels
 from foveate.nn.linear import quantized
@@ -37,7 +36,7 @@ Ids = list[int]
 
 @dataclass(frozen=True)
 class Case:
-    """A way of decoding: how wide the beam is (1: greedy), how many sentences stand together."""
+    """A setting of decoding: the beam size (1: greedy) and the sentences of a batch."""
 
     beam_size: int
     rows: int | None  # None: the whole corpus at once
@@ -52,19 +51,14 @@ class Case:
 CASES = (Case(5, 32), Case(1, 32), Case(5, 1), Case(1, 1), Case(5, None))
 
 
-def measure(
-    work: Workload, seconds: float, sentences: int = 1000, precision: str = "fp32"
-) -> dict[str, Any]:
+def measure(work: Workload, seconds: float, sentences: int = 1000, precision: str = "fp32") -> Tree:
     """Sentences/s of each case, each for about ``seconds``, the whole corpus at least once.
 
     With ``precision = "int8"`` the weights are quantized, as ``foveate translate`` does.
 
     Raises ``ConfigError`` where the task does not search for outputs of sources.
     """
-    if not isinstance(work.task, TextToText):
-        kind = work.config.task.kind
-        raise ConfigError(f"bench decode needs a task with sources and a search, not {kind}")
-    place = device()
+    task, place = _task(work), device()
     before = ceilings(1.0, place)
     model = work.model().eval()
     if precision == "int8":
@@ -73,12 +67,11 @@ def measure(
         numbers = resolve(named(precision), place)
     sources = _sources(work, sentences)
     speeds = {
-        case.name(): round(speed(work.task, model, sources, case, seconds, numbers), 2)
-        for case in CASES
+        case.name(): round(speed(task, model, sources, case, seconds, numbers), 2) for case in CASES
     }
     return {
         "what": "decoding",
-        **work.said(),
+        **work.summary(),
         "parameters": sum(p.numel() for p in model.parameters()),
         "precision": "int8" if precision == "int8" else numbers.name,
         "output_tokens": LENGTH,
@@ -90,54 +83,61 @@ def measure(
     }
 
 
-def levers(
-    work: Workload, seconds: float, sentences: int = 1000, rounds: int = 3
-) -> dict[str, Any]:
-    """Sentences a processor second of each road, one after the other in turn, and the ratios.
+def levers(work: Workload, seconds: float, sentences: int = 1000, rounds: int = 3) -> Tree:
+    """Sentences a processor second of each implementation, interleaved, and their ratios.
 
-    Medians of the rounds, on one thread: what other programs take of the machine does not count,
-    though they make caches and memory slower for every road.
+    Medians of the rounds, on one thread: processor time leaves other programs out, though these
+    make caches and memory slower for every implementation.
     """
+    task = _task(work)
     torch.set_num_threads(1)
     model = work.model().eval()
-    roads: dict[str, tuple[torch.nn.Module, Callable[[], AbstractContextManager[None]]]] = {
+    variants: dict[str, tuple[torch.nn.Module, Callable[[], AbstractContextManager[None]]]] = {
         "plain": (model, without_kernels),
         "native": (model, nullcontext),
         "native int8": (quantized(model), nullcontext),
     }
     numbers, lines = resolve("fp32", device()), _sources(work, sentences)
-    found: dict[str, dict[str, float]] = {}
+    rates: dict[str, dict[str, float]] = {}
     for case in CASES:
-        each: dict[str, list[float]] = {name: [] for name in roads}
-        for _, (name, (used, context)) in itertools.product(range(rounds), roads.items()):
+        each: dict[str, list[float]] = {name: [] for name in variants}
+        for _, (name, (used, context)) in itertools.product(range(rounds), variants.items()):
             with context():
                 each[name].append(
-                    speed(work.task, used, lines, case, seconds, numbers, time.process_time)
+                    speed(task, used, lines, case, seconds, numbers, time.process_time)
                 )
-        found[case.name()] = {name: round(median(values), 2) for name, values in each.items()}
+        rates[case.name()] = {name: round(median(values), 2) for name, values in each.items()}
     return {
         "what": "levers of decoding",
-        **work.said(),
+        **work.summary(),
         "output_tokens": LENGTH,
         "rounds": rounds,
-        "sentences_per_processor_second": found,
+        "sentences_per_processor_second": rates,
         "ratios_to_plain": {
             case: {name: round(value / row["plain"], 2) for name, value in row.items()}
-            for case, row in found.items()
+            for case, row in rates.items()
         },
         "kernels": library() is not None,
         "machine": describe(),
     }
 
 
+def _task(work: Workload) -> TextToText:
+    if not isinstance(work.task, TextToText):
+        kind = work.config.task.kind
+        raise ConfigError(f"bench decode needs a task with sources and a search, not {kind}")
+    return work.task
+
+
 def _sources(work: Workload, sentences: int) -> list[Ids]:
     """The ids of so many sentences of the test data."""
-    sources = work.task.source_tokenizer.encode_ids(work.task.corpus("test").sources[:sentences])
+    task = _task(work)
+    sources = task.source_tokenizer.encode_ids(task.corpus("test").sources[:sentences])
     return [ids[: work.config.data.max_length] for ids in sources]
 
 
 def speed(
-    task: Any,
+    task: TextToText,
     model: torch.nn.Module,
     sources: Sequence[Ids],
     case: Case,
@@ -176,7 +176,7 @@ def batches_of(sources: Sequence[Ids], rows: int | None) -> list[list[Ids]]:
 
 def forced(beam_size: int, length: int = LENGTH) -> Search:
     """A search whose outputs all have ``length`` tokens: no fewer by a rule, no more by limits."""
-    limits: dict[str, Any] = {
+    limits: Tree = {
         "max_ratio": 0.0,
         "max_extra": length,
         "rules": [{"kind": "min_length", "length": length}],

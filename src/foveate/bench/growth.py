@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from foveate.bench import decoding, training
 from foveate.bench.machine import MIB, ceilings, describe, peak, resident, start_method
 from foveate.bench.training import Workload, workload
-from foveate.config import kinds
+from foveate.config import Tree, kinds
 from foveate.kinds import load_kinds
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.masks import Mask
@@ -35,8 +34,8 @@ Layer = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Way:
-    """A layer to measure, by name; ``make`` is called in a process of its own."""
+class Variant:
+    """A layer to measure; ``make`` is called in a process of its own."""
 
     name: str
     make: str  # a name in MAKERS, so that it travels to the process
@@ -46,7 +45,7 @@ class Way:
 
 @dataclass
 class Growth:
-    """Figures of one way at each length; ``None`` where it would take too long or too much."""
+    """Figures of one variant at each length; ``None`` where it would take too long or too much."""
 
     milliseconds: list[float | None] = field(default_factory=list)
     megabytes: list[float | None] = field(default_factory=list)
@@ -55,60 +54,62 @@ class Growth:
 def measure_length(
     lengths: Sequence[int] = LENGTHS,
     seconds: float = 0.5,
-    told: Callable[[str], None] = lambda line: None,
+    report: Callable[[str], None] = lambda line: None,
     only: Sequence[str] = (),
-) -> dict[str, Any]:
-    """All ways (or those whose names hold one of ``only``) at all lengths, shortest first."""
+) -> Tree:
+    """All variants (or those whose names hold one of ``only``) at all lengths, shortest first."""
     fresh = multiprocessing.get_context(start_method())
     if start_method() == "forkserver":
         fresh.set_forkserver_preload(["foveate.bench.growth"])  # imports once, then forks
     load_kinds()
-    found = {}
-    for way in ways():
-        if only and not any(part in way.name for part in only):
+    growths = {}
+    for variant in variants():
+        if only and not any(part in variant.name for part in only):
             continue
-        growth = found[way.name] = Growth()
+        growth = growths[variant.name] = Growth()
         for length in sorted(lengths):
             figures: tuple[float, float] | None = None
             if worth(growth, sorted(lengths)):
                 with fresh.Pool(1) as pool:
-                    figures = pool.apply(one, (way, length, max(lengths), seconds))
+                    figures = pool.apply(cost, (variant, length, max(lengths), seconds))
             growth.milliseconds.append(None if figures is None else figures[0])
             growth.megabytes.append(None if figures is None else figures[1])
-        told(f"{way.name:24}" + "".join(f"{shown(f):>10}" for f in growth.milliseconds) + " ms")
+        report(
+            f"{variant.name:24}" + "".join(f"{shown(f):>10}" for f in growth.milliseconds) + " ms"
+        )
     return {
         "what": "length",
         "hidden_size": SIZE,
         "num_heads": HEADS,
         "lengths": sorted(lengths),
-        "kinds": {name: described(growth, sorted(lengths)) for name, growth in found.items()},
+        "kinds": {name: described(growth, sorted(lengths)) for name, growth in growths.items()},
         "ceilings_gflops": ceilings(0.3),
         "machine": describe(),
     }
 
 
-def ways() -> list[Way]:
+def variants() -> list[Variant]:
     """Each kind of attention without and with a causal mask, an LSTM, a selective state space."""
-    found = []
+    layers = []
     for kind, config in kinds("attention")["attention"].items():
-        roads = {"full": ("full, fused", "full, explicit")}.get(kind, (kind,))
-        for road in roads:
-            make = "explicit" if road.endswith("explicit") else "attention"
-            found.append(Way(road, make, kind))
+        names = {"full": ("full, fused", "full, explicit")}.get(kind, (kind,))
+        for name in names:
+            make = "explicit" if name.endswith("explicit") else "attention"
+            layers.append(Variant(name, make, kind))
             if config.owner.causal:  # type: ignore[union-attr]
-                found.append(Way(f"{road}, causal", make, kind, True))
-    return [*found, Way("lstm", "lstm", causal=True), Way("mamba", "mamba", causal=True)]
+                layers.append(Variant(f"{name}, causal", make, kind, True))
+    return [*layers, Variant("lstm", "lstm", causal=True), Variant("mamba", "mamba", causal=True)]
 
 
 # ------------------------------------------------------------------------------ one figure
 
 
-def one(way: Way, length: int, longest: int, seconds: float) -> tuple[float, float]:
-    """Milliseconds and megabytes of a way at one length, in this process."""
+def cost(variant: Variant, length: int, longest: int, seconds: float) -> tuple[float, float]:
+    """Milliseconds and megabytes of a variant at one length, in this process."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     load_kinds()
-    layer = MAKERS[way.make](way, longest)
+    layer = MAKERS[variant.make](variant, longest)
     x = torch.randn(1, length, SIZE, requires_grad=True)
     before = peak() or 0.0
     best, until = math.inf, time.perf_counter() + seconds
@@ -119,35 +120,35 @@ def one(way: Way, length: int, longest: int, seconds: float) -> tuple[float, flo
     return round(1000 * best, 3), round((peak() or 0.0) - before, 1)
 
 
-def _attention(way: Way, longest: int) -> Layer:
-    config = kinds("attention")["attention"][way.kind]
-    values: dict[str, Any] = {"num_heads": HEADS}
+def _attention(variant: Variant, longest: int) -> Layer:
+    config = kinds("attention")["attention"][variant.kind]
+    values: Tree = {"num_heads": HEADS}
     if "max_length" in config.model_fields:
         values["max_length"] = longest
     attention: BaseAttention = config(**values).build(SIZE)
-    mask = Mask(causal=way.causal)
+    mask = Mask(causal=variant.causal)
     return lambda x: attention(x, None, mask)
 
 
-def _explicit(way: Way, longest: int) -> Layer:
+def _explicit(variant: Variant, longest: int) -> Layer:
     """Full attention with its weights formed, as it is for a tap, a score of one's own, entmax."""
     attention: BaseAttention = Attention.Config.parse({"num_heads": HEADS}).build(SIZE)
     attention.tap = lambda weights: None
-    mask = Mask(causal=way.causal)
+    mask = Mask(causal=variant.causal)
     return lambda x: attention(x, None, mask)
 
 
-def _lstm(way: Way, longest: int) -> Layer:
+def _lstm(variant: Variant, longest: int) -> Layer:
     cell: LSTMCell = LSTMCell.Config().build(SIZE, SIZE)
     return lambda x: cell.run(x, cell.start(x[:, 0]))[0]
 
 
-def _mamba(way: Way, longest: int) -> Layer:
+def _mamba(variant: Variant, longest: int) -> Layer:
     layer: nn.Module = SelectiveStateSpace.Config().build(SIZE)
     return layer
 
 
-MAKERS: dict[str, Callable[[Way, int], Layer]] = {
+MAKERS: dict[str, Callable[[Variant, int], Layer]] = {
     "attention": _attention,
     "explicit": _explicit,
     "lstm": _lstm,
@@ -181,8 +182,8 @@ def exponent(lengths: Sequence[int], figures: Sequence[float | None]) -> float |
     return round(float(np.polyfit(x, y, 1)[0]), 2)
 
 
-def described(growth: Growth, lengths: Sequence[int]) -> dict[str, Any]:
-    """The figures of one way and how they grow."""
+def described(growth: Growth, lengths: Sequence[int]) -> Tree:
+    """The figures of one variant and how they grow."""
     return {
         "milliseconds": growth.milliseconds,
         "megabytes": growth.megabytes,
@@ -200,30 +201,28 @@ def shown(figure: float | None) -> str:
 # How much memory training and decoding take at most, and what it is made of.
 #
 # Each runs in a process of its own. Weights, gradients and the optimiser's numbers are counted
-# from
-# their shapes; what a forward pass keeps for the backward one from the tensors that autograd saves
-# (for the batch of the most places); the program with the data is what the process holds before
-# the
-# model is made. What then lacks to the peak are temporaries, and what the allocator holds.
+# from their shapes; activations from the tensors that autograd saves for the largest batch; the
+# program with the data is the memory of the process before the model is made. The rest of the peak
+# are temporaries, and memory that the allocator holds.
 
 STEPS = 3  # of training, those of the largest batches among them
 ROWS = 64  # sentences decoded together
 
 
-def measure_memory(shape: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
+def measure_memory(shape: str, overrides: Sequence[str] = ()) -> Tree:
     """Peaks in MiB and their parts, of training and of decoding with beam 5 (where it decodes)."""
     fresh = multiprocessing.get_context(start_method())
-    found: dict[str, Any] = {"what": "memory"}
+    result: Tree = {"what": "memory"}
     for name, work in {"training": of_training, "decoding": of_decoding}.items():
         with fresh.Pool(1) as pool:
-            said, parts = pool.apply(work, (shape, list(overrides)))
-        found |= said
+            summary, parts = pool.apply(work, (shape, list(overrides)))
+        result |= summary
         if parts is not None:
-            found[name] = parts
-    return found | {"machine": describe()}
+            result[name] = parts
+    return result | {"machine": describe()}
 
 
-Parts = tuple[dict[str, Any], dict[str, float] | None]
+Parts = tuple[Tree, dict[str, float] | None]
 
 
 def of_training(shape: str, overrides: list[str]) -> Parts:
@@ -236,15 +235,15 @@ def of_training(shape: str, overrides: list[str]) -> Parts:
         weights = size_of(model.parameters())
         training.train(work, model, precision, steps=STEPS)
         highest = peak(device()) or 0.0
-        kept = saved(work, model, precision)
+        activations = saved(work, model, precision)
     parts = {
         "program and data": 0.0 if device() == "cuda" else base,
         "weights": weights,
         "gradients": weights,
         "optimiser": size_of_optimizer(work, model),
-        "kept activations": kept,
+        "kept activations": activations,
     }
-    return work.said() | {"precision": precision.name}, _with_rest(parts, highest)
+    return work.summary() | {"precision": precision.name}, _with_rest(parts, highest)
 
 
 def of_decoding(shape: str, overrides: list[str]) -> Parts:
@@ -267,13 +266,13 @@ def of_decoding(shape: str, overrides: list[str]) -> Parts:
 
 def saved(work: Workload, model: torch.nn.Module, precision: Precision) -> float:
     """MiB that autograd keeps of one forward pass on the batch of the most places."""
-    config, found = work.config, dict[int, int]()
+    config, sizes = work.config, dict[int, int]()
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
-            found[storage.data_ptr()] = storage.nbytes()
+            sizes[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     lengths = work.task.lengths("train")
@@ -284,10 +283,10 @@ def saved(work: Workload, model: torch.nn.Module, precision: Precision) -> float
     with precision.context(), torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
         loss = work.task.loss(model, batch, config.objective.build())
     del loss
-    return sum(found.values()) / MIB
+    return sum(sizes.values()) / MIB
 
 
-def size_of(tensors: Any) -> float:
+def size_of(tensors: Iterable[Tensor]) -> float:
     """MiB of some tensors."""
     return sum(t.numel() * t.element_size() for t in tensors) / MIB
 

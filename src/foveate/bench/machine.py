@@ -7,17 +7,17 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from foveate.train.trainer import peak_memory
+from foveate.config import Tree
+from foveate.train.journal import peak_memory
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SIZE = 2048  # rows and columns of the products; 512 and 4,096 are slower on the CPUs tried
@@ -46,9 +46,9 @@ def ceilings(seconds: float = 1.0, device: str = "cpu") -> dict[str, float]:
     }
 
 
-def describe() -> dict[str, Any]:
+def describe() -> Tree:
     """Machine, versions and commit (``None`` outside a git checkout)."""
-    found: dict[str, Any] = {
+    machine: Tree = {
         "date": time.strftime("%Y-%m-%d"),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
@@ -58,14 +58,14 @@ def describe() -> dict[str, Any]:
         "commit": _commit(),
     }
     if hasattr(os, "getloadavg"):
-        found["load_before"] = round(os.getloadavg()[0], 2)
+        machine["load_before"] = round(os.getloadavg()[0], 2)
     if torch.cuda.is_available():
-        found["gpu"] = torch.cuda.get_device_name()
-    return found
+        machine["gpu"] = torch.cuda.get_device_name()
+    return machine
 
 
 def resident() -> float | None:
-    """MiB that the process holds in memory now; ``None`` where the system does not tell."""
+    """MiB that the process holds in memory now; ``None``: unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -110,13 +110,10 @@ def start_method() -> str:
 # ---------------------------------------------------------------------------------------- products
 # What a stretch of work consists of: matrix products counted, time divided among operations.
 #
-# **Counted FLOPs.** Every product that PyTorch dispatches is seen with its shapes, and (m × k)(k
-# × n)
-# counts as 2·m·k·n: linear layers forwards and backwards, batched products of attention, fused
-# attention (five products in its backward, which forms the weights anew), LSTM kernels. Padding in
-# a batch counts as the work that it is; sums, norms, softmax and the like do not count. What
-# native
-# kernels multiply is not dispatched: with them left out PyTorch computes, and counts, the same.
+# **Counted FLOPs.** Every product that PyTorch dispatches counts by its shapes, (m × k)(k × n) as
+# 2·m·k·n: linear layers forwards and backwards, batched products of attention, fused attention
+# (five products in its backward, which forms the weights anew), LSTM kernels. Padding counts; sums,
+# norms and softmax do not. Native kernels are not dispatched: without them PyTorch computes the same.
 
 # Groups of operations by what their names hold; the first that fits takes an operation.
 GROUPS = {
@@ -133,6 +130,7 @@ GROUPS = {
     "copies": ("copy_", "cat", "clone", "contiguous", "stack", "fill_", "zero_", "_to_copy"),
 }
 REST = "other"
+Shape = Sequence[int]
 NATIVE = ("Attend", "Scan", "_ByteDropout", "_LinearCrossEntropy", "_Map")  # their own time
 
 
@@ -152,16 +150,14 @@ class Counted:
 def counting() -> Iterator[Counted]:
     """Count the products within; the result is filled at the end."""
     counted = Counted()
-    kernels: dict[Any, Callable[..., int]] = {torch.ops.aten.mkldnn_rnn_layer: _rnn_layer}
+    kernels: dict[object, Callable[..., int]] = {torch.ops.aten.mkldnn_rnn_layer: _rnn_layer}
     with FlopCounterMode(display=False, custom_mapping=kernels) as counter:
         yield counted
     for operation, flops in counter.get_flop_counts().get("Global", {}).items():
         counted.by_operation[str(operation)] = int(flops)
 
 
-def _rnn_layer(
-    x: Any, weight_x: Any, weight_h: Any, *rest: Any, out_shape: Any = None, **named: Any
-) -> int:
+def _rnn_layer(x: Shape, weight_x: Shape, weight_h: Shape, *rest: object, **named: object) -> int:
     """A layer of recurrence in one kernel: a product with each weight at every step."""
     rows = x[0] * x[1]
     return int(2 * rows * (weight_x[0] * weight_x[1] + weight_h[0] * weight_h[1]))
@@ -170,12 +166,12 @@ def _rnn_layer(
 @contextmanager
 def shares() -> Iterator[dict[str, float]]:
     """The share of each group of operations in the time of the processor (or GPU) within."""
-    found: dict[str, float] = {}
+    time_shares: dict[str, float] = {}
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
     with profile(activities=activities, acc_events=True) as profiler:
-        yield found
+        yield time_shares
     own = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
     spent: dict[str, float] = {}
     for event in profiler.key_averages():
@@ -184,7 +180,7 @@ def shares() -> Iterator[dict[str, float]]:
             spent[name] = spent.get(name, 0.0) + float(getattr(event, own))
     whole = sum(spent.values()) or 1.0
     ordered = sorted(spent.items(), key=lambda item: -item[1])
-    found |= {name: round(time / whole, 3) for name, time in ordered}
+    time_shares |= {name: round(time / whole, 3) for name, time in ordered}
 
 
 def group_of(operation: str) -> str:

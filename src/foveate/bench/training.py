@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from foveate.data import synthetic
 from foveate.data.catalogue import DataError, find
 from foveate.native.kernels import without_kernels
 from foveate.run import RunConfig, device
+from foveate.tasks.base import AnyTask
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Precision, SaveConfig, ValidationConfig, resolve
 from foveate.train.fit import fit
@@ -31,12 +31,12 @@ VOCABULARY, BATCH_TOKENS = 8000, 4096
 
 @dataclass(frozen=True)
 class Workload:
-    """A config with its task made ready, and in words which model and data they are."""
+    """A config with its prepared task, and the names of its model and data."""
 
     name: str
     data: str
     config: RunConfig
-    task: Any
+    task: AnyTask
 
     def model(self) -> torch.nn.Module:
         """The model with its first weights, on the device of training."""
@@ -44,12 +44,12 @@ class Workload:
         built: torch.nn.Module = self.task.build(self.config.model)
         return built.to(device())
 
-    def said(self) -> dict[str, Any]:
+    def summary(self) -> Tree:
         """Name, data, sizes: what belongs to every figure."""
-        said: dict[str, Any] = {"shape": self.name, "data": self.data}
+        summary: Tree = {"shape": self.name, "data": self.data}
         if isinstance(self.task, TextToText):
-            said["vocabulary"] = self.task.target_tokenizer.vocab_size
-        return said | {"batch_tokens": self.config.train.batch_tokens}
+            summary["vocabulary"] = self.task.target_tokenizer.vocab_size
+        return summary | {"batch_tokens": self.config.train.batch_tokens}
 
     def padding(self) -> float:
         """The share of padding in the batches of the first epoch, all sides together."""
@@ -75,13 +75,13 @@ def workload(shape: str, overrides: Sequence[str] = ()) -> Iterator[Workload]:
             tree, data = _tree(SHAPES.get(shape, shape), folder)
         tree = with_overrides(RunConfig, tree, overrides)
         config = parse_tree(RunConfig, tree, path if path.suffix == ".toml" else None)
-        task: Any = config.task.build(config.data)
+        task = config.task.build(config.data)
         task.prepare(folder, config.seed)
         yield Workload(path.stem if path.suffix == ".toml" else shape, data, config, task)
 
 
 def _tree(model: str, folder: Path) -> tuple[Tree, str]:
-    """The config of a preset on the data that are there, and what data these are."""
+    """The config of a preset on the available data, and the name of these data."""
     task = {"kind": "translation", "tokenizer": {"kind": "bpe", "vocab_size": VOCABULARY}}
     try:
         find("multi30k/train.en"), find("multi30k/train.fr")
@@ -103,22 +103,20 @@ _SIDES = {"source": "en", "target": "fr"}
 
 
 # ---------------------------------------------------------------------------------------- training
-# Target tokens a second in training, measured on the trainer itself: nothing is written anew.
+# Target tokens a second in training, measured on the trainer itself.
 #
-# `foveate.train.fit.fit` trains four times in a folder that is thrown away. A few steps to warm
-# up;
-# then for the time wanted, read from the run's own log with a line for each step; then a few steps
-# under the profiler, and as many under a counter of products, on the road on which PyTorch sees
-# all.
+# `foveate.train.fit.fit` trains four times in a temporary folder: a few steps to warm up; then for
+# the requested time, read from the log of the run; then a few steps under the profiler, and as many
+# with a counter of products, without native kernels, so that PyTorch dispatches every product.
 
 COUNTED = 5  # steps to warm up, under the profiler, and under the counter
 WARM = 3  # steps of the measured training that are left out
 LEAST = 2  # steps that are measured at least
 ENDLESS = 10**9  # steps of a training that ends by the clock; schedules may ask for a number
-Steps = list[dict[str, Any]]  # lines of the log, one for each step
+Steps = list[Tree]  # lines of the log, one for each step
 
 
-def measure(work: Workload, seconds: float, quick: bool = False) -> dict[str, Any]:
+def measure(work: Workload, seconds: float, quick: bool = False) -> Tree:
     """Speed, utilisation and memory of training for ``seconds``, or of `LEAST` steps if longer.
 
     ``quick`` leaves out the shares of time.
@@ -146,7 +144,7 @@ def measure(work: Workload, seconds: float, quick: bool = False) -> dict[str, An
     limits = {name: max(before[name], after[name]) for name in before}
     return {
         "what": "training",
-        **work.said(),
+        **work.summary(),
         "parameters": sum(p.numel() for p in model.parameters()),
         "precision": precision.name,
         "precision_why": precision.why,
@@ -187,15 +185,15 @@ def train(
         return [line for line in read(Path(folder)) if line["event"] == "train"]
 
 
-def rates(steps: Steps) -> dict[str, Any]:
+def rates(steps: Steps) -> Tree:
     """Real target tokens a second by the wall clock after the warm-up, and the median step's."""
-    start, kept = steps[WARM - 1], steps[WARM:]
-    spent = kept[-1]["seconds"] - start["seconds"]
-    tokens = kept[-1]["target_tokens"] - start["target_tokens"]
-    each = sorted(line["tokens_per_second"] for line in kept)
+    start, measured = steps[WARM - 1], steps[WARM:]
+    spent = measured[-1]["seconds"] - start["seconds"]
+    tokens = measured[-1]["target_tokens"] - start["target_tokens"]
+    each = sorted(line["tokens_per_second"] for line in measured)
     return {
         "target_tokens_per_second": round(tokens / max(spent, 1e-9), 1),
         "target_tokens_per_second_median_step": each[len(each) // 2],
-        "steps": len(kept),
+        "steps": len(measured),
         "seconds": round(spent, 2),
     }

@@ -1,17 +1,22 @@
-"""The verbs of word alignment: ``foveate align MODEL SOURCE TARGET | evaluate | symmetrize``.
-
-Does not live here: what they do (`foveate.cli.alignment`).
-"""
+"""The verbs of word alignment: ``foveate align MODEL SOURCE TARGET | evaluate | symmetrize``."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import gt
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO, cast
 
 import typer
 
-from foveate.cli.options import DefaultGroup
+from foveate.cli.options import Checkpoint, DefaultGroup, Json, load, say, to_json
+from foveate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from foveate.align.aer import Gold, Links, Maps, Method, Rows
+    from foveate.align.ibm import Pair
 
 
 class _Align(DefaultGroup):
@@ -27,11 +32,6 @@ align = typer.Typer(
 )
 
 Out = Annotated[Path | None, typer.Option(help="instead of standard output")]
-
-
-def add(app: typer.Typer) -> None:
-    """Put the verbs into the command line."""
-    app.add_typer(align, name="align")
 
 
 @align.command("files")
@@ -57,23 +57,21 @@ def align_files(
         bool | None, typer.Option(help="words stand between blanks; detected if not given")
     ] = None,
     out: Out = None,
-    checkpoint: Annotated[str, typer.Option(help="best, last, average or a step")] = "best",
+    checkpoint: Checkpoint = "best",
 ) -> None:
     """Links 0-0 1-2 of each pair, by a run's attention or an aligner trained on the files."""
-    from foveate.cli import alignment as verbs
-
-    choices: dict[bool | None, Literal["text", "blanks"]] = {True: "blanks", False: "text"}
-    words = verbs.Files(source, target, choices.get(pretokenised))
-    if verbs.is_aligner(model):
-        verbs.refuse(f"{model} is no run", layer=layer, head=head, gold=gold, agree_with=agree_with)
-        found, said = verbs.by_aligner(model, words, train_on or [], symmetrize)
+    split: dict[bool | None, Literal["text", "blanks"]] = {True: "blanks", False: "text"}
+    files = PairFiles(source, target, split.get(pretokenised))
+    if is_aligner(model):
+        refuse(f"{model} is no run", layer=layer, head=head, gold=gold, agree_with=agree_with)
+        links, messages = by_aligner(model, files, train_on or [], symmetrize)
     else:
-        verbs.refuse("a run is trained", train_on=train_on, symmetrize=symmetrize)
-        by = verbs.By(layer, head, gold, agree_with, "read" if after_reading else "produced")
-        found, said = verbs.by_run(Path(model), checkpoint, words, by, save)
-    for line in said:
-        typer.echo(line, err=True)
-    verbs.write_links(found, out, sys.stdout)
+        refuse("a run is trained", train_on=train_on, symmetrize=symmetrize)
+        rows: Rows = "read" if after_reading else "produced"
+        selection = HeadSelection(layer, head, gold, agree_with, rows)
+        links, messages = by_run(Path(model), checkpoint, files, selection, save)
+    say(messages)
+    write_links(links, out, sys.stdout)
 
 
 @align.command("evaluate")
@@ -83,15 +81,12 @@ def evaluate_links(
     reference_format: Annotated[
         str, typer.Option(help="of GOLD: gold (i-j sure, ipj possible, from 1) or pharaoh")
     ] = "gold",
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """Precision, recall and alignment error rate."""
-    from foveate.cli import alignment as verbs
-
-    figures, notes = verbs.evaluation(links, gold, reference_format, as_json)
+    figures, warnings = evaluation(links, gold, reference_format, as_json)
     typer.echo(figures)
-    for note in notes:
-        typer.echo(note, err=True)
+    say(warnings)
 
 
 @align.command("symmetrize")
@@ -102,6 +97,277 @@ def join_links(
     out: Out = None,
 ) -> None:
     """Join the links of two directions."""
-    from foveate.cli import alignment as verbs
+    write_links(joined(forward, backward, method), out, sys.stdout)
 
-    verbs.write_links(verbs.joined(forward, backward, method), out, sys.stdout)
+
+@dataclass(frozen=True)
+class PairFiles:
+    """Two line-aligned files and how their words are split; None: see `resolved`."""
+
+    source: Path
+    target: Path
+    words: Literal["text", "blanks"] | None = None
+
+    def texts(self) -> list[tuple[str, str]]:
+        """The pairs of lines. Raises ``DataError`` where a line has no partner."""
+        return read_texts(self.source, self.target)
+
+    def resolved(self, texts: Sequence[tuple[str, str]]) -> tuple[PairFiles, list[str]]:
+        """The same with ``words`` chosen: "blanks" where the texts look tokenised.
+
+        A message tells the choice, where it makes a difference.
+        """
+        from foveate.data.words import marks_apart, split_blanks, split_words
+
+        sides = [side for pair in texts for side in pair]
+        if self.words is not None or all(split_words(s) == split_blanks(s) for s in sides):
+            return replace(self, words=self.words or "text"), []
+        apart, count = marks_apart(sides)
+        marks = f"{apart:,} of {count:,} full stops and commas stand alone"
+        if apart > 0.9 * count:
+            chosen = f"tokens between blanks, since the texts are tokenised ({marks}); "
+            return replace(self, words="blanks"), [f"words: {chosen}{OVERRIDES['blanks']}"]
+        return replace(self, words="text"), [f"words: plain text ({marks}); {OVERRIDES['text']}"]
+
+    def cut(self, texts: Sequence[tuple[str, str]]) -> list[Pair]:
+        """The words of both sides of each pair."""
+        from foveate.data.words import CUTS
+
+        spans = CUTS[self.words or "text"]
+        return [([s[a:b] for a, b in spans(s)], [t[a:b] for a, b in spans(t)]) for s, t in texts]
+
+
+OVERRIDES = {
+    "text": "if they are tokenised: --pretokenised",
+    "blanks": "to split them as plain text: --no-pretokenised",
+}
+
+
+@dataclass(frozen=True)
+class HeadSelection:
+    """How the head of a run is chosen: by number, gold links, other links, or the saved head."""
+
+    layer: int | None = None
+    head: int | None = None
+    gold: Path | None = None
+    agree_with: Path | None = None
+    rows: Rows = "produced"
+
+    def reference(self) -> list[Gold] | None:
+        """The links that heads are compared with. Raises ``ConfigError`` for several options."""
+        from foveate.align.aer import Gold, read_gold
+        from foveate.data.catalogue import find
+
+        named = self.layer is not None or self.head is not None
+        if sum((named, self.gold is not None, self.agree_with is not None)) > 1:
+            raise ConfigError("choose the head by one of --layer/--head, --gold and --agree-with")
+        if self.gold is not None:
+            return read_gold(find(self.gold))
+        if self.agree_with is not None:
+            return [Gold(links, links) for links in read_links(self.agree_with)]
+        return None
+
+    def check(self, reference: Sequence[Gold], files: PairFiles, pairs: Sequence[Pair]) -> None:
+        """Raise ``ConfigError`` where the reference has other pairs, or words, than the files."""
+        path, first = (self.agree_with, 0) if self.gold is None else (self.gold, 1)
+        if len(reference) != len(pairs):
+            raise ConfigError(
+                f"{path} has {len(reference):,} lines of links, {files.source} {len(pairs):,}: "
+                "line n of each must be the same pair"
+            )
+        for number, (gold, words) in enumerate(zip(reference, pairs, strict=True), 1):
+            for link in sorted(gold.possible):
+                for i, side, file in zip(link, words, (files.source, files.target), strict=True):
+                    if i >= len(side):
+                        raise ConfigError(
+                            f"{path}:{number}: a link to word {i + first}, counted from {first}, "
+                            f"but {file}:{number} has {len(side)} words; "
+                            + OVERRIDES[files.words or "text"]
+                        )
+
+
+def is_aligner(name: str) -> bool:
+    """Whether a name is that of a statistical aligner, and no folder's."""
+    from foveate.config import kinds
+    from foveate.kinds import load_kinds
+
+    load_kinds()
+    return name in kinds("aligner")["aligner"] and not Path(name, "config.toml").exists()
+
+
+def refuse(why: str, **options: object) -> None:
+    """Raise ``ConfigError`` for the first option that is set but does not apply."""
+    for name, value in options.items():
+        if value:
+            raise ConfigError(f"--{name.replace('_', '-')}: {why}; leave it out")
+
+
+def by_aligner(
+    name: str, files: PairFiles, train_on: Sequence[Path], method: str | None = None
+) -> tuple[list[Links], list[str]]:
+    """Train an aligner of a kind on the files, and on more, and link the words of the files.
+
+    The links of each pair, and the messages.
+    """
+    from foveate.align.ibm import Aligner
+
+    tree: dict[str, object] = {"kind": name}
+    if method is not None:
+        check_method(method)
+        tree = {"kind": "symmetrised", "aligner": tree, "method": method}
+    aligner = Aligner.Config.parse(tree).build()
+    texts = files.texts()
+    files, notes = files.resolved(texts)
+    pairs = files.cut(texts)
+    more = files.cut(read_texts(*train_on)) if train_on else []
+    history = aligner.train(pairs + more)
+    message = f"{name}: {len(pairs) + len(more):,} pairs, {len(history)} iterations"
+    message += f", log p {history[-1]:,.0f}" if history else ""
+    return aligner.align(pairs), [*notes, message]
+
+
+def by_run(
+    folder: Path,
+    checkpoint: str,
+    files: PairFiles,
+    selection: HeadSelection,
+    save: bool = False,
+) -> tuple[list[Links], list[str]]:
+    """The links of a head of a run, which is chosen first, and messages; ``save`` stores it."""
+    from foveate.align.aer import Head, choose
+    from foveate.config import kinds
+    from foveate.data.words import CUTS
+    from foveate.tasks.base import Aligns
+
+    if not folder.is_dir():
+        names = ", ".join(sorted(kinds("aligner")["aligner"]))
+        raise ConfigError(f"{folder} is neither the folder of a run nor one of: {names}")
+    run, texts = load(folder, checkpoint), files.texts()
+    task = run.need(Aligns, "align")
+    files, messages = files.resolved(texts)
+    reference = selection.reference()
+    layer = -1 if selection.layer is None else selection.layer
+    saved = Head.load(folder, task.head)
+    head = saved if selection == HeadSelection() else Head(layer, selection.head, selection.rows)
+
+    def maps() -> Iterable[Maps]:
+        return task.word_maps(run.model, texts, head.rows, CUTS[files.words or "text"])
+
+    if reference is not None:
+        selection.check(reference, files, files.cut(texts))
+        best = choose(maps(), reference, head.rows)[0]
+        head = best.head
+        messages.append(
+            f"layer {head.layer}, head {head.head}, rows {head.rows}: precision "
+            f"{best.precision:.3f}, recall {best.recall:.3f}, error rate {best.aer:.3f}"
+        )
+    if save:
+        head.save(folder, "named" if reference is None else messages[-1])
+        messages.append(f"saved: {folder} aligns with layer {head.layer}, head {head.head}")
+    return [head.links(m) for m in maps()], messages
+
+
+def evaluation(
+    links: Path, gold: Path, reference_format: str, as_json: bool
+) -> tuple[str, list[str]]:
+    """Precision, recall and error rate of links against gold links, and warnings."""
+    from foveate.align.aer import Gold, judge, read_gold
+    from foveate.data.catalogue import find
+
+    if reference_format not in ("gold", "pharaoh"):
+        raise ConfigError(f"--reference-format {reference_format}: write gold or pharaoh")
+    links_of = read_links(links)
+    true = (
+        read_gold(find(gold))
+        if reference_format == "gold"
+        else [Gold(each, each) for each in read_links(gold)]
+    )
+    if len(links_of) != len(true):
+        raise ConfigError(
+            f"{links} has {len(links_of):,} lines, {gold} {len(true):,}: line n of each must be "
+            "the same pair"
+        )
+    counts, warnings = judge(links_of, true), other_words(links, links_of, true)
+    figures = {"precision": counts.precision, "recall": counts.recall, "aer": counts.aer}
+    if as_json:
+        tree = {"pairs": len(links_of), "links": counts.links, "figures": figures}
+        return to_json(tree), warnings
+    rows = [f"{name:<10} {100 * value:6.2f} %" for name, value in figures.items()]
+    return "\n".join([f"{len(links_of):,} pairs, {counts.links:,} links", *rows]), warnings
+
+
+def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list[str]:
+    """A warning where many links are beyond the last gold link, as if words were split otherwise.
+
+    Annotators link nearly all last words (the full stops), so that few lines are such by chance.
+    """
+    beyond = [
+        number
+        for number, (links, true) in enumerate(zip(each, gold, strict=True), 1)
+        if links and true.possible and any(map(gt, _last(links), _last(true.possible)))
+    ]
+    if len(beyond) <= 0.05 * len(gold):
+        return []
+    return [
+        f"warning: {len(beyond):,} of {len(gold):,} lines of {path} have links beyond the last "
+        f"gold link, the first in line {beyond[0]}: were the words counted as the gold's? "
+        "Tokenised texts are aligned with: foveate align … --pretokenised"
+    ]
+
+
+def _last(links: Links) -> tuple[int, int]:
+    """The last source word and the last target word that are linked."""
+    return max(s for s, _ in links), max(t for _, t in links)
+
+
+def joined(forward: Path, backward: Path, method: str) -> list[Links]:
+    """The links of two directions joined; those of ``backward`` are (target, source)."""
+    from foveate.align.aer import symmetrize
+
+    check_method(method)
+    both = read_links(forward), read_links(backward)
+    if len(both[0]) != len(both[1]):
+        raise ConfigError(f"{forward} has {len(both[0])} lines, {backward} {len(both[1])}")
+    return [
+        symmetrize(links, {(s, t) for t, s in back}, cast("Method", method))
+        for links, back in zip(*both, strict=True)
+    ]
+
+
+def check_method(method: str) -> None:
+    """Raise ``ConfigError`` for an unknown method of symmetrization."""
+    from foveate.align.aer import METHODS
+
+    if method not in METHODS:
+        raise ConfigError(f"no method {method!r}; there are: {', '.join(METHODS)}")
+
+
+def read_links(path: Path) -> list[Links]:
+    """The links of a Pharaoh file, a line for a pair. Raises ``ValueError`` naming the line."""
+    from foveate.align.aer import link_lines, read_pharaoh
+    from foveate.data.catalogue import find
+
+    lines = link_lines(find(path))
+    return [read_pharaoh(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+
+
+def write_links(each: Sequence[Links], out: Path | None, stream: TextIO) -> None:
+    """Write a line of links for each pair, to a file that appears whole or to a stream."""
+    from foveate.align.aer import write_pharaoh
+    from foveate.files import replace_file
+
+    text = "".join(write_pharaoh(links) + "\n" for links in each)
+    if out is None:
+        stream.write(text)
+    else:
+        replace_file(out, text)
+
+
+def read_texts(source: Path, target: Path | None = None, *more: Path) -> list[tuple[str, str]]:
+    """The pairs of a TSV or of two files. Raises ``ConfigError`` for more files."""
+    from foveate.data.text import TextData, read_pairs
+
+    if more:
+        raise ConfigError("--train-on names one TSV, or a source and a target file")
+    corpus = read_pairs(source, target, TextData())
+    return list(zip(corpus.sources, corpus.targets, strict=True))

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from foveate.cli.options import Group, Json, Overrides, Threads
+from foveate.cli.options import Json, Overrides, Threads, VerbGroup, say, set_threads, to_json
 
-bench = typer.Typer(cls=Group, help="Measure speed and memory here.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from foveate.look.drawings import PanelGrid
+
+Lengths = Mapping[str, Any]  # the JSON of `foveate.bench.growth.measure_length`
+MACHINE = "machine"  # the key of a result that describes the machine, on the last line
+
+bench = typer.Typer(cls=VerbGroup, help="Measure speed and memory here.", no_args_is_help=True)
 
 Shape = Annotated[
     str,
@@ -29,7 +36,8 @@ def bench_train(
     as_json: Json = False,
 ) -> None:
     """Real target tokens a second in training."""
-    _use(threads)
+    if threads is not None:
+        set_threads(threads)
     from foveate.bench import training
     from foveate.bench.training import workload
 
@@ -50,7 +58,8 @@ def bench_decode(
     as_json: Json = False,
 ) -> None:
     """Sentences a second, outputs of equal length."""
-    _use(threads)
+    if threads is not None:
+        set_threads(threads)
     from foveate.bench import decoding
     from foveate.bench.training import workload
 
@@ -85,29 +94,69 @@ def bench_length(
 ) -> None:
     """Time and memory against the length, exponents."""
     from foveate.bench import growth
-    from foveate.cli import pictures as verbs
-    from foveate.cli.streams import as_text
 
-    def told(line: str) -> None:
-        typer.echo(line, err=True)
-
-    result = growth.measure_length(lengths or growth.LENGTHS, seconds, told, only or [])
-    drawn = verbs.draw_growth(result, out or [])
+    result = growth.measure_length(
+        lengths or growth.LENGTHS, seconds, lambda line: say([line]), only or []
+    )
+    drawn = draw_growth(result, out or [])
     for line in drawn if out or not as_json else []:
         typer.echo(line, err=as_json)
     if as_json:
-        typer.echo(as_text(result))
+        typer.echo(to_json(result))
 
 
-def _use(threads: int | None) -> None:
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
+def _say(result: Mapping[str, object], as_json: bool) -> None:
+    typer.echo(to_json(result) if as_json else result_text(result))
 
 
-def _say(result: dict[str, Any], as_json: bool) -> None:
-    from foveate.cli import pictures as verbs
-    from foveate.cli.streams import as_text
+def result_text(result: Mapping[str, object]) -> str:
+    """A result of any bench as lines of names and values."""
+    lines = list(_lines({k: v for k, v in result.items() if k != MACHINE}, ""))
+    facts = cast("Mapping[str, object]", result.get(MACHINE, {}))
+    machine = ", ".join(f"{k} {v}" for k, v in facts.items())
+    return "\n".join([*lines, f"machine: {machine}"])
 
-    typer.echo(as_text(result) if as_json else verbs.text(result))
+
+def growth_view(result: Lengths) -> PanelGrid:
+    """The picture of a bench of lengths: a panel of milliseconds and one of megabytes.
+
+    Both axes are logarithmic: a square rises twice as steeply as a line.
+    """
+    import numpy as np
+
+    from foveate.look.drawings import line_chart, panel_grid
+
+    kinds = result["kinds"]
+    panels = [
+        line_chart(
+            np.array(result["lengths"], float),
+            {name: np.array(row[panel], float) for name, row in kinds.items()},
+            "length", panel, log="xy",
+        )
+        for panel in ("milliseconds", "megabytes")
+    ]  # fmt: skip
+    return panel_grid(panels, "Forward and backward through one layer")
+
+
+def draw_growth(result: Lengths, out: Sequence[Path]) -> list[str]:
+    """Write the picture in the form of each ending, or give it as text with the exponents."""
+    view = growth_view(result)
+    if out:
+        return [f"wrote {view.save(path)}" for path in out]
+    lines = [view.text(), "", "grows with the length to the power of (time, memory)"]
+    for name, row in result["kinds"].items():
+        lines.append(f"  {name:<24} {row['exponent_time']!s:>6} {row['exponent_memory']!s:>6}")
+    return lines
+
+
+def _lines(tree: Mapping[str, object], indent: str) -> list[str]:
+    wide = max((len(key) for key in tree), default=0)
+    lines = []
+    for key, value in tree.items():
+        name = key.replace("_", " ")
+        if isinstance(value, Mapping):
+            lines += [f"{indent}{name}", *_lines(value, indent + "  ")]
+        else:
+            shown = f"{value:,}" if isinstance(value, int | float) else str(value)
+            lines.append(f"{indent}{name:<{wide}}  {shown}")
+    return lines

@@ -1,28 +1,22 @@
-"""The verbs of data: ``foveate data list | get | report``.
-
-Does not live here: the sets (`foveate.data.catalogue`), fetching them (`foveate.data.catalogue`)
-and what is looked for in a corpus (`foveate.data.report`).
-"""
+"""The verbs ``foveate data list | get | report``, and ``foveate new`` for one's own data."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foveate.cli.options import Group
+from foveate.cli.options import DataKind, Json, TaskName, VerbGroup, to_json
 
 if TYPE_CHECKING:
     from foveate.data.series import SeriesData
     from foveate.data.text import TextData
 
-DataKind = Literal["pairs", "labelled", "text", "series"]
 
-data = typer.Typer(cls=Group, help="List, get and check data sets.", no_args_is_help=True)
+data = typer.Typer(cls=VerbGroup, help="List, get and check data sets.", no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Split = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="once, or for each side")]
 ConfigPath = Annotated[Path | None, typer.Option(help="say what its limits would drop")]
 
@@ -30,15 +24,14 @@ ConfigPath = Annotated[Path | None, typer.Option(help="say what its limits would
 @data.command("list")
 def list_sets(as_json: Json = False) -> None:
     """The data sets known, sizes and licences."""
-    from foveate.cli.streams import as_text
     from foveate.data.catalogue import catalogue
 
     if as_json:
-        typer.echo(as_text({name: found.tree() for name, found in catalogue().items()}))
+        typer.echo(to_json({name: entry.tree() for name, entry in catalogue().items()}))
         return
-    for name, found in catalogue().items():
-        typer.echo(f"{name:<24} {found.bytes / 1e6:6.1f} MB  {found.title}")
-        typer.echo(f"{'':<36}{found.task}; {', '.join(found.languages)}; {found.licence}")
+    for name, entry in catalogue().items():
+        typer.echo(f"{name:<24} {entry.bytes / 1e6:6.1f} MB  {entry.title}")
+        typer.echo(f"{'':<36}{entry.task}; {', '.join(entry.languages)}; {entry.licence}")
 
 
 @data.command("get")
@@ -65,29 +58,28 @@ def report_on(
     """What pairs, labelled or plain text or a series hold, and what is odd in them."""
     from rich.console import Console
 
-    from foveate.cli.streams import as_text
     from foveate.data.report import report_files
     from foveate.data.text import TextData
 
     others = {name: paths for name, paths in (("valid", valid), ("test", test)) if paths}
-    text, known, series = _described(config) if config else (TextData(), None, None)
+    text, known, series = _data_of(config) if config else (TextData(), None, None)
     report = report_files(files, text, others, kind or known, series)
     if as_json:
-        typer.echo(as_text(report.to_dict()))
+        typer.echo(to_json(report.to_dict()))
     else:
         Console().print(report.table())
 
 
-def _described(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:
-    """What a run's config says of its data: how text is read, the kind, how a series is read."""
+def _data_of(path: Path) -> tuple[TextData, DataKind | None, SeriesData | None]:
+    """How a config reads text, the kind of its data, and how it reads a series."""
     from foveate.config import read
     from foveate.kinds import load_kinds
     from foveate.run import RunConfig
-    from foveate.tasks.forecasting import SeriesTask
+    from foveate.tasks.forecasting import Forecasting
 
     load_kinds()
     config = read(RunConfig, path)
-    if isinstance(config.task, SeriesTask.Config):
+    if isinstance(config.task, Forecasting.Config):
         return config.data, "series", config.task.series
     kinds: dict[str | None, DataKind] = {
         "classification": "labelled",
@@ -101,3 +93,17 @@ def _progress(name: str, done: int, total: int | None) -> None:
     if sys.stderr.isatty():
         of = "" if total is None else f" of {total / 1e6:.1f}"
         typer.echo(f"\r{name}: {done / 1e6:.1f}{of} MB ", err=True, nl=done == total)
+
+
+def new(
+    task: Annotated[TaskName, typer.Argument(help="auto guesses it from the files")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="one, or two sides")],
+    out: Annotated[Path, typer.Option(help="the config to write")] = Path("config.toml"),
+    minutes: Annotated[float, typer.Option(min=0.01, help="time to train")] = 30.0,
+    force: Annotated[bool, typer.Option("--force", help="overwrite the config")] = False,
+) -> None:
+    """Write a config for your own data."""
+    from foveate.cli.new import write_config
+
+    for line in write_config(task, files, out, minutes, force):
+        typer.echo(line)

@@ -1,8 +1,4 @@
-"""What this machine is, what it can do, and what is slow here and why, with the remedy.
-
-Lives here: looking and short measuring (under two seconds). Does not live here: benchmarks of
-models, which are in `foveate.bench`, and changing anything: the doctor only says.
-"""
+"""The verbs that describe: doctor (this machine), show (a run), kinds and version."""
 
 from __future__ import annotations
 
@@ -14,7 +10,15 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foveate import __version__
+from foveate.cli.options import Json, RunPath, load, to_json
+
+if TYPE_CHECKING:
+    from foveate.run import Run
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
 EXTRAS = {
@@ -26,20 +30,75 @@ EXTRAS = {
 GIB = 2**30
 
 
+def show(run: RunPath) -> None:
+    """A run: settings, data, figures, steps."""
+    typer.echo(description(load(run)))
+
+
+def description(run: Run) -> str:
+    """The values of a run that differ from the defaults, and its last figures."""
+    from foveate.train.journal import read
+
+    lines = [str(run.path), "", "differs from the defaults in"]
+    differences = run.config.differences()
+    width = max(map(len, differences), default=0)
+    lines += [f"  {key:<{width}}  {to_json(value, None)}" for key, value in differences.items()]
+    log = read(run.path)
+    changed = [line for line in log if line["event"] == "config"]
+    lines += ["", "changed when it went on"] if changed else []
+    for line in changed:
+        lines += [
+            f"  step {line['step']:,}: {key} {values['old']} → {values['new']}"
+            for key, values in line["changes"].items()
+        ]
+    for event, title in (("start", "at the start"), ("valid", "at the last validation")):
+        logged = [line for line in log if line["event"] == event]
+        lines += ["", title] if logged else []
+        for key, value in (logged[-1] if logged else {}).items():
+            if isinstance(value, int | float | str) and key != "event":
+                lines.append(f"  {key:<14} {value:,}" if key == "step" else f"  {key:<14} {value}")
+    return "\n".join(lines)
+
+
+def kinds(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="score, train, train.save, max_minutes, metrics, …"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What a config may hold: tables, kinds, fields."""
+    from foveate.kinds import described, kinds_table, kinds_tree
+    from foveate.run import RunConfig
+
+    members = described(name, RunConfig)
+    typer.echo(to_json(kinds_tree(members)) if as_json else kinds_table(members))
+
+
+def version() -> None:
+    """The version of foveate."""
+    typer.echo(__version__)
+
+
+# ------------------------------------------------------------------------------ this machine
+
+
+def doctor(as_json: Json = False) -> None:
+    """What is slow on this machine, and why."""
+    report = examine()
+    typer.echo(to_json(asdict(report)) if as_json else report.text())
+
+
 @dataclass
-class Report:
-    """Facts by name and group, measured figures, and sentences that say what to do."""
+class MachineReport:
+    """Facts by group and name, measured figures, and advice in sentences."""
 
     facts: dict[str, dict[str, str]] = field(default_factory=dict)
     gflops: dict[str, float] = field(default_factory=dict)
     advice: list[str] = field(default_factory=list)
 
-    def tree(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
-
     def text(self) -> str:
-        """The report as people read it."""
+        """The report as text."""
         lines = []
         for group, facts in self.facts.items():
             lines += [group, *(f"  {name:<22} {value}" for name, value in facts.items()), ""]
@@ -47,9 +106,9 @@ class Report:
         return "\n".join([*lines, *(f"  - {sentence}" for sentence in self.advice)])
 
 
-def examine(folder: Path = Path(), seconds: float = 0.3) -> Report:
-    """Look at this machine; each of the two matrix products is measured for ``seconds``."""
-    report = Report()
+def examine(folder: Path = Path(), seconds: float = 0.3) -> MachineReport:
+    """Examine this machine; each of the two matrix products is measured for ``seconds``."""
+    report = MachineReport()
     report.facts["software"] = _software()
     _processor(report, seconds)
     _memory(report, folder)
@@ -74,10 +133,14 @@ def _software() -> dict[str, str]:
 # ------------------------------------------------------------------------------ processor
 
 
-def _processor(report: Report, seconds: float) -> None:
+def _processor(report: MachineReport, seconds: float) -> None:
     import torch
 
-    flags, usable, threads = _cpu_flags(), usable_cores(), torch.get_num_threads()
+    flags, usable, threads = (
+        set(_field("/proc/cpuinfo", "flags", "Features").split()),
+        usable_cores(),
+        torch.get_num_threads(),
+    )
     native = sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)
     wide = torch.backends.cpu.get_cpu_capability()
     report.gflops = {
@@ -86,7 +149,9 @@ def _processor(report: Report, seconds: float) -> None:
     }
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     report.facts["processor"] = {
-        "model": _cpu_model(),
+        "model": _field("/proc/cpuinfo", "model name")
+        or platform.processor()
+        or platform.machine(),
         "cores usable": f"{usable:g} of {os.cpu_count()}",
         "threads of torch": str(threads),
         "load": f"{load:.1f} (mean of a minute)",
@@ -153,23 +218,16 @@ def usable_cores() -> float:
     return float(cores)
 
 
-def _cpu_flags() -> set[str]:
-    """What Linux says that the processor can do; empty elsewhere."""
-    lines = _read("/proc/cpuinfo").splitlines()
-    found = next((x for x in lines if x.startswith(("flags", "Features"))), "")
-    return set(found.partition(":")[2].split())
-
-
-def _cpu_model() -> str:
-    lines = _read("/proc/cpuinfo").splitlines()
-    found = next((x for x in lines if x.startswith("model name")), "")
-    return found.partition(":")[2].strip() or platform.processor() or platform.machine()
+def _field(path: str, *names: str) -> str:
+    """The value of the first line ``NAME: VALUE`` of a system file with one of the names."""
+    lines = (line.partition(":") for line in _read(path).splitlines())
+    return next((value.strip() for name, _, value in lines if name.strip() in names), "")
 
 
 # ------------------------------------------------------------------------------ memory, devices
 
 
-def _memory(report: Report, folder: Path) -> None:
+def _memory(report: MachineReport, folder: Path) -> None:
     memory, disk = free_memory(), shutil.disk_usage(folder.resolve()).free
     report.facts["memory"] = {
         "memory free": "unknown" if memory is None else f"{memory / GIB:.1f} GiB",
@@ -189,10 +247,9 @@ def _memory(report: Report, folder: Path) -> None:
 
 
 def free_memory() -> int | None:
-    """Bytes that can still be had, within the limit of the control group; ``None``: unknown."""
-    fields = (line.partition(":") for line in _read("/proc/meminfo").splitlines())
-    found = next((value for name, _, value in fields if name == "MemAvailable"), "")
-    free = int(found.split()[0]) * 1024 if found else None
+    """Free bytes of memory within the limit of the control group; ``None``: unknown."""
+    available = _field("/proc/meminfo", "MemAvailable")
+    free = int(available.split()[0]) * 1024 if available else None
     limit, used = _read("/sys/fs/cgroup/memory.max"), _read("/sys/fs/cgroup/memory.current")
     if free is not None and limit.strip().isdigit() and used.strip().isdigit():
         free = min(free, max(0, int(limit) - int(used)))
@@ -206,31 +263,31 @@ def _allocator() -> str:
     )
 
 
-def _devices(report: Report) -> None:
+def _devices(report: MachineReport) -> None:
     import torch
 
-    found = {}
+    devices = {}
     for index in range(torch.cuda.device_count()):
         facts = torch.cuda.get_device_properties(index)
-        found[f"cuda:{index}"] = f"{facts.name}, {facts.total_memory / GIB:.0f} GiB"
+        devices[f"cuda:{index}"] = f"{facts.name}, {facts.total_memory / GIB:.0f} GiB"
     if torch.backends.mps.is_available():
-        found["mps"] = "Apple"
-    report.facts["devices"] = found or {"GPU": "none; everything runs on the processor"}
-    if not found and shutil.which("nvidia-smi"):
+        devices["mps"] = "Apple"
+    report.facts["devices"] = devices or {"GPU": "none; everything runs on the processor"}
+    if not devices and shutil.which("nvidia-smi"):
         report.advice.append(
             f"There is an NVIDIA driver, but torch {torch.__version__} sees no GPU: install a "
             "build of torch made for CUDA."
         )
 
 
-def _tools(report: Report) -> None:
+def _tools(report: MachineReport) -> None:
     browser = find_browser()
     facts = {"browser": browser or "none found"}
     if browser is None:
         report.advice.append("No browser was found: tests of the HTML pages are skipped.")
     for name, use in EXTRAS.items():
-        there = importlib.util.find_spec(name) is not None
-        facts[name] = "installed" if there else f"absent ({use})"
+        installed = importlib.util.find_spec(name) is not None
+        facts[name] = "installed" if installed else f"absent ({use})"
     report.facts["tools"] = facts
 
 

@@ -7,13 +7,7 @@ from typing import Annotated
 
 import typer
 
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
-
-
-def add(app: typer.Typer) -> None:
-    """Register the verbs."""
-    app.command()(export)
-    app.command("import")(import_)
+from foveate.cli.options import Checkpoint, RunPath, load
 
 
 def export(
@@ -30,14 +24,16 @@ def export(
     language: Annotated[
         list[str] | None, typer.Option(metavar="CODE", help="source and target, for argos")
     ] = None,
-    checkpoint: Annotated[str, typer.Option(help="best, last, average or a step")] = "best",
+    checkpoint: Checkpoint = "best",
 ) -> None:
     """Write a run for another program, and try it there."""
-    from foveate.cli.workers import export as export_run
+    from foveate.export.base import export, sample_of
 
-    choices = {"quantization": quantization, "languages": tuple(language or ())}
-    for line in export_run(run, out, to, checkpoint, (check, sample), choices):
-        typer.echo(line)
+    loaded = load(run, checkpoint)
+    tried, languages = sample_of(loaded, check, sample), tuple(language or ())
+    place, checked = export(loaded, out, to, tried, quantization, languages)
+    typer.echo(f"{place}: {to} of {run}/{loaded.checkpoint}")
+    typer.echo(str(checked))
 
 
 def import_(
@@ -45,7 +41,6 @@ def import_(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="folder to make")],
 ) -> None:
     """Make a run of a model or vocabulary of others."""
-    from foveate.cli.workers import import_
+    from foveate.export.huggingface import import_from
 
-    for line in import_(source, run):
-        typer.echo(line)
+    typer.echo(import_from(source, run))

@@ -1,8 +1,7 @@
-"""A folder of documents through a run: parts, who translates them, and what is done.
+"""Translating a folder of documents in parts, by processes of this machine or of a Ray cluster.
 
-The folder is cut into parts, processes of this machine or of a Ray cluster translate them, and what
-is done stays done. A part is the same work for all of them, so the bytes that come out do not
-depend on who did it.
+Each translated part is stored in the output folder, so that a job that was stopped continues. A
+part is the same work for every process: the output does not depend on the process.
 """
 
 from __future__ import annotations
@@ -16,40 +15,51 @@ import shutil
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from foveate import __version__
-from foveate.cli.streams import DAMAGED, NAMED, Files, Tally, from_known, translated
-from foveate.cli.workers import Loading
-from foveate.config import ConfigError
+from foveate.answers import TextAnswer, TranslateOptions
+from foveate.cli.options import DAMAGED, SHOWN, Tally, say
+from foveate.cli.workers import RunSpec
+from foveate.config import ConfigError, Tree
 from foveate.data.corpus import Arrays, Meter, Work, WorkerError, cores, in_order
-from foveate.documents.documents import (
+from foveate.documents.formats import (
     BY_LINES,
     ENDINGS,
-    Choices,
+    Document,
+    DocumentOptions,
     format_of,
+    jsonl_object,
     read_document,
     rows_of,
-    tree_of,
+    same_language,
 )
+from foveate.documents.memory import aligner
 from foveate.documents.spans import Rules
+from foveate.documents.translate import joined_all
 from foveate.errors import message_of
 from foveate.files import replace_file, replacing
-from foveate.run import device
+from foveate.run import Run, device
+from foveate.server.languages import directions
 from foveate.tasks.base import CUT
+from foveate.tasks.text_to_text import TextToText
 from foveate.train import checkpoint
 
-LINES = 512  # of a part: a few seconds' work, and all that is lost with a worker
+if TYPE_CHECKING:
+    import pyarrow
+
+LINES = 512  # of a part: a few seconds' work, which is all that is lost with a worker
 
 
-class Part(NamedTuple):
-    """Some bytes of a file, in plain values that another process can be told."""
+class FilePart(NamedTuple):
+    """Some bytes of a file, in plain values that go to other processes."""
 
     file: str
     kind: str  # the format
@@ -70,11 +80,11 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
-    """A file of the folder: its name in there, and its parts."""
+class SourceFile:
+    """A file of the folder: its name in the folder, and its parts."""
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
 
     @property
     def lines(self) -> int:
@@ -88,36 +98,36 @@ class Source:
 
 
 def files_in(folder: Path, kind: str | None) -> tuple[list[Path], list[Path]]:
-    """The files of a folder and its folders, in the order of their names, and those passed over.
+    """The files of a folder and its folders to translate, and those to skip, ordered by name.
 
-    Without a ``kind`` those are passed over whose endings tell no format. Hidden ones do not
-    count. Raises ``ConfigError`` where there is nothing to translate.
+    Without a ``kind``, files whose endings name no format are skipped. Hidden files do not count.
+    Raises ``ConfigError`` where there is nothing to translate.
     """
-    found = sorted(
+    files = sorted(
         path
         for path in folder.rglob("*")
         if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
     )
-    chosen = [path for path in found if kind or path.suffix.lower() in ENDINGS]
+    chosen = [path for path in files if kind or path.suffix.lower() in ENDINGS]
     if not chosen:
         known = ", ".join(ENDINGS)
         raise ConfigError(f"{folder} holds no file that ends in {known}; else give --format")
-    return chosen, [path for path in found if path not in set(chosen)]
+    return chosen, [path for path in files if path not in set(chosen)]
 
 
-def cut(path: Path, name: str, kind: str, lines: int) -> Source:
-    """A file in parts of so many lines; formats that are no lines are one part.
+def cut(path: Path, name: str, kind: str, lines: int) -> SourceFile:
+    """A file in parts of ``lines`` lines each; a file of another format is one part.
 
     Raises ``ConfigError`` naming file and line of a row that holds no text to translate, so that
     this is known before any work is done.
     """
-    parts, start, first = list[Part](), 0, 1
+    parts, start, first = list[FilePart](), 0, 1
     for data in _pieces(path, kind, lines):
         count = _checked(data, kind, path, first)
         digest = _digest(kind, data)
-        parts.append(Part(os.path.abspath(path), kind, start, len(data), first, count, digest))
+        parts.append(FilePart(os.path.abspath(path), kind, start, len(data), first, count, digest))
         start, first = start + len(data), first + count
-    return Source(name, tuple(parts))
+    return SourceFile(name, tuple(parts))
 
 
 def _pieces(path: Path, kind: str, lines: int) -> Iterator[bytes]:
@@ -136,7 +146,7 @@ def _checked(data: bytes, kind: str, path: Path, first: int) -> int:
     rows = rows_of(data.decode(errors="replace"))
     if kind == "jsonl":
         for number, (row, _) in enumerate(rows, start=first):
-            tree_of(row, f"{path}:{number}")
+            jsonl_object(row, f"{path}:{number}")
     return len(rows)
 
 
@@ -144,184 +154,197 @@ def _digest(kind: str, data: bytes) -> str:
     return hashlib.blake2b(kind.encode() + b"\0" + data, digest_size=16).hexdigest()
 
 
-def once(sources: Iterable[Source]) -> list[Part]:
+def once(sources: Iterable[SourceFile]) -> list[FilePart]:
     """The parts of all sources in order, equal ones once."""
     return list({part.digest: part for source in sources for part in source.parts}.values())
 
 
-# ------------------------------------------------------------------------------------------- hands
-# Who translates the parts of a folder: processes of this machine, or those of a cluster.
+# ------------------------------------------------------------------------------ documents
 
-Noted = dict[str, list[int]]  # what happened → to which lines of a part, from 1; 0: nobody knows
-Answer = tuple[bytes, Noted]  # the translation of a part
+
+def with_languages(run: Run, options: DocumentOptions) -> DocumentOptions:
+    """The options with the languages that a run translates from and into, where its files tell.
+
+    Raises ``ConfigError`` where the run is known not to translate into the language of the options.
+    """
+    try:
+        known = directions(run.config, run.path)
+    except ConfigError:
+        return options
+    if options.to is not None:
+        fitting = [d for d in known if same_language(d.target, options.to)]
+        if not fitting:
+            names = ", ".join(f"{d.source} to {d.target}" for d in known)
+            raise ConfigError(f"--to {options.to}: {run.path} translates from {names}")
+        known = fitting
+    sources, targets = {d.source for d in known}, {d.target for d in known}
+    return replace(
+        options,
+        source=sources.pop() if len(sources) == 1 else None,
+        to=options.to or (targets.pop() if len(targets) == 1 else None),
+    )
+
+
+def translate_document(
+    run: Run, document: Document, search: TranslateOptions
+) -> tuple[bytes, list[TextAnswer]]:
+    """The document in the other language, and the answers to its sentences."""
+    sentences = [sentence for passage in document.passages for sentence in passage.sentences]
+    if not run.need(TextToText, "translate").source_tokenizer.tags:
+        search = {**search, "to": None}  # it names the language of the document
+    answers = run.translate(sentences, **search) if sentences else []
+    texts = iter([str(answer) for answer in answers])
+    each = [list(islice(texts, len(passage.sentences))) for passage in document.passages]
+    return document.written(joined_all(document.passages, each, aligner(run))), answers
+
+
+# ------------------------------------------------------------------------------ executors
+
+Events = dict[str, list[int]]  # event → its lines in a part, from 1; 0 where the line is unknown
+PartTranslation = tuple[bytes, Events]
 
 
 @dataclass(frozen=True)
-class Order:
-    """What is to be done: each part, as `translator` of the plain ``values`` does it.
+class Assignment:
+    """The parts to translate, as `translator` of plain ``values`` does it; ``files`` are read."""
 
-    ``needed`` are files that whoever works must see, ``say`` tells the user something.
-    """
-
-    values: Mapping[str, Any]
-    parts: Sequence[Part]
-    needed: Sequence[str]
+    values: Mapping[str, object]
+    parts: Sequence[FilePart]
+    files: Sequence[str]
     processes: int | None  # None: as many as there is room for
-    threads: int  # of each
-    say: Callable[[str], None]
+    threads: int  # of each process
 
 
-Hands = Callable[[Order], Generator[Answer, None, None]]  # the answers in the order of the parts
+Executor = Callable[[Assignment], Generator[PartTranslation, None, None]]  # in the order of parts
 
 
-def hands_of(loading: Loading) -> tuple[Hands, Loading]:
-    """Who does the work by the engine, and how each of them loads the run.
+def executor_of(spec: RunSpec) -> tuple[Executor, RunSpec]:
+    """The executor of an engine, and how each of its workers loads the run.
 
     Raises `ExchangeError` where a package is missing.
     """
-    if loading.engine == "ray":
-        return through_ray(), loading._replace(engine="torch")
-    return by_processes, loading
+    if spec.engine != "ray":
+        return in_processes, spec
+    from foveate.export.base import need
+
+    need("ray", "pyarrow", extra="ray")
+    return on_ray, spec._replace(engine="torch")
 
 
-def by_processes(order: Order) -> Generator[Answer, None, None]:
-    """Done by this process alone, or by several more that end when it ends, however it does."""
-    if not order.parts:
+def in_processes(assignment: Assignment) -> Generator[PartTranslation, None, None]:
+    """Translate in this process, or in several that end when it ends."""
+    if not assignment.parts:
         return
-    room = 1 if device() == "cuda" else max(1, cores() // order.threads)
-    count = order.processes or room
-    for arrays in in_order(translator, order.values, order.parts, count):
-        yield opened(arrays["answers"].tobytes())
+    room = 1 if device() == "cuda" else max(1, cores() // assignment.threads)
+    count = assignment.processes or room
+    for arrays in in_order(translator, assignment.values, assignment.parts, count):
+        yield unpacked(arrays["answers"].tobytes())
 
 
 def translator(values: Mapping[str, Any]) -> Work:
-    """What each of them does: translate parts with a run of its own, on so many threads."""
+    """What each worker does: translate parts with a run of its own, on that many threads."""
     import torch
 
-    from foveate.documents.memory import Aided
-
     torch.set_num_threads(values["threads"])
-    run = Aided(Loading(**values["loading"]).load())
-    said = Choices(Rules(tuple(values["protect"])), values["to"], values["again"])
-    choices = from_known(run.run, said)
+    run = RunSpec(**values["run"]).load()
+    rules = Rules(tuple(values["protect"]))
+    options = with_languages(run, DocumentOptions(rules, values["to"], values["again"]))
 
     def work(*fields: Any) -> Arrays:
-        part = Part(*fields)
-        data, damaged = _readable(part)
+        part = FilePart(*fields)
+        data, damaged = _as_utf8(part)
         read = BY_LINES.get(part.kind) or partial(read_document, part.kind)
-        document = read(data, choices, part.file)
-        text, answers = translated(run, document, values["search"])
+        document = read(data, options, part.file)
+        text, answers = translate_document(run, document, values["search"])
         lines = document.lines or [0] * len(document.passages)
         places = (n for n, p in zip(lines, document.passages, strict=True) for _ in p.sentences)
-        long = {place for place, answer in zip(places, answers, strict=True) if answer.cut}
-        noted = {DAMAGED: damaged, CUT: sorted(long)}
-        return {"answers": np.frombuffer(closed(text, noted), dtype=np.uint8)}
+        cut = {place for place, answer in zip(places, answers, strict=True) if answer.cut}
+        events = {DAMAGED: damaged, CUT: sorted(cut)}
+        return {"answers": np.frombuffer(packed(text, events), dtype=np.uint8)}
 
     return work
 
 
-def closed(text: bytes, noted: Noted) -> bytes:
-    """An answer as bytes: what happened on a line, and the translation after it."""
-    return (
-        json.dumps({what: lines for what, lines in noted.items() if lines}).encode() + b"\n" + text
-    )
+def packed(text: bytes, events: Events) -> bytes:
+    """A translated part as bytes: a line of its events, then the text."""
+    some = {event: lines for event, lines in events.items() if lines}
+    return json.dumps(some).encode() + b"\n" + text
 
 
-def opened(data: bytes) -> Answer:
-    """An answer of such bytes."""
-    noted, _, text = data.partition(b"\n")
-    return text, json.loads(noted)
+def unpacked(data: bytes) -> PartTranslation:
+    """A translated part from the bytes of `packed`."""
+    events, _, text = data.partition(b"\n")
+    return text, json.loads(events)
 
 
-def _readable(part: Part) -> tuple[bytes, list[int]]:
+def _as_utf8(part: FilePart) -> tuple[bytes, list[int]]:
     """The part, in formats of lines with U+FFFD for what is not UTF-8, and the lines with it."""
-    data = part.read()
-    if part.kind not in BY_LINES:
-        return data, []
-    damaged = [n for n, line in enumerate(data.split(b"\n"), start=1) if not _sound(line)]
+    data, damaged = part.read(), list[int]()
+    if part.kind in BY_LINES:
+        for number, line in enumerate(data.split(b"\n"), start=1):
+            if line.decode(errors="replace").encode() != line:
+                damaged.append(number)
     return data.decode(errors="replace").encode() if damaged else data, damaged
 
 
-def _sound(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+# ------------------------------------------------------------------------------ Ray
+# Each worker is an actor that loads the run once. Ray Data starts a lost actor again and translates
+# its unfinished parts anew; the translation of a part reaches this process once, in its turn.
+
+STORE = 128 * 2**20  # bytes for results in transit, in a cluster that is started by this process
+SECONDS = 300  # for a machine to check its files
 
 
-# ----------------------------------------------------------------------------------------- cluster
-# The parts of a folder translated by Ray Data, on the machines of a cluster.
-#
-# Each worker is a Ray actor that loads the run once. One that dies is started again, and the parts
-# that it had in hand are dealt out anew: that is what Ray Data does unless told otherwise. A
-# part's
-# answer reaches this process once, in its turn.
-
-STORE = 128 * 2**20  # bytes for answers on their way, in a cluster that is started here
-SECONDS = 300  # for a machine to say what it sees
-
-
-def through_ray() -> Hands:
-    """The hands of a cluster. Raises `ExchangeError` where Ray Data is not installed."""
-    from foveate.export.base import need
-
-    need("ray", "pyarrow", extra="ray")
-    return _answers
-
-
-def _answers(order: Order) -> Generator[Answer, None, None]:
-    if not order.parts:
+def on_ray(assignment: Assignment) -> Generator[PartTranslation, None, None]:
+    """Translate on the machines of a Ray cluster."""
+    if not assignment.parts:
         return
-    with _connected(order) as ray:
-        rooms = _rooms(ray, order)
-        count = min(order.processes or rooms, len(order.parts))
-        each = "one thread" if order.threads == 1 else f"{order.threads} threads"
-        order.say(f"{count} workers of {each} each")
-        rows = [{"number": n, "part": json.dumps(p)} for n, p in enumerate(order.parts)]
+    with _connected(assignment) as ray:
+        room = _room(ray, assignment)
+        count = min(assignment.processes or room, len(assignment.parts))
+        threads = assignment.threads
+        say([f"{count} workers of {'one thread' if threads == 1 else f'{threads} threads'} each"])
+        rows = [{"number": n, "part": json.dumps(p)} for n, p in enumerate(assignment.parts)]
         data = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             _Worker,
-            fn_constructor_args=(dict(order.values),),
+            fn_constructor_args=(dict(assignment.values),),
             batch_size=1,
             batch_format="pyarrow",
             compute=ray.data.ActorPoolStrategy(size=count),
-            num_cpus=order.threads,
+            num_cpus=threads,
         )
-        seen = set[str]()
+        workers = set[str]()
         try:
             for number, row in enumerate(data.iter_rows()):
-                yield _answer(row, number)
-                seen.add(row["worker"])
+                if row["error"]:
+                    raise WorkerError(f"in a worker: {row['error']}")
+                if row["number"] != number:
+                    raise WorkerError(f"Ray returned part {row['number']} in place of {number}")
+                yield unpacked(row["answer"])
+                workers.add(row["worker"])
         except ray.exceptions.RayError as error:
             raise WorkerError(
-                f"Ray gave up: {_last_line(error)}; what is done is kept, the same command goes on"
+                f"Ray gave up: {_last_line(error)}; translated parts are stored, the same command "
+                "continues"
             ) from error
-        if len(seen) > count:
-            order.say(f"{len(seen) - count} of the workers took the place of one that was lost")
+        if len(workers) > count:
+            say([f"{len(workers) - count} of the workers took the place of one that was lost"])
 
 
 def _last_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[-1]
 
 
-def _answer(row: Mapping[str, Any], number: int) -> Answer:
-    if row["error"]:
-        raise WorkerError(f"in a worker: {row['error']}")
-    if row["number"] != number:
-        raise WorkerError(f"Ray gave the answer to part {row['number']} in place of {number}")
-    return opened(row["answer"])
-
-
 class _Worker:
-    """An actor: it loads the run once, and translates a part after the other."""
+    """A Ray actor: it loads the run once, and translates a part after the other."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, object]) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # several would fill the memory of a GPU
         self._work = translator(values)
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
-    def __call__(self, batch: Any) -> Any:
-        """The answer to the one row of a table, as such a table."""
+    def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
+        """The translation of the only row of a table, as such a table."""
         import pyarrow
 
         (row,) = batch.to_pylist()
@@ -330,117 +353,109 @@ class _Worker:
             answer = self._work(*json.loads(row["part"]))["answers"].tobytes()
         except Exception as problem:  # it would be the same in another worker
             error = f"{type(problem).__name__}: {message_of(problem)}"
-        found = {"number": row["number"], "error": error, "worker": self._name}
-        columns = {name: pyarrow.array([value]) for name, value in found.items()}
+        values = {"number": row["number"], "error": error, "worker": self._name}
+        columns = {name: pyarrow.array([value]) for name, value in values.items()}
         return pyarrow.table(columns | {"answer": pyarrow.array([answer], pyarrow.large_binary())})
 
 
-# ------------------------------------------------------------------------------ the cluster
-
-
 @contextlib.contextmanager
-def _connected(order: Order) -> Iterator[Any]:
+def _connected(assignment: Assignment) -> Iterator[ModuleType]:
     """Ray, connected with the cluster of ``RAY_ADDRESS`` or one of this machine alone."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # nothing calls home
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # the rest is in Ray's own files
     address = os.environ.get("RAY_ADDRESS", "")
-    if not address:  # Ray asks nobody for a password: its ports are for this machine alone
+    if not address:  # Ray checks no password: its ports are for this machine alone
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     import ray
     import ray.data
 
     if address.startswith("ray://"):
         raise ConfigError(f"RAY_ADDRESS={address}: work on a machine of the cluster, host:port")
+    options: dict[str, object] = {"address": address}
     if address:
-        order.say(f"the Ray cluster at {address}")
-        here: dict[str, Any] = {"address": address}
+        say([f"the Ray cluster at {address}"])
     else:
-        order.say("RAY_ADDRESS names no cluster: one of this machine alone is started")
-        room = max(cores(), (order.processes or 1) * order.threads)
-        here = {"address": "local", "num_cpus": room, "num_gpus": 0, "include_dashboard": False}
-        here |= {"object_store_memory": STORE, "_node_ip_address": "127.0.0.1"}
+        say(["RAY_ADDRESS names no cluster: one of this machine alone is started"])
+        room = max(cores(), (assignment.processes or 1) * assignment.threads)
+        options = {"address": "local", "num_cpus": room, "num_gpus": 0, "include_dashboard": False}
+        options |= {"object_store_memory": STORE, "_node_ip_address": "127.0.0.1"}
     try:
-        ray.init(**here, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConfigError(f"no Ray cluster at {address or 'this machine'}: {error}") from None
     try:
-        _quiet(ray)
+        context = ray.data.DataContext.get_current()
+        context.execution_options.preserve_order = True
+        context.enable_progress_bars = False  # foveate draws its own
+        context.print_on_execution_start = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
         yield ray
     finally:
         ray.shutdown()
 
 
-def _quiet(ray: Any) -> None:
-    """Answers in the order of the parts, and no bars beside our own."""
-    context = ray.data.DataContext.get_current()
-    context.execution_options.preserve_order = True
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-
-
-def _rooms(ray: Any, order: Order) -> int:
-    """How many workers the machines have room for, each of which has what the workers need.
+def _room(ray: ModuleType, assignment: Assignment) -> int:
+    """How many workers the machines of the cluster have room for.
 
     Raises ``ConfigError`` naming a machine that does not see a file, or that has another foveate.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    def sees(wanted: Mapping[str, int], version: str) -> str:
-        """What keeps a machine from working, or nothing; travels whole, for it runs there."""
+    def problem_of(sizes: Mapping[str, int], version: str) -> str:
+        """What prevents a machine from working, or nothing; it is sent whole and runs there."""
         import foveate
 
         if foveate.__version__ != version:
             return f"it has foveate {foveate.__version__}, this one {version}; install the same"
-        for path, size in wanted.items():
+        for path, size in sizes.items():
             if not os.path.isfile(path):
                 return f"it does not see {path}; share the folder under the same path, as by NFS"
             if os.path.getsize(path) != size:
                 return f"its {path} is another file; share the folder, do not copy it"
         return ""
 
-    rooms, asked = 0, {}
-    wanted = {path: Path(path).stat().st_size for path in order.needed}
-    check = ray.remote(num_cpus=0, max_retries=0)(sees)
+    room, checks = 0, {}
+    sizes = {path: Path(path).stat().st_size for path in assignment.files}
+    check = ray.remote(num_cpus=0, max_retries=0)(problem_of)
     for node in ray.nodes():
-        room = int(node["Resources"].get("CPU", 0)) // order.threads if node["Alive"] else 0
-        if room:
-            rooms += room
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            asked[node["NodeManagerAddress"]] = check.options(scheduling_strategy=there).remote(
-                wanted, __version__
+        own = int(node["Resources"].get("CPU", 0)) // assignment.threads if node["Alive"] else 0
+        if own:
+            room += own
+            place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            checks[node["NodeManagerAddress"]] = check.options(scheduling_strategy=place).remote(
+                sizes, __version__
             )
-    for machine, answer in asked.items():
+    for machine, result in checks.items():
         try:
-            problem = ray.get(answer, timeout=SECONDS)
+            problem = ray.get(result, timeout=SECONDS)
         except ray.exceptions.RayError as error:
             problem = _last_line(error)
         if problem:
             raise ConfigError(f"machine {machine} of the cluster: {problem}")
-    if not rooms:
-        raise ConfigError(f"no machine of the cluster has {order.threads} processors for a worker")
-    return rooms
+    if not room:
+        raise ConfigError(
+            f"no machine of the cluster has {assignment.threads} processors for a worker"
+        )
+    return room
 
 
-# --------------------------------------------------------------------------------------------- job
-# What a folder of translations knows of its making: parts that are done, files that are done.
+# ------------------------------------------------------------------------------ jobs
+# A job stores its state in the output folder, each file written at once, so that it can continue
+# after it was stopped at any moment.
 #
-#     OUT/.foveate/job.json     the choices that all of it was made with
+#     OUT/.foveate/job.json     the options that all translations are made with
 #     OUT/.foveate/parts/…      translated parts, under the digests of their sources
-#     OUT/.foveate/done.jsonl   a line for each file that is whole
-#
-# Each file appears whole or not at all, so a job that was stopped at any moment goes on. Does not
-# live here: translating (`hands`).
+#     OUT/.foveate/done.jsonl   a line for each finished file
 
 
-class Job:
-    """The state of one job in its output folder. Raises ``ConfigError`` where it has another."""
+class FolderJob:
+    """The state of a job in its output folder. Raises ``ConfigError`` where it is of another."""
 
-    def __init__(self, out: Path, choices: Mapping[str, Any], names: Sequence[str]) -> None:
+    def __init__(self, out: Path, options: Mapping[str, object], names: Sequence[str]) -> None:
         self.out, self.folder = out, out / ".foveate"
         self.parts = self.folder / "parts"
-        plain: dict[str, Any] = json.loads(json.dumps(choices))
+        plain: Tree = json.loads(json.dumps(options))
         if (self.folder / "job.json").exists():
             self._refuse_others(plain)
         else:
@@ -452,220 +467,181 @@ class Job:
         self.parts.mkdir(exist_ok=True)
         self.done = self._read_done()
 
-    def _refuse_others(self, choices: dict[str, Any]) -> None:
+    def _refuse_others(self, options: Tree) -> None:
         before = json.loads((self.folder / "job.json").read_text("utf-8"))
-        for key in sorted(before.keys() | choices.keys()):
-            old, new = before.get(key), choices.get(key)
+        for key in sorted(before.keys() | options.keys()):
+            old, new = before.get(key), options.get(key)
             if old != new:
                 raise ConfigError(
                     f"{self.out} was begun with {key} = {json.dumps(old)}, now it is "
                     f"{json.dumps(new)}; go on as it was begun, or give another --out"
                 )
 
-    # ---- parts
+    def store(self, part: FilePart, translation: PartTranslation) -> None:
+        """Store the translation of a part."""
+        replace_file(self.parts / part.digest, packed(*translation))
 
-    def place(self, part: Part) -> Path:
-        """Where the translation of a part is kept."""
-        return self.parts / part.digest
+    def missing(self, parts: Sequence[FilePart]) -> list[FilePart]:
+        """The parts whose translations are not stored."""
+        return [part for part in parts if not (self.parts / part.digest).exists()]
 
-    def keep(self, part: Part, answer: Answer) -> None:
-        """Keep the translation of a part."""
-        replace_file(self.place(part), closed(*answer))
-
-    def missing(self, parts: Sequence[Part]) -> list[Part]:
-        """Those parts that are not kept."""
-        return [part for part in parts if not self.place(part).exists()]
-
-    # ---- files
-
-    def whole(self, source: Source) -> Noted | None:
-        """What happened in a file that is done and lies there as it was written; else None."""
-        found = self.done.get(source.name)
-        path = self.out / source.name
-        if found is None or found["source"] != source.digest or not path.is_file():
+    def finished(self, source: SourceFile) -> Events | None:
+        """The events of a file that is finished and lies there as it was written; else None."""
+        record, path = self.done.get(source.name), self.out / source.name
+        if record is None or record["source"] != source.digest or not path.is_file():
             return None
-        return found["noted"] if path.stat().st_size == found["size"] else None
+        return record["noted"] if path.stat().st_size == record["size"] else None
 
-    def join(self, source: Source) -> Noted:
-        """Put the parts of a file together, and note it as done."""
-        noted: Noted = {}
+    def join(self, source: SourceFile) -> Events:
+        """Write a file from its parts, and record it as finished."""
+        events: Events = {}
         target = self.out / source.name
         target.parent.mkdir(parents=True, exist_ok=True)
         with replacing(target) as file:
             for part in source.parts:
-                text, happened = opened(self.place(part).read_bytes())
+                text, of_part = unpacked((self.parts / part.digest).read_bytes())
                 file.write(text)
-                for what, lines in happened.items():
-                    noted.setdefault(what, []).extend(part.first - 1 + line for line in lines)
+                for event, lines in of_part.items():
+                    events.setdefault(event, []).extend(part.first - 1 + line for line in lines)
             size = file.tell()
-        line = {"file": source.name, "source": source.digest, "size": size, "noted": noted}
+        record = {"file": source.name, "source": source.digest, "size": size, "noted": events}
         with (self.folder / "done.jsonl").open("ab") as log:
-            log.write(b"\n" + json.dumps(line).encode())  # a torn line before it stays one line
+            log.write(b"\n" + json.dumps(record).encode())  # a torn line before it stays one line
             log.flush()
             os.fsync(log.fileno())
-        self.done[source.name] = line
-        return noted
+        self.done[source.name] = record
+        return events
 
-    def _read_done(self) -> dict[str, dict[str, Any]]:
-        path, found = self.folder / "done.jsonl", {}
+    def _read_done(self) -> dict[str, Tree]:
+        path, records = self.folder / "done.jsonl", {}
         for text in path.read_bytes().split(b"\n") if path.exists() else []:
             try:
-                line = json.loads(text)
+                record = json.loads(text)
             except ValueError:
                 continue  # empty, or torn when the job was stopped
-            found[line["file"]] = line
-        return found
+            records[record["file"]] = record
+        return records
 
     def finish(self) -> None:
         """Remove what only an unfinished job needs."""
         shutil.rmtree(self.parts, ignore_errors=True)
 
 
-# ------------------------------------------------------------------------------------------ corpus
-# A folder of documents through a run: N lines in, N lines out, whoever does the work.
-#
-# The folder is cut into parts (`parts`), these are translated by many at once (`hands`,
-# `cluster`),
-# and what is done stays done (`job`). A part is the same work for all of them, so the bytes that
-# come
-# out do not depend on who did it.
+# ------------------------------------------------------------------------------ folders
 
-GROWING = ("log.jsonl", "best.json")  # files of a run that do not change what it answers
-
-
-@dataclass(frozen=True)
-class Team:
-    """How many work, each on how many threads, and how the user is told something."""
-
-    processes: int | None
-    threads: int
-    say: Callable[[str], None]
+GROWING = ("log.jsonl", "best.json")  # files of a run that do not change its answers
 
 
 def translate_folder(
-    files: Files, loading: Loading, choices: Choices, search: dict[str, Any], team: Team
-) -> Tally:
+    folder: Path,
+    target: Path | None,
+    format: str | None,
+    spec: RunSpec,
+    search: TranslateOptions,
+    options: DocumentOptions,
+    processes: int | None,
+    threads: int,
+) -> list[str]:
     """Translate each document of a folder into a file of the same name in another.
 
-    What was done before by the same choices is not done again. Raises ``ConfigError`` for what
-    cannot be translated before any work is done.
+    A job that was begun with the same options continues. Raises ``ConfigError`` for what cannot be
+    translated before any work is done.
     """
-    folder, out = _folders(files)
-    hands, loading = hands_of(_pinned(loading))
-    paths, passed = files_in(folder, files.format)
+    if target is None:
+        raise ConfigError(f"--in {folder} is a folder: give another for --out")
+    out = target.resolve()
+    if out.is_file() or out == folder.resolve() or folder.resolve() in out.parents:
+        raise ConfigError(f"--out {target}: give a folder that is not in {folder}")
+    folder = folder.absolute()
+    execute, spec = executor_of(_pinned(spec))
+    paths, skipped = files_in(folder, format)
     sources = [
-        cut(path, path.relative_to(folder).as_posix(), files.format or format_of(path), LINES)
+        cut(path, path.relative_to(folder).as_posix(), format or format_of(path), LINES)
         for path in paths
     ]
     values = {
-        "loading": loading._asdict(),
+        "run": spec._asdict(),
         "search": search,
-        "protect": choices.rules.own,
-        "to": choices.to,
-        "again": choices.again,
-        "threads": team.threads,
+        "protect": options.rules.own,
+        "to": options.to,
+        "again": options.again,
+        "threads": threads,
     }
-    job = Job(out, _identity(values, files.format), [source.name for source in sources])
-    open_ = [source for source in sources if job.whole(source) is None]
-    missing = job.missing(once(open_))
-    needed = [*_files_of(loading), *sorted({part.file for part in missing})]
-    order = Order(values, missing, needed, team.processes, team.threads, team.say)
+    job = FolderJob(out, _identity(spec, values, format), [source.name for source in sources])
+    unfinished = [source for source in sources if job.finished(source) is None]
+    missing = job.missing(once(unfinished))
+    files = [*_files_of(spec), *sorted({part.file for part in missing})]
+    assignment = Assignment(values, missing, files, processes, threads)
     left = {part.digest for part in missing}
     with (
-        closing(hands(order)) as answers,
+        closing(execute(assignment)) as translations,
         Meter("translating", sum(part.lines for part in missing), "lines") as meter,
     ):
-        for source in open_:
+        for source in unfinished:
             for part in source.parts:
                 if part.digest in left:
-                    job.keep(part, next(answers))
+                    job.store(part, next(translations))
                     left.remove(part.digest)
                     meter.add(part.lines)
             job.join(source)
-        for _ in answers:  # there are no more; who works may say how it went
+        for _ in translations:  # none is left: the executor reports lost workers
             pass
     job.finish()
-    left_out = [path.relative_to(folder).as_posix() for path in passed]
-    return _report(job, sources, len(open_), left_out)
+    return _report(job, sources, len(unfinished), [p.relative_to(folder) for p in skipped])
 
 
-def _folders(files: Files) -> tuple[Path, Path]:
-    assert files.source is not None
-    if files.target is None:
-        raise ConfigError(f"--in {files.source} is a folder: give another for --out")
-    folder, out = files.source.resolve(), files.target.resolve()
-    if out.is_file() or out == folder or folder in out.parents:
-        raise ConfigError(f"--out {files.target}: give a folder that is not in {files.source}")
-    return files.source.absolute(), out
+def _pinned(spec: RunSpec) -> RunSpec:
+    """The same weights by the name of a checkpoint, which later training does not change."""
+
+    def weights(name: str) -> str:
+        path, folder = checkpoint.place(Path(name))
+        return os.path.abspath(folder or checkpoint.folder_of(path, spec.checkpoint))
+
+    return spec._replace(run=weights(spec.run), ensemble=tuple(map(weights, spec.ensemble)))
 
 
-# ------------------------------------------------------------------------------ the run
-
-
-def _pinned(loading: Loading) -> Loading:
-    """The same weights by a name that a training which goes on does not change."""
-    return loading._replace(
-        run=_weights(loading.run, loading.checkpoint),
-        ensemble=tuple(_weights(name, loading.checkpoint) for name in loading.ensemble),
-    )
-
-
-def _weights(name: str, which: str) -> str:
-    path, folder = checkpoint.place(Path(name))
-    return os.path.abspath(folder or checkpoint.folder_of(path, which))
-
-
-def _files_of(loading: Loading) -> list[str]:
-    """What a worker reads of the runs, the weights first."""
-    found: list[str] = []
-    for name in (loading.run, *loading.ensemble):
+def _files_of(spec: RunSpec) -> list[str]:
+    """The files that a worker reads of the runs, the weights first."""
+    files: list[str] = []
+    for name in (spec.run, *spec.ensemble):
         path, folder = checkpoint.place(Path(name))
         assert folder is not None
         own = [file for file in sorted(path.glob("[!.]*")) if file.is_file()]
-        found += [str(folder / checkpoint.WEIGHTS)]
-        found += [str(file) for file in own if file.name not in GROWING]
-    return found
+        files += [str(folder / checkpoint.WEIGHTS)]
+        files += [str(file) for file in own if file.name not in GROWING]
+    return files
 
 
-def _identity(values: dict[str, Any], kind: str | None) -> dict[str, Any]:
-    """What the translations are a function of, next to their sources."""
-    loading = Loading(**values["loading"])
-    apart = {"loading", "threads"}
+def _identity(spec: RunSpec, values: Mapping[str, object], format: str | None) -> dict[str, object]:
+    """What the translations depend on, besides their sources."""
+    weights = hashlib.sha256()
+    for path in _files_of(spec):
+        with open(path, "rb") as file:
+            weights.update(hashlib.file_digest(file, "sha256").digest())
     return {
-        "run": _digest_corpus(_files_of(loading)),
-        "overrides": loading.overrides,
-        "precision": loading.precision,
-        "engine": loading.engine,
-        **{key: value for key, value in values.items() if key not in apart},
-        "format": kind,
+        "run": weights.hexdigest()[:16],
+        "overrides": spec.overrides,
+        "precision": spec.precision,
+        "engine": spec.engine,
+        **{key: value for key, value in values.items() if key not in ("run", "threads")},
+        "format": format,
         "lines": LINES,
         "foveate": __version__,
     }
 
 
-def _digest_corpus(paths: Sequence[str]) -> str:
-    """One of all files."""
-    whole = hashlib.sha256()
-    for path in paths:
-        with open(path, "rb") as file:
-            whole.update(hashlib.file_digest(file, "sha256").digest())
-    return whole.hexdigest()[:16]
-
-
-# ------------------------------------------------------------------------------ the end
-
-
-def _report(job: Job, sources: Sequence[Source], new: int, left_out: Sequence[str]) -> Tally:
+def _report(
+    job: FolderJob, sources: Sequence[SourceFile], new: int, skipped: Sequence[Path]
+) -> list[str]:
     tally = Tally()
     for source in sources:
-        noted: Noted = job.whole(source) or {}
-        for what, lines in noted.items():
-            for line in lines:
-                tally.note(what, f"{source.name}:{line}" if line else source.name)
+        for event, lines in (job.finished(source) or {}).items():
+            places = (f"{source.name}:{line}" if line else source.name for line in lines)
+            tally.note(event, *places)
     count, before = sum(source.lines for source in sources), len(sources) - new
-    said = f"{len(sources):,} files, {count:,} lines: {new:,} translated"
-    tally.remarks.append(said + (f", {before:,} were done before" if before else ""))
-    if left_out:
-        names = ", ".join(left_out[:NAMED]) + ", …" * (len(left_out) > NAMED)
-        tally.remarks.append(f"left out, of no known format: {len(left_out):,}: {names}")
-    return tally
+    summary = f"{len(sources):,} files, {count:,} lines: {new:,} translated"
+    tally.remarks.append(summary + (f", {before:,} were done before" if before else ""))
+    if skipped:
+        names = ", ".join(p.as_posix() for p in skipped[:SHOWN]) + ", …" * (len(skipped) > SHOWN)
+        tally.remarks.append(f"left out, of no known format: {len(skipped):,}: {names}")
+    return tally.report()

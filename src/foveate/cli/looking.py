@@ -1,7 +1,7 @@
 """The verbs ``foveate look …``: one for each view of the registry, made when it is called.
 
 Lives here: how the fields of a question become options. Does not live here: the views
-(`foveate.views`).
+(`foveate.look.views`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from foveate.cli.options import Group
-from foveate.views.registry import VIEWS, Entry
+from foveate.cli.options import VerbGroup
+from foveate.look.views import VIEWS, ViewEntry
 
 Out = Annotated[
     list[Path] | None, typer.Option(help="png, svg, pdf, html, json, npz or txt; may be repeated")
@@ -27,7 +27,7 @@ UNITS = {True: "tokens", False: "words", None: None}
 OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 
 
-class Views(Group):
+class Views(VerbGroup):
     """The verbs that are written below, and one for each other view."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -97,9 +97,9 @@ def report(
     _say(pictures.report(run, out, asked, checkpoint))
 
 
-def verb(entry: Entry) -> Any:
+def verb(entry: ViewEntry) -> Any:
     """The verb of a view: its runs, the fields that it reads as options, and where to write."""
-    second, several = entry.second, entry.runs[1] > 1
+    second, several = entry.spec.by_place, entry.spec.several
 
     def call(**given: Any) -> None:
         from foveate.cli import pictures
@@ -119,13 +119,13 @@ def verb(entry: Entry) -> Any:
     return _command(entry, call, parameters)
 
 
-def _order(entry: Entry) -> list[str]:
-    return sorted(entry.reads, key=lambda name: name != entry.second)
+def _order(entry: ViewEntry) -> list[str]:
+    return sorted(entry.reads, key=lambda name: name != entry.spec.by_place)
 
 
 def _option(name: str, by_place: bool) -> inspect.Parameter:
     """A field of the question as an option, or as what stands behind the run."""
-    from foveate.views.question import Question
+    from foveate.look.views.options import Question
 
     field = Question.model_fields[name]
     default = None if field.default == () else field.default
@@ -155,7 +155,9 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, kind, annotation=annotation, default=default)
 
 
-def _command(entry: Entry, call: Callable[..., None], parameters: list[inspect.Parameter]) -> Any:
+def _command(
+    entry: ViewEntry, call: Callable[..., None], parameters: list[inspect.Parameter]
+) -> Any:
     told: Any = call
     told.__signature__ = inspect.Signature(parameters)
     told.__annotations__ = {each.name: each.annotation for each in parameters}

@@ -1,32 +1,28 @@
-"""``foveate new``: a config for the user's own files.
-
-Does not live here: what is odd in data (`foveate.data.report`).
-"""
+"""Writing a config for the user's own files."""
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
-from collections.abc import Iterable, Sequence
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import NamedTuple
 
-import typer
+from foveate.cli.options import DataKind, TaskName
+from foveate.config import parse_tree
+from foveate.data.catalogue import DataError, find
+from foveate.data.corpus import read_text
+from foveate.data.readers import FEATURES
+from foveate.data.report import DataReport, report_files
+from foveate.data.text import TextData
+from foveate.files import replace_file
+from foveate.kinds import load_kinds
+from foveate.run import RunConfig
 
-if TYPE_CHECKING:
-    from foveate.data.report import Report
-
-Task = Literal[
-    "auto",
-    "translation",
-    "transduction",
-    "classification",
-    "language",
-    "masked",
-    "forecasting",
-    "captioning",
-    "vision",
-]
 VERBS = {
     "translation": 'echo "…" | foveate translate {run}',
     "transduction": 'echo "…" | foveate translate {run}',
@@ -37,13 +33,20 @@ VERBS = {
     "captioning": "foveate caption {run} PICTURE",
     "vision": "foveate classify {run} PICTURE",
 }
+DATA: dict[str, DataKind] = {
+    **dict.fromkeys(("translation", "transduction"), "pairs"),
+    **dict.fromkeys(("language", "masked"), "text"),
+    "classification": "labelled",
+    "forecasting": "series",
+}
 SPLITS = {"valid": ("valid", "val", "dev", "validation"), "test": ("test", "t10k")}
 SEASONS = {"1 hour": 24, "1 day": 7, "1 week": 52, "1 month": 12, "15 minutes": 96}
+toml_value = partial(json.dumps, ensure_ascii=False)
 LEAST = 20  # pairs, texts or rows from which a config is written
 
 
 @dataclass
-class Plan:
+class ConfigPlan:
     """The tables of a config as TOML lines, and the reason of each choice."""
 
     task: str
@@ -64,27 +67,10 @@ class Plan:
         return f"{head} explains each field.\nseed = 1\n\n" + "\n\n".join(tables) + "\n"
 
 
-def add(app: typer.Typer) -> None:
-    """Register the verb."""
-    app.command()(new)
-
-
-def new(
-    task: Annotated[Task, typer.Argument(help="auto guesses it from the files")],
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="one, or two sides")],
-    out: Annotated[Path, typer.Option(help="the config to write")] = Path("config.toml"),
-    minutes: Annotated[float, typer.Option(min=0.01, help="time to train")] = 30.0,
-    force: Annotated[bool, typer.Option("--force", help="overwrite the config")] = False,
-) -> None:
-    """Write a config for your own data."""
-    import tomllib
-
-    from foveate.config import parse_tree
-    from foveate.data.catalogue import DataError
-    from foveate.files import replace_file
-    from foveate.kinds import load_kinds
-    from foveate.run import RunConfig
-
+def write_config(
+    task: TaskName, files: Sequence[Path], out: Path, minutes: float, force: bool
+) -> list[str]:
+    """Write a config for the files; the messages. Raises `DataError` where ``out`` exists."""
     if out.exists() and not force:
         raise DataError(f"{out} exists; choose another name with --out, or overwrite by --force")
     plan = planned(task, files, minutes)
@@ -92,24 +78,20 @@ def new(
     load_kinds()
     parse_tree(RunConfig, tomllib.loads(text))
     replace_file(out, text)
-    typer.echo(f"{out}: {plan.task}; {plan.facts}")
-    for reason in plan.reasons:
-        typer.echo(f"  {reason}")
     run, config = shlex.quote(f"runs/{out.stem}"), shlex.quote(str(out))
+    messages = [f"{out}: {plan.task}; {plan.facts}", *(f"  {reason}" for reason in plan.reasons)]
     if plan.task not in ("captioning", "vision"):
-        typer.echo(f"look at the data  foveate data report {shlex.join(map(str, files))}")
-    typer.echo(f"train             foveate train {config} --run {run}")
-    typer.echo(f"use it            {VERBS[plan.task].format(run=run)}")
+        messages.append(f"look at the data  foveate data report {shlex.join(map(str, files))}")
+    messages.append(f"train             foveate train {config} --run {run}")
+    return [*messages, f"use it            {VERBS[plan.task].format(run=run)}"]
 
 
-def planned(task: Task, files: Sequence[Path], minutes: float) -> Plan:
-    """What suits the files. Raises `DataError` where no task does, or they hold too little."""
-    from foveate.data.catalogue import DataError
-
+def planned(task: TaskName, files: Sequence[Path], minutes: float) -> ConfigPlan:
+    """The config for the files. Raises `DataError` where no task fits, or they hold too little."""
     if len(files) > 2:
         raise DataError(
             f"give one file, or two (both sides), not {len(files)}: of train, valid and test "
-            "name train, whose neighbours are found"
+            "name train; the others are read from beside it"
         )
     pictures = _is_pictures(files)
     if task in ("captioning", "vision") or (task == "auto" and pictures):
@@ -125,25 +107,13 @@ def planned(task: Task, files: Sequence[Path], minutes: float) -> Plan:
     return plan
 
 
-def _text_or_series(task: Task, files: Sequence[Path]) -> Plan:
-    from foveate.data.catalogue import DataError, find
-    from foveate.data.report import report_files
-    from foveate.data.text import TextData
-
+def _text_or_series(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
     patterns, splits = _patterns(files)
     layout = _layout(find(files[0]))
     if task in ("language", "masked") and len(files) == 2:
         raise DataError(f"{task} reads one file of text, not 2; name one")
-    kinds: dict[str, Literal["pairs", "labelled", "text", "series"]] = {
-        "translation": "pairs",
-        "transduction": "pairs",
-        "classification": "labelled",
-        "language": "text",
-        "masked": "text",
-        "forecasting": "series",
-    }
     config = TextData.parse(dict(layout))
-    report = report_files(files, config, kind=kinds.get(task))
+    report = report_files(files, config, kind=DATA.get(task))
     if report.series:
         return _forecasting(report, files[0])
     train = report.splits["train"]
@@ -157,7 +127,8 @@ def _text_or_series(task: Task, files: Sequence[Path]) -> Plan:
         short = max(side.median for side in lengths) <= 1 or "format" in layout
         pairs = "transduction" if short else "translation"
         task = {"labelled": "classification", "text": "language"}.get(train.kind, pairs)  # type: ignore[assignment]
-    plan = Plan(task, f"{train.pairs:,} lines, {_words(report):,} words")
+    words = sum(side.total for side in train.lengths["words"])
+    plan = ConfigPlan(task, f"{train.pairs:,} lines, {words:,} words")
     if task == "language":
         _language(plan, patterns[0], splits, files[0])
     else:
@@ -166,19 +137,8 @@ def _text_or_series(task: Task, files: Sequence[Path]) -> Plan:
     return plan
 
 
-def _words(report: Report) -> int:
-    return sum(side.total for side in report.splits["train"].lengths["words"])
-
-
 def _layout(file: Path) -> dict[str, object]:
-    """Fields of [data] that say how a table is read, where the defaults do not."""
-    import json
-    import re
-
-    from foveate.data.corpus import read_text
-    from foveate.data.readers import FEATURES
-    from foveate.data.text import TextData
-
+    """Fields of [data] for the layout of a table, where it is not the default."""
     name = file.name.removesuffix(".gz")
     first = next((line for line in read_text(file, TextData()).lines if line.strip()), "")
     if name.endswith(".dict"):
@@ -199,9 +159,7 @@ def _layout(file: Path) -> dict[str, object]:
 
 
 def _patterns(files: Sequence[Path]) -> tuple[list[str], dict[str, str]]:
-    """The names with {split} where valid and test lie beside train, and the names of those."""
-    from foveate.data.catalogue import DataError, find
-
+    """The names with {split} where valid and test lie beside train, and their names."""
     if not all("train" in file.name for file in files):
         return [file.as_posix() for file in files], {}
     patterns = [file.with_name(file.name.replace("train", "{split}", 1)) for file in files]
@@ -221,9 +179,9 @@ def _patterns(files: Sequence[Path]) -> tuple[list[str], dict[str, str]]:
 
 
 def _data(
-    plan: Plan, layout: dict[str, object], splits: dict[str, str], count: int, skips: bool
+    plan: ConfigPlan, layout: dict[str, object], splits: dict[str, str], count: int, skips: bool
 ) -> None:
-    plan.tables["data"] = [f"{key} = {_value(value)}" for key, value in layout.items()]
+    plan.tables["data"] = [f"{key} = {toml_value(value)}" for key, value in layout.items()]
     if not splits:
         share = round(min(0.1, max(0.002, 1000 / count)), 4)
         why = f"holdout {share}: that share validates, and as much tests"
@@ -235,7 +193,7 @@ def _data(
         del plan.tables["data"]
 
 
-def _name_splits(plan: Plan, splits: dict[str, str]) -> None:
+def _name_splits(plan: ConfigPlan, splits: dict[str, str]) -> None:
     renamed = [f'{split} = "{name}"' for split, name in splits.items() if split != name]
     if renamed:
         plan.put("data", f"splits = {{ {', '.join(renamed)} }}")
@@ -245,19 +203,13 @@ def _name_splits(plan: Plan, splits: dict[str, str]) -> None:
         plan.reasons.append("no test files: name them in data.splits, or evaluate --split valid")
 
 
-def _value(value: object) -> str:
-    import json
-
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _texts(plan: Plan, patterns: Sequence[str], count: int) -> None:
+def _texts(plan: ConfigPlan, patterns: Sequence[str], count: int) -> None:
     """Task and model of translation, transduction, classification and hidden words."""
     kind = {"transduction": "translation", "masked": "masked_language"}.get(plan.task, plan.task)
-    plan.put("task", f'kind = "{kind}"', f"source = {_value(patterns[0])}")
+    plan.put("task", f'kind = "{kind}"', f"source = {toml_value(patterns[0])}")
     second = "labels" if plan.task == "classification" else "target"
     if len(patterns) == 2:
-        plan.put("task", f"{second} = {_value(patterns[1])}")
+        plan.put("task", f"{second} = {toml_value(patterns[1])}")
     if plan.task in ("classification", "masked"):
         frequency = 2 if count >= 1000 else 1
         why = f"words seen {frequency} times or more are tokens"
@@ -285,15 +237,11 @@ def _texts(plan: Plan, patterns: Sequence[str], count: int) -> None:
     plan.put("model", f'kind = "{model}"', why=f"{model}: the size for {count:,} pairs")
 
 
-def _language(plan: Plan, pattern: str, splits: dict[str, str], file: Path) -> None:
-    from foveate.data.catalogue import DataError, find
-    from foveate.data.corpus import read_text
-    from foveate.data.text import TextData
-
+def _language(plan: ConfigPlan, pattern: str, splits: dict[str, str], file: Path) -> None:
     characters = sum(len(line) + 1 for line in read_text(find(file), TextData()).lines)
     if characters < 2_000:
         raise DataError(f"{file}: {characters:,} characters; 2,000 are the least: add text")
-    plan.put("task", 'kind = "language"', f"text = {_value(pattern)}")
+    plan.put("task", 'kind = "language"', f"text = {toml_value(pattern)}")
     if not splits:
         plan.put("task", "shares = [0.9, 0.1, 0.0]  # of the characters, for train, valid, test")
     small = characters < 3_000_000
@@ -308,23 +256,23 @@ def _language(plan: Plan, pattern: str, splits: dict[str, str], file: Path) -> N
     _name_splits(plan, splits)
 
 
-def _forecasting(report: Report, file: Path) -> Plan:
-    from foveate.data.catalogue import DataError
-
-    one = report.series["train"]
-    season = SEASONS.get(one.step, 1)
+def _forecasting(report: DataReport, file: Path) -> ConfigPlan:
+    series = report.series["train"]
+    season = SEASONS.get(series.step, 1)
     horizon = season if season > 1 else 12
-    while horizon > 1 and one.rows < 10 * horizon:
+    while horizon > 1 and series.rows < 10 * horizon:
         horizon //= 2
-    look_back = max(2, min(336, 2 * horizon if one.rows < 3000 else 14 * horizon))
-    if one.rows < 60:
-        raise DataError(f"{file}: {one.rows} rows; 60 are the least: add rows")
-    plan = Plan("forecasting", f"{one.rows:,} rows of {len(one.channels)} columns, {one.step}")
-    cells = [f"path = {_value(file.as_posix())}"]
-    if one.missing:
+    look_back = max(2, min(336, 2 * horizon if series.rows < 3000 else 14 * horizon))
+    if series.rows < 60:
+        raise DataError(f"{file}: {series.rows} rows; 60 are the least: add rows")
+    plan = ConfigPlan(
+        "forecasting", f"{series.rows:,} rows of {len(series.channels)} columns, {series.step}"
+    )
+    cells = [f"path = {toml_value(file.as_posix())}"]
+    if series.missing:
         cells.append('missing = "interpolate"')
         plan.reasons.append("cells without a value are interpolated")
-    if one.gaps:
+    if series.gaps:
         cells.append('gaps = "split"')
         plan.reasons.append("no window spans missing rows")
     plan.put("task", 'kind = "forecasting"', f"look_back = {look_back}", f"horizon = {horizon}")
@@ -340,18 +288,14 @@ def _forecasting(report: Report, file: Path) -> Plan:
 
 def _is_pictures(files: Sequence[Path]) -> bool:
     idx = all("ubyte" in file.name for file in files)
-    held = files[0].is_dir() or files[0].suffix in (".tar", ".zip")
-    return len(files) == 2 and (idx or held)
+    archive = files[0].is_dir() or files[0].suffix in (".tar", ".zip")
+    return len(files) == 2 and (idx or archive)
 
 
-def _pictures(task: Task, files: Sequence[Path]) -> Plan:
-    from foveate.data.catalogue import DataError, find
-    from foveate.data.corpus import read_text
-    from foveate.data.text import TextData
-
+def _pictures(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
     if "ubyte" in files[0].name:
         patterns = [f.as_posix().removesuffix(".gz").replace("train", "{split}") for f in files]
-        plan = Plan("vision", "pictures and labels in the format of MNIST")
+        plan = ConfigPlan("vision", "pictures and labels in the format of MNIST")
         pair = f'images = "{patterns[0]}", labels = "{patterns[1]}"'
         pictures, names = f'kind = "idx", {pair}', {"test": "t10k"}
     else:
@@ -363,8 +307,10 @@ def _pictures(task: Task, files: Sequence[Path]) -> Plan:
         texts = {row[2] for row in rows}
         few = len(texts) <= max(2, len(rows) // 20)
         guess = "vision" if few else "captioning"
-        plan = Plan(guess if task == "auto" else task, f"{len(rows):,} texts of pictures")
-        table = f"files = {_value(files[0].as_posix())}, table = {_value(files[1].as_posix())}"
+        plan = ConfigPlan(guess if task == "auto" else task, f"{len(rows):,} texts of pictures")
+        table = (
+            f"files = {toml_value(files[0].as_posix())}, table = {toml_value(files[1].as_posix())}"
+        )
         size = 28 if plan.task == "vision" else 64
         pictures = f'kind = "files", {table}, size = {size}'
         names = _split_names({row[0] for row in rows}, files[1])
@@ -376,48 +322,57 @@ def _pictures(task: Task, files: Sequence[Path]) -> Plan:
     return plan
 
 
-def _split_names(there: Iterable[str], table: Path) -> dict[str, str]:
-    from foveate.data.catalogue import DataError
-
-    there = {*there}
-    found = {s: n for s, names in SPLITS.items() for n in names if n in there}
-    if "train" not in there or "valid" not in found:
+def _split_names(names: set[str], table: Path) -> dict[str, str]:
+    splits = {s: n for s, known in SPLITS.items() for n in known if n in names}
+    if "train" not in names or "valid" not in splits:
         raise DataError(f"{table}: the first column names train, valid and test; add them")
-    return found
+    return splits
 
 
-def _train(plan: Plan, minutes: float) -> None:
+class TrainingDefaults(NamedTuple):
+    """How a task trains: its best checkpoint, batches, learning rate and schedule."""
+
+    best: str = "accuracy"
+    batch_tokens: int = 1024
+    rate: str = "2e-3"
+    warmup: int = 50
+    every: int = 200
+
+
+TRAINING = {
+    "translation": TrainingDefaults("bleu", 3072, warmup=400),
+    "transduction": TrainingDefaults("exact_match", warmup=400),
+    "classification": TrainingDefaults(rate="5e-4"),
+    "language": TrainingDefaults("loss", 4096, warmup=100),
+    "masked": TrainingDefaults("loss", 2048),
+    "forecasting": TrainingDefaults("mse", rate="5e-3", every=50),
+    "captioning": TrainingDefaults("bleu", rate="1e-3"),
+    "vision": TrainingDefaults(batch_tokens=128, warmup=200),
+}
+
+
+def _train(plan: ConfigPlan, minutes: float) -> None:
     """Steps, rate and checkpoints: a rate that falls as 1/√step needs no number of steps."""
-    task = plan.task
-    best = {
-        "translation": "bleu",
-        "captioning": "bleu",
-        "transduction": "exact_match",
-        "forecasting": "mse",
-        "language": "loss",
-        "masked": "loss",
-    }.get(task, "accuracy")
-    batch = {"language": 4096, "vision": 128, "masked": 2048, "translation": 3072}.get(task, 1024)
-    rate = {"classification": "5e-4", "captioning": "1e-3", "forecasting": "5e-3"}.get(task, "2e-3")
-    warm = {"translation": 400, "transduction": 400, "language": 100, "vision": 200}.get(task, 50)
+    task, training = plan.task, TRAINING[plan.task]
     if task in ("translation", "transduction", "classification", "captioning"):
         plan.put("objective", "label_smoothing = 0.1")
     if task != "forecasting":
-        plan.put("train", f"batch_tokens = {batch}")
-    every = 50 if task == "forecasting" else 200
+        plan.put("train", f"batch_tokens = {training.batch_tokens}")
+    best, every = training.best, training.every
     plan.put(
         "train",
         f"max_minutes = {minutes:g}  # where training ends; goes on with more",
-        f'optimizer = {{ kind = "adamw", lr = {rate} }}',
-        f'schedule = {{ kind = "inverse_sqrt", warmup_steps = {warm} }}  # needs no max_steps',
+        f'optimizer = {{ kind = "adamw", lr = {training.rate} }}',
+        f'schedule = {{ kind = "inverse_sqrt", warmup_steps = {training.warmup} }}'
+        "  # needs no max_steps",
         f'save = {{ every = {every}, keep = 6, best = "{best}" }}',
         f"validation = {{ every = {every}, samples = 2, patience = 20 }}",
         "average = 6  # the mean of the last checkpoints, tried at the end",
     )
-    plan.reasons.append(
-        f"{minutes:g} minutes; the rate falls as 1/√step, so it needs no number of steps"
-    )
-    plan.reasons.append(f"the best checkpoint by {best}, every {every} steps; the mean of the last")
+    plan.reasons += [
+        f"{minutes:g} minutes; the rate falls as 1/√step, so it needs no number of steps",
+        f"the best checkpoint by {best}, every {every} steps; the mean of the last",
+    ]
     if task in ("translation", "transduction"):
         plan.put("decode", 'kind = "beam"', "beam_size = 5", "length_penalty = 0.6")
     elif task == "language":

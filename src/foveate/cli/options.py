@@ -1,55 +1,25 @@
-"""What verbs of the command line share: options, loading a run, talking on standard error."""
+"""What the verbs of the command line share: options, loading a run, lines in, messages out."""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 from typer.core import TyperGroup
 
+from foveate.errors import ConfigError
+
 if TYPE_CHECKING:
-    from foveate.cli.workers import Loading
+    from typer._click import Context, HelpFormatter
+    from typer.core import TyperOption
+
     from foveate.run import Run
-
-
-class Group(TyperGroup):
-    """Verbs under a name, whose ``--help`` is False where it is not given.
-
-    typer has an absent flag, None, checked by pydantic, and to import that takes longer than all
-    else that a help text needs.
-    """
-
-    def get_help_option(self, ctx: Any) -> Any:
-        option = super().get_help_option(ctx)
-        if option is not None:
-            option.default = False
-        return option
-
-
-class DefaultGroup(Group):
-    """Commands of which one, ``default``, needs no name: ``serve RUN`` is ``serve runs RUN``.
-
-    The help of the group shows the arguments and options of that command, then the other commands.
-    """
-
-    default: ClassVar[str]
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (*self.commands, *ctx.help_option_names):
-            args = [self.default, *args]
-        parsed: list[str] = super().parse_args(ctx, args)
-        return parsed
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        pieces: list[str] = self.commands[self.default].collect_usage_pieces(ctx)
-        return pieces
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        self.commands[self.default].format_options(ctx, formatter)
-        self.format_commands(ctx, formatter)
-
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
@@ -64,56 +34,157 @@ Precision = Annotated[str, typer.Option(help="of the weights: fp32 or int8")]
 Decode = Annotated[list[str] | None, typer.Argument(metavar="[decode.a=b …]")]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[a.b=c …]", help="other values than the config's; none takes one away"),
+    typer.Argument(
+        metavar="[a.b=c …]", help="values in place of the config's; none removes a value"
+    ),
+]
+DataKind = Literal["pairs", "labelled", "text", "series"]
+TaskName = Literal[
+    "auto",
+    "translation",
+    "transduction",
+    "classification",
+    "language",
+    "masked",
+    "forecasting",
+    "captioning",
+    "vision",
 ]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+Sample = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="lines to try ctranslate2 on, without the run's own data"),
+]
+Ban = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in no output")]
+Fuzzy = Annotated[
+    float, typer.Option(min=1, max=100, help="% of likeness that will do in the memory")
+]
+CopyUnknown = Annotated[bool, typer.Option("--copy-unknown", help="put source words for <unk>")]
 
 
-def loading(
-    run: Path,
-    checkpoint: str,
-    threads: int | None,
-    ensemble: list[Path] | None = None,
-    overrides: list[str] | None = None,
-    precision: str = "fp32",
-    engine: str = "torch",
-    sample: Path | None = None,
-) -> Loading:
-    """How a run is to be loaded; the threads are set at once."""
+class VerbGroup(TyperGroup):
+    """Verbs under a name, whose ``--help`` is False where it is absent.
+
+    typer's default for an absent flag is None, checked by pydantic, whose import takes longer than
+    all else that a help text needs.
+    """
+
+    def get_help_option(self, ctx: Context) -> TyperOption | None:
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False
+        return option
+
+
+class DefaultGroup(VerbGroup):
+    """Commands of which ``default`` needs no name: ``serve RUN`` is ``serve runs RUN``.
+
+    The help of the group shows the arguments and options of that command, then the other commands.
+    """
+
+    default: ClassVar[str]
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
+        return self.commands[self.default].collect_usage_pieces(ctx)
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        self.commands[self.default].format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+# ------------------------------------------------------------------------------ runs
+
+
+def load(run: Path, checkpoint: str = "best", threads: int | None = None) -> Run:
+    """The run of a folder, computed with that many processor threads."""
     if threads is not None:
-        import torch
+        set_threads(threads)
+    from foveate.run import load
 
-        torch.set_num_threads(threads)
-    from foveate.cli.workers import Loading
-
-    names = tuple(map(str, ensemble or ())), tuple(overrides or ())
-    tried = None if sample is None else str(sample)
-    return Loading(str(run), checkpoint, *names, precision, engine, tried)
+    return load(run, checkpoint)
 
 
-def load(*choices: Any) -> Run:
-    """The run of the same choices."""
-    return loading(*choices).load()
+def set_threads(threads: int) -> None:
+    """The number of processor threads of each operation."""
+    import torch
+
+    torch.set_num_threads(threads)
 
 
-def search(
-    beam_size: int | None, length_penalty: float | None, batch_tokens: int | None
-) -> dict[str, Any]:
-    """The choices of a search, as a run takes them."""
-    return {
-        "beam_size": beam_size,
-        "length_penalty": length_penalty,
-        "batch_tokens": batch_tokens,
-    }
+def check_inputs(run: Run, text: object = None, image: object = None) -> None:
+    """Raise ``ConfigError`` for a text of a run that reads pictures, or a picture of another."""
+    pictures = run.task.reads == "picture"
+    if pictures and text is not None:
+        raise ConfigError(f"--text: {run.path} reads pictures; name one with --image")
+    if not pictures and image is not None:
+        raise ConfigError(f"--image: {run.path} reads {run.task.reads}; write --text")
+
+
+# ------------------------------------------------------------------------------ lines
+
+CHUNK = 4096  # lines translated together: enough to sort by length, little enough for memory
+SHOWN = 10  # line numbers, or file names, in a message
+DAMAGED = "not UTF-8, the bytes read as U+FFFD"
+Place = int | str  # the number of a line, from 1, or FILE:LINE
+
+
+@dataclass
+class Tally:
+    """Events by the input lines where they happened: counts, the first lines, and remarks."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    first: dict[str, list[Place]] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+
+    def note(self, event: str, *lines: Place) -> None:
+        """Count an event on each line; the first lines are named in the report."""
+        for line in lines:
+            self.counts[event] = self.counts.get(event, 0) + 1
+            if len(self.first.setdefault(event, [])) < SHOWN:
+                self.first[event].append(line)
+
+    def report(self) -> list[str]:
+        """A sentence for each event, then the remarks."""
+        sentences = []
+        for event, count in self.counts.items():
+            numbers = ", ".join(map(str, self.first[event])) + (", …" if count > SHOWN else "")
+            lines = "1 line" if count == 1 else f"{count:,} lines"
+            sentences.append(f"{lines} {event}: {numbers}")
+        return [*sentences, *self.remarks]
+
+
+def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lists of ``size`` lines, the last one shorter."""
+    iterator = iter(lines)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def one_line(text: str) -> str:
+    """A text without the characters that would make two lines of it."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def to_json(value: object, indent: int | None = 2) -> str:
+    """Plain values as JSON, on many lines or on one."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+# ------------------------------------------------------------------------------ messages
 
 
 def hint(text: str) -> None:
-    """Say something to who types at a terminal."""
+    """Write a hint to standard error where standard input is a terminal."""
     if sys.stdin.isatty():
-        say([text])
+        typer.echo(text, err=True)
 
 
-def say(sentences: list[str]) -> None:
+def say(sentences: Iterable[str]) -> None:
     """Write sentences to standard error, a line each."""
     for sentence in sentences:
         typer.echo(sentence, err=True)

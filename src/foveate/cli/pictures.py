@@ -6,43 +6,47 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from foveate.cli.options import check_inputs
 from foveate.config import ConfigError, read
-from foveate.look.charts import CurvesView, PanelsView
-from foveate.look.view import View
-from foveate.views.question import Question
-from foveate.views.registry import find
+from foveate.look.drawings import Drawing
+from foveate.look.views import find
+from foveate.look.views.options import Question
 
 
-def saved(view: View, out: Sequence[Path]) -> list[str]:
+def saved(view: Drawing, out: Sequence[Path]) -> list[str]:
     """Write a picture in the form of each ending, and say where; without any, as text."""
     return [f"wrote {view.save(path)}" for path in out] or [view.text()]
 
 
-def drawn(name: str, runs: Sequence[Path], asked: Mapping[str, Any], checkpoint: str) -> View:
+def drawn(name: str, runs: Sequence[Path], asked: Mapping[str, Any], checkpoint: str) -> Drawing:
     """The view of some runs that a question asks for; what is absent in it is not asked."""
     from foveate.run import load
 
     question = Question.parse({key: value for key, value in asked.items() if value is not None})
-    return find(name).draw([load(path, checkpoint) for path in runs], question)
+    loaded = [load(path, checkpoint) for path in runs]
+    for run in loaded:
+        check_inputs(run, asked.get("text"), asked.get("image"))
+    return find(name).draw(loaded, question)
 
 
 def report(run: Path, out: Path, asked: Mapping[str, Any], checkpoint: str) -> list[str]:
     """Write the page of all views that fit a run; say where, and which do not fit and why."""
+    from foveate.look.views.report import report as made
     from foveate.run import load
-    from foveate.views.report import report as made
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the report is one page; end its name in .html")
     question = Question.parse({key: value for key, value in asked.items() if value is not None})
-    found = made(load(run, checkpoint), question)
+    loaded = load(run, checkpoint)
+    check_inputs(loaded, asked.get("text"), asked.get("image"))
+    found = made(loaded, question)
     found.save(out)
     return [f"wrote {out}", *(f"not in it: {name}: {why}" for name, why in found.left_out.items())]
 
 
-def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> View:
+def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> Drawing:
     """A position encoding. Raises `ConfigError` for an unknown kind or sizes that it refuses."""
     from foveate.look.models import positions as draw
     from foveate.nn.positions import Position
@@ -55,7 +59,7 @@ def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> View:
         raise ConfigError(str(error)) from None
 
 
-def schedule(configs: Sequence[Path], steps: int | None) -> View:
+def schedule(configs: Sequence[Path], steps: int | None) -> Drawing:
     """The learning rates that configs (or runs) train with, up to the longest of them."""
     from foveate.look.models import schedule as draw
     from foveate.run import RunConfig
@@ -69,57 +73,3 @@ def schedule(configs: Sequence[Path], steps: int | None) -> View:
     if max(ends) < 1:
         raise ConfigError("no config says train.max_steps: give --steps")
     return draw(rates, max(ends))
-
-
-# ------------------------------------------------------------------------------------------- bench
-# The verbs of measuring: what `foveate.bench` found, as a text for people.
-
-MAIN = "machine"  # what the machine is stands last, on a line of its own
-
-
-def text(result: Mapping[str, Any]) -> str:
-    """A result of any bench as lines of names and values."""
-    lines = list(_lines({k: v for k, v in result.items() if k != MAIN}, ""))
-    machine = ", ".join(f"{k} {v}" for k, v in result.get(MAIN, {}).items())
-    return "\n".join([*lines, f"machine: {machine}"])
-
-
-def growth(result: Mapping[str, Any]) -> PanelsView:
-    """The picture of a bench of lengths: a panel of milliseconds and one of megabytes.
-
-    Both axes are logarithmic: a square rises twice as steeply as a line.
-    """
-    kinds: Mapping[str, Mapping[str, Any]] = result["kinds"]
-    panels = [
-        CurvesView(
-            np.array(result["lengths"], float),
-            {name: np.array(row[panel], float) for name, row in kinds.items()},
-            "length", panel, log="xy",
-        )
-        for panel in ("milliseconds", "megabytes")
-    ]  # fmt: skip
-    return PanelsView(panels, "Forward and backward through one layer")
-
-
-def draw_growth(result: Mapping[str, Any], out: Sequence[Path]) -> list[str]:
-    """Write the picture in the form of each ending, or give it as text with the exponents."""
-    view = growth(result)
-    if out:
-        return [f"wrote {view.save(path)}" for path in out]
-    lines = [view.text(), "", "grows with the length to the power of (time, memory)"]
-    for name, row in result["kinds"].items():
-        lines.append(f"  {name:<24} {row['exponent_time']!s:>6} {row['exponent_memory']!s:>6}")
-    return lines
-
-
-def _lines(tree: Mapping[str, Any], indent: str) -> list[str]:
-    wide = max((len(key) for key in tree), default=0)
-    lines = []
-    for key, value in tree.items():
-        name = key.replace("_", " ")
-        if isinstance(value, Mapping):
-            lines += [f"{indent}{name}", *_lines(value, indent + "  ")]
-        else:
-            shown = f"{value:,}" if isinstance(value, int | float) else str(value)
-            lines.append(f"{indent}{name:<{wide}}  {shown}")
-    return lines

@@ -1,4 +1,4 @@
-"""The verb ``foveate serve RUN…``, and ``foveate serve keys``."""
+"""The verbs ``foveate serve RUN…``, ``foveate serve keys`` and ``foveate studio``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foveate.cli.options import DefaultGroup, Group
-from foveate.cli.translating import Ban, CopyUnknown, Fuzzy, Sample
+from foveate.cli.options import Ban, CopyUnknown, DefaultGroup, Fuzzy, Sample, VerbGroup
 
 
 class _Serve(DefaultGroup):
@@ -20,25 +19,22 @@ class _Serve(DefaultGroup):
 serve = typer.Typer(
     cls=_Serve, help="Serve translations over HTTP: foveate serve RUN.", no_args_is_help=True
 )
-keys = typer.Typer(cls=Group, help="Make and remove the keys of clients.", no_args_is_help=True)
+keys = typer.Typer(cls=VerbGroup, help="Make and remove the keys of clients.", no_args_is_help=True)
 serve.add_typer(keys, name="keys")
 
 FILES = "[en:fr=]FILE"  # or RUN=FILE
 File = Annotated[Path, typer.Option("--file", help="where the hashes of the keys are kept")]
 Terms = Annotated[
-    list[str] | None, typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: one is there")
+    list[str] | None, typer.Option(metavar=FILES, help="TERM TAB VARIANT|VARIANT: outputs have one")
 ]
-Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, asked first")]
+Known = Annotated[list[str] | None, typer.Option(metavar=FILES, help="TMX or TSV, looked up first")]
 Host = Annotated[str, typer.Option(help="another than this machine needs --keys or --no-auth")]
 Delay = Annotated[float, typer.Option(min=0, help="a request waits for others in its batch")]
 Keys = Annotated[Path | None, typer.Option("--keys", help="ask for keys of this file")]
 OldDelay = Annotated[float | None, typer.Option(min=0, hidden=True)]
-Protect = Annotated[list[str] | None, typer.Option(metavar="REGEX", help="kept, beside URLs, …")]
-
-
-def add(app: typer.Typer) -> None:
-    """Put the verbs into the command line."""
-    app.add_typer(serve, name="serve")
+Protect = Annotated[
+    list[str] | None, typer.Option(metavar="REGEX", help="protected, beside URLs, …")
+]
 
 
 @serve.command("runs")
@@ -131,3 +127,24 @@ def remove_key(name: Annotated[str, typer.Argument(help="whose")], file: File) -
     from foveate.server.keys import KeyFile
 
     KeyFile(file).remove(name)
+
+
+def studio(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(metavar="RUN…", help="runs, or folders of runs")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free")] = 8377,
+    browser: Annotated[bool, typer.Option(help="open the page")] = True,
+    host: Annotated[
+        str, typer.Option(help="another than this machine needs --token")
+    ] = "127.0.0.1",
+    token: Annotated[str | None, typer.Option(help="what the page asks for")] = None,
+    openapi: Annotated[bool, typer.Option("--openapi", help="print the API and end")] = False,
+) -> None:
+    """Open runs in the browser."""
+    from foveate.server.launch import serve_studio, studio_document
+
+    if openapi:
+        typer.echo(studio_document(), nl=False)
+    else:
+        serve_studio(runs or [], port, host, token, browser)

@@ -1,4 +1,9 @@
-"""How a run is loaded with a search, a precision and an engine, by one process or by several."""
+"""Loading a run with a search, a precision and an engine, in this process or in several.
+
+Several processes of one thread each translate many sentences faster than one process of several
+threads. A server with many connections needs them too, since the threads that search and those that
+serve would wait for each other.
+"""
 
 from __future__ import annotations
 
@@ -8,44 +13,68 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from foveate.align.aer import Head, Links
-from foveate.answers import TextAnswer
-from foveate.config import ConfigError, assigned, merge
+from foveate.answers import TextAnswer, TranslateOptions
+from foveate.config import ConfigError, Tree, assigned, merge
 from foveate.data.corpus import Arrays, Work, Workers
-from foveate.data.readers import read_lines
 from foveate.decode.search import Hypothesis
 from foveate.files import cache_folder
-from foveate.run import Run, device
+from foveate.run import Run, device, load
 from foveate.tasks.text_to_text import TextToText
 
 if TYPE_CHECKING:
     from foveate.server.launch import RunLoader
 
-
 PRECISIONS = ("fp32", "int8")
+ENGINES = ("torch", "ctranslate2", "ray")
 
 
-def decoding(run: Run, overrides: Sequence[str]) -> Run:
+class RunSpec(NamedTuple):
+    """How a run is loaded, in plain values that go to other processes."""
+
+    run: str
+    checkpoint: str = "best"
+    ensemble: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()  # assignments such as decode.kind=diverse_beam
+    precision: str = "fp32"
+    engine: str = "torch"
+    sample: str | None = None  # a file on which an export for the engine is tried
+
+    def load(self) -> Run:
+        """The run. Raises ``ConfigError`` where there is no such run, precision or engine."""
+        if self.engine == "ray":
+            raise ConfigError("--engine ray translates folders: --in FOLDER --out FOLDER")
+        _check("engine", self.engine, ENGINES)
+        run = load(self.run, self.checkpoint, self.ensemble)
+        if self.overrides:
+            run = with_search(run, self.overrides)
+        if self.engine == "ctranslate2":
+            sample = None if self.sample is None else Path(self.sample)
+            return _through_ctranslate2(run, self.precision, sample)
+        return run if self.precision == "fp32" else at_precision(run, self.precision)
+
+
+def with_search(run: Run, overrides: Sequence[str]) -> Run:
     """The run with the search of assignments such as ``decode.kind=diverse_beam``.
 
-    Raises ``ConfigError`` for what is no part of ``decode``: a run stays as it was trained.
+    Raises ``ConfigError`` for keys outside of ``decode``: they cannot change after the training.
     """
-    tree: dict[str, Any] = {}
+    tree: Tree = {}
     for assignment in overrides:
         tree = merge(tree, assigned(assignment))
     for key in tree.keys() - {"decode"}:
-        raise ConfigError(f"{key}: a run stays as it was trained; only decode.… can be said anew")
-    said = tree.get("decode", {})
-    choices = {"kind": said} if isinstance(said, str) else said
-    return run.decoding(**choices) if choices else run
+        raise ConfigError(f"{key}: a run stays as it was trained; only decode.… can be changed")
+    search = tree.get("decode", {})
+    fields = {"kind": search} if isinstance(search, str) else search
+    return run.decoding(**fields) if fields else run
 
 
 def at_precision(run: Run, precision: str) -> Run:
@@ -53,8 +82,7 @@ def at_precision(run: Run, precision: str) -> Run:
 
     Raises ``ConfigError`` for another name.
     """
-    if precision not in PRECISIONS:
-        raise ConfigError(f"no precision {precision!r}; there are: {', '.join(PRECISIONS)}")
+    _check("precision", precision, PRECISIONS)
     if precision == "int8":
         from foveate.nn.linear import quantized
 
@@ -62,251 +90,49 @@ def at_precision(run: Run, precision: str) -> Run:
     return run
 
 
-class Prefixes:
-    """The lines of a file with which outputs begin, taken in step with the lines of the input."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.damaged: list[int] = []
-        try:
-            self._file = path.open("rb")
-        except OSError as error:
-            raise ConfigError(f"cannot read the prefixes {path}: {error.strerror}") from None
-        self._lines = read_lines(self._file, self.damaged)
-        self._taken = 0
-
-    def take(self, count: int) -> list[str]:
-        """The next lines. Raises ``ConfigError`` where the file has too few, or one is no UTF-8."""
-        found = list(islice(self._lines, count))
-        self._taken += len(found)
-        if len(found) < count:
-            raise ConfigError(f"{self.path} ends after line {self._taken}; give one for each line")
-        if self.damaged:
-            raise ConfigError(f"{self.path}:{self.damaged[0]} is not UTF-8; no output begins so")
-        return found
-
-    def close(self) -> list[str]:
-        """Close the file; what to say where it has lines that were not asked for."""
-        left = sum(1 for _ in self._lines)
-        self._file.close()
-        return (
-            [f"{self.path} has {left:,} lines more than the input; they were left"] if left else []
-        )
+def _check(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ConfigError(f"no {name} {value!r}; there are: {', '.join(known)}")
 
 
-# ------------------------------------------------------------------------------------------ export
-# Writing runs for other programs, reading theirs, and translating through them.
-
-
-def export(
-    path: Path,
-    out: Path,
-    to: str,
-    checkpoint: str,
-    tried: tuple[int, Path | None],
-    choices: dict[str, Any],
-) -> list[str]:
-    """Export a run, and say where it is and what it was held against.
-
-    ``tried`` says how many sentences of which file (None: the validation data) are compared.
-    """
-    from foveate.export.base import export as export_run
-    from foveate.export.base import sample_of
-    from foveate.run import load
-
-    run = load(path, checkpoint)
-    place, checked = export_run(run, out, to, sample_of(run, *tried), **choices)
-    return [f"{place}: {to} of {path}/{run.checkpoint}", str(checked)]
-
-
-def import_(source: Path, out: Path) -> list[str]:
-    """Make a run, or a tokenizer, of what others wrote."""
-    from foveate.export.huggingface import import_from
-
-    return [import_from(source, out)]
-
-
-# ------------------------------------------------------------------------------ engines
-
-
-def with_engine(run: Run, engine: str, precision: str, sample: Path | None = None) -> Run:
-    """The run with searches carried out by an engine, its weights of a precision.
-
-    ``sample`` is what an export is tried on where the run's data are not here. Raises
-    ``ConfigError`` where there is no such engine, `ExchangeError` where it cannot have the run.
-    """
-    if engine not in ENGINES:
-        raise ConfigError(f"no engine {engine!r}; there are: {', '.join(ENGINES)}")
-    return ENGINES[engine](run, precision, sample)
-
-
-def _torch(run: Run, precision: str, sample: Path | None) -> Run:
-
-    return at_precision(run, precision)
-
-
-def _ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
-    """Through an export that is made at the first use and kept in the cache."""
-    from foveate.export.base import export as export_run
-    from foveate.export.base import pointer_to, sample_of
+def _through_ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
+    """The run with its searches on an export, which is made at the first use and cached."""
+    from foveate.export.base import export, pointer_to, sample_of
     from foveate.export.ctranslate2 import through_ctranslate2
 
     quantization = "float32" if precision == "fp32" else precision
     name = f"{pointer_to(run)['sha256'][:32]}-{quantization}"
     folder = cache_folder() / "exports" / name
     if not folder.exists():
-        export_run(run, folder, "ctranslate2", sample_of(run, 100, sample), quantization)
+        export(run, folder, "ctranslate2", sample_of(run, 100, sample), quantization)
     return through_ctranslate2(run, folder)
 
 
-def _ray(run: Run, precision: str, sample: Path | None) -> Run:
-    """Many runs: the documents of a folder are dealt out to them (`foveate.cli.folders`)."""
-    raise ConfigError("--engine ray translates folders: --in FOLDER --out FOLDER")
+# ------------------------------------------------------------------------------ several processes
 
-
-ENGINES: dict[str, Callable[[Run, str, Path | None], Run]] = {
-    "torch": _torch,
-    "ctranslate2": _ctranslate2,
-    "ray": _ray,
-}
-
-
-# -------------------------------------------------------------------------------------------- crew
-# Translating by several processes of one thread each: for many sentences that is the faster half.
-
-Job = tuple[list[str], dict[str, Any]]  # lines, and what `foveate.run.Run.translate` is to know
-
-
-class Loading(NamedTuple):
-    """How a run is loaded, in plain values that another process can be told."""
-
-    run: str
-    checkpoint: str = "best"
-    ensemble: tuple[str, ...] = ()
-    overrides: tuple[str, ...] = ()
-    precision: str = "fp32"
-    engine: str = "torch"
-    sample: str | None = None  # a file on which an export for the engine is tried
-
-    def load(self) -> Run:
-        """Raises ``ConfigError`` where there is no such run."""
-        from foveate.run import load
-
-        run = load(self.run, self.checkpoint, [Path(path) for path in self.ensemble])
-        sample = None if self.sample is None else Path(self.sample)
-        return with_engine(decoding(run, self.overrides), self.engine, self.precision, sample)
-
-
-class Crew:
-    """Processes that have all loaded a run; an answer is that of this process's ``run``.
-
-    When this process ends, however it does, so do they.
-    """
-
-    def __init__(self, run: Run, loading: Loading, processes: int) -> None:
-        self.run, self.processes, self._stack = run, processes, ExitStack()
-        self.workers = Workers(translator, loading._asdict(), processes)
-
-    def __enter__(self) -> Self:
-        self._stack.enter_context(self.workers)
-        self._threads = self._stack.enter_context(ThreadPoolExecutor(self.processes))
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._stack.close()
-
-    def translate(self, jobs: Iterable[Job]) -> Iterator[list[TextAnswer]]:
-        """The answers to each job, in the order of the jobs, of which few are taken ahead.
-
-        Raises ``WorkerError`` where a process fails or was killed.
-        """
-        waiting: deque[Future[list[TextAnswer]]] = deque()
-        for job in jobs:
-            waiting.append(self._threads.submit(self._one, job))
-            if len(waiting) > 2 * self.processes:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-    def _one(self, job: Job) -> list[TextAnswer]:
-        return answers_of(self.workers(job), self.run)
-
-
-def answers_of(found: Arrays, run: Run) -> list[TextAnswer]:
-    """What a `translator` gave back, as answers of a run of this process."""
-    return [
-        TextAnswer(source, hypotheses, scores, cut, [Hypothesis(*one) for one in outputs], run)
-        for source, hypotheses, scores, cut, outputs in read(found)
-    ]
-
-
-def translator(values: Mapping[str, Any]) -> Work:
-    """What a process does: translate lines with a run of its own."""
-    return partial(translations, own(values))
-
-
-def own(values: Mapping[str, Any]) -> Run:
-    """The run of a process of one thread; ``values`` are those of a `Loading`."""
-    import torch
-
-    torch.set_num_threads(1)
-    return Loading(**values).load()
-
-
-def translations(run: Run, lines: list[str], choices: dict[str, Any]) -> Arrays:
-    """The answers of a run, for `answers_of`."""
-    return said(map(_said, run.translate(lines, **choices)))
-
-
-def said(answers: Iterable[Any]) -> Arrays:
-    """Answers of plain values as what a process gives back."""
-    return {"answers": np.frombuffer(json.dumps(list(answers)).encode(), dtype=np.uint8)}
-
-
-def read(found: Arrays) -> list[Any]:
-    """The answers of `said`."""
-    return list(json.loads(found["answers"].tobytes()))
-
-
-def _said(one: TextAnswer) -> tuple[Any, ...]:
-    return one.source, one.hypotheses, one.scores, one.cut, [_plain(each) for each in one.found]
-
-
-def _plain(one: Hypothesis) -> tuple[Any, ...]:
-    return one.ids, one.log_probability, one.score, one.ended
-
-
-# ------------------------------------------------------------------------------------------- staff
-# A run whose translations other processes compute, for a server with many connections.
-#
-# In one process the threads that search and those that serve wait for each other: Python runs one
-# of
-# them at a time. Does not live here: what the processes do (`foveate.cli.workers`), and the order
-# of
-# requests (`foveate.server.batching`).
-
-LOCAL = {"prefix", "wording"}  # options that are handled in this process
+Job = tuple[list[str], TranslateOptions]  # lines, and the options of `foveate.run.Run.translate`
 
 
 class ProcessRun(Run):
-    """A run whose translations and word links come of ``processes`` that have the same weights.
+    """A run whose translations and word links are computed by ``processes`` with the same weights.
 
-    Outputs with a prefix or with forced words, and all else that a run does, are computed in this
-    process. A process that is killed is replaced; its callers get a ``WorkerError``. All processes
-    end when the run is no longer referenced.
+    Outputs with forced words, and all else that a run does, are computed in this process. A process
+    that is killed is replaced; its callers get a ``WorkerError``. All processes end when the run is
+    no longer referenced, or when this process ends.
     """
 
-    def __init__(self, run: Run, loading: Loading, processes: int) -> None:
+    def __init__(self, run: Run, spec: RunSpec, processes: int) -> None:
         super().__init__(run.path, run.config, run.task, run.model, run.checkpoint)
-        self.apart = True
-        stack, same = ExitStack(), loading._replace(run=str(run.path / run.checkpoint))
+        self.apart, self.local, self.processes = True, run, processes
+        if not spec.ensemble:  # the same weights, even where a training goes on
+            spec = spec._replace(run=str(run.path / run.checkpoint))
+        stack = ExitStack()
         weakref.finalize(self, stack.close)
-        self.workers = stack.enter_context(Workers(process_work, same._asdict(), processes))
+        self.workers = stack.enter_context(Workers(process_work, spec._asdict(), processes))
         with ThreadPoolExecutor(processes) as all_at_once:  # each loads the run at its first call
             list(all_at_once.map(lambda worker: worker(("translate", [], {})), self.workers.all))
 
-    def translate(  # type: ignore[override]  # the same choices, by their names
+    def translate(  # type: ignore[override]  # the same options, by their names
         self,
         lines: Sequence[str],
         progress: Callable[[int], None] | None = None,
@@ -314,47 +140,94 @@ class ProcessRun(Run):
     ) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`; ``progress`` is called once, at the end."""
         options = {name: value for name, value in choices.items() if value is not None}
-        if isinstance(lines, str) or options.keys() & LOCAL:
+        if isinstance(lines, str) or "wording" in options:
             return super().translate(lines, progress=progress, **options)
-        self.need(TextToText, "translate").addressed(
-            lines, options.get("to")
-        )  # raises its errors here
-        translations = answers_of(self.workers(("translate", list(lines), options)), self)
+        task = self.need(TextToText, "translate")
+        task.addressed(lines, options.get("to"))  # raises its errors in this process
+        if "prefix" in options:
+            task.beginnings(options["prefix"], len(lines))
+        rows = _values(self.workers(("translate", list(lines), options)))
         if progress is not None:
-            progress(len(translations))
-        return translations
+            progress(len(rows))
+        return [
+            TextAnswer(source, texts, scores, cut, [Hypothesis(*h) for h in hypotheses], self)
+            for source, texts, scores, cut, hypotheses in rows
+        ]
+
+    def in_order(self, jobs: Iterable[Job]) -> Iterator[list[TextAnswer]]:
+        """The translations of each job, in the order of the jobs, of which few are taken ahead.
+
+        Their links and maps are computed in this process, since the others translate. Raises
+        ``WorkerError`` where a process fails or was killed.
+        """
+
+        def next_result() -> list[TextAnswer]:
+            return [replace(answer, run=self.local) for answer in pending.popleft().result()]
+
+        pending: deque[Future[list[TextAnswer]]] = deque()
+        threads = ThreadPoolExecutor(self.processes)
+        try:
+            for lines, options in jobs:
+                pending.append(threads.submit(self.translate, lines, **options))
+                if len(pending) > 2 * self.processes:
+                    yield next_result()
+            while pending:
+                yield next_result()
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def links(self, pairs: Sequence[tuple[str, Any]], head: Head | None = None) -> list[Links]:
         """As `foveate.run.Run.links`."""
         if head is not None:
             return super().links(pairs, head)
-        aligned = read(self.workers(("link", list(pairs))))
-        return [{(i, j) for i, j in links} for links in aligned]
+        rows = _values(self.workers(("link", list(pairs))))
+        return [{(i, j) for i, j in links} for links in rows]
 
 
 def process_work(values: Mapping[str, Any]) -> Work:
-    """What a process computes: translations of lines, or word links of pairs."""
-    run = own(values)
+    """What a process of one thread computes: translations of lines, or word links of pairs.
 
-    def work(what: str, *given: Any) -> Arrays:
-        return translations(run, *given) if what == "translate" else _links(run, *given)
+    ``values`` are those of a `RunSpec`.
+    """
+    torch.set_num_threads(1)
+    run = RunSpec(**values).load()
+
+    def work(kind: str, *arguments: Any) -> Arrays:
+        if kind == "link":
+            return _arrays(sorted(links) for links in run.links(*arguments))
+        lines, options = arguments
+        return _arrays(
+            (
+                answer.source,
+                answer.hypotheses,
+                answer.scores,
+                answer.cut,
+                [(h.ids, h.log_probability, h.score, h.ended) for h in answer.outputs],
+            )
+            for answer in run.translate(lines, **options)
+        )
 
     return work
 
 
-def _links(run: Run, pairs: list[tuple[str, Any]]) -> Arrays:
-    return said(map(sorted, run.links(pairs)))
+def _arrays(rows: Iterable[object]) -> Arrays:
+    """Rows of plain values as the result of a process."""
+    return {"rows": np.frombuffer(json.dumps(list(rows)).encode(), dtype=np.uint8)}
+
+
+def _values(arrays: Arrays) -> list[Any]:
+    """The rows of `_arrays`."""
+    return list(json.loads(arrays["rows"].tobytes()))
 
 
 def load_with_processes(folder: Path, processes: int, **options: Any) -> Run:
-    """The run of a folder with so many processes, or without any; options are of `Loading`."""
-    loading = Loading(str(folder), **options)
-    run = loading.load()
-    return ProcessRun(run, loading, processes) if processes else run
+    """The run of a folder, with that many processes if any; options are those of `RunSpec`."""
+    spec = RunSpec(str(folder), **options)
+    run = spec.load()
+    return ProcessRun(run, spec, processes) if processes else run
 
 
-# ------------------------------------------------------------------------------------------- serve
-# How ``foveate serve`` loads runs, and how many batches it computes at a time.
+# ------------------------------------------------------------------------------ server
 
 
 def run_loader(
@@ -363,14 +236,11 @@ def run_loader(
     sample: Path | None = None,
     processes: int = 0,
 ) -> RunLoader:
-    """How runs are loaded. Raises ``ConfigError`` naming the precisions and engines there are."""
+    """How a server loads runs. Raises ``ConfigError`` for an unknown precision or engine."""
     from foveate.server.launch import RunLoader
 
-    for what, name, known in (
-        ("precision", precision, PRECISIONS), ("engine", engine, ENGINES)
-    ):  # fmt: skip
-        if name not in known:
-            raise ConfigError(f"no {what} {name!r}; there are: {', '.join(known)}")
+    _check("precision", precision, PRECISIONS)
+    _check("engine", engine, ENGINES)
     load = partial(
         load_with_processes,
         processes=processes,
@@ -382,7 +252,7 @@ def run_loader(
 
 
 def batch_threads(threads: int | None, processes: int = 0) -> int:
-    """How many batches are computed at a time, one thread each; on a GPU it is one.
+    """How many batches a server computes at a time, one thread each; on a GPU it is 1.
 
     Threads that share a batch wait for each other at every step.
     """

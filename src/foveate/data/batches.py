@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Generic, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from foveate.data.readers import indices_for
-from foveate.data.tokenizer import PAD
+from foveate.data.tokenizer import EOS, PAD
 
 Ids = Sequence[int] | NDArray[np.integer]
 
@@ -31,8 +33,17 @@ def pad(sequences: Sequence[Ids], value: int = PAD, multiple: int = 1) -> NDArra
     return padded
 
 
-# -------------------------------------------------------------------------------------------- plan
-# Which examples stand together in a batch, and in which order batches come.
+def source_batch(
+    sources: Sequence[Ids], device: torch.device | None = None, start: Sequence[int] = ()
+) -> tuple[Tensor, Tensor | None]:
+    """Ids (B, S) of some sources with their ends, and where they are real, None if everywhere.
+
+    ``start`` is read before each of them.
+    """
+    ids = torch.from_numpy(pad([[*start, *s, EOS] for s in sources])).to(device)
+    keys = ids != PAD
+    return ids, None if bool(keys.all()) else keys
+
 
 Indices = NDArray[np.integer]
 Lengths = NDArray[np.integer]
@@ -43,21 +54,23 @@ _STRAYS = 0.03
 _DRAWN = 1 << 20  # random numbers held at a time
 
 
-class Last:
-    """Remembers the last value, for the first epoch is asked for again and again at the start."""
+Value = TypeVar("Value")
+
+
+class LastValueCache(Generic[Value]):
+    """The last value by its key: the start of a training asks for the first epoch repeatedly."""
 
     def __init__(self) -> None:
-        self._key: Any = None
-        self._value: Any = None
+        self._last: tuple[int, Value] | None = None
 
-    def of(self, key: Any, make: Callable[[], Any]) -> Any:
+    def get(self, key: int, make: Callable[[], Value]) -> Value:
         """The value of a key, made if it is not the last one."""
-        if key != self._key:
-            self._key, self._value = key, make()
-        return self._value
+        if self._last is None or self._last[0] != key:
+            self._last = key, make()
+        return self._last[1]
 
 
-class Plan:
+class BatchPlan:
     """Batches of similar lengths: a function of (lengths, budget, seed, epoch) and nothing else.
 
     A batch costs rows × length of its longest side, padding included, which is at most
@@ -69,10 +82,9 @@ class Plan:
         self, lengths: Lengths, batch_tokens: int, seed: int, max_rows: int | None = None
     ) -> None:
         """``lengths`` (N, sides), in tokens, as they will stand in the batch."""
-        self.lengths = _sides(lengths)
-        self.batch_tokens, self.max_rows = _at_least_one(batch_tokens, max_rows)
-        self.seed = seed
-        self._last = Last()
+        self.lengths = _by_sides(lengths, batch_tokens, max_rows)
+        self.batch_tokens, self.max_rows, self.seed = batch_tokens, max_rows, seed
+        self._epochs = LastValueCache[list[Indices]]()
 
     def epoch(self, number: int, rank: int = 0, world: int = 1) -> list[Indices]:
         """The batches of an epoch, or those of one rank of ``world``: every world-th one.
@@ -82,7 +94,7 @@ class Plan:
         """
         if not 0 <= rank < world:
             raise ValueError(f"rank: must be from 0 to {world - 1}, not {rank}")
-        dealt: list[Indices] = self._last.of(number, lambda: self._dealt(number))
+        dealt = self._epochs.get(number, lambda: self._dealt(number))
         dealt = dealt + [np.empty(0, dtype=np.int64)] * (-len(dealt) % world)
         return dealt[rank::world]
 
@@ -102,8 +114,8 @@ class Plan:
         lengths = self.lengths[shuffled]
         longest = lengths.max(axis=1)
         for at in range(0, len(longest), _DRAWN):
-            some = longest[at : at + _DRAWN]
-            some += random.random(len(some)) < _STRAYS
+            span = longest[at : at + _DRAWN]
+            span += random.random(len(span)) < _STRAYS
         turn = 1 - 2 * (longest % 2)
         differences = [turn * d for d in np.diff(lengths, axis=1).T]
         del lengths, turn
@@ -114,18 +126,18 @@ def sorted_batches(
     lengths: Lengths, batch_tokens: int, max_rows: int | None = None
 ) -> list[Indices]:
     """Batches for inference by the same budget, the longest first: memory runs out at once."""
-    lengths = _sides(lengths)
-    tokens, rows = _at_least_one(batch_tokens, max_rows)
+    lengths = _by_sides(lengths, batch_tokens, max_rows)
     order = np.lexsort((*-lengths.T[::-1], -lengths.max(axis=1)))
-    return _cut(order, lengths, tokens, rows)
+    return _cut(order, lengths, batch_tokens, max_rows)
 
 
-def _cut(order: Indices, lengths: Lengths, budget: int, max_rows: int) -> list[Indices]:
+def _cut(order: Indices, lengths: Lengths, budget: int, max_rows: int | None) -> list[Indices]:
     """Cut a path into the longest runs with rows × longest side ≤ budget."""
+    limit = budget if max_rows is None else max_rows
     widths = np.maximum(lengths.max(axis=1), 1)[order]
     batches, start = [], 0
     while start < len(order):
-        most = max(1, min(budget // int(widths[start]), max_rows))
+        most = max(1, min(budget // int(widths[start]), limit))
         longest = np.maximum.accumulate(widths[start : start + most])
         cost = longest * np.arange(1, len(longest) + 1)
         rows = max(1, int(np.searchsorted(cost, budget, side="right")))
@@ -134,8 +146,12 @@ def _cut(order: Indices, lengths: Lengths, budget: int, max_rows: int) -> list[I
     return batches
 
 
-def _sides(lengths: Lengths) -> Lengths:
-    """(N, sides) in integers that have room for one more, and for differences."""
+def _by_sides(lengths: Lengths, batch_tokens: int, max_rows: int | None) -> Lengths:
+    """(N, sides) in integers that hold lengths + 1 and differences, with the limits checked."""
+    if batch_tokens < 1:
+        raise ValueError(f"batch_tokens: must be at least 1, not {batch_tokens}")
+    if max_rows is not None and max_rows < 1:
+        raise ValueError(f"max_rows: must be at least 1, not {max_rows}")
     if lengths.ndim not in (1, 2) or 0 in lengths.shape[1:]:
         raise ValueError(f"lengths: need shape (N,) or (N, sides), not {lengths.shape}")
     if lengths.min(initial=0) < 0:
@@ -143,18 +159,6 @@ def _sides(lengths: Lengths) -> Lengths:
     kind: type[np.integer] = np.int16 if lengths.max(initial=0) < 1 << 14 else np.int64
     sides = lengths.size // max(1, len(lengths)) or 1
     return lengths.astype(kind, copy=False).reshape(len(lengths), sides)
-
-
-def _at_least_one(batch_tokens: int, max_rows: int | None) -> tuple[int, int]:
-    if batch_tokens < 1:
-        raise ValueError(f"batch_tokens: must be at least 1, not {batch_tokens}")
-    if max_rows is not None and max_rows < 1:
-        raise ValueError(f"max_rows: must be at least 1, not {max_rows}")
-    return batch_tokens, batch_tokens if max_rows is None else max_rows
-
-
-# ----------------------------------------------------------------------------------------- mixture
-# Epochs of several corpora, each with its share.
 
 
 class Mixture:
@@ -177,7 +181,7 @@ class Mixture:
         self.lengths, self.batch_tokens, self.seed = lengths, batch_tokens, seed
         kind = indices_for(len(lengths))
         self.members = [np.flatnonzero(corpora == c).astype(kind) for c in range(len(weights))]
-        self._last = Last()
+        self._epochs = LastValueCache[tuple[Indices, BatchPlan]]()
         total = sum(w for w, m in zip(weights, self.members, strict=True) if len(m))
         self.counts = [
             round(len(lengths) * w / total) if len(m) else 0
@@ -186,13 +190,13 @@ class Mixture:
 
     def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
         """The batches of an epoch, as indices, in order."""
-        chosen, plan = self._last.of(number, lambda: self._chosen(number))
+        chosen, plan = self._epochs.get(number, lambda: self._chosen(number))
         return [chosen[batch] for batch in plan.epoch(number, rank, world)]
 
-    def _chosen(self, number: int) -> tuple[Indices, Plan]:
+    def _chosen(self, number: int) -> tuple[Indices, BatchPlan]:
         """The examples of an epoch, and the plan of their batches."""
         chosen = np.concatenate([self._dealt(c, number) for c in range(len(self.members))])
-        return chosen, Plan(self.lengths[chosen], self.batch_tokens, self.seed)
+        return chosen, BatchPlan(self.lengths[chosen], self.batch_tokens, self.seed)
 
     def _dealt(self, corpus: int, number: int) -> Indices:
         """The examples of a corpus in an epoch: a window of its orders, one after the other."""

@@ -104,16 +104,11 @@ def named(name: str) -> DataSet:
     return known[name]
 
 
-# ---------------------------------------------------------------------------------------- download
-# Finding data files, and fetching the sets of the catalogue from a mirror or the network.
-
 Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all if known
 ATTEMPTS = 3
 PAUSE = 0.5  # seconds before the second attempt, twice as many before the third
 PATIENCE = 30  # seconds without a byte until an attempt counts as failed
 CHUNK = 1 << 16
-
-# ------------------------------------------------------------------------------ finding
 
 
 def mirror_folder() -> Path | None:
@@ -129,15 +124,15 @@ def find(path: str | Path) -> Path:
     is not there but stands with ``.gz`` after its name is taken. Raise `DataError` that names
     the places and the remedy.
     """
-    wanted = Path(path).expanduser()
+    expanded = Path(path).expanduser()
     roots = [Path(), mirror_folder(), cache_folder()]
-    places = list(dict.fromkeys(root / wanted for root in roots if root is not None))
+    places = list(dict.fromkeys(root / expanded for root in roots if root is not None))
     for place in places:
         for candidate in (place, Path(f"{place}.gz")):
             if candidate.exists() and not candidate.is_dir():
                 return candidate
-    looked = ", ".join(str(place) for place in places)
-    reason = f"no file {wanted} (nor with .gz); looked for {looked}."
+    listed = ", ".join(str(place) for place in places)
+    reason = f"no file {expanded} (nor with .gz); looked for {listed}."
     folder = next((p.parent for p in places[1:] or places if p.parent.is_dir()), None)
     if folder is not None:
         raise MissingData(reason, _files_in(folder, places[0].suffix))
@@ -158,9 +153,6 @@ def _remedy(places: list[Path]) -> str:
     if name in catalogue():
         return f"To fetch it: foveate data get {name}"
     return "Sets to fetch: foveate data list"
-
-
-# ------------------------------------------------------------------------------ fetching
 
 
 def get(
@@ -276,9 +268,6 @@ def _stream(address: str, place: Path, file: File, progress: Progress | None) ->
     partial.rename(place)
 
 
-# ------------------------------------------------------------------------------ content
-
-
 def _member(content: bytes, name: str) -> bytes:
     """The member of a zip archive whose path ends in a name."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -314,11 +303,11 @@ def _unpack(content: bytes, where: str) -> bytes:
 
 
 def _verify(content: bytes, file: File, where: str) -> None:
-    found = _sha256(_unpack(content, where))
-    if found != file.content:
+    digest = _sha256(_unpack(content, where))
+    if digest != file.content:
         raise DataError(
             f"{where} is not the {file.name} that the catalogue knows: its content has sha256"
-            f" {found}, not {file.content}. Nothing was kept; fetch again or use another mirror"
+            f" {digest}, not {file.content}. Nothing was kept; fetch again or use another mirror"
         )
 
 

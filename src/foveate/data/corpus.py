@@ -38,19 +38,27 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from foveate.data.catalogue import DataError, MissingData
-from foveate.data.readers import BadLine, Texts, TokenIds, Writer, mapped, read_lines, smallest
+from foveate.data.readers import (
+    BadLine,
+    ColumnWriter,
+    MappedTexts,
+    TokenIds,
+    mapped,
+    read_lines,
+    smallest,
+)
 from foveate.data.text import Corpus, Reading, TextData, at
 from foveate.data.tokenizer import Tokenizer, valid
 from foveate.files import cache_folder
 
 
 class Meter:
-    """A bar on standard error with rate, time and time left, for as long as the block lasts."""
+    """A progress bar on standard error with rate, time and time left, for the length of a block."""
 
     def __init__(
         self, label: str, total: float | None, unit: str, console: Console | None = None
     ) -> None:
-        """``total`` of the ``unit`` are to be done; None where nobody knows how many."""
+        """``total`` is in ``unit``; None where it is unknown."""
         self.done, self.unit = 0.0, unit
         self._start = time.monotonic()
         console = console or Console(stderr=True)
@@ -62,13 +70,13 @@ class Meter:
         self._task = self._bar.add_task(label, total=total, rate="")
 
     def add(self, amount: float) -> None:
-        """So much more is done."""
+        """Advance by an amount."""
         self.done += amount
         rate = self.done / max(1e-9, time.monotonic() - self._start)
         self._bar.update(self._task, completed=self.done, rate=f"{rate:,.0f} {self.unit}/s")
 
     def busy(self) -> None:
-        """All is read, and what remains cannot be counted: a bar that moves, and the time."""
+        """Show that work of unknown length goes on."""
         self._bar.update(self._task, total=None, rate="")
 
     def __enter__(self) -> Self:
@@ -79,18 +87,11 @@ class Meter:
         self._bar.stop()
 
 
-# ----------------------------------------------------------------------------------------- workers
-# The same work on many spans of rows, by as many processes as the machine has cores.
-#
-# A process is started as a program of its own: nothing of this one is forked, no script is run a
-# second time, and when this one is killed the others see the end of their input and leave. Spans
-# and
-# arrays travel as JSON and raw bytes.
-
 Span = tuple[int, int]  # from the first row to the one after the last
 Arrays = dict[str, NDArray[Any]]
+Values = Mapping[str, Any]  # plain values, which travel as JSON
 Work = Callable[..., Arrays]  # of a span, or of other plain values
-Maker = Callable[[Mapping[str, Any]], Work]  # plain values → the work that they describe
+Maker = Callable[[Values], Work]  # plain values → the work that they describe
 
 ENOUGH = 100_000  # rows from which it pays to start processes
 ROWS = 20_000  # in a span
@@ -98,7 +99,7 @@ ROWS = 20_000  # in a span
 
 def in_order(
     maker: Maker,
-    values: Mapping[str, Any],
+    values: Values,
     spans: Sequence[tuple[Any, ...]],
     processes: int | None = None,
 ) -> Iterator[Arrays]:
@@ -106,7 +107,7 @@ def in_order(
 
     ``maker`` is a function of a module. Without ``processes`` there is one for each core, or none
     but this one where there are fewer rows than `ENOUGH`; with them ``spans`` may be any arguments.
-    What is not begun when the reader stops is not done.
+    Spans not begun when the caller stops are not computed.
     """
     if processes is None:
         processes = cores() if sum(stop - first for first, stop in spans) >= ENOUGH else 1
@@ -129,9 +130,9 @@ def spans_of(rows: int, size: int = ROWS) -> list[Span]:
 
 
 def cores() -> int:
-    """How many processors this process may use; ``FOVEATE_PROCESSES`` says another number."""
-    if wanted := os.environ.get("FOVEATE_PROCESSES"):
-        return max(1, int(wanted))
+    """The number of processors this process may use, or that of ``FOVEATE_PROCESSES``."""
+    if count := os.environ.get("FOVEATE_PROCESSES"):
+        return max(1, int(count))
     allowed = getattr(os, "sched_getaffinity", None)  # not everywhere
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
@@ -141,28 +142,33 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """Another process that does the work on one span, or other plain values, after the other."""
+    """A process that does the work on one span, or other plain values, after the other.
 
-    def __init__(self, maker: Maker, values: Mapping[str, Any]) -> None:
+    It is started as a program of its own: nothing is forked, and no script runs a second time. When
+    this process is killed, it reads the end of its input and ends. Values travel as JSON, arrays as
+    raw bytes.
+    """
+
+    def __init__(self, maker: Maker, values: Values) -> None:
         what = {"maker": f"{maker.__module__}:{maker.__name__}", "values": values}
         path = os.pathsep.join(filter(None, sys.path))
-        one = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+        variables = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"from {__name__} import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | one,
+            env=os.environ | variables,
         )
-        self._say(what)
+        self._send(what)
 
-    def __call__(self, values: Sequence[Any]) -> Arrays:
-        self._say(values)
+    def __call__(self, values: Sequence[object]) -> Arrays:
+        self._send(values)
         assert self._process.stdout is not None
         return _received(self._process.stdout)
 
-    def _say(self, value: Any) -> None:
+    def _send(self, value: object) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended; the missing answer says so
+        with suppress(BrokenPipeError):  # it has ended, which reading the answer reports
             self._process.stdin.write(json.dumps(value).encode() + b"\n")
             self._process.stdin.flush()
 
@@ -171,11 +177,11 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked."""
+        """Whether the process runs."""
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End it in the midst of what it does."""
+        """End the process during its work."""
         self._process.kill()
 
     def __exit__(self, *error: object) -> None:
@@ -184,12 +190,12 @@ class Worker:
 
 
 class Workers:
-    """Several such processes: whoever calls, from whatever thread, has the next idle one work.
+    """Several worker processes; a call from any thread is done by the next idle one.
 
-    In the place of one that ended in the midst of its work stands another for the next call.
+    A process that ends during its work is replaced for the next call.
     """
 
-    def __init__(self, maker: Maker, values: Mapping[str, Any], count: int) -> None:
+    def __init__(self, maker: Maker, values: Values, count: int) -> None:
         self._maker, self._values, self._count = maker, values, count
         self._stack, self._lock, self._over = ExitStack(), threading.Lock(), False
         self._idle = queue.SimpleQueue[Worker]()
@@ -200,7 +206,7 @@ class Workers:
             self._idle.put(self._begun())
         return self
 
-    def __call__(self, values: Sequence[Any]) -> Arrays:
+    def __call__(self, values: Sequence[object]) -> Arrays:
         worker = self._idle.get()
         try:
             return worker(values)
@@ -219,10 +225,10 @@ class Workers:
 
 
 def serve() -> None:
-    """Be a worker: the work on the first line of standard input, then a span on each."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that started this one
+    """Run as a worker: the work is the first line of standard input, each other line a span."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the process that started this one
     answers = os.fdopen(os.dup(1), "wb")
-    sys.stdout = sys.stderr  # what anyone prints is no answer
+    sys.stdout = sys.stderr  # prints must not mix with the answers
     what = json.loads(sys.stdin.buffer.readline())
     module, _, name = what["maker"].partition(":")
     work: Work | None = None
@@ -238,7 +244,7 @@ def serve() -> None:
             answers.writelines(a.tobytes() for a in arrays.values())
         try:
             answers.flush()
-        except BrokenPipeError:  # nobody wants the answer any more
+        except BrokenPipeError:  # the process that started this one has ended
             os._exit(1)
 
 
@@ -254,28 +260,21 @@ def _received(stream: IO[bytes]) -> Arrays:
     return arrays
 
 
-# ------------------------------------------------------------------------------------------- store
-# What was made from data once, kept in the cache under the name of what it was made from.
-#
-# The name is a hash of the content of the files, of the tokenizers, of the choices and of the
-# code:
-# whatever changes gives another name, so that what is found is never stale. The cache is that of
-# `foveate.data.catalogue`, or the folder that ``FOVEATE_PREPARED`` names.
-
 MANIFEST = "manifest.json"
-DAYS = 30  # a folder that nobody has used for so long is removed
+DAYS = 30  # after which an unused folder is removed
 
 
 def stored(
-    key: Mapping[str, Any],
+    key: Mapping[str, object],
     make: Callable[[Path], None],
     sound: Callable[[Path], bool] = lambda folder: True,
 ) -> Path:
-    """The folder that ``make`` fills for a key; it is made where it is not there yet.
+    """The cached folder of a key, filled by ``make`` where it does not exist yet.
 
-    A folder whose files have not their sizes, or that is not ``sound``, is made anew.
-    Killed at any moment, it leaves nothing that another call would take for whole. Of several
-    processes that want the same folder one makes it, and the others wait.
+    The name is a hash of the key and of the code in this package, so that the cache is never stale;
+    the cache is that of `foveate.data.catalogue`, or the folder ``FOVEATE_PREPARED``. A folder
+    whose files have other sizes, or that is not ``sound``, is made again. A process that is killed
+    leaves no folder that looks complete. Of several processes one makes a folder, the others wait.
     """
     plain = json.dumps({"code": _code(), **key}, sort_keys=True)
     target = _root() / hashlib.sha256(plain.encode()).hexdigest()[:32]
@@ -295,10 +294,10 @@ def digest_of(file: Path) -> str:
 
 
 def origin(cls: type) -> str:
-    """The name of a class and a hash of the file that defines it: another code, another name."""
+    """The name of a class and a hash of the file that defines it."""
     try:
         return f"{cls.__qualname__} {digest_of(Path(inspect.getfile(cls)))}"
-    except (OSError, TypeError):  # typed into a notebook: nothing that was kept is its work
+    except (OSError, TypeError):  # typed into a notebook: never in the cache
         return f"{cls.__qualname__} {os.urandom(16).hex()}"
 
 
@@ -310,7 +309,7 @@ def _code() -> str:
 
 def _make(target: Path, make: Callable[[Path], None]) -> None:
     new = target.with_suffix(".new")
-    for old in (new, target):  # of one who was killed, or damaged
+    for old in (new, target):  # left by a killed process, or damaged
         shutil.rmtree(old, ignore_errors=True)
     try:
         new.mkdir()
@@ -331,7 +330,7 @@ def _make(target: Path, make: Callable[[Path], None]) -> None:
 
 
 def _whole(folder: Path) -> bool:
-    """Whether a folder is there with all its files at their sizes; if so, it was used now."""
+    """Whether a folder has all its files at their sizes; its time of use is then updated."""
     manifest = folder / MANIFEST
     try:
         sizes = json.loads(manifest.read_text(encoding="utf-8"))
@@ -344,7 +343,7 @@ def _whole(folder: Path) -> bool:
 
 
 def _forget(root: Path) -> None:
-    """Remove what has not been used for `DAYS` days, and what was begun so long ago."""
+    """Remove folders not used, and those begun and not finished, for `DAYS` days."""
     for sign in (*root.glob(f"*/{MANIFEST}"), *root.glob("*.new")):
         with contextlib.suppress(OSError):
             if sign.stat().st_mtime < time.time() - DAYS * 86_400:
@@ -352,18 +351,18 @@ def _forget(root: Path) -> None:
 
 
 def _root() -> Path:
-    """The folder of the cache, or a passing one where the cache cannot be written."""
+    """The folder of the cache, or a temporary one where the cache cannot be written."""
     named = os.environ.get("FOVEATE_PREPARED")
     root = Path(named).expanduser() if named else cache_folder() / "prepared"
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError:
-        return _passing()
-    return root if os.access(root, os.W_OK) else _passing()
+        return _temporary()
+    return root if os.access(root, os.W_OK) else _temporary()
 
 
 @functools.cache
-def _passing() -> Path:
+def _temporary() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="foveate-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -371,7 +370,7 @@ def _passing() -> Path:
 
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Wait until no other process is inside; the system lets go of it even for a killed one."""
+    """Hold a lock between processes, which the system releases for a killed one too."""
     with lock.open("w") as file:
         if sys.platform == "win32":
             import msvcrt
@@ -380,7 +379,7 @@ def _alone(lock: Path) -> Iterator[None]:
         else:
             import fcntl
 
-            with contextlib.suppress(OSError):  # a network's folder may know no locks
+            with contextlib.suppress(OSError):  # a network file system may have no locks
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -390,17 +389,6 @@ def _sync(file: Path) -> None:
         os.fsync(stream.fileno())
 
 
-# ---------------------------------------------------------------------------------------- prepared
-# A training corpus in files: read once, encoded once, mapped into memory.
-#
-# What is read depends on the files and on the choices of `foveate.data.text.TextData`; the ids
-# depend
-# on that and on the tokenizers. Each is kept under a hash of all that it depends on, code
-# included,
-# so that a run that goes on, or another one with the same data, finds them. Limits of length are
-# no
-# part of it: they choose among the rows when the corpus is opened.
-
 FACTS = "corpus.json"
 TOKENIZER, DIGEST = "tokenizer.json", "tokenizer.blake2b"  # of a tokenizer in the cache
 NUMBERS = "numbers"  # of the lines
@@ -409,15 +397,15 @@ Item = TypeVar("Item")
 
 @dataclass
 class PreparedCorpus(Corpus):
-    """All pairs of a corpus, in the files of a ``folder``; a row is read when it is asked for."""
+    """All pairs of a corpus in the files of a ``folder``, mapped into memory."""
 
     folder: Path = Path()
 
 
 def prepare_texts(readings: Sequence[Reading]) -> PreparedCorpus:
-    """The pairs of all readings, one after the other, read if they were not kept from before.
+    """The pairs of all readings, one after the other, read or taken from the cache.
 
-    Raises `DataError` as reading does; then nothing is kept.
+    Raises `DataError` as reading does; nothing is then cached.
     """
     parts = [
         {"kind": origin(type(reading)), "content": [digest_of(f) for f in reading.files]}
@@ -457,8 +445,8 @@ def _opened(folder: Path) -> PreparedCorpus:
     sizes = facts["sizes"]
     numbers = np.arange(len(sizes), dtype=smallest(len(sizes)))
     return PreparedCorpus(
-        sources=Texts.open(folder, "source"),
-        targets=Texts.open(folder, "target"),
+        sources=MappedTexts.open(folder, "source"),
+        targets=MappedTexts.open(folder, "target"),
         lines=mapped(folder / NUMBERS, np.dtype(np.int64)),
         skipped=[BadLine(*bad) for bad in facts["skipped"]],
         dropped=facts["dropped"],
@@ -473,9 +461,9 @@ def prepare_ids(
     end: Sequence[int] = (),
     processes: int | None = None,
 ) -> list[TokenIds]:
-    """The ids of columns of texts, each by its tokenizer; encoded if not kept from before.
+    """The ids of columns of texts, each by its tokenizer, encoded or taken from the cache.
 
-    ``end`` are ids that are put after those of every row. Gives the same for any ``processes``.
+    ``end`` are ids appended to every row. The result is the same for any ``processes``.
     """
     saved = {side: tokenizer.text() for side, tokenizer in tokenizers.items()}
     key = {
@@ -499,20 +487,20 @@ def prepare_ids(
         sizes = {side: tokenizer.vocab_size for side, tokenizer in tokenizers.items()}
         _write_ids(new, values, sizes, 1 if "__main__" in modules else processes)
 
-    kept = stored(key, make)
-    return [TokenIds.open(kept, f"{side}.ids") for side in tokenizers]
+    stored_ids = stored(key, make)
+    return [TokenIds.open(stored_ids, f"{side}.ids") for side in tokenizers]
 
 
 def learn_tokenizer(
     config: Tokenizer.Config, lines: Callable[[], Iterable[str]], label: str = "tokenizer"
 ) -> Tokenizer:
-    """The tokenizer of a config, trained on lines, or from the cache if it was trained on them.
+    """The tokenizer of a config trained on lines, from the cache where it was trained before.
 
-    ``lines`` gives them each time that it is called. The name in the cache is a hash of the lines,
-    the config, the code and the version of the library; a damaged entry is trained again.
+    Each call of ``lines`` gives the same lines. The cache key is a hash of the lines, the config,
+    the code and the version of the library; a damaged entry is trained again.
     """
     empty: Tokenizer = config.build()
-    if empty.pieces:  # nothing to learn
+    if empty.pieces:  # a kind without training
         return empty
     text = hashlib.sha256()
     count = 0
@@ -548,7 +536,7 @@ def _undamaged(folder: Path) -> bool:
 
 
 def _counted(lines: Iterable[str], meter: Meter) -> Iterator[str]:
-    """The lines, counted by the meter; after the last one it shows that the work goes on."""
+    """The lines, counted by the meter, which then shows that the work goes on."""
     done = 0
     for done, line in enumerate(lines, start=1):
         yield line
@@ -558,31 +546,29 @@ def _counted(lines: Iterable[str], meter: Meter) -> Iterator[str]:
     meter.busy()
 
 
-def _write_ids(
-    new: Path, values: Mapping[str, Any], sizes: Mapping[str, int], processes: int | None
-) -> None:
-    rows = len(Texts.open(Path(values["texts"]), next(iter(sizes))))
+def _write_ids(new: Path, values: Values, sizes: Mapping[str, int], processes: int | None) -> None:
+    rows = len(MappedTexts.open(Path(values["texts"]), next(iter(sizes))))
     spans = spans_of(rows)
     with ExitStack() as stack:
         meter = stack.enter_context(Meter("making tokens", rows, "lines"))
         writers = {
-            side: stack.enter_context(Writer(new, f"{side}.ids", smallest(size - 1)))
+            side: stack.enter_context(ColumnWriter(new, f"{side}.ids", smallest(size - 1)))
             for side, size in sizes.items()
         }
-        found = in_order(encoder, values, spans, processes)
-        for (first, stop), arrays in zip(spans, found, strict=True):
+        results = in_order(encoder, values, spans, processes)
+        for (first, stop), arrays in zip(spans, results, strict=True):
             for side, writer in writers.items():
                 writer.add(arrays[side], arrays[f"{side} lengths"])
             meter.add(stop - first)
 
 
-def encoder(values: Mapping[str, Any]) -> Work:
+def encoder(values: Values) -> Work:
     """Work on spans: the ids of texts, flat, and how many each has."""
-    for module in values["modules"]:  # those of the user's own register their kinds
+    for module in values["modules"]:  # modules of the user register their kinds
         importlib.import_module(module)
     folder, end = Path(values["texts"]), values["end"]
     sides = {
-        side: (Tokenizer.load(file), Texts.open(folder, side))
+        side: (Tokenizer.load(file), MappedTexts.open(folder, side))
         for side, file in values["tokenizers"].items()
     }
 
@@ -590,7 +576,7 @@ def encoder(values: Mapping[str, Any]) -> Work:
         arrays = {}
         for side, (tokenizer, texts) in sides.items():
             ids = tokenizer.encode_ids(texts[first:stop])
-            ids = [one + end for one in ids] if end else ids
+            ids = [row + end for row in ids] if end else ids
             lengths = np.fromiter(map(len, ids), np.int64, len(ids))
             dtype = smallest(tokenizer.vocab_size - 1)
             arrays[side] = np.fromiter(chain.from_iterable(ids), dtype, lengths.sum())
@@ -601,27 +587,24 @@ def encoder(values: Mapping[str, Any]) -> Work:
 
 
 def sample(count: int, most: int, seed: int) -> Sequence[int] | NDArray[np.int64]:
-    """At most so many of ``count`` rows, in their order: all, or some by the seed."""
+    """At most ``most`` of ``count`` rows, in order: all, or some drawn by the seed."""
     if count <= most:
         return range(count)
     drawn = np.random.default_rng(seed).choice(count, most, replace=False, shuffle=False)
     return np.sort(drawn)
 
 
-def text_writer(folder: Path, name: str) -> Writer:
-    """A writer of a column that `Texts` opens."""
-    return Writer(folder, name, np.dtype(np.uint8))
+def text_writer(folder: Path, name: str) -> ColumnWriter:
+    """A writer of a column that `MappedTexts` opens."""
+    return ColumnWriter(folder, name, np.dtype(np.uint8))
 
 
 def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of so many items, the last one shorter."""
+    """Lists of ``size`` items, the last one shorter."""
     rest = iter(items)
-    while some := list(islice(rest, size)):
-        yield some
+    while portion := list(islice(rest, size)):
+        yield portion
 
-
-# ------------------------------------------------------------------------------------------- plain
-# Plain text as data of language models: a file for each split, or one file cut into three.
 
 LINES = "lines"  # the column of a prepared text
 SPLITS = ("train", "valid", "test")
@@ -648,7 +631,7 @@ class Text:
 
 @dataclass(frozen=True)
 class PreparedText(Text):
-    """A text in the files of a ``folder``; its lines are read when they are asked for."""
+    """A text in the files of a ``folder``, mapped into memory."""
 
     folder: Path = Path()
     counted: int = 0
@@ -721,13 +704,15 @@ def _limits(shares: Shares, split: str, characters: int) -> tuple[int, int]:
 
 
 def _prepared(path: Path, shares: Shares | None, config: TextData) -> PreparedText:
-    """The training part of a file, kept from before or read now; all of it without shares."""
+    """The training part of a file, read or taken from the cache; all of it without shares."""
     chosen = {"shares": shares, "bad": config.on_bad_line, "packed": path.suffix == ".gz"}
     folder = stored(
         {"text": digest_of(path), **chosen}, lambda new: _write(new, path, shares, config)
     )
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    return PreparedText(Texts.open(folder, LINES), facts["ended"], folder, facts["characters"])
+    return PreparedText(
+        MappedTexts.open(folder, LINES), facts["ended"], folder, facts["characters"]
+    )
 
 
 def _write(folder: Path, path: Path, shares: Shares | None, config: TextData) -> None:

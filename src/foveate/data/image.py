@@ -28,9 +28,9 @@ UNSIGNED_BYTES = 8  # the only type of number that IDX pictures and labels have
 
 @dataclass(frozen=True)
 class Album:
-    """Pictures of one size and what is said of each: one label, or several captions.
+    """Pictures of one size and the texts of each: one label, or several captions.
 
-    ``pixels`` (N, C, H, W) are bytes; ``names`` tell pictures apart in messages.
+    ``pixels`` (N, C, H, W) are bytes; ``names`` name the pictures in messages.
     """
 
     pixels: NDArray[np.uint8]
@@ -41,7 +41,7 @@ class Album:
         return len(self.names)
 
 
-class Pictures(Configurable):
+class PictureData(Configurable):
     """Where pictures come from. Raises `DataError` that names the file that cannot be read."""
 
     class Config(BaseConfig, family="pictures"):
@@ -60,10 +60,10 @@ class Pictures(Configurable):
         raise NotImplementedError
 
 
-class IDX(Pictures):
+class IDX(PictureData):
     """Pictures and labels in the format of MNIST (LeCun et al., 1998), plain or ``.gz``."""
 
-    class Config(Pictures.Config, kind="idx"):
+    class Config(PictureData.Config, kind="idx"):
         """``{split}`` in both names is the split; the last ``held_out`` of train are valid."""
 
         images: str  # IDX file of the pictures, with {split}
@@ -89,11 +89,11 @@ class IDX(Pictures):
                 f"{images}: held_out = {held} leaves nothing of {len(pixels)} to train on"
             )
         cut = len(pixels) - held if whole == "train" else len(pixels)
-        kept = range(cut, len(pixels)) if split != whole else range(cut)
+        rows = range(cut, len(pixels)) if split != whole else range(cut)
         return Album(
-            pixels[kept.start : kept.stop, None],
-            [f"{images.name}#{n}" for n in kept],
-            [[str(numbers[n])] for n in kept],
+            pixels[rows.start : rows.stop, None],
+            [f"{images.name}#{n}" for n in rows],
+            [[str(numbers[n])] for n in rows],
         )
 
     def open(self, path: str | Path) -> Pixels:
@@ -102,14 +102,14 @@ class IDX(Pictures):
         return decode(Path(path).read_bytes(), str(path), 1, (int(height), int(width)))
 
 
-class Files(Pictures):
+class ImageFiles(PictureData):
     """JPEG and PNG in a folder or a ``.tar``; a TSV says: split TAB file TAB label or caption.
 
     A picture is scaled until it just covers size × size, and its middle is kept. What stands in
     several lines has several captions.
     """
 
-    class Config(Pictures.Config, kind="files"):
+    class Config(PictureData.Config, kind="files"):
         """``channels`` 1 is grey, 3 is red, green, blue; ``size`` in pixels."""
 
         files: str  # folder, .tar or .zip of the pictures
@@ -121,10 +121,10 @@ class Files(Pictures):
 
     def album(self, split: str) -> Album:
         table = find(self.config.table)
-        said = _table(table, self.splits.get(split, split))
+        texts = _table(table, self.splits.get(split, split))
         side, channels = self.config.size, self.config.channels
-        pixels = np.empty((len(said), channels, side, side), np.uint8)
-        rows = {name: row for row, name in enumerate(said)}
+        pixels = np.empty((len(texts), channels, side, side), np.uint8)
+        rows = {name: row for row, name in enumerate(texts)}
         place = _place(self.config.files)
         for name, content in _contents(place, rows):
             where = f"{place}: {name}"
@@ -135,7 +135,7 @@ class Files(Pictures):
                 f"{table} names {len(rows)} pictures that are not in {place}, such as {some}; "
                 "put them there, or remove their lines"
             )
-        return Album(pixels, list(said), list(said.values()))
+        return Album(pixels, list(texts), list(texts.values()))
 
     def open(self, path: str | Path) -> Pixels:
         side = self.config.size
@@ -161,10 +161,10 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     if len(content) < start:
         raise DataError(f"{path} ends within its header; fetch it again")
     shape = struct.unpack(f">{axes}I", content[4:start])
-    wanted = math.prod(shape)
-    if len(content) - start != wanted or axes > AXES:
+    size = math.prod(shape)
+    if len(content) - start != size or axes > AXES:
         raise DataError(
-            f"{path} says it holds {wanted:,} bytes {shape}, but has {len(content) - start:,}; "
+            f"{path} says it holds {size:,} bytes {shape}, but has {len(content) - start:,}; "
             "fetch it again"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
@@ -190,8 +190,8 @@ def decode(content: bytes, name: str, channels: int, size: tuple[int, int]) -> P
 
 
 def _table(path: Path, split: str) -> dict[str, list[str]]:
-    """What is said of each picture of a split, in the order in which they are first named."""
-    said: dict[str, list[str]] = {}
+    """The texts of each picture of a split, in the order of their first lines."""
+    texts: dict[str, list[str]] = {}
     splits: set[str] = set()
     for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
         if not line.strip():
@@ -206,14 +206,14 @@ def _table(path: Path, split: str) -> dict[str, list[str]]:
             )
         splits.add(parts[0])
         if parts[0] == split:
-            said.setdefault(parts[1], []).append(parts[2].strip())
-    if not said:
+            texts.setdefault(parts[1], []).append(parts[2].strip())
+    if not texts:
         known = ", ".join(sorted(splits)) or "nothing"
         raise DataError(
             f"{path} has no split {split!r}, only {known}; "
             f'name it in [data]: splits = {{ {split} = "…" }}'
         )
-    return said
+    return texts
 
 
 def _place(name: str) -> Path:
@@ -225,30 +225,24 @@ def _place(name: str) -> Path:
 
 def _contents(place: Path, names: Mapping[str, object]) -> Iterator[tuple[str, bytes]]:
     """The files of the given names, wherever they lie in the folder or tar; each name once."""
-    wanted = set(names)
+    remaining = set(names)
     if place.is_dir():
         for path in sorted(place.rglob("*")):
-            if path.name in wanted and path.is_file():
-                wanted.discard(path.name)
+            if path.name in remaining and path.is_file():
+                remaining.discard(path.name)
                 yield path.name, path.read_bytes()
         return
     try:
         with tarfile.open(place) as archive:
             for member in archive:
                 name = PurePosixPath(member.name).name
-                file = archive.extractfile(member) if name in wanted else None
+                file = archive.extractfile(member) if name in remaining else None
                 if file is not None:
-                    wanted.discard(name)
+                    remaining.discard(name)
                     yield name, file.read()
     except (tarfile.TarError, EOFError) as error:
         raise DataError(f"{place} is no sound tar file ({error}); fetch it again") from None
 
-
-# ------------------------------------------------------------------------------------ augmentation
-# What chance does to pictures: small shifts, crops, places on a larger canvas.
-#
-# Everything random comes from the generator that is given, never from a global one. Pixels are
-# bytes (C, H, W), 0 is the background.
 
 Size = tuple[int, int]  # height, width
 

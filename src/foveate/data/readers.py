@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import (
-    Any,
     BinaryIO,
     ClassVar,
     Generic,
@@ -113,9 +112,6 @@ class Inflection(TextFormat):
         )
 
 
-# ------------------------------------------------------------------------------ by ending
-
-
 class Layout(Protocol):
     """Where in a line the two sides stand (`foveate.data.text.TextData`)."""
 
@@ -204,9 +200,6 @@ def _jsonl(config: Layout) -> Parser:
 
 PARSERS = {".tsv": _tsv, ".jsonl": _jsonl}
 
-
-# ------------------------------------------------------------------------------------------- lines
-# From files to rows: lines, what is wrong with them, and the two sides that stand in each.
 
 _BOM = b"\xef\xbb\xbf"
 SAMPLED = 50  # lines from which the delimiter of a CSV is detected
@@ -397,17 +390,7 @@ def _records(path: Path) -> Iterator[tuple[str | BadLine, int]]:
         raise DataError(f"{path}:{start}: a quote is opened and not closed; close or double it")
 
 
-# ----------------------------------------------------------------------------------------- columns
-# Rows of different lengths as one flat array and the places where each begins.
-#
-#     row i = flat[offsets[i] : offsets[i + 1]]
-#
-# Both arrays are files that the system maps into memory: a row is read when it is asked for, and
-# what
-# a corpus costs in memory does not grow with it. Lives here: texts and token ids in such files,
-# and
-# writing them piece by piece. Does not live here: which files belong together (`store`).
-
+Number = TypeVar("Number", bound=np.generic)
 Row = TypeVar("Row")
 Places = NDArray[np.int64]
 
@@ -415,19 +398,21 @@ Places = NDArray[np.int64]
 class Column(Sequence[Row], Generic[Row]):
     """Rows in two files of a folder, ``NAME.DTYPE`` and ``NAME.offsets``; all, or chosen ones."""
 
-    def __init__(self, flat: NDArray[Any], offsets: Places, chosen: NDArray[Any] | None = None):
+    def __init__(
+        self, flat: NDArray[np.generic], offsets: Places, chosen: NDArray[np.generic] | None = None
+    ):
         """``flat`` (total,), ``offsets`` (rows + 1,), ``chosen`` the rows shown, in their order."""
         self.flat, self.offsets, self.chosen = flat, offsets, chosen
 
     @classmethod
     def open(cls, folder: Path, name: str) -> Self:
-        """The column of that name that a `Writer` has left in a folder, mapped."""
+        """The column of that name that a `ColumnWriter` has left in a folder, mapped."""
         offsets = mapped(folder / f"{name}.offsets", np.dtype(np.int64))
         file = next(f for f in folder.glob(f"{name}.*") if f.suffix != ".offsets")
         return cls(mapped(file, np.dtype(file.suffix[1:])), offsets)
 
     @abstractmethod
-    def _row(self, part: NDArray[Any]) -> Row:
+    def _row(self, part: NDArray[np.generic]) -> Row:
         """What a part of the flat array stands for."""
 
     def __len__(self) -> int:
@@ -456,8 +441,8 @@ class Column(Sequence[Row], Generic[Row]):
 
     def take(self, rows: Sequence[int] | NDArray[np.integer]) -> Self:
         """The rows of some indices, still in their files."""
-        wanted = np.asarray(rows, dtype=indices_for(len(self.offsets)))
-        chosen = wanted if self.chosen is None else self.chosen[wanted]
+        indices = np.asarray(rows, dtype=indices_for(len(self.offsets)))
+        chosen = indices if self.chosen is None else self.chosen[indices]
         return type(self)(self.flat, self.offsets, chosen)
 
     def lengths(self) -> Places:
@@ -467,31 +452,31 @@ class Column(Sequence[Row], Generic[Row]):
         return self.offsets[self.chosen + 1] - self.offsets[self.chosen]
 
 
-class Texts(Column[str]):
+class MappedTexts(Column[str]):
     """Texts, as UTF-8."""
 
-    def _row(self, part: NDArray[Any]) -> str:
+    def _row(self, part: NDArray[np.generic]) -> str:
         return part.tobytes().decode()
 
 
 class TokenIds(Column[list[int]]):
     """Token ids, in the smallest integers that hold them."""
 
-    def _row(self, part: NDArray[Any]) -> list[int]:
+    def _row(self, part: NDArray[np.generic]) -> list[int]:
         return part.tolist()
 
 
-class Writer:
+class ColumnWriter:
     """Writes a column piece by piece; the files are whole when it is closed."""
 
-    def __init__(self, folder: Path, name: str, dtype: np.dtype[Any]) -> None:
+    def __init__(self, folder: Path, name: str, dtype: np.dtype[np.generic]) -> None:
         self.dtype, self.rows = dtype, 0
         self._end = 0
         self._flat: BinaryIO = (folder / f"{name}.{dtype.name}").open("wb")
         self._offsets: BinaryIO = (folder / f"{name}.offsets").open("wb")
         self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
 
-    def add(self, flat: bytes | NDArray[Any], lengths: NDArray[np.integer]) -> None:
+    def add(self, flat: bytes | NDArray[np.generic], lengths: NDArray[np.integer]) -> None:
         """More rows: their entries one after the other, and how many each has."""
         self._flat.write(flat if isinstance(flat, bytes) else flat.astype(self.dtype).tobytes())
         ends = self._end + np.cumsum(lengths, dtype=np.int64)
@@ -518,27 +503,27 @@ class Writer:
         self.close()
 
 
-def lines_of(file: Path) -> Texts:
+def lines_of(file: Path) -> MappedTexts:
     """The lines of a file with their ends, its bytes in memory."""
     flat = np.fromfile(file, dtype=np.uint8)
     ends = np.flatnonzero(flat == ord("\n")) + 1
     rest = [len(flat)] if len(flat) > (ends[-1] if len(ends) else 0) else []
-    return Texts(flat, np.concatenate(([0], ends, rest)).astype(np.int64))
+    return MappedTexts(flat, np.concatenate(([0], ends, rest)).astype(np.int64))
 
 
-def mapped(file: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+def mapped(file: Path, dtype: np.dtype[Number]) -> NDArray[Number]:
     """A file of numbers as an array (N,) that the system reads as it is needed."""
     if not file.stat().st_size:
         return np.empty(0, dtype=dtype)
     return np.memmap(file, dtype=dtype, mode="r").view(np.ndarray)
 
 
-def indices_for(count: int) -> np.dtype[Any]:
+def indices_for(count: int) -> np.dtype[np.generic]:
     """The smallest kind of number for indices below ``count``: 4 bytes up to 4 thousand million."""
     return np.dtype(np.uint32 if count <= 1 << 32 else np.int64)
 
 
-def smallest(largest: int) -> np.dtype[Any]:
+def smallest(largest: int) -> np.dtype[np.generic]:
     """The smallest unsigned integer that holds ``largest``."""
     return np.dtype(np.min_scalar_type(largest))
 

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,17 @@ from rich.table import Table
 from rich.text import Text
 
 from foveate.data.catalogue import DataError, find
-from foveate.data.corpus import Arrays, Meter, PreparedCorpus, Work, in_order, read_text, spans_of
-from foveate.data.readers import Texts, is_table
+from foveate.data.corpus import (
+    Arrays,
+    Meter,
+    PreparedCorpus,
+    Values,
+    Work,
+    in_order,
+    read_text,
+    spans_of,
+)
+from foveate.data.readers import MappedTexts, is_table
 from foveate.data.series import SeriesData, labels, looks_like_series, scan, usual_step
 from foveate.data.text import Corpus, TextData, keep, read_pairs
 
@@ -66,18 +75,18 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 def _evidence(texts: Iterable[str]) -> dict[str, float]:
     """Common words of each language, one that n languages share counting 1/n, and characters."""
-    found = defaultdict[str, float](float)
+    evidence = defaultdict[str, float](float)
     for text in texts:
         if not text.isascii():
             for language, script in SCRIPTS.items():
-                found[language] += len(script.findall(text)) / 3
+                evidence[language] += len(script.findall(text)) / 3
         for word in _WORD.findall(text[:2000].lower()):
             if word in _SHARED:
                 for language, words in COMMON.items():
-                    found[language] += (word in words) / _SHARED[word]
-    if found["ja"] > found["zh"] / 20:  # Japanese has Chinese characters too
-        found["ja"], found["zh"] = found["ja"] + found["zh"], 0.0
-    return found
+                    evidence[language] += (word in words) / _SHARED[word]
+    if evidence["ja"] > evidence["zh"] / 20:  # Japanese has Chinese characters too
+        evidence["ja"], evidence["zh"] = evidence["ja"] + evidence["zh"], 0.0
+    return evidence
 
 
 def language_of(texts: Iterable[str]) -> str | None:
@@ -90,8 +99,8 @@ def language_of(texts: Iterable[str]) -> str | None:
 
 def reads_as(text: str, language: str, other: str) -> bool:
     """Whether a line is rather in one language than in another, by at least two common words."""
-    found = _evidence([text])
-    return found[language] >= 1.5 and found[other] == 0
+    evidence = _evidence([text])
+    return evidence[language] >= 1.5 and evidence[other] == 0
 
 
 def declared(name: str) -> list[str]:
@@ -99,9 +108,6 @@ def declared(name: str) -> list[str]:
     parts = re.split(r"[._-]", Path(name).name.lower())
     return [LIKE.get(part, part) for part in parts if part in KNOWN]
 
-
-# ------------------------------------------------------------------------------------------ traits
-# What is counted in each pair of texts, so that what is odd in all of them can be told.
 
 BLOCK = 500  # pairs that are tested together for a shift of one side
 SHIFTS = (0, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5)
@@ -150,23 +156,25 @@ def traits_of(corpus: Corpus, name: str = "") -> Traits:
     spans = spans_of(len(corpus)) or [(0, 0)]
     with Meter(f"looking through {name}", len(corpus), "pairs") as meter:
         if isinstance(corpus, PreparedCorpus):
-            found = in_order(_looker, {"folder": str(corpus.folder)}, spans)
+            results = in_order(_traits_maker, {"folder": str(corpus.folder)}, spans)
         else:
             sides = corpus.sources, corpus.targets
-            found = (_looked(sides[0][a:b], sides[1][a:b]) for a, b in spans)
+            results = (_traits(sides[0][a:b], sides[1][a:b]) for a, b in spans)
         parts = []
-        for (first, stop), arrays in zip(spans, found, strict=True):
+        for (first, stop), arrays in zip(spans, results, strict=True):
             parts.append(arrays)
             meter.add(stop - first)
     return Traits(**{key: np.concatenate([part[key] for part in parts]) for key in parts[0]})
 
 
-def _looker(values: Mapping[str, Any]) -> Work:
-    source, target = (Texts.open(Path(values["folder"]), side) for side in ("source", "target"))
-    return lambda first, stop: _looked(source[first:stop], target[first:stop])
+def _traits_maker(values: Values) -> Work:
+    source, target = (
+        MappedTexts.open(Path(values["folder"]), side) for side in ("source", "target")
+    )
+    return lambda first, stop: _traits(source[first:stop], target[first:stop])
 
 
-def _looked(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
+def _traits(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
     """The traits of some pairs; all spans but the last are of whole blocks."""
     size, pairs = len(sources), list(zip(sources, targets, strict=True))
     tests = list(enumerate(_TESTS.values()))
@@ -234,9 +242,6 @@ def _agreement(source: NDArray[np.float64], target: NDArray[np.float64], shift: 
     r = (a * b).sum(axis=0)[varies] / norm[varies]
     return float(np.arctanh(np.clip(r, -0.999, 0.999)).mean()) if len(r) else 0.0
 
-
-# ------------------------------------------------------------------------------------------ report
-# What stands in data, before anything is trained on it: pairs, labelled and plain text, series.
 
 Indices = NDArray[np.int64]
 Check = Callable[[Traits], Indices]  # the traits of a corpus → the pairs that are odd
@@ -315,31 +320,31 @@ class SeriesReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class DataReport:
     """What `report` found, by split."""
 
     splits: dict[str, SplitReport]
     series: dict[str, SeriesReport] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values, fit for JSON."""
         return asdict(self)
 
     def lines(self) -> list[str]:
         """Say it in a few lines of text."""
-        said = [f"{name}: {line}" for name, one in self.splits.items() for line in _short(one)]
-        return said + [
+        lines = [f"{name}: {line}" for name, split in self.splits.items() for line in _short(split)]
+        return lines + [
             f"{name}: {what}: {value}"
-            for name, one in self.series.items()
-            for what, value in _series_rows(one)
+            for name, split in self.series.items()
+            for what, value in _series_rows(split)
         ]
 
     def table(self) -> Group:
         """Lay it out at length for a terminal, with examples."""
-        parts = [part for name, one in self.splits.items() for part in _long(name, one)]
-        for name, one in self.series.items():
-            table = Table("", one.file, title=f"{name}: series")
-            for what, value in _series_rows(one):
+        parts = [part for name, split in self.splits.items() for part in _long(name, split)]
+        for name, split in self.series.items():
+            table = Table("", split.file, title=f"{name}: series")
+            for what, value in _series_rows(split):
                 table.add_row(what, Text(value))
             parts.append(table)
         return Group(*parts)
@@ -351,7 +356,7 @@ def report(
     tokens: Mapping[str, NDArray[np.integer]] | None = None,
     kind: Kind = "pairs",
     named: tuple[str, str] | None = None,
-) -> Report:
+) -> DataReport:
     """Look through corpora by split; ``tokens`` (N, 2) of each are the lengths of its pairs.
 
     Without them, what the config drops for its length is judged by words between blanks. The
@@ -396,7 +401,7 @@ def report(
             languages=languages,
             labels=counts,
         )
-    return Report(splits)
+    return DataReport(splits)
 
 
 def report_files(
@@ -405,7 +410,7 @@ def report_files(
     others: Mapping[str, Sequence[str | Path]] | None = None,
     kind: Kind | None = None,
     series: SeriesData | None = None,
-) -> Report:
+) -> DataReport:
     """Report on pairs, labelled or plain text or a series; lines it cannot read are listed.
 
     Pairs and labelled text are a TSV, CSV or JSONL, or two line-aligned files. Without a ``kind``
@@ -420,8 +425,7 @@ def report_files(
         plain: Kind | None = None if is_table(first) else "text"
         kind = "series" if looks_like_series(first, series) else plain
     if kind == "series":
-        found = {name: _series(paths[0], series) for name, paths in named.items()}
-        return Report({}, found)
+        return DataReport({}, {name: _series(p[0], series) for name, p in named.items()})
     lenient = config.model_copy(update={"on_bad_line": "skip"})
     corpora = {name: _read(paths, lenient, kind) for name, paths in named.items()}
     if kind is None:
@@ -448,8 +452,12 @@ def _read(paths: Sequence[str | Path], config: TextData, kind: Kind | None) -> C
 def _named(files: Sequence[str | Path]) -> tuple[str, str] | None:
     """The languages that two files are named after, or both in the name of one."""
     codes = [declared(str(file)) for file in files]
-    found = codes[0] if len(files) == 1 else [code for own in codes for code in own[-1:]]
-    return (found[0], found[1]) if len(found) == 2 and found[0] != found[1] else None
+    languages = codes[0] if len(files) == 1 else [code for own in codes for code in own[-1:]]
+    return (
+        (languages[0], languages[1])
+        if len(languages) == 2 and languages[0] != languages[1]
+        else None
+    )
 
 
 def _spread(lines: Sequence[str]) -> list[str]:
@@ -466,17 +474,19 @@ def _swapped_sides(
     """Sides in other languages than their names, or the other way round than in train."""
     source, target = languages
     every = np.arange(len(corpus))
-    found = []
+    findings = []
     if named is not None and (source, target) == named[::-1]:
         title = f"sides seem swapped: named {named[0]} and {named[1]}, they read as"
-        found.append(_finding(f"{title} {source} and {target}", every, corpus))
+        findings.append(_finding(f"{title} {source} and {target}", every, corpus))
     elif named is not None:
         for side, code, name in zip(("source", "target"), languages, named, strict=True):
             if code is not None and code != name:
-                found.append(_finding(f"{side} reads as {code}, not as {name}", every, corpus))
+                findings.append(_finding(f"{side} reads as {code}, not as {name}", every, corpus))
     if train is not None and source != target and languages == train.languages[::-1]:
-        found.append(_finding(f"sides seem swapped: in train {target} → {source}", every, corpus))
-    return found
+        findings.append(
+            _finding(f"sides seem swapped: in train {target} → {source}", every, corpus)
+        )
+    return findings
 
 
 def _swapped_pairs(corpus: Corpus, source: str | None, target: str | None) -> list[Finding]:
@@ -498,18 +508,18 @@ def _are_labels(values: Sequence[str]) -> bool:
 
 def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | None) -> list[Finding]:
     """Columns that seem swapped, and labels that training never sees."""
-    found = []
+    findings = []
     if _are_labels(corpus.sources) and not _are_labels(corpus.targets):
         title = (
             f"columns seem swapped: {len(set(corpus.sources)):,} texts, {len(counts):,} labels; "
             "exchange data.columns, data.keys or the files"
         )
-        found.append(_finding(title, np.arange(len(corpus)), corpus))
+        findings.append(_finding(title, np.arange(len(corpus)), corpus))
     elif train is not None:
         new = [i for i, label in enumerate(corpus.targets) if label not in train.labels]
         if new:
-            found.append(_finding("label that train does not have", np.array(new), corpus))
-    return found
+            findings.append(_finding("label that train does not have", np.array(new), corpus))
+    return findings
 
 
 def _series(path: str | Path, series: SeriesData | None) -> SeriesReport:
@@ -532,15 +542,15 @@ def _series(path: str | Path, series: SeriesData | None) -> SeriesReport:
     )
 
 
-def _series_rows(one: SeriesReport) -> Iterable[tuple[str, str]]:
-    yield "rows", f"{one.rows:,} from {one.first} to {one.last}"
-    yield "channels", f"{len(one.channels):,}: {', '.join(one.channels)}"
-    yield "step", one.step
-    yield "gaps", f"{len(one.gaps):,}" + "".join(f"; {gap}" for gap in one.gaps[:EXAMPLES])
-    missing = ", ".join(f"{name}: {count:,}" for name, count in one.missing.items())
+def _series_rows(series: SeriesReport) -> Iterable[tuple[str, str]]:
+    yield "rows", f"{series.rows:,} from {series.first} to {series.last}"
+    yield "channels", f"{len(series.channels):,}: {', '.join(series.channels)}"
+    yield "step", series.step
+    yield "gaps", f"{len(series.gaps):,}" + "".join(f"; {gap}" for gap in series.gaps[:EXAMPLES])
+    missing = ", ".join(f"{name}: {count:,}" for name, count in series.missing.items())
     yield "missing values", missing or "none"
-    yield "constant", ", ".join(one.constant) or "none"
-    yield "notation", f"cells between {one.delimiter!r}, decimal mark {one.decimal!r}"
+    yield "constant", ", ".join(series.constant) or "none"
+    yield "notation", f"cells between {series.delimiter!r}, decimal mark {series.decimal!r}"
 
 
 def _lengths(lengths: NDArray[np.integer]) -> Lengths:
@@ -560,8 +570,8 @@ def _dropped(traits: Traits, lengths: NDArray[np.integer], config: TextData) -> 
     again[_duplicates(traits) if config.drop_duplicates else []] = True
     again &= ~identical
     counts = {"identical sides": int(identical.sum()), "duplicate pair": int(again.sum())}
-    found = {reason: count for reason, count in counts.items() if count}
-    return found | keep(lengths[~identical & ~again], config)[1]
+    dropped = {reason: count for reason, count in counts.items() if count}
+    return dropped | keep(lengths[~identical & ~again], config)[1]
 
 
 def _finding(title: str, odd: Indices, corpus: Corpus) -> Finding:
@@ -592,8 +602,8 @@ def _duplicates(traits: Traits) -> Indices:
 
 def _ambiguous(traits: Traits) -> Indices:
     sources, pairs = traits.keys.T
-    found, targets = np.unique(sources[_first(pairs)], return_counts=True)
-    return np.flatnonzero(np.isin(sources, found[targets > 1]))
+    distinct, targets = np.unique(sources[_first(pairs)], return_counts=True)
+    return np.flatnonzero(np.isin(sources, distinct[targets > 1]))
 
 
 def _outliers(traits: Traits) -> Indices:
@@ -700,12 +710,21 @@ def _long(name: str, split: SplitReport) -> Iterable[Table]:
         lengths.title += f", {' → '.join(code or '?' for code in split.languages)}"
     names = ("source", "target") if split.kind == "pairs" else ("text",)
     for unit, sides in split.lengths.items():
-        for side, one in zip(names, sides, strict=True):
-            most = max(one.histogram, default=0)
-            bars = "".join(BARS[(8 * n - 1) // most] if n else " " for n in one.histogram)
-            figures = (f"{n:,.4g}" for n in (one.min, one.median, one.mean, one.p95, one.max))
-            row = f"{unit} of {side}", f"{one.total:,}", *figures
-            lengths.add_row(*row, f"|{bars}| 1 bar = {one.step}")
+        for side, counts in zip(names, sides, strict=True):
+            most = max(counts.histogram, default=0)
+            bars = "".join(BARS[(8 * n - 1) // most] if n else " " for n in counts.histogram)
+            figures = (
+                f"{n:,.4g}"
+                for n in (
+                    counts.min,
+                    counts.median,
+                    counts.mean,
+                    counts.p95,
+                    counts.max,
+                )
+            )
+            row = f"{unit} of {side}", f"{counts.total:,}", *figures
+            lengths.add_row(*row, f"|{bars}| 1 bar = {counts.step}")
     yield lengths
     if split.labels:
         labelled = Table("label", "texts", "share", title=f"{len(split.labels):,} labels")

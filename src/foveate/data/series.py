@@ -65,7 +65,7 @@ class SeriesData(Config):
 
 
 @dataclass(frozen=True)
-class Table:
+class SeriesTable:
     """Rows in the order of time: ``dates`` (N,) and ``values`` (N, C) of the named channels.
 
     ``filled`` counts the missing cells of each channel that were filled in; ``gaps`` (G,) are the
@@ -95,10 +95,7 @@ class Table:
         )
 
 
-# ------------------------------------------------------------------------------ reading
-
-
-def read_table(data: SeriesData, path: str | Path | None = None) -> Table:
+def read_table(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
     """Read the file, or another with the same columns, and fill in what is missing.
 
     Raises `DataError` as `scan` does, at a missing value under ``missing = "error"``, and at
@@ -115,7 +112,7 @@ def read_table(data: SeriesData, path: str | Path | None = None) -> Table:
     return dataclasses.replace(table, filled=filled, gaps=gaps)
 
 
-def scan(data: SeriesData, path: str | Path | None = None) -> Table:
+def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
     """Read the file as it is: missing values are NaN, gaps are listed, whatever the config says.
 
     Raises `DataError` naming file, line and column at a cell that is no number, a date that is none
@@ -145,7 +142,7 @@ def scan(data: SeriesData, path: str | Path | None = None) -> Table:
     if not values:
         raise DataError(f"{file} has a header but no rows")
     when = np.array(dates)
-    return Table(
+    return SeriesTable(
         str(file),
         when,
         names,
@@ -273,9 +270,6 @@ def _fill(file: Path, names: tuple[str, ...], values: Numbers, how: str) -> dict
         values[:, channel] = linear if how == "interpolate" else column[before]
     counts = missing.sum(axis=0)
     return {name: int(n) for name, n in zip(names, counts, strict=True) if n}
-
-
-# ------------------------------------------------------------------------------ time
 
 
 def divide(length: int, data: SeriesData) -> dict[str, tuple[int, int]]:
@@ -419,10 +413,6 @@ def calendar(dates: Dates, names: tuple[str, ...]) -> NDArray[np.float32]:
     return features
 
 
-# ----------------------------------------------------------------------------------------- scaling
-# Scaling of series: fitted on the training rows alone, undone on forecasts.
-
-
 class Scaling(Configurable):
     """z = (x − shift) / scale, both of each channel; a constant channel has scale 1."""
 
@@ -483,9 +473,6 @@ class Unscaled(Scaling):
         return np.zeros(values.shape[1]), np.ones(values.shape[1])
 
 
-# ----------------------------------------------------------------------------------------- windows
-# Windows of a series: look-back and horizon, cut wherever both fit into a split.
-
 Floats = NDArray[np.float32]
 
 
@@ -496,7 +483,7 @@ class Windows:
     ``values`` (N, C) scaled, ``calendar`` (N, F), ``starts`` (M,) the first row of each window.
     """
 
-    table: Table
+    table: SeriesTable
     values: Floats
     calendar: Floats
     starts: NDArray[np.int64]
@@ -512,14 +499,14 @@ class Windows:
         values = self.values[rows]
         return values[:, : self.look_back], self.calendar[rows], values[:, self.look_back :]
 
-    def wanted(self) -> Floats:
-        """The values that all windows are asked for, (M, H, C)."""
+    def targets(self) -> Floats:
+        """The values that all windows predict, (M, H, C)."""
         rows = self.starts[:, None] + self.look_back + np.arange(self.horizon)
         values: Floats = self.values[rows]
         return values
 
-    def asked(self) -> Dates:
-        """The date of the first row that each window is asked for, (M,)."""
+    def first_dates(self) -> Dates:
+        """The date of the first row that each window predicts, (M,)."""
         dates: Dates = self.table.dates[self.starts + self.look_back]
         return dates
 
@@ -535,9 +522,11 @@ def starts(
     No window spans a gap: the rows before which ``gaps`` lie are in none but as its first.
     """
     first, end = rows
-    found = np.arange(max(0, first - look_back), end - look_back - horizon + 1, dtype=np.int64)
+    starting = np.arange(max(0, first - look_back), end - look_back - horizon + 1, dtype=np.int64)
     if gaps is None or not len(gaps):
-        return found
-    before = np.searchsorted(gaps, found, side="right")  # gaps up to the first row of each window
-    within = np.searchsorted(gaps, found + look_back + horizon - 1, side="right")
-    return found[before == within]
+        return starting
+    before = np.searchsorted(
+        gaps, starting, side="right"
+    )  # gaps up to the first row of each window
+    within = np.searchsorted(gaps, starting + look_back + horizon - 1, side="right")
+    return starting[before == within]

@@ -1,8 +1,7 @@
-"""Reading parallel text: line-aligned files, TSV and JSONL, plain or gzip; which pairs are kept.
+"""Parallel text: the pairs of a split, the division of a file into splits, and pairs to drop.
 
-Lives here: the pairs of a split with their line numbers, the division of a file that has no splits,
-and the choice of pairs. Whatever is skipped or dropped is counted with its reason. Does not live
-here: where files come from (``download``), lines (``lines``), a corpus in files (``prepared``).
+Files are line-aligned, TSV, CSV or JSONL, plain or gzipped. All lines that are skipped and pairs
+that are dropped are counted with the reason.
 """
 
 from __future__ import annotations

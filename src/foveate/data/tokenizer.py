@@ -48,7 +48,7 @@ class Tokenizer(Configurable, ABC):
         """How text is split."""
 
     config: Config
-    # What attention views show of such a text by default (`foveate.look.drawing.Units`).
+    # What attention views show of such a text by default (`foveate.look.words.Units`).
     units: ClassVar[Literal["tokens", "words"]] = "words"
 
     def __init__(self, config: Config) -> None:
@@ -78,16 +78,16 @@ class Tokenizer(Configurable, ABC):
     def encode_batch(self, texts: Iterable[str]) -> list[Encoded]:
         """`encode` each text; raise ValueError for a lone surrogate, which UTF-8 cannot hold."""
         ready = self._ready(texts)
-        found = self._encode([self._untagged(text)[1] for text in ready])
-        return [self._behind_tag(*both) for both in zip(ready, found, strict=True)]
+        encoded = self._encode([self._untagged(text)[1] for text in ready])
+        return [self._behind_tag(*both) for both in zip(ready, encoded, strict=True)]
 
     def encode_ids(self, texts: Iterable[str]) -> list[list[int]]:
-        """The ids alone, the quick road for training data."""
+        """The ids only, which is faster than `encode_batch`."""
+        if not self.tags:
+            return self._encode_ids(self._ready(texts))
         split = [self._untagged(text) for text in self._ready(texts)]
-        found = self._encode_ids([text for _, text in split])
-        return (
-            [tag + ids for (tag, _), ids in zip(split, found, strict=True)] if self.tags else found
-        )
+        encoded = self._encode_ids([text for _, text in split])
+        return [tag + ids for (tag, _), ids in zip(split, encoded, strict=True)]
 
     def encode_noisy(self, texts: Sequence[str], seeds: Sequence[Sequence[int]]) -> list[list[int]]:
         """Another split of each text for another seed, by the kinds that are ``noisy``."""
@@ -205,7 +205,7 @@ class Tokenizer(Configurable, ABC):
     def _encode_ids(self, texts: list[str]) -> list[list[int]]: ...
 
     @abstractmethod
-    def _vocabulary(self) -> Any:
+    def _vocabulary(self) -> object:
         """Plain values from which `_restore` makes an equal tokenizer."""
 
     @abstractmethod
@@ -219,7 +219,12 @@ class Tokenizer(Configurable, ABC):
     def _ready(self, texts: Iterable[str]) -> list[str]:
         if not self.pieces:
             raise RuntimeError(f"this {self.config.kind} tokenizer has no pieces; train it first")
-        return list(valid(texts))
+        ready = list(texts)
+        try:
+            "".join(ready).encode()
+        except UnicodeEncodeError:
+            return list(valid(ready))  # raises for the text with a lone surrogate
+        return ready
 
 
 def bounded(path: Path) -> bytes:
@@ -247,9 +252,6 @@ def valid(texts: Iterable[str]) -> Iterator[str]:
         yield text
 
 
-# ------------------------------------------------------------------------------------- bpe dropout
-# BPE-dropout: another split of the same text, drawn by chance (Provilkov et al., 2020).
-
 Pair = tuple[int, int]
 Merges = Mapping[Pair, tuple[int, int]]  # two ids → the rank of their merge, and the id of both
 
@@ -272,14 +274,14 @@ def split(
     """
     ids = list(letters)
     while True:
-        found = [
+        possible = [
             (*merges[pair], place)
             for place, pair in enumerate(pairwise(ids))
             if pair in merges and (dropout == 0 or next(chance) >= dropout)
         ]
-        if not found:
+        if not possible:
             return ids
-        _, merged, place = min(found)
+        _, merged, place = min(possible)
         ids[place : place + 2] = [merged]
 
 
@@ -289,9 +291,6 @@ def uniform(seed: Sequence[int]) -> Iterator[float]:
     while True:
         yield from generator.random(64).tolist()
 
-
-# ----------------------------------------------------------------------------------------- subword
-# Pieces of words over the 256 bytes, learnt by byte pair encoding or as a unigram model.
 
 # What a piece may not straddle: a word with the space before it, an elided article (l', qu'),
 # a contraction ('s, 't), a number, a run of punctuation, a run of white space.
@@ -355,15 +354,18 @@ class Subword(Tokenizer):
         self._bytes = [*map(str.encode, SPECIALS), *spelled]
 
     def _encode(self, texts: list[str]) -> list[Encoded]:
-        found = self._rust.encode_batch(texts, add_special_tokens=False)
-        encoded = [Encoded(one.ids, one.offsets) for one in found]
-        for one in encoded:
-            if one.ids and self._bytes[one.ids[0]] == b" ":  # the space that we put there
-                one.offsets[0] = (0, 0)
+        encodings = self._rust.encode_batch(texts, add_special_tokens=False)
+        encoded = [Encoded(encoding.ids, encoding.offsets) for encoding in encodings]
+        for encoding in encoded:
+            if encoding.ids and self._bytes[encoding.ids[0]] == b" ":  # the space that we put there
+                encoding.offsets[0] = (0, 0)
         return encoded
 
     def _encode_ids(self, texts: list[str]) -> list[list[int]]:
-        return [one.ids for one in self._rust.encode_batch_fast(texts, add_special_tokens=False)]
+        return [
+            encoding.ids
+            for encoding in self._rust.encode_batch_fast(texts, add_special_tokens=False)
+        ]
 
     def _surface(self, ids: Sequence[int], skip_special: bool) -> list[bytes]:
         surface = super()._surface(ids, skip_special)
@@ -375,7 +377,7 @@ class Subword(Tokenizer):
     def _label(self, text: str) -> str:
         return text.replace(" ", "▁")  # as SentencePiece writes the blank before a word
 
-    def _vocabulary(self) -> Any:
+    def _vocabulary(self) -> object:
         return json.loads(self._rust.to_str())  # as Hugging Face's tokenizer.json
 
     def _restore(self, vocabulary: Any) -> None:
@@ -429,7 +431,7 @@ class BPE(Subword):
             )
         further = BPE(config)
         further.train(lines)
-        old, new = (json.loads(one._rust.to_str())["model"] for one in (self, further))
+        old, new = (json.loads(tokenizer._rust.to_str())["model"] for tokenizer in (self, further))
         pieces, merges = dict(old["vocab"]), [(a, b) for a, b in old["merges"]]
         for a, b in new["merges"]:
             if len(pieces) < config.vocab_size and a + b not in pieces and {a, b} <= pieces.keys():
@@ -528,27 +530,6 @@ def byte_letters() -> list[str]:
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 
 
-# --------------------------------------------------------------------------------------- tokenizer
-# The kinds of tokenizer: here bytes, characters and words; BPE and unigram from `subword`.
-
-__all__ = [
-    "BOS",
-    "BPE",
-    "EOS",
-    "PAD",
-    "SPECIALS",
-    "UNK",
-    "Byte",
-    "Character",
-    "Encoded",
-    "Span",
-    "Symbol",
-    "Tokenizer",
-    "Unigram",
-    "Word",
-]
-
-
 class Byte(Tokenizer):
     """The bytes of UTF-8 (Xue et al., 2022): id = byte + 4; nothing to learn, nothing unknown."""
 
@@ -575,7 +556,7 @@ class Byte(Tokenizer):
     def _encode_ids(self, texts: list[str]) -> list[list[int]]:
         return [[byte + len(SPECIALS) for byte in text.encode()] for text in texts]
 
-    def _vocabulary(self) -> Any:
+    def _vocabulary(self) -> object:
         return None
 
     def _restore(self, vocabulary: Any) -> None:
@@ -617,7 +598,7 @@ class Listed(Tokenizer):
         known, form = self._ids.get, self._form
         return [[known(form(text[a:b]), UNK) for a, b in self._units(text)] for text in texts]
 
-    def _vocabulary(self) -> Any:
+    def _vocabulary(self) -> list[str]:
         return self.pieces[len(SPECIALS) : len(self.pieces) - len(self.tags)]
 
     def _restore(self, vocabulary: Any) -> None:
@@ -648,13 +629,13 @@ class Character(Listed):
         self._unit = re.compile(either, re.DOTALL)
 
     def _units(self, text: str) -> list[Span]:
-        return [found.span() for found in self._unit.finditer(text)]
+        return [match.span() for match in self._unit.finditer(text)]
 
     def _chosen(self, counts: Counter[str]) -> list[str]:
         return most_frequent(counts, None, self.config.min_frequency)
 
 
-class Word(Listed):
+class WordTokenizer(Listed):
     """Words between white space, punctuation and elided articles apart (`split_words`).
 
     Decoding sets spaces by the habits of print; which white space stood there is lost.
@@ -707,7 +688,7 @@ class Symbol(Listed):
     units = "tokens"
 
     def _units(self, text: str) -> list[Span]:
-        return [found.span() for found in re.finditer(r"\S+", text)]
+        return [match.span() for match in re.finditer(r"\S+", text)]
 
     def _chosen(self, counts: Counter[str]) -> list[str]:
         known = Counter({word: count for word, count in counts.items() if word != SPECIALS[UNK]})
@@ -723,5 +704,5 @@ class Symbol(Listed):
 
 def most_frequent(counts: Counter[str], size: int | None, min_frequency: int) -> list[str]:
     """At most ``size`` pieces, frequent ones first and equally frequent ones by code point."""
-    kept = (piece for piece, count in counts.items() if count >= min_frequency)
-    return sorted(kept, key=lambda piece: (-counts[piece], piece))[:size]
+    frequent = (piece for piece, count in counts.items() if count >= min_frequency)
+    return sorted(frequent, key=lambda piece: (-counts[piece], piece))[:size]

@@ -1,7 +1,6 @@
-"""The words of a text: the units of word alignments and of the axes of attention maps.
+"""The words of a text, as alignments count them and axes of attention maps show them.
 
-Lives here: cutting a string into words, for people to read and for alignments to count.
-Does not live here: the tokenizers, whose subwords a model reads.
+The subwords that a model reads are those of `foveate.data.tokenizer`.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ def split_words(text: str) -> list[tuple[int, int]]:
     letters and a point, comma or colon between digits stay inside: aujourd'hui, est-ce, 3,5.
     Combining marks go with the character before them.
     """
-    return [found.span() for found in _WORD.finditer(_shape(text))]
+    return [match.span() for match in _WORD.finditer(_shape(text))]
 
 
 def split_blanks(text: str) -> list[tuple[int, int]]:
     """The spans of what stands between blanks: the words of a text that others have cut."""
-    return [found.span() for found in _UNBROKEN.finditer(text)]
+    return [match.span() for match in _UNBROKEN.finditer(text)]
 
 
 def marks_apart(texts: Iterable[str]) -> tuple[int, int]:
@@ -88,10 +87,6 @@ def _shape(text: str) -> str:
 def _joins(character: str) -> bool:
     """Whether a character hangs on the one before: combining marks and format characters."""
     return unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")
-
-
-# --------------------------------------------------------------------------------------------- bag
-# Documents as bags of terms: how often each term stands in each document.
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Beam search: standard, diverse, and with lexical constraints."""
+"""Beam search (standard, diverse, with required phrases), and greedy search, a beam of one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Self
 
 import pydantic
@@ -11,17 +12,37 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.decode.constraints import Constrained, Demand, Next, State
-from foveate.decode.search import DONE, LIVE, PRUNED, Hypothesis, Search, Step
+from foveate.config import ConfigError
+from foveate.data.tokenizer import Tokenizer
+from foveate.decode.constraints import (
+    Banned,
+    Constrained,
+    Next,
+    PhraseState,
+    RequiredPhrases,
+    phrase_of,
+    word_pieces,
+)
+from foveate.decode.search import (
+    DONE,
+    LIVE,
+    PRUNED,
+    Draw,
+    Hypothesis,
+    Search,
+    SingleSearch,
+    Step,
+)
 from foveate.native.kernels import highest
 
 Extensions = tuple[Tensor, Tensor, Tensor]  # log p, token and parent, best first
+ROOM = 64  # rows of greedy search for each thread: the state of more does not fit the caches
 
 
 class Beam(Search):
-    """The best of k outputs found by keeping the k best beginnings at every step.
+    """Keeps the k most probable partial hypotheses at every step.
 
-    The k stand in ``groups`` of n each, here in one; what extends a group is said by `extend`.
+    They are divided into ``groups`` of n (here one), which `extend` extends.
     """
 
     class Config(Search.Config, kind="beam"):
@@ -32,7 +53,7 @@ class Beam(Search):
         """Exponent of the length by which scores are divided."""
 
         def giving(self, count: int) -> Search.Config:
-            return self.like(self, beam_size=max(count, self.beam_size))
+            return self if count <= self.beam_size else self.like(self, beam_size=count)
 
     config: Config
     groups = 1
@@ -51,46 +72,48 @@ class Beam(Search):
         rows: Sequence[int],
     ) -> list[list[Hypothesis]]:
         groups, size, device = self.groups, self.width // self.groups, steps.device
-        found: list[list[list[Hypothesis]]] = [[[] for _ in range(groups)] for _ in limits]
-        limit, soonest = torch.tensor(limits, device=device), min(limits, default=0)
+        outputs: list[list[list[Hypothesis]]] = [[[] for _ in range(groups)] for _ in limits]
+        limit, shortest = torch.tensor(limits, device=device), min(limits, default=0)
         alive = torch.arange(len(limits), device=device)  # (M,) sources still being decoded
-        place = alive[:, None, None].expand(-1, groups, 1)  # (M, G, n) row of each beginning
-        total = torch.zeros(place.shape, device=device)  # (M, G, n) log p of each beginning
+        place = alive[:, None, None].expand(-1, groups, 1)  # (M, G, n) row of each hypothesis
+        total = torch.zeros(place.shape, device=device)  # (M, G, n) log p of each hypothesis
         written = torch.empty(*place.shape, 0, dtype=torch.long, device=device)  # (M, G, n, t)
         ids = torch.full((len(limits),), start, device=device)  # (M,), later (M·G·n,)
         while len(alive):
             following = steps.step(ids)
             log_p, token, parent = self.extend(total, following, place, end)
-            written = torch.cat((_of(written, parent), token[..., None]), dim=-1)
+            written = torch.take_along_dim(written, parent[..., None], 2)
+            written = torch.cat((written, token[..., None]), dim=-1)
             last = written.shape[-1] >= limit[alive]  # (M,)
             ended = token == end  # (M, G, up to 2n)
-            new = self._collect(found, alive, (log_p, written), ended & _first(ended, size))
+            final = ended & (torch.arange(ended.shape[-1], device=device) < size)
+            new = self._collect(outputs, alive, (log_p, written), final)
             chosen = unfinished(ended, size)
             total = log_p.masked_fill(ended, -torch.inf).gather(-1, chosen)
-            written, row = _of(written, chosen), place.gather(-1, parent)
+            written = torch.take_along_dim(written, chosen[..., None], 2)
+            row = place.gather(-1, parent)
             cut = last[:, None, None].expand(total.shape)
-            if written.shape[-1] >= soonest:
-                self._collect(found, alive, (total, written), cut, cut=True)
+            if written.shape[-1] >= shortest:
+                self._collect(outputs, alive, (total, written), cut, cut=True)
             if new:
-                full = [[len(group) >= size for group in found[s]] for s in alive.tolist()]
+                full = [[len(group) >= size for group in outputs[s]] for s in alive.tolist()]
                 total = total.masked_fill(torch.tensor(full, device=device)[..., None], -torch.inf)
-            going = total.flatten(1).amax(dim=1) > -torch.inf
-            keep = (~last & going).nonzero().flatten()
+            keep = (~last & (total.flatten(1).amax(dim=1) > -torch.inf)).nonzero().flatten()
             if self.listener is not None:
-                going = torch.where(cut, DONE, torch.where(total.isfinite(), LIVE, PRUNED))
-                state = torch.where(ended & _first(ended, size), DONE, PRUNED)
-                state = torch.where(ended, state, state.scatter(-1, chosen, going))
-                looked = log_p, log_p / self.penalty(written.shape[-1]), token, row
+                state = torch.where(cut, DONE, torch.where(total.isfinite(), LIVE, PRUNED))
+                state = torch.full_like(token, PRUNED).scatter(-1, chosen, state)
+                state = torch.where(ended, torch.where(final, DONE, PRUNED), state)
+                candidates = log_p, log_p / self.penalty(written.shape[-1]), token, row
                 sources = [rows[s] for s in alive.tolist()]
-                self.listener(_step(sources, following, looked, state, chosen, keep))
-            kept = row.gather(-1, chosen)[keep]
-            steps.reorder(kept.flatten())
+                self.listener(_step(sources, following, candidates, state, chosen, keep))
+            onward = row.gather(-1, chosen)[keep]
+            steps.reorder(onward.flatten())
             if len(keep) < len(alive):
                 alive, total, written = alive[keep], total[keep], written[keep]
                 steps.select(keep)
-            place = torch.arange(kept.numel(), device=device).view(kept.shape)
+            place = torch.arange(onward.numel(), device=device).view(onward.shape)
             ids = written[..., -1].flatten()
-        return [_distinct(groups, size) for groups in found]
+        return [_distinct(each, size) for each in outputs]
 
     def extend(
         self,
@@ -101,50 +124,48 @@ class Beam(Search):
     ) -> Extensions:
         """The 2n best extensions of each group: log p, token, parent in the group, (M, G, ≤ 2n).
 
-        A beginning gives at most one extension that ends, so n of the 2n go on. ``place`` are the
-        rows of ``following`` where the beginnings stand.
+        A hypothesis has at most one extension that ends, so n of the 2n continue. ``place`` are the
+        rows of the hypotheses in ``following``.
         """
         log_p, token, parent = best(total[:, 0], following, self.width)
         return log_p[:, None], token[:, None], parent[:, None]
 
     def _collect(
         self,
-        found: list[list[list[Hypothesis]]],
+        outputs: list[list[list[Hypothesis]]],
         alive: Tensor,
-        outputs: tuple[Tensor, Tensor],
-        wanted: Bool[Tensor, "M G n"],
+        hypotheses: tuple[Tensor, Tensor],
+        final: Bool[Tensor, "M G n"],
         cut: bool = False,
     ) -> bool:
-        """Put outputs (log p, ids) that have ended, or are cut at their limit, among the found;
-        whether there were any.
+        """Add the ``final`` hypotheses (log p, ids) to the outputs; whether there were any.
+
+        ``cut``: they end at their maximum length, without an end token.
         """
-        log_p, written = outputs
-        places = (wanted & (log_p > -torch.inf)).nonzero().tolist()
+        log_p, written = hypotheses
+        places = (final & (log_p > -torch.inf)).nonzero().tolist()
         for row, group, rank in places:
-            ids, log_probability = (
-                written[row, group, rank].tolist(),
-                float(log_p[row, group, rank]),
-            )
-            score = log_probability / self.penalty(len(ids))
-            one = Hypothesis(ids if cut else ids[:-1], log_probability, score, not cut)
-            found[int(alive[row])][group].append(one)
+            ids, total = written[row, group, rank].tolist(), float(log_p[row, group, rank])
+            score = total / self.penalty(len(ids))
+            output = Hypothesis(ids if cut else ids[:-1], total, score, not cut)
+            outputs[int(alive[row])][group].append(output)
         return bool(places)
 
     def penalty(self, length: int) -> float:
-        """lp(y) for an output of this many tokens, its end included."""
+        """lp(y) = ((5 + |y|) / 6)^α for an output of ``length`` tokens with its end."""
         return float(((5 + length) / 6) ** self.config.length_penalty)
 
 
 def _step(
     sources: list[int],
     following: Next,
-    looked: tuple[Tensor, Tensor, Tensor, Tensor],
+    candidates: tuple[Tensor, Tensor, Tensor, Tensor],
     state: Int[Tensor, "M G c"],
     chosen: Int[Tensor, "M G n"],
     keep: Int[Tensor, "K"],
 ) -> Step:
-    """What a listener is told of (log p, score, token, row) (M, G, c): groups side by side."""
-    log_p, score, token, row = (part.flatten(1) for part in looked)
+    """The step for a listener, from (log p, score, token, row) of (M, G, c) candidates."""
+    log_p, score, token, row = (part.flatten(1) for part in candidates)
     places = torch.arange(token.numel(), device=token.device).view(state.shape)
     onward = places.gather(-1, chosen)[keep].flatten()
     return Step(sources, token, log_p, score, row, state.flatten(1), onward, following)
@@ -154,66 +175,51 @@ def best(
     total: Float[Tensor, "M n"],
     following: Next,
     size: int,
-    less: Float[Tensor, "M V"] | None = None,
+    penalty: Float[Tensor, "M V"] | None = None,
 ) -> Extensions:
-    """The 2k best extensions of some beginnings: log p, token, parent, (M, ≤ 2k) each.
+    """The 2k best extensions of n hypotheses each: log p, token, parent, (M, ≤ 2k) each.
 
-    A beginning gives at most k live extensions and one that ends, so k + 1 of each suffice.
-    ``less`` is taken off log p of every token for the order of the extensions, not of the log p
-    that comes back.
+    A hypothesis has at most k live extensions and one that ends, so k + 1 of each suffice.
+    ``penalty`` is subtracted from log p in the order of the extensions only.
     """
     logits, log_z = following.logits, following.log_z
-    if less is not None:
-        logits = logits - less.repeat_interleave(total.shape[1], dim=0)
+    if penalty is not None:
+        logits = logits - penalty.repeat_interleave(total.shape[1], dim=0)
     value, token = highest(logits, min(size + 1, logits.shape[1]))  # (M·n, c)
     log_p = (total.flatten()[:, None] + (value - log_z)).view(len(total), -1)  # (M, n·c)
     log_p, index = log_p.topk(min(2 * size, log_p.shape[1]), dim=1)
     parent = index // value.shape[1]
     token = token.view(len(total), -1).gather(1, index)
-    return log_p if less is None else log_p + less.gather(1, token), token, parent
+    return log_p if penalty is None else log_p + penalty.gather(1, token), token, parent
 
 
 def unfinished(ended: Bool[Tensor, "*B c"], size: int) -> Int[Tensor, "*B n"]:
-    """Which n extensions go on: the first that have not ended, then ended ones."""
+    """The indices of n extensions: the first that have not ended, then ended ones."""
     return ended.long().argsort(dim=-1, stable=True)[..., :size]
 
 
-def _first(ended: Tensor, size: int) -> Tensor:
-    """True at the n best extensions: only among these does an output end."""
-    return torch.arange(ended.shape[-1], device=ended.device) < size
-
-
-def _of(written: Tensor, which: Tensor) -> Tensor:
-    """(M, G, n, t), (M, G, m) -> (M, G, m, t): beginnings by their places in a group."""
-    return written.gather(2, which[..., None].expand(*which.shape, written.shape[-1]))
-
-
 def _distinct(groups: Sequence[Sequence[Hypothesis]], size: int) -> list[Hypothesis]:
-    """The n best of each group in one list, best first, each output once."""
-    ranked = [sorted(group, key=lambda one: -one.score)[:size] for group in groups]
-    ordered = sorted((one for group in ranked for one in group), key=lambda one: -one.score)
-    found: dict[tuple[int, ...], Hypothesis] = {}
-    for one in ordered:
-        found.setdefault((*one.ids, one.ended), one)
-    return list(found.values())
-
-
-# ------------------------------------------------------------------------------------ diverse beam
-# Diverse beam search: groups of beams, each of which avoids what the groups before it write.
-#
-#     y_t of group g = argmax  log p(y_≤t | x) − λ Σ_{h < g} #{beams of group h that write y_t}
-#
-# (Hamming diversity; Vijayakumar et al., 2016). The count decides what a group keeps; scores stay
-# log p / lp, as of a plain beam, so that outputs of all groups compare.
+    """The n best outputs of each group in one list, best first, each output once."""
+    ranked = [sorted(group, key=lambda output: -output.score)[:size] for group in groups]
+    distinct: dict[tuple[int, ...], Hypothesis] = {}
+    for output in sorted((h for group in ranked for h in group), key=lambda h: -h.score):
+        distinct.setdefault((*output.ids, output.ended), output)
+    return list(distinct.values())
 
 
 class DiverseBeam(Beam):
-    """The best outputs of several groups that were kept apart; one group is a plain beam."""
+    """Groups of beams, each of which avoids the tokens of the groups before it.
+
+        y_t of group g = argmax  log p(y_≤t | x) − λ Σ_{h < g} #{beams of group h that write y_t}
+
+    This is the Hamming diversity of Vijayakumar et al. (2016). It decides which hypotheses a group
+    keeps; scores remain log p / lp, so that outputs of all groups compare. One group is a beam.
+    """
 
     class Config(Beam.Config, kind="diverse_beam"):
-        """``beam_size`` beams in ``groups``, as many in each; ``diversity`` is λ.
+        """``beam_size`` beams divided evenly into ``groups``; ``diversity`` is λ.
 
-        An output that several groups find is answered once.
+        An output of several groups is given once.
         """
 
         groups: int = Field(5, ge=1)  # groups into which the beam is divided
@@ -221,7 +227,7 @@ class DiverseBeam(Beam):
         """Penalty of a token for each earlier group that has it at the same step."""
 
         @pydantic.model_validator(mode="after")
-        def _even(self) -> Self:
+        def _divides(self) -> Self:
             if self.beam_size % self.groups:
                 raise ValueError(
                     f"beam_size = {self.beam_size} beams do not make {self.groups} groups; set "
@@ -230,8 +236,9 @@ class DiverseBeam(Beam):
             return self
 
         def giving(self, count: int) -> Search.Config:
-            size = max(count, self.beam_size)
-            return self.like(self, beam_size=size + -size % self.groups)
+            if count <= self.beam_size:
+                return self
+            return self.like(self, beam_size=count + -count % self.groups)
 
     config: Config
 
@@ -248,35 +255,33 @@ class DiverseBeam(Beam):
         end: int,
     ) -> Extensions:
         size = self.width // self.groups
-        chosen = torch.zeros(len(total), following.logits.shape[1], device=total.device)  # (M, V)
-        found: list[Extensions] = []
+        used = torch.zeros(len(total), following.logits.shape[1], device=total.device)  # (M, V)
+        extensions: list[Extensions] = []
         for group in range(self.groups):
             own = following.of(place[:, group].flatten())
-            found.append(best(total[:, group], own, size, self.config.diversity * chosen))
-            log_p, token, _ = found[-1]
-            kept = unfinished(token == end, size)
-            alive = log_p.gather(1, kept).isfinite() & (token.gather(1, kept) != end)
-            chosen = chosen.scatter_add(1, token.gather(1, kept), alive.to(chosen))
-        log_p, token, parent = (torch.stack(parts, dim=1) for parts in zip(*found, strict=True))
+            extensions.append(best(total[:, group], own, size, self.config.diversity * used))
+            log_p, token, _ = extensions[-1]
+            chosen = unfinished(token == end, size)
+            alive = log_p.gather(1, chosen).isfinite() & (token.gather(1, chosen) != end)
+            used = used.scatter_add(1, token.gather(1, chosen), alive.to(used))
+        log_p, token, parent = (torch.stack(part, dim=1) for part in zip(*extensions, strict=True))
         return log_p, token, parent
 
-
-# ------------------------------------------------------------------------------------ lexical beam
-# Lexically constrained beam search: the k places of a beam are shared among banks.
-#
-#     bank(y) = number of tokens of wanted phrases that y has written,   0 … C
-#     the next beam: in turn the most probable extension of bank C, C − 1, …, 0, C, …
-#
-# so that beginnings compete with those that have got as far as they have (grid beam search, Hokamp
-# & Liu, 2017; dynamic beam allocation, Post & Vilar, 2018). Extensions are the most probable ones
-# of each beginning, and those that bring it further. An output ends only with all its phrases; its
-# score is log p / lp under the model, as without phrases.
 
 Candidate = tuple[float, int, int]  # log p, token, parent
 
 
 class LexicalBeam(Beam):
-    """A beam whose outputs hold the phrases that `Search.demands` asks for."""
+    """A beam whose outputs hold the phrases of `Search.demands`, in banks by their progress.
+
+        bank(y) = number of tokens of required phrases in y,   0 … C
+        the next beam: in turn the most probable extension of bank C, C − 1, …, 0, C, …
+
+    so that hypotheses compete with those of equal progress (grid beam search, Hokamp & Liu, 2017;
+    dynamic beam allocation, Post & Vilar, 2018). Candidates are the most probable extensions of
+    each hypothesis and those that continue a phrase. An output ends only with all its phrases; its
+    score is log p / lp under the model, as without phrases.
+    """
 
     def extend(
         self,
@@ -286,47 +291,52 @@ class LexicalBeam(Beam):
         end: int,
     ) -> Extensions:
         log_p, token, parent = super().extend(total, following, place, end)
-        ledger = following.ledger
-        if ledger is None:
+        tracker = following.tracker
+        if tracker is None:
             return log_p, token, parent
-        for source, demand in enumerate(ledger.demands):
+        for source, demand in enumerate(tracker.demands):
             if demand.phrases:
                 rows = place[source, 0].tolist()
-                states = [ledger.states[row] for row in rows]
-                found = _extensions(demand, states, total[source, 0], following, rows)
-                for n, one in enumerate(shared(demand, states, found, log_p.shape[-1])):
-                    log_p[source, 0, n], token[source, 0, n], parent[source, 0, n] = one
+                states = [tracker.states[row] for row in rows]
+                candidates = _extensions(demand, states, total[source, 0], following, rows)
+                chosen = allocate(demand, states, candidates, log_p.shape[-1])
+                for n, extension in enumerate(chosen):
+                    log_p[source, 0, n], token[source, 0, n], parent[source, 0, n] = extension
         return log_p, token, parent
 
 
 def _extensions(
-    demand: Demand,
-    states: Sequence[State],
+    demand: RequiredPhrases,
+    states: Sequence[PhraseState],
     total: Float[Tensor, "n"],
     following: Next,
     rows: Sequence[int],
 ) -> list[Candidate]:
-    """Of each beginning its most probable extensions, and those that bring it on in a phrase."""
+    """The most probable extensions of each hypothesis, and those that continue a phrase."""
     log_p = following.logits[rows] - following.log_z[rows] + total[:, None]  # (n, V)
     likely = log_p.topk(min(len(rows) + 1, log_p.shape[1]), dim=1).indices.tolist()
     pairs = [
         (token, parent)
         for parent, state in enumerate(states)
-        for token in {*likely[parent], *demand.wanted(state)}
+        for token in {*likely[parent], *demand.next_tokens(state)}
     ]
     tokens, parents = (list(part) for part in zip(*pairs, strict=True))
     return list(zip(log_p[parents, tokens].tolist(), tokens, parents, strict=True))
 
 
-def shared(
-    demand: Demand, states: Sequence[State], found: Sequence[Candidate], count: int
+def allocate(
+    demand: RequiredPhrases,
+    states: Sequence[PhraseState],
+    candidates: Sequence[Candidate],
+    count: int,
 ) -> list[Candidate]:
-    """So many of the extensions: the best of each bank in turn, from the fullest bank down."""
+    """``count`` of the candidates: the best of each bank in turn, from the fullest bank down."""
     banks: dict[int, list[Candidate]] = {}
-    for one in sorted(found, key=lambda one: -one[0]):
-        if one[0] > -torch.inf:
-            bank = demand.progress(demand.after(states[one[2]], one[1]))
-            banks.setdefault(bank, []).append(one)
+    for candidate in sorted(candidates, key=lambda candidate: -candidate[0]):
+        log_p, token, parent = candidate
+        if log_p > -torch.inf:
+            bank = demand.progress(demand.after(states[parent], token))
+            banks.setdefault(bank, []).append(candidate)
     order = [banks[bank][::-1] for bank in sorted(banks, reverse=True)]
     chosen: list[Candidate] = []
     while len(chosen) < count and any(order):
@@ -334,3 +344,121 @@ def shared(
             if left and len(chosen) < count:
                 chosen.append(left.pop())
     return chosen + [(-torch.inf, 0, 0)] * (count - len(chosen))
+
+
+class Greedy(SingleSearch):
+    """y_t = argmax p(y | y_<t, x): the most probable token at every step.
+
+    Sources whose output has ended leave the batch. Where the steps allow it, others enter: at most
+    `ROOM` sources for each thread are decoded at a time (continuous batching).
+    """
+
+    class Config(Search.Config, kind="greedy"):
+        """There is nothing to choose; for several outputs a beam is taken."""
+
+        def giving(self, count: int) -> Search.Config:
+            return self if count == 1 else Beam.Config.like(self, beam_size=count)
+
+    def find(
+        self,
+        steps: Constrained,
+        limits: Sequence[int],
+        start: int,
+        end: int,
+        rows: Sequence[int],
+    ) -> list[list[Hypothesis]]:
+        room = ROOM * torch.get_num_threads()
+        if steps.enters and len(limits) > room and self.listener is None:
+            return [[output] for output in continuous(steps, limits, start, end, room)]
+        return super().find(steps, limits, start, end, rows)
+
+    def choose(
+        self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
+    ) -> Int[Tensor, "N"]:
+        return highest(logits, 1)[1].squeeze(1)
+
+
+@torch.no_grad()
+def continuous(
+    steps: Constrained, limits: Sequence[int], start: int, end: int, room: int
+) -> list[Hypothesis]:
+    """The greedy output of each source, with at most ``room`` sources decoded at a time."""
+    limit, length = torch.tensor(limits), torch.zeros(len(limits), dtype=torch.long)  # (B,)
+    written = torch.empty(len(limits), max(limits), dtype=torch.long)  # (B, T)
+    log_p = torch.zeros(len(limits))
+    alive, waiting = torch.arange(len(limits)).tensor_split([room])  # (M,) and (B − …,)
+    steps.reorder(alive)
+    steps.select(alive)
+    ids = torch.full_like(alive, start)
+    while len(alive):
+        following = steps.step(ids)
+        logit, token = highest(following.logits, 1)
+        ids = token.squeeze(1)
+        written[alive, length[alive]] = ids
+        log_p[alive] += (logit - following.log_z).squeeze(1)
+        length[alive] += 1
+        keep = ((ids != end) & (length[alive] < limit[alive])).nonzero().flatten()
+        if len(keep) < len(alive):
+            steps.reorder(keep)
+            steps.select(keep)
+            alive, ids = alive[keep], ids[keep]
+            new, waiting = waiting.tensor_split([room - len(keep)])
+            if len(new):
+                steps.enter(new)
+                alive, ids = torch.cat((alive, new)), torch.cat((ids, torch.full_like(new, start)))
+    outputs = [row[:n] for row, n in zip(written.tolist(), length.tolist(), strict=True)]
+    return [Hypothesis.alone(*output, end) for output in zip(outputs, log_p.tolist(), strict=True)]
+
+
+def with_beam(
+    own: Search.Config, beam_size: int | None, length_penalty: float | None
+) -> Search.Config:
+    """The search ``own`` as a beam of this size and penalty; ``own`` where both are None.
+
+    A beam of one without a penalty becomes greedy search, which has less to keep in order.
+    Raises ``ConfigError`` for a length penalty of a search that is no beam.
+    """
+    choices = {"beam_size": beam_size, "length_penalty": length_penalty}
+    choices = {name: value for name, value in choices.items() if value is not None}
+    if not choices:
+        return own
+    if beam_size is None and not isinstance(own, Beam.Config):
+        raise ConfigError(f"a search {own.kind} has no length_penalty; give a beam_size beside it")
+    if beam_size == 1 and length_penalty is None and type(own) in (Beam.Config, Greedy.Config):
+        return Greedy.Config.like(own)
+    kind = type(own) if isinstance(own, Beam.Config) else Beam.Config
+    return kind.like(own, **choices)
+
+
+def another(own: Search.Config, kind: str | None, fields: dict[str, object]) -> Search.Config:
+    """The search ``own`` with other fields; of another kind, with the fields that both have.
+
+    Raises ``ConfigError`` naming the nearest valid kind or key.
+    """
+    chosen = own if kind is None else Search.Config.parse(kind, ("decode",))
+    return chosen.like(own, **fields)
+
+
+Term = Sequence[str]  # variants, any of which meets it
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The terms that the output of each line must hold, and phrases that no output may hold."""
+
+    required: Sequence[Sequence[Term]] = ()
+    banned: Sequence[str] = ()
+
+    def on(self, search: Search, tokenizer: Tokenizer) -> Search:
+        """The search with this wording. Raises ``ConfigError`` for terms without a plain beam."""
+        if any(self.required):
+            if type(search) is not Beam:
+                kind = search.config.kind
+                raise ConfigError(f"a search {kind} cannot force terms; use decode.kind=beam")
+            pieces = word_pieces(tokenizer)
+            phrases = ((phrase_of(term, tokenizer) for term in terms) for terms in self.required)
+            demands = [RequiredPhrases(tuple(filter(None, each)), pieces) for each in phrases]
+            search = LexicalBeam(search.config).with_(**vars(search) | {"demands": demands})
+        if self.banned:
+            search = search.forbidding([Banned(self.banned, tokenizer)])
+        return search

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from foveate.config import BaseConfig, Configurable
-from foveate.data.tokenizer import SILENT, Tokenizer
+from foveate.data.tokenizer import SILENT, SPECIALS, UNK, Tokenizer
 from foveate.native.kernels import log_sum_exp
 
 WHOLE, REJECTED, STATES = 0, 8, 8
@@ -60,31 +60,27 @@ class ByteTable:
 
     @classmethod
     def over(cls, states: Int[Tensor, "S V"]) -> ByteTable:
-        """The table of tokens whose δ is given, `REJECTED` where there is none."""
+        """The table for the transitions ``states`` of whole tokens; `REJECTED` for none."""
         whole = torch.arange(STATES) == WHOLE
         finished, barred = whole, []  # (S,) whether so many tokens suffice from a state
         for _ in range(LONGEST + 1):
             allowed = torch.cat((finished, torch.tensor([False])))[states]  # (S, V)
             barred.append(~allowed)
             finished = finished | allowed.any(dim=1)
-        stuck = torch.stack(barred).all(dim=2)  # too few tokens are left: then as if there were all
+        stuck = torch.stack(barred).all(dim=2)  # too few tokens left: as if there were enough
         each = torch.where(stuck[..., None], barred[-1], torch.stack(barred))
         after = states.where(~barred[-1], torch.zeros(()).to(states))
         return cls(after, each, barred[-1][WHOLE].nonzero().flatten())
 
     def of(self, tokens: Int[Tensor, "W"]) -> ByteTable:
-        """The table of some tokens alone, by their places among these."""
+        """The table of some tokens only, numbered by their places in ``tokens``."""
         chosen = tokens.to(self.after.device)
         states = self.after.where(~self.barred[-1], torch.tensor(REJECTED).to(self.after))
         return ByteTable.over(states[:, chosen])
 
-    def to(self, device: torch.device) -> ByteTable:
-        """The same on a device."""
-        return ByteTable(*(part.to(device) for part in (self.after, self.barred, self.always)))
-
 
 def byte_table(tokenizer: Tokenizer) -> ByteTable | None:
-    """That of a tokenizer, made once; None where each of its pieces is valid UTF-8 by itself."""
+    """The table of a tokenizer, cached; None where each of its pieces is valid UTF-8 by itself."""
     return _table(tokenizer, tokenizer.vocab_size)
 
 
@@ -111,19 +107,20 @@ def _states(pieces: Sequence[bytes]) -> NDArray[np.int64]:
 
 
 class CharacterMask:
-    """Where each hypothesis of a search stands in UTF-8, and how many tokens it may still write."""
+    """The UTF-8 state of each hypothesis of a search, and how many tokens it may still have."""
 
     def __init__(self, table: ByteTable, limits: Sequence[int], device: torch.device) -> None:
-        self.table = table.to(device)
+        parts = table.after, table.barred, table.always
+        self.table = ByteTable(*(part.to(device) for part in parts))
         self.limits = torch.tensor(limits, dtype=torch.long, device=device) + 1  # with the start
         self.state, self.left = torch.zeros_like(self.limits), self.limits  # (N,) each
 
     def read(self, ids: Int[Tensor, "N"]) -> None:
-        """Go on by one token of each hypothesis."""
+        """Read one more token of each hypothesis."""
         self.state, self.left = self.table.after[self.state, ids], self.left - 1
 
     def apply(self, logits: Tensor) -> Tensor:
-        """Logits (N, V), into which −∞ is written at the tokens that may not follow."""
+        """The logits (N, V), with −∞ written to the tokens that may not follow."""
         rows = ((self.state != WHOLE) | (self.left <= LONGEST)).nonzero().flatten()
         room = (self.left[rows] - 1).clamp(0, LONGEST)
         own = logits[rows].masked_fill_(self.table.barred[room, self.state[rows]], -torch.inf)
@@ -132,23 +129,14 @@ class CharacterMask:
         return logits
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Hypothesis i goes on from hypothesis ``rows[i]``."""
+        """Hypothesis i continues hypothesis ``rows[i]``."""
         self.state, self.left = self.state.index_select(0, rows), self.left.index_select(0, rows)
 
     def enter(self, sources: Int[Tensor, "K"]) -> None:
-        """Take sources in, a hypothesis each after the others'."""
+        """Begin to decode these sources too, one hypothesis each, in rows after the others'."""
         new = self.limits[sources]
         self.state = torch.cat((self.state, torch.zeros_like(new)))
         self.left = torch.cat((self.left, new))
-
-
-# ----------------------------------------------------------------------------------------- phrases
-# Phrases that an output must hold, as token sequences: how far each beginning has got with them.
-#
-# A phrase is met when one of its spellings is written as whole words: what follows must not go on
-# with the word, and a spelling without a blank before it only follows what ends none. Does not
-# live
-# here: how a beam shares its places (`lexical_beam`), text (`wording`).
 
 
 class Spelling(NamedTuple):
@@ -162,16 +150,16 @@ Phrase = tuple[Spelling, ...]  # any of these meets it
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """Of each id, whether it goes on with a word, and whether it ends in the middle of one."""
+class WordPieces:
+    """For each id, whether it continues a word, and whether it ends inside one."""
 
     goes_on: Sequence[bool]
     in_word: Sequence[bool]
 
 
 @dataclass(frozen=True)
-class State:
-    """What a beginning has met for good, what it meets unless the word goes on, what it is in."""
+class PhraseState:
+    """The phrases in a partial hypothesis: met, met unless the word continues, and begun."""
 
     met: frozenset[int] = frozenset()
     pending: frozenset[int] = frozenset()
@@ -179,18 +167,22 @@ class State:
     last_in_word: bool = False
 
 
-START = State()
+START = PhraseState()
 
 
 @dataclass(frozen=True)
-class Demand:
-    """The phrases that the outputs of one source must hold."""
+class RequiredPhrases:
+    """The phrases that the outputs of one source must hold.
+
+    A phrase is met when one of its spellings is written as whole words: the next token must not
+    continue the word, and a ``bare`` spelling must not follow a token that ends inside a word.
+    """
 
     phrases: tuple[Phrase, ...]
-    pieces: Pieces
+    pieces: WordPieces
 
-    def after(self, state: State, token: int) -> State:
-        """The state once a token is written."""
+    def after(self, state: PhraseState, token: int) -> PhraseState:
+        """The state after one more token."""
         met = state.met if self.pieces.goes_on[token] else state.met | state.pending
         pending, within = set[int](), list[tuple[int, int, int]]()
         for phrase, spelling, done in self._open(state, met):
@@ -202,10 +194,10 @@ class Demand:
             else:
                 within.append((phrase, spelling, done + 1))
         in_word = self.pieces.in_word[token]
-        return State(met, frozenset(pending), tuple(within), in_word)
+        return PhraseState(met, frozenset(pending), tuple(within), in_word)
 
-    def _open(self, state: State, met: frozenset[int]) -> Iterator[tuple[int, int, int]]:
-        """Spellings that may go on with the next token, those that may begin included."""
+    def _open(self, state: PhraseState, met: frozenset[int]) -> Iterator[tuple[int, int, int]]:
+        """Spellings that the next token may continue or begin."""
         yield from state.within
         for number, phrase in enumerate(self.phrases):
             if number not in met:
@@ -213,14 +205,14 @@ class Demand:
                     if not (spelling.bare and state.last_in_word):
                         yield number, n, 0
 
-    def wanted(self, state: State) -> set[int]:
-        """The tokens that would bring a beginning further."""
+    def next_tokens(self, state: PhraseState) -> set[int]:
+        """The tokens that continue or begin a phrase."""
         met = state.met | state.pending
         places = self._open(state, met)
         return {self.phrases[p][s].ids[done] for p, s, done in places}
 
-    def progress(self, state: State) -> int:
-        """How many tokens of phrases are written: the number of a beginning's bank."""
+    def progress(self, state: PhraseState) -> int:
+        """How many tokens of phrases are written: the bank of a partial hypothesis."""
         met = state.met | state.pending
         whole = sum(self._size(phrase) for phrase in met)
         return whole + max((done for p, _, done in state.within if p not in met), default=0)
@@ -228,21 +220,53 @@ class Demand:
     def _size(self, phrase: int) -> int:
         return max(len(spelling.ids) for spelling in self.phrases[phrase])
 
-    def done(self, state: State) -> bool:
-        """Whether an output may end here."""
+    def done(self, state: PhraseState) -> bool:
+        """Whether an output may end in this state."""
         return len(state.met | state.pending) == len(self.phrases)
 
 
-class Ledger:
-    """The states of all hypotheses of a batch, rows grouped by source."""
+def phrase_of(variants: Sequence[str], tokenizer: Tokenizer) -> Phrase:
+    """The spellings of a term: each variant as it is and capitalised, after a blank or a mark.
 
-    def __init__(self, demands: Sequence[Demand]) -> None:
+    Spellings with unknown tokens are left out, so that a term that no output can hold has none.
+    """
+    spellings: dict[Spelling, None] = {}
+    for variant in variants:
+        for text in dict.fromkeys((variant, variant[:1].upper() + variant[1:])):
+            for before, bare in (("a", False), ("l'", True)):
+                blank = "" if bare else " "
+                start = tokenizer.encode(before).ids
+                ids = tokenizer.encode(before + blank + text).ids
+                if ids[: len(start)] == start and len(ids) > len(start):
+                    spellings[Spelling(tuple(ids[len(start) :]), bare)] = None
+    return tuple(spelling for spelling in spellings if UNK not in spelling.ids)
+
+
+@lru_cache(maxsize=8)
+def _after_a_word(tokenizer: Tokenizer) -> list[str]:
+    """The text that each piece of a vocabulary adds after a word; special ones none."""
+    word = tokenizer.encode("a").ids[-1:]
+    size = len(tokenizer.decode(word))
+    return ["" if i < len(SPECIALS) else tokenizer.decode([*word, i])[size:]
+            for i in range(tokenizer.vocab_size)]  # fmt: skip
+
+
+def word_pieces(tokenizer: Tokenizer) -> WordPieces:
+    """Where each piece of a vocabulary begins and ends relative to words."""
+    texts = _after_a_word(tokenizer)
+    return WordPieces([t[:1].isalnum() for t in texts], [t[-1:].isalnum() for t in texts])
+
+
+class PhraseTracker:
+    """The phrase states of all hypotheses of a batch, in rows grouped by source."""
+
+    def __init__(self, demands: Sequence[RequiredPhrases]) -> None:
         self.demands = list(demands)
         self.states = [START] * len(self.demands)
         self._begun = False
 
     def read(self, ids: Int[Tensor, "N"]) -> None:
-        """Each hypothesis has written one more id; the first is the start, which counts not."""
+        """Read one more id of each hypothesis; the first is the start and does not count."""
         if self._begun:
             demands = self.of_rows()
             self.states = [
@@ -251,48 +275,37 @@ class Ledger:
             ]
         self._begun = True
 
-    def of_rows(self) -> list[Demand]:
-        """The demand of each row's source."""
+    def of_rows(self) -> list[RequiredPhrases]:
+        """The required phrases of each row's source."""
         each = len(self.states) // max(1, len(self.demands))
         return [demand for demand in self.demands for _ in range(each)]
 
     def unmet(self) -> list[int]:
-        """The rows that may not end yet."""
+        """The rows whose outputs may not end yet."""
         pairs = zip(self.of_rows(), self.states, strict=True)
         return [row for row, (demand, state) in enumerate(pairs) if not demand.done(state)]
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Hypothesis i goes on from hypothesis ``rows[i]``."""
+        """Hypothesis i continues hypothesis ``rows[i]``."""
         self.states = [self.states[row] for row in rows.tolist()]
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
-        """Go on with these sources alone."""
+        """Continue with these sources only."""
         self.demands = [self.demands[source] for source in sources.tolist()]
 
-
-def allowed(logits: Tensor, ledger: Ledger, end: int) -> Tensor:
-    """The logits, −∞ where an output would end before it holds all its phrases."""
-    rows = ledger.unmet()
-    if rows:
-        logits[torch.tensor(rows, device=logits.device), end] = -torch.inf
-    return logits
-
-
-# ------------------------------------------------------------------------------------------- rules
-# Rules about what an output may hold, for every search: a token that is forbidden has p = 0.
 
 Forbidden = tuple[Int[Tensor, "F"], Int[Tensor, "F"]]
 
 
 class Forbids(Protocol):
-    """Whatever says which tokens may not come next."""
+    """A rule about which tokens may not come next: a forbidden token has p = 0."""
 
     def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
-        """Rows of what is written, the start left out, and a token that may not follow in each."""
+        """Pairs of a row of ``written``, without the start, and a token that may not follow."""
 
 
-class Rule(Configurable, ABC):
-    """Says which tokens may not come next."""
+class OutputRule(Configurable, ABC):
+    """A rule of a config about the outputs of every search."""
 
     class Config(BaseConfig, family="rule"):
         """Which rule."""
@@ -302,13 +315,13 @@ class Rule(Configurable, ABC):
 
     @abstractmethod
     def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
-        """Rows of what is written, the start left out, and a token that may not follow in each."""
+        """Pairs of a row of ``written``, without the start, and a token that may not follow."""
 
 
-class NoRepeat(Rule):
-    """No n tokens in a row stand twice in an output (Paulus et al., 2018)."""
+class NoRepeat(OutputRule):
+    """No n-gram of tokens occurs twice in an output (Paulus et al., 2018)."""
 
-    class Config(Rule.Config, kind="no_repeat"):
+    class Config(OutputRule.Config, kind="no_repeat"):
         """``size`` is n."""
 
         size: int = Field(3, ge=1)  # no n-gram of this many tokens occurs twice in an output
@@ -326,10 +339,10 @@ class NoRepeat(Rule):
         return row, grams[row, place, -1]
 
 
-class MinLength(Rule):
+class MinLength(OutputRule):
     """An output has at least so many tokens, its end left out."""
 
-    class Config(Rule.Config, kind="min_length"):
+    class Config(OutputRule.Config, kind="min_length"):
         """``length`` in tokens."""
 
         length: int = Field(1, ge=1)  # tokens that an output has at least
@@ -342,20 +355,51 @@ class MinLength(Rule):
         return rows, torch.full_like(rows, end)
 
 
-# ------------------------------------------------------------------------------------- constrained
-# What may come next: the model's distribution, of which rules and given beginnings leave a part.
-#
-#     log p(v | y_<t, x) = z_v − log Z,   Z = Σ_w exp z_w      w over the tokens that rules allow
-#
-# A beginning that is given takes no part in Z: the score of an output counts what its beginning
-# costs the model, and is that of the same output found freely. Rules wait until it is written.
+class Banned:
+    """A rule: no output holds any of some phrases as whole words, in whatever case."""
+
+    def __init__(self, phrases: Sequence[str], tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.phrases = [" " + " ".join(p.casefold().split()) for p in phrases if p.strip()]
+        self.longest = max(map(len, self.phrases), default=0)
+        texts = [text.casefold() for text in _after_a_word(tokenizer)]
+        self.ending = [_ending(phrase, texts) for phrase in self.phrases]
+
+    def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
+        """Each token with which a row would end in a banned phrase."""
+        pairs = [
+            (row, token)
+            for row, ids in enumerate(written[:, -self.longest - 1 :].tolist())
+            for token in self._completing(ids)
+        ]
+        rows, tokens = torch.tensor(pairs, dtype=torch.long, device=written.device).view(-1, 2).T
+        return rows, tokens
+
+    def _completing(self, recent: list[int]) -> set[int]:
+        """The tokens that complete a phrase after ``recent``; most are excluded undecoded."""
+        text, tokens = self.tokenizer.decode(recent).casefold(), set[int]()
+        for phrase, ending in zip(self.phrases, self.ending, strict=True):
+            begun = [n for n in range(2, len(phrase)) if text.endswith(phrase[1:n])]
+            for token in {token for n in (1, *begun) for token in ending[n]}:
+                longer = " " + self.tokenizer.decode([*recent, token]).casefold()
+                place = len(longer) - len(phrase) + 1
+                if longer.endswith(phrase[1:]) and place > 0 and not longer[place - 1].isalnum():
+                    tokens.add(token)
+        return tokens
+
+
+def _ending(phrase: str, texts: Sequence[str]) -> list[list[int]]:
+    """For each position of a phrase the tokens that end with the phrase from there on."""
+    last = [i for i, text in enumerate(texts) if text.endswith(phrase[-1])]
+    rests = [phrase[n:].lstrip() for n in range(len(phrase))]
+    return [[i for i in last if texts[i].endswith(rest)] for rest in rests]
 
 
 class Next(NamedTuple):
     """Each hypothesis's next token: log p(v) = ``logits[:, v] − log_z``, −∞ where v may not come.
 
-    ``free`` is what might come where a beginning is given; None where it is the same. ``of`` leaves
-    the ``ledger`` out.
+    ``free`` is the distribution without the given prefix; None where it is the same. ``tracker``
+    holds the phrases that each hypothesis has met. ``of`` leaves it out.
 
     *Shapes:* ``logits`` (N, V), ``log_z`` (N, 1).
     """
@@ -363,35 +407,53 @@ class Next(NamedTuple):
     logits: Float[Tensor, "N V"]
     log_z: Float[Tensor, "N 1"]
     free: Next | None = None
-    ledger: Ledger | None = None  # how far each has got with phrases that are asked for
+    tracker: PhraseTracker | None = None
 
     def of(self, rows: Int[Tensor, "R"]) -> Next:
-        """Those of some hypotheses, which may be repeated."""
+        """The same for some hypotheses, which may be repeated."""
         free = None if self.free is None else self.free.of(rows)
         return Next(self.logits[rows], self.log_z[rows], free)
 
 
 class Steps(Protocol):
-    """A batch of sources being decoded: N hypotheses at a time, rows grouped by source."""
+    """A batch of sources being decoded: N hypotheses at a time, in rows grouped by source.
+
+    ``device`` is where logits are computed. ``enters`` is whether sources may begin while others
+    are being decoded (`RefillableSteps`).
+    """
+
+    device: torch.device = torch.device("cpu")
+    enters: bool = False
 
     def step(self, ids: Tensor) -> Tensor:
         """Logits (N, V) of the next token, after reading one more id (N,) of each hypothesis.
 
-        They are the caller's, who may write into them.
+        The caller may overwrite them.
         """
 
     def reorder(self, rows: Tensor) -> None:
-        """Hypothesis i goes on from what hypothesis ``rows[i]`` has read."""
+        """Hypothesis i continues hypothesis ``rows[i]``."""
 
     def select(self, sources: Tensor) -> None:
-        """Go on with these sources alone; their hypotheses have been reordered already."""
+        """Continue with these sources only, whose hypotheses have been reordered already."""
+
+
+class RefillableSteps(Steps, Protocol):
+    """Steps in which sources may begin while others are being decoded."""
+
+    def enter(self, sources: Tensor) -> None:
+        """Begin to decode these sources too, one hypothesis each, in rows after the others'."""
 
 
 class Constrained:
-    """Steps that keep rules and begin each output as it was asked to begin.
+    """Steps whose outputs keep to rules, begin with given prefixes and hold required phrases.
 
-    ``prefixes`` are the first tokens of each source's outputs, none where there are no lists.
-    Where rules allow nothing the output ends, with p = 1; inside a character they wait for its end.
+        log p(v | y_<t, x) = z_v − log Z,   Z = Σ_w exp z_w      w over the tokens that rules allow
+
+    ``prefixes`` are the first tokens of each source's outputs, none where there are no lists. A
+    prefix takes no part in Z: the score of an output includes what its prefix costs the model, and
+    is that of the same output without a prefix. Rules begin after the prefix. Where rules allow no
+    token the output ends, with p = 1; inside a character they wait for its end.
     """
 
     def __init__(
@@ -400,29 +462,24 @@ class Constrained:
         rules: Sequence[Forbids],
         prefixes: Sequence[Sequence[int]],
         end: int,
-        ledger: Ledger | None = None,
+        tracker: PhraseTracker | None = None,
     ) -> None:
-        self.steps, self.rules, self.end = steps, rules, end
-        self.device: torch.device = getattr(steps, "device", torch.device("cpu"))
-        self.written: Tensor | None = None  # (N, t), what rules read; the start is left out
+        self.steps, self.rules, self.end, self.device = steps, rules, end, steps.device
+        self.written: Tensor | None = None  # (N, t) without the start, for the rules
         self.length = -1  # tokens written so far
         self.prefixes = list(prefixes)  # of the sources that are still being decoded
-        self.ledger = ledger
+        self.tracker = tracker
         self.characters: CharacterMask | None = None  # where tokens are parts of characters
+        free = not (rules or prefixes or tracker)
+        self.enters = free and steps.enters  # whether sources may `enter` while others are decoded
 
     def step(self, ids: Int[Tensor, "N"]) -> Next:
-        """What may follow, after reading one more id of each hypothesis.
+        """The next token of each hypothesis, after reading one more id of each.
 
-        Phrases that are asked for take no part in Z either: an end that comes too soon is −∞.
+        Required phrases take no part in Z either: an end before all of them has p = 0.
         """
-        if self.ledger is None:
-            return self._step(ids)
-        self.ledger.read(ids)
-        following = self._step(ids)
-        allowed(following.logits, self.ledger, self.end)
-        return following._replace(ledger=self.ledger)
-
-    def _step(self, ids: Int[Tensor, "N"]) -> Next:
+        if self.tracker is not None:
+            self.tracker.read(ids)
         self.length += 1
         if self.rules:
             new = ids[:, None]
@@ -430,17 +487,15 @@ class Constrained:
         logits = self.steps.step(ids)
         if self.characters is not None:
             self.characters.read(ids)
-        begun = self._begun(logits)
-        if begun is None:
-            return self._ruled(logits)
-        rows, given = begun
-        free = Next(logits.clone(), log_sum_exp(logits))
-        following = self._ruled(logits)
-        following.logits[rows], following.log_z[rows] = given.logits, given.log_z
-        return Next(following.logits, following.log_z, free)
+        following = self._prefixed(logits) if self.prefixes else self._ruled(logits)
+        if self.tracker is None:
+            return following
+        unmet = torch.tensor(self.tracker.unmet(), dtype=torch.long, device=logits.device)
+        following.logits[unmet, self.end] = -torch.inf
+        return following._replace(tracker=self.tracker)
 
     def _ruled(self, logits: Tensor) -> Next:
-        """What may follow freely: −∞ at what a rule forbids, which is written into the logits."""
+        """The next token without a prefix; −∞ is written to the logits where a rule forbids it."""
         characters = self.characters
         unruled = logits.clone() if self.rules and characters is not None else logits
         for rule in self.rules:
@@ -460,46 +515,44 @@ class Constrained:
                 logits[inside] = characters.apply(unruled)[inside]
         return Next(logits, log_z)
 
-    def _begun(self, logits: Tensor) -> tuple[Tensor, Next] | None:
-        """The hypotheses whose beginnings are not yet written, and the one token that follows."""
+    def _prefixed(self, logits: Tensor) -> Next:
+        """The next token, where hypotheses inside their prefix have one choice."""
         at = self.length
         pairs = [(i, p[at]) for i, p in enumerate(self.prefixes) if len(p) > at]
         if not pairs:
-            return None
+            return self._ruled(logits)
         source, token = torch.tensor(pairs, device=logits.device).unbind(dim=1)
         each = len(logits) // len(self.prefixes)
         rows = (source[:, None] * each + torch.arange(each, device=logits.device)).flatten()
         own, only = logits[rows], token.repeat_interleave(each)[:, None]
-        alone = torch.full_like(own, -torch.inf).scatter(1, only, own.gather(1, only))
-        return rows, Next(alone, log_sum_exp(own))
+        free = Next(logits.clone(), log_sum_exp(logits))
+        following = self._ruled(logits)
+        following.logits[rows] = torch.full_like(own, -torch.inf).scatter(
+            1, only, own.gather(1, only)
+        )
+        following.log_z[rows] = log_sum_exp(own)
+        return following._replace(free=free)
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Hypothesis i goes on from hypothesis ``rows[i]``."""
+        """Hypothesis i continues hypothesis ``rows[i]``."""
         self.steps.reorder(rows)
         if self.written is not None:
             self.written = self.written.index_select(0, rows)
         if self.characters is not None:
             self.characters.reorder(rows)
-        if self.ledger is not None:
-            self.ledger.reorder(rows)
-
-    @property
-    def enters(self) -> bool:
-        """Whether sources may `enter` while others are being decoded: they do as they like."""
-        return getattr(self.steps, "enters", False) and not (
-            self.rules or self.prefixes or self.ledger
-        )
+        if self.tracker is not None:
+            self.tracker.reorder(rows)
 
     def enter(self, sources: Int[Tensor, "K"]) -> None:
-        """Take sources in that had been left out, a hypothesis each after the others'."""
-        cast(Any, self.steps).enter(sources)
+        """Begin to decode these sources too, one hypothesis each, in rows after the others'."""
+        cast(RefillableSteps, self.steps).enter(sources)
         if self.characters is not None:
             self.characters.enter(sources)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
-        """Go on with these sources alone."""
+        """Continue with these sources only."""
         self.steps.select(sources)
         if self.prefixes:
             self.prefixes = [self.prefixes[source] for source in sources.tolist()]
-        if self.ledger is not None:
-            self.ledger.select(sources)
+        if self.tracker is not None:
+            self.tracker.select(sources)

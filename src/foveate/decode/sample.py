@@ -18,7 +18,7 @@ Scores = Float[Tensor, "N V"]
 
 
 class Filter(Protocol):
-    """One step of the chain; ``written`` (N, t) is what each text has got so far."""
+    """One step of the chain; ``written`` (N, t) are the tokens of each output so far."""
 
     def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores: ...
 
@@ -86,24 +86,19 @@ class MinP:
         return scores.masked_fill(odds < self.p * odds.amax(dim=1, keepdim=True), -torch.inf)
 
 
-# ------------------------------------------------------------------------------------------ sample
-# Sampling: y_t ~ p(y | y_<t, x), after filters; the same seed draws the same texts.
-#
-# Every output has random numbers of its own, a function of (seed, number of its source, step,
-# which
-# of the source's outputs it is): what stands beside it in a batch does not matter.
-
-
 class Sample(SingleSearch):
-    """Draws each token from what the filters leave of the model's distribution.
+    """Draws each token from the model's distribution after filters.
 
-    y = min {v : Σ_{w ≤ v} p(w) > u},  u uniform in [0, 1)
+        y = min {v : Σ_{w ≤ v} p(w) > u},  u uniform in [0, 1)
+
+    u is a function of the seed, the number of the source, the step and the number of the output, so
+    that outputs do not depend on the batch.
     """
 
     class Config(Search.Config, kind="sample"):
-        """``top_k``, ``top_p``, ``min_p``: what is cut off; absent, nothing is.
+        """``top_k``, ``top_p`` and ``min_p`` filter tokens where they are set.
 
-        ``num_samples`` outputs of each source are drawn, the most probable first among them.
+        ``num_samples`` outputs of each source are drawn, and given with the most probable first.
         """
 
         temperature: float = Field(1.0, gt=0)
@@ -119,7 +114,7 @@ class Sample(SingleSearch):
         num_samples: int = Field(1, ge=1)  # outputs that are drawn for each source
 
         def giving(self, count: int) -> Sample.Config:
-            return self.like(self, num_samples=max(count, self.num_samples))
+            return self if count <= self.num_samples else self.like(self, num_samples=count)
 
     config: Config
 
@@ -131,9 +126,9 @@ class Sample(SingleSearch):
     def width(self) -> int:
         return self.config.num_samples
 
-    def posterior(self, found: Sequence[Hypothesis]) -> list[float]:
+    def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
         """1 / N for each of N draws: an output counts as often as it was drawn."""
-        return [1 / len(found) for _ in found]
+        return [1 / len(hypotheses) for _ in hypotheses]
 
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
@@ -152,7 +147,7 @@ class Sample(SingleSearch):
 
 
 def chain(config: Sample.Config) -> list[Filter]:
-    """The filters of a config, in the order in which they work."""
+    """The filters of a config, in the order in which they are applied."""
     chosen: list[Filter] = []
     if config.repetition_penalty != 1:
         chosen.append(RepetitionPenalty(config.repetition_penalty))

@@ -1,4 +1,4 @@
-"""What every search shares: the protocol `Steps`, hypotheses, ensembles, forced scores."""
+"""What every search shares: hypotheses, settings, listeners, ensembles, forced scores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import torch
 from jaxtyping import Float, Int
@@ -19,26 +19,26 @@ from foveate.decode.constraints import (
     ByteTable,
     CharacterMask,
     Constrained,
-    Demand,
     Forbids,
-    Ledger,
     Next,
-    Rule,
+    OutputRule,
+    PhraseTracker,
+    RequiredPhrases,
     Steps,
 )
 
 PRUNED, LIVE, DONE = 0, 1, 2
-State = Literal["pruned", "live", "done"]
-STATES: tuple[State, ...] = ("pruned", "live", "done")
+Outcome = Literal["pruned", "live", "done"]
+STATES: tuple[Outcome, ...] = ("pruned", "live", "done")
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a search: C beginnings of each of M sources that were looked at, best first.
+    """One step of a search: the C candidates of each of M sources, best first.
 
-    A beginning extends what stood in the row ``parent`` of ``following`` (what might have come) by
-    ``token``; it is not there where its ``log_p`` is −∞. ``onward`` are the places, counted through
-    (M, C), of the beginnings that stand in the rows of the next step.
+    A candidate extends the hypothesis in row ``parent`` of ``following`` (the distributions of the
+    step) by ``token``; one whose ``log_p`` is −∞ does not exist. ``onward`` are the indices, into
+    the flattened (M, C), of the candidates that are the rows of the next step.
     """
 
     sources: list[int]
@@ -55,7 +55,7 @@ Listener = Callable[[Step], None]
 
 
 class Alternatives(NamedTuple):
-    """The k most probable tokens of a place with their log p, best first, and its entropy in nats.
+    """The k most probable tokens of a position with log p, best first, and its entropy in nats.
 
     H = −Σ_v p(v) log p(v)
     """
@@ -66,11 +66,11 @@ class Alternatives(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Beginning:
+class PartialHypothesis:
     """The first tokens of an output: those of its ``parent`` and one more.
 
     ``log_p`` and ``score`` are of all its tokens, ``token_log_p`` of the last. ``id`` counts from 0
-    in the order in which beginnings were met; ``parent`` is None for the first token.
+    in the order of the search; ``parent`` is None for the first token.
     """
 
     id: int
@@ -79,41 +79,41 @@ class Beginning:
     token_log_p: float
     log_p: float
     score: float
-    state: State
+    state: Outcome
 
 
 class Watch:
-    """A listener that keeps the search of one source: beginnings step by step, and alternatives.
+    """A listener that records the search of one source: partial hypotheses and alternatives.
 
-    ``told`` is called after every step with its beginnings, best first. What raises in it stops
-    the search.
+    ``on_step`` is called after every step with its partial hypotheses, best first. An exception in
+    it stops the search.
     """
 
     def __init__(
-        self, top_k: int = 8, told: Callable[[list[Beginning]], None] | None = None
+        self, top_k: int = 8, on_step: Callable[[list[PartialHypothesis]], None] | None = None
     ) -> None:
-        self.top_k, self.told = top_k, told
-        self.steps: list[list[Beginning]] = []
-        self._all: list[Beginning] = []
+        self.top_k, self.on_step = top_k, on_step
+        self.steps: list[list[PartialHypothesis]] = []
+        self._all: list[PartialHypothesis] = []
         self._choices: list[list[Alternatives]] = []  # by step and row
-        self._place: list[tuple[int, int]] = []  # of each beginning: its step, its row there
-        self._rows: list[int | None] = [None]  # the beginning in each row of the next step
+        self._place: list[tuple[int, int]] = []  # step and row of each partial hypothesis
+        self._rows: list[int | None] = [None]  # partial hypothesis in each row of the next step
 
     def __call__(self, step: Step) -> None:
-        """Keep a step. Raises ``ValueError`` where a search has several sources."""
+        """Record a step. Raises ``ValueError`` where a search has several sources."""
         if len(step.sources) != 1:
             raise ValueError(f"a Watch follows one source, not {len(step.sources)}")
         self._choices.append(alternatives(step.following.free or step.following, self.top_k))
         picked = step.following.logits[step.parent[0], step.token[0]]
         own: list[float] = (picked - step.following.log_z[step.parent[0], 0]).tolist()
-        found: dict[int, Beginning] = {}
+        candidates: dict[int, PartialHypothesis] = {}
         parts = (step.token[0], step.log_p[0], step.score[0], step.parent[0], step.state[0])
         for place, (token, log_p, score, row, state) in enumerate(
             zip(*(part.tolist() for part in parts), strict=True)
         ):
             if log_p == -torch.inf:
                 continue
-            one = Beginning(
+            candidates[place] = PartialHypothesis(
                 len(self._all),
                 self._rows[row if self.steps else 0],
                 token,
@@ -122,62 +122,52 @@ class Watch:
                 score,
                 STATES[state],
             )
-            found[place] = one
-            self._all.append(one)
+            self._all.append(candidates[place])
             self._place.append((len(self.steps), row))
-        self._rows = [found[place].id if place in found else None for place in step.onward.tolist()]
-        self.steps.append(list(found.values()))
-        if self.told is not None:
-            self.told(self.steps[-1])
+        onward = map(candidates.get, step.onward.tolist())
+        self._rows = [None if candidate is None else candidate.id for candidate in onward]
+        self.steps.append(list(candidates.values()))
+        if self.on_step is not None:
+            self.on_step(self.steps[-1])
 
-    def path(self, one: Beginning) -> list[Beginning]:
-        """A beginning and all that it extends, the first token first."""
-        found = [one]
-        while found[-1].parent is not None:
-            found.append(self._all[found[-1].parent])
-        return found[::-1]
+    def path(self, partial: PartialHypothesis) -> list[PartialHypothesis]:
+        """A partial hypothesis and all that it extends, the first token first."""
+        path = [partial]
+        while path[-1].parent is not None:
+            path.append(self._all[path[-1].parent])
+        return path[::-1]
 
-    def find(self, ids: Sequence[int], end: int) -> list[Beginning]:
-        """The path of an output (without its end): its beginnings, that of its end among them.
-
-        Empty where the search never ended there.
-        """
-        for one in self._all:
-            if one.state == "done":
-                path = self.path(one)
+    def find(self, ids: Sequence[int], end: int) -> list[PartialHypothesis]:
+        """The path of an output, whose ids are without its end; empty if no output ended there."""
+        for partial in self._all:
+            if partial.state == "done":
+                path = self.path(partial)
                 tokens = [step.token for step in path]
                 if tokens in ([*ids], [*ids, end]):
                     return path
         return []
 
-    def instead(self, one: Beginning) -> Alternatives:
-        """What might have come in the place of a beginning's last token."""
-        step, row = self._place[one.id]
+    def instead(self, partial: PartialHypothesis) -> Alternatives:
+        """The alternatives to the last token of a partial hypothesis."""
+        step, row = self._place[partial.id]
         return self._choices[step][row]
 
 
 def alternatives(following: Next, top_k: int) -> list[Alternatives]:
-    """The ``top_k`` most probable tokens of each row, and the entropy of all.
-
-    Tokens that may not come (p = 0) are left out.
-    """
+    """The ``top_k`` most probable tokens of each row, without tokens of p = 0, and its entropy."""
     log_p = (following.logits - following.log_z).float()
     entropy = -(log_p.exp() * log_p.clamp_min(torch.finfo(log_p.dtype).min)).sum(dim=1)
     best, tokens = log_p.topk(min(top_k, log_p.shape[1]), dim=1)
-    found = []
-    for values, names, spread in zip(best.tolist(), tokens.tolist(), entropy.tolist(), strict=True):
-        kept = [(t, v) for t, v in zip(names, values, strict=True) if v > -torch.inf]
-        found.append(Alternatives([t for t, _ in kept], [v for _, v in kept], max(0.0, spread)))
-    return found
-
-
-# ------------------------------------------------------------------------------------------- steps
-# What a search asks of a model, and what it gives back.
+    rows = []
+    for values, names, nats in zip(best.tolist(), tokens.tolist(), entropy.tolist(), strict=True):
+        count = sum(value > -torch.inf for value in values)  # sorted: those of p = 0 come last
+        rows.append(Alternatives(names[:count], values[:count], max(0.0, nats)))
+    return rows
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """An output: its ids without start and end, Σ log p (the end included), and its score."""
+    """An output: its ids without start and end, Σ log p with the end, and its score."""
 
     ids: list[int]
     log_probability: float
@@ -186,7 +176,7 @@ class Hypothesis:
 
     @classmethod
     def alone(cls, ids: list[int], log_probability: float, end: int) -> Hypothesis:
-        """An output that competes with no other, by all its ids: its score is log p."""
+        """The output of a search without competition: its score is log p; ``ids`` have the end."""
         ended = ids[-1] == end
         return cls(ids[:-1] if ended else ids, log_probability, log_probability, ended)
 
@@ -197,31 +187,31 @@ class Search(Configurable):
     class Config(BaseConfig, family="search"):
         """Length limits: at most ``max_ratio`` · source length + ``max_extra`` tokens.
 
-        ``rules`` forbid tokens, such as those that would repeat what is there. With ``shortlist``
-        only tokens that a source makes likely are searched, where the run has a list of them and no
-        beginning is given; scores are then those of p over these. With ``whole_characters`` outputs
-        are valid UTF-8 also where tokens are parts of characters (`foveate.decode.constraints`).
+        ``rules`` forbid tokens, such as those of repeated phrases. With ``shortlist`` only tokens
+        that are likely for a source are searched, where the run has such a list and no prefix is
+        given; p is then over these tokens only. With ``whole_characters`` outputs are valid UTF-8
+        also where tokens are parts of characters (`foveate.decode.constraints`).
         """
 
         max_ratio: float = Field(2.0, ge=0)
         """Longest output, as a multiple of the source's tokens (max_extra is added)."""
         max_extra: int = Field(20, ge=1)  # tokens that are added to that limit
-        rules: tuple[Rule.Config, ...] = ()
+        rules: tuple[OutputRule.Config, ...] = ()
         """Constraints that every output meets, such as no_repeat."""
         shortlist: bool = False
         """Whether scores are computed only for words that go with the source."""
         whole_characters: bool = True  # no output holds a part of a character's UTF-8 bytes
 
         @classmethod
-        def like(cls, other: Search.Config, **changes: Any) -> Self:
-            """A config of this kind, with another's values where both have a field, and changes."""
+        def like(cls, other: Search.Config, **changes: object) -> Self:
+            """A config of this kind with the fields of ``other`` that it has too, and changes."""
             shared = {k: v for k, v in other.tree().items() if k in cls.model_fields}
             return cls.parse(merge(shared, changes), ("decode",))
 
         def giving(self, count: int) -> Search.Config:
-            """The same kind of search, made wide enough for so many outputs of each source.
+            """The same search, wide enough for ``count`` outputs of each source.
 
-            A kind that has only one output to give says which other kind gives more.
+            A kind with one output only gives a config of another kind.
             """
             return self
 
@@ -229,58 +219,54 @@ class Search(Configurable):
         self.config = config
         self.prefixes: Sequence[Sequence[int]] = ()
         self.bans: Sequence[Forbids] = ()
-        self.demands: Sequence[Demand] = ()
+        self.demands: Sequence[RequiredPhrases] = ()
         self.listener: Listener | None = None
         self.table: ByteTable | None = None
 
     @property
     def width(self) -> int:
-        """How many hypotheses of a source are followed side by side."""
+        """How many hypotheses of a source are decoded at a time."""
         return 1
 
-    def after(self, prefixes: Sequence[Sequence[int]]) -> Self:
-        """The same search for outputs that begin so: source number i with the ids of prefix i.
+    def with_(self, **settings: object) -> Self:
+        """A copy of the search with other attributes."""
+        search = copy.copy(self)
+        vars(search).update(settings)
+        return search
 
-        Scores stay log p of the whole output, its beginning included.
+    def after(self, prefixes: Sequence[Sequence[int]]) -> Self:
+        """The same search for outputs that begin with prefixes: source i with ``prefixes[i]``.
+
+        Scores remain log p of the whole output, its prefix included.
         """
-        begun = copy.copy(self)
-        begun.prefixes = prefixes
-        return begun
+        return self.with_(prefixes=prefixes)
 
     def forbidding(self, bans: Sequence[Forbids]) -> Self:
-        """The same search for outputs that keep these beside the rules of its config."""
-        kept = copy.copy(self)
-        kept.bans = [*self.bans, *bans]
-        return kept
+        """The same search for outputs that keep to these rules and those of its config."""
+        return self.with_(bans=[*self.bans, *bans])
 
     def spelling(self, table: ByteTable | None) -> Self:
-        """The same search over tokens that may be parts of characters: each comes out whole."""
-        spelled = copy.copy(self)
-        spelled.table = table if self.config.whole_characters else None
-        return spelled
+        """The same search over tokens that may be parts of characters, for whole characters."""
+        return self.with_(table=table if self.config.whole_characters else None)
 
     def among(self, tokens: Tensor) -> Self:
-        """The same search over some tokens alone, by their places among these."""
-        some = copy.copy(self)
-        some.table = None if self.table is None else self.table.of(tokens)
-        return some
+        """The same search over some tokens only, numbered by their places in ``tokens``."""
+        return self.with_(table=None if self.table is None else self.table.of(tokens))
 
     def watched(self, listener: Listener) -> Self:
-        """The same search, of which each step is told to a listener; what it finds is the same.
+        """The same search with a listener, which is called with each step.
 
-        A listener that raises stops the search.
+        The outputs are the same. A listener that raises stops the search.
         """
-        told = copy.copy(self)
-        told.listener = listener
-        return told
+        return self.with_(listener=listener)
 
     def shortens(self) -> bool:
-        """Whether ids of a small vocabulary may stand for all: nobody names or watches tokens."""
-        named = self.prefixes or self.bans or self.demands
-        return self.config.shortlist and not named and self.listener is None
+        """Whether it may search a shortlist: nothing refers to tokens by their ids."""
+        ids_matter = self.prefixes or self.bans or self.demands
+        return self.config.shortlist and not ids_matter and self.listener is None
 
     def limits(self, lengths: Sequence[int]) -> list[int]:
-        """The longest output allowed for each source: by its own length, not by the batch's."""
+        """The maximum length of the outputs of each source, by its own length."""
         return [int(self.config.max_ratio * n) + self.config.max_extra for n in lengths]
 
     def __call__(
@@ -293,9 +279,9 @@ class Search(Configurable):
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, best first; ``start`` and ``end`` are ids.
 
-        ``rows`` number the sources (0, 1, … if None), for searches that draw and for beginnings
-        that are given (`after`): neither then depends on the batch that a source stands in.
-        Whatever its limit, an output has room for ``max_extra`` tokens after a given beginning.
+        ``rows`` number the sources (0, 1, … if None): samples and prefixes (`after`) go by these
+        numbers, so that the outputs of a source do not depend on its batch. Outputs may always have
+        ``max_extra`` tokens after a prefix.
         """
         numbers = list(range(len(lengths)) if rows is None else rows)
         prefixes = [self.prefixes[n] for n in numbers] if self.prefixes else []
@@ -305,11 +291,11 @@ class Search(Configurable):
             limits = [max(both) for both in zip(limits, least, strict=True)]
         rules = [*(rule.build() for rule in self.config.rules), *self.bans]
         demands = [self.demands[n] for n in numbers] if self.demands else []
-        ledger = Ledger(demands) if any(demand.phrases for demand in demands) else None
-        kept = Constrained(steps, rules, prefixes, end, ledger)
+        tracker = PhraseTracker(demands) if any(demand.phrases for demand in demands) else None
+        constrained = Constrained(steps, rules, prefixes, end, tracker)
         if self.table is not None:
-            kept.characters = CharacterMask(self.table, limits, kept.device)
-        return self.find(kept, limits, start, end, numbers)
+            constrained.characters = CharacterMask(self.table, limits, constrained.device)
+        return self.find(constrained, limits, start, end, numbers)
 
     def find(
         self,
@@ -319,48 +305,45 @@ class Search(Configurable):
         end: int,
         rows: Sequence[int],
     ) -> list[list[Hypothesis]]:
-        """The same with all constraints in the steps: what a kind of search says.
+        """The hypotheses of each source by this kind of search; the steps hold all constraints.
 
-        ``limits`` are the most tokens that an output of each source may have, its end included.
+        ``limits`` are the maximum lengths of the outputs of each source, the end included.
         """
         raise NotImplementedError
 
-    def posterior(self, found: Sequence[Hypothesis]) -> list[float]:
-        """What the outputs of one source say of p(y | x): a weight for each, 1 in sum.
+    def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
+        """An estimate of p(y | x) from the outputs of one source: weights that sum to 1.
 
         w_i = p(y_i | x) / Σ_j p(y_j | x)              (Kumar & Byrne, 2004: of an n-best list)
         """
-        log_p = torch.tensor([h.log_probability for h in found], dtype=torch.float64)
+        log_p = torch.tensor([h.log_probability for h in hypotheses], dtype=torch.float64)
         weights: list[float] = log_p.softmax(dim=0).tolist()
         return weights
 
-    def decide(self, found: list[Hypothesis], text: Callable[[list[int]], str]) -> list[Hypothesis]:
-        """The outputs of one source as they are to be answered, best first, once ``text`` can read
-        them; whoever knows text calls it. Most searches have decided already.
+    def decide(
+        self, hypotheses: list[Hypothesis], text: Callable[[list[int]], str]
+    ) -> list[Hypothesis]:
+        """The final outputs of one source, best first; ``text`` decodes ids.
+
+        Only searches that compare texts change their order.
         """
-        return found
+        return hypotheses
 
 
-def device_of(steps: Steps | Constrained) -> torch.device:
-    """Where the steps compute; the processor if they do not say."""
-    device: torch.device = getattr(steps, "device", torch.device("cpu"))
-    return device
-
-
-# ------------------------------------------------------------------------------------------ single
-# Searches whose outputs do not compete: a token at a time of each, then it is settled.
-
-Draw = tuple[int, int]  # the number of a source, and which of its outputs
+Draw = tuple[int, int]  # the number of a source and of its output
 
 
 class SingleSearch(Search, ABC):
-    """``width`` outputs a source, side by side; sources that have ended leave the batch."""
+    """A search whose outputs do not compete: ``width`` for each source, a token at a time.
+
+    Sources whose outputs have ended leave the batch.
+    """
 
     @abstractmethod
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
     ) -> Int[Tensor, "N"]:
-        """The next token of each output; ``draws`` says which outputs they are."""
+        """The next token of each output; ``draws`` are the source and number of each output."""
 
     @torch.no_grad()
     def find(
@@ -372,7 +355,7 @@ class SingleSearch(Search, ABC):
         rows: Sequence[int],
     ) -> list[list[Hypothesis]]:
         width, device = self.width, steps.device
-        found: list[list[Hypothesis]] = [[] for _ in limits]
+        outputs: list[list[Hypothesis]] = [[] for _ in limits]
         limit = torch.tensor(limits, device=device)
         alive = torch.arange(len(limits), device=device)  # (M,) sources still being decoded
         owner = alive.repeat_interleave(width)  # (N,) the source of each output, N = M · width
@@ -383,7 +366,7 @@ class SingleSearch(Search, ABC):
         draws = [(row, k) for row in rows for k in range(width)]
         while len(alive):
             following = steps.step(ids)
-            if len(ids) < len(owner):  # one beginning a source, from which its outputs part
+            if len(ids) < len(owner):  # one row for each source, from which its outputs diverge
                 following = following.of(owner)
                 steps.reorder(owner)
             ids = self.choose(following.logits, written, draws)
@@ -394,7 +377,7 @@ class SingleSearch(Search, ABC):
             last = written.shape[1] >= limit[owner]
             for row in ((ended | last) & ~done).nonzero().flatten().tolist():
                 output = Hypothesis.alone(written[row].tolist(), float(total[row]), end)
-                found[int(owner[row])].append(output)
+                outputs[int(owner[row])].append(output)
             before, done = done, done | ended | last
             over = done.view(-1, width).all(dim=1)
             if self.listener is not None:
@@ -407,60 +390,50 @@ class SingleSearch(Search, ABC):
                 self.listener(Step(sources, token, shown, shown, parent, state, onward, following))
             if over.any():
                 keep = (~over).nonzero().flatten()
-                kept = (keep[:, None] * width + torch.arange(width, device=device)).flatten()
-                steps.reorder(kept)
+                onward = (keep[:, None] * width + torch.arange(width, device=device)).flatten()
+                steps.reorder(onward)
                 steps.select(keep)
-                alive, owner, ids, done = alive[keep], owner[kept], ids[kept], done[kept]
-                total, written = total[kept], written[kept]
-                draws = [draws[n] for n in kept.tolist()]
-        return [sorted(outputs, key=lambda one: -one.score) for outputs in found]
-
-
-# ---------------------------------------------------------------------------------------- ensemble
-# Several models that decode together: the mean of what they say of the next token.
-#
-#     p(v | y_<t, x) = 1/M Σ_m p_m(v | y_<t, x)
-#     log p = log Σ_m exp(log p_m) − log M             so that nothing underflows
-#
-# The members read the same tokens. Lives here: the equation, for steps and for whole sequences.
-# Does
-# not live here: which models go together (`foveate.tasks.text_to_text`).
+                alive, owner, ids, done = alive[keep], owner[onward], ids[onward], done[onward]
+                total, written = total[onward], written[onward]
+                draws = [draws[n] for n in onward.tolist()]
+        return [sorted(each, key=lambda output: -output.score) for each in outputs]
 
 
 def log_mean_p(logits: Sequence[Float[Tensor, "*B V"]]) -> Float[Tensor, "*B V"]:
-    """Log of the mean of softmax(logits) over the members (Sutskever et al., 2014, decode so)."""
-    log_p = torch.stack([one.float().log_softmax(dim=-1) for one in logits])
+    """Log 1/M Σ_m p_m(v), p_m the softmax of the logits of member m (Sutskever et al., 2014).
+
+    It is computed as log Σ_m exp(log p_m) − log M, so that nothing underflows.
+    """
+    log_p = torch.stack([each.float().log_softmax(dim=-1) for each in logits])
     return log_p.logsumexp(dim=0) - math.log(len(logits))
 
 
 class EnsembleSteps:
-    """Steps of several models over the same sources, hypothesis by hypothesis."""
+    """Steps of several models over the same sources, all of which read the same tokens."""
+
+    enters = False
 
     def __init__(self, members: Sequence[Steps]) -> None:
-        self.members, self.device = list(members), device_of(members[0])
+        self.members, self.device = list(members), members[0].device
 
     def step(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Log of the members' mean p of each next token."""
         return log_mean_p([member.step(ids) for member in self.members])
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Hypothesis i goes on from hypothesis ``rows[i]``, in every member."""
+        """Hypothesis i continues hypothesis ``rows[i]``, in every member."""
         for member in self.members:
             member.reorder(rows)
 
     def select(self, sources: Int[Tensor, "M"]) -> None:
-        """Go on with these sources alone."""
+        """Continue with these sources only."""
         for member in self.members:
             member.select(sources)
-
-
-# ------------------------------------------------------------------------------------------ forced
-# Forced decoding: the log-probability of an output that is given.
 
 
 def token_log_probabilities(
     logits: Float[Tensor, "B T V"], target: Int[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """Log p(y_t | y_<t, x) of each given token."""
+    """Log p(y_t | y_<t, x) of each token of the target."""
     picked = logits.gather(-1, target[..., None]).squeeze(-1)
     return picked.float() - logits.float().logsumexp(dim=-1)

@@ -1,39 +1,270 @@
-"""DOCX, PO, TMX, SRT: documents read and written."""
+"""The formats of documents: text, HTML, TSV, JSONL, SRT, DOCX, PO and TMX.
+
+A reader splits a document into passages to translate, and a function that writes the document again
+with the translation of each passage. Everything else in the document stays as it is.
+"""
 
 from __future__ import annotations
 
 import io
+import json
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as XML
 from xml.sax.saxutils import escape
 
-from foveate.config import ConfigError
-from foveate.documents.documents import Choices, Document, decoded
-from foveate.documents.spans import Piece
-from foveate.documents.translate import Passage, Run, text_passage
+from foveate.documents.html import html_passage
+from foveate.documents.spans import Piece, Rules
+from foveate.documents.translate import Passage, TextBuilder, text_passage
+from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
+    from docx.document import Document as DocxDocument
+    from docx.oxml.xmlchemy import BaseOxmlElement as Element
     from polib import POEntry
 
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """How documents are read.
+
+    Of a document in several languages, ``source`` is translated (None: the language that the
+    document names) into ``to``; with ``again`` what has a translation already is translated too.
+    """
+
+    rules: Rules = field(default_factory=Rules)
+    to: str | None = None
+    again: bool = False
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """The passages of a document, and the function that writes it from their translations."""
+
+    passages: list[Passage]
+    written: Callable[[Sequence[str]], bytes]
+    note: str = ""  # printed when the document is done
+    lines: Sequence[int] = ()  # of each passage, from 1, in the formats of `BY_LINES`
+
+
+Reader = Callable[[bytes, DocumentOptions, str], Document]
+
+
+def read_document(
+    kind: str, data: bytes, options: DocumentOptions, where: str = "the input"
+) -> Document:
+    """A document of a format. Raises ``ConfigError`` naming it where it has another format."""
+    if kind not in READERS:
+        raise ConfigError(f"no format {kind!r}; there are: {', '.join(READERS)}")
+    return READERS[kind](data, options, where)
+
+
+ENDINGS = {
+    ".txt": "text",
+    ".htm": "html",
+    ".pot": "po",
+    **{f".{kind}": kind for kind in ("html", "tsv", "jsonl", "srt", "po", "tmx", "docx")},
+}
+
+
+def format_of(path: Path) -> str:
+    """The format by the ending of a file. Raises ``ConfigError`` where it does not tell."""
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        known = ", ".join(ENDINGS)
+        raise ConfigError(f"{path}: the ending tells no format; give --format ({known})")
+    return ENDINGS[ending]
+
+
+def decoded(data: bytes, where: str) -> str:
+    """The text of UTF-8 bytes. Raises ``ConfigError`` naming the line that is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{where}:{line} is not UTF-8; convert it, as with iconv") from None
+
+
+# ------------------------------------------------------------------------------ whole texts
+
+
+def read_text(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """A plain text."""
+    passage = text_passage(decoded(data, where), options.rules)
+    return Document([passage], lambda texts: texts[0].encode())
+
+
+def read_html(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """An HTML document or a fragment of one."""
+    passage = html_passage(decoded(data, where), options.rules)
+    return Document([passage], lambda texts: texts[0].encode())
+
+
+# ------------------------------------------------------------------------------ rows
+
+
+def rows_of(text: str) -> list[tuple[str, str]]:
+    """The lines of a text, each with the characters that end it."""
+    rows = re.findall(r"([^\r\n]*)(\r\n|\n|\r|\Z)", text)
+    return [row for row in rows if row != ("", "")]
+
+
+def read_lines(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """A plain text with a passage for each line, whose numbers are known."""
+    rows = rows_of(decoded(data, where))
+    return _by_rows(rows, [row for row, _ in rows], options, lambda row, text: text)
+
+
+def read_tsv(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """Rows between tabs: the translation of the first column becomes a new last one."""
+    rows = rows_of(decoded(data, where))
+    first = [row.partition("\t")[0] for row, _ in rows]
+    return _by_rows(rows, first, options, lambda row, text: f"{row}\t{text}")
+
+
+def _by_rows(
+    rows: Sequence[tuple[str, str]],
+    texts: Sequence[str],
+    options: DocumentOptions,
+    join: Callable[[str, str], str],
+) -> Document:
+    """Rows with a text to translate each; ``join`` writes a row with its translation."""
+
+    def written(translations: Sequence[str]) -> bytes:
+        done = zip(rows, translations, strict=True)
+        return "".join(join(row, text) + end for (row, end), text in done).encode()
+
+    passages = [text_passage(text, options.rules) for text in texts]
+    return Document(passages, written, lines=range(1, len(rows) + 1))
+
+
+def read_jsonl(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """Objects with a ``source`` each, a line for each: they get a ``target`` if they have none."""
+    rows = rows_of(decoded(data, where))
+    objects = {
+        number: record
+        for number, (row, _) in enumerate(rows, start=1)
+        if (record := jsonl_object(row, f"{where}:{number}")) is not None
+        and (options.again or not record.get("target"))
+    }
+    passages = [text_passage(record["source"], options.rules) for record in objects.values()]
+
+    def written(texts: Sequence[str]) -> bytes:
+        targets = dict(zip(objects, texts, strict=True))
+        lines = []
+        for number, (row, end) in enumerate(rows, start=1):
+            if number in objects:
+                record = {**objects[number], "target": targets[number]}
+                row = json.dumps(record, ensure_ascii=False)
+            lines.append(row + end)
+        return "".join(lines).encode()
+
+    left = len(rows) - len(objects)
+    note = f", {left:,} left as they were" if left else ""
+    return Document(passages, written, note, list(objects))
+
+
+def jsonl_object(row: str, where: str) -> dict[str, str] | None:
+    """The object of a line of JSONL; None for an empty line.
+
+    Raises ``ConfigError`` that names the line where it has no text to translate.
+    """
+    if not row.strip():
+        return None
+    try:
+        record = json.loads(row)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} is no JSON: {error}") from None
+    if not isinstance(record, dict) or not isinstance(record.get("source"), str):
+        raise ConfigError(f'{where} has no text; write {{"source": "…"}}')
+    return record
+
+
+# ------------------------------------------------------------------------------ subtitles
+
+_TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d+\s*-->\s*\d+:\d\d:\d\d[,.]\d+")
+
+
+def read_srt(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """Subtitles: numbers and times stay; the lines of one are translated together.
+
+    A line that begins with a dash is a speaker's and stays one; text behind an empty line still
+    belongs to the subtitle. Raises ``ConfigError`` naming a line of times that cannot be read, or
+    where there is none at all.
+    """
+    rows = rows_of(decoded(data, where))
+    for number, (row, _) in enumerate(rows, start=1):
+        if "->" in row and re.search(r"\d:\d", row) and not _TIMES.match(row):
+            raise ConfigError(
+                f"{where}:{number} holds times that cannot be read: write "
+                "00:00:01,000 --> 00:00:02,500"
+            )
+    groups = list(_cues([row for row, _ in rows]))
+    if not groups and any(row.strip() for row, _ in rows):
+        raise ConfigError(f"{where} holds no subtitles: no line such as 00:00:01,000 --> …")
+    passages = [
+        text_passage(" ".join(rows[n][0].strip() for n in group), options.rules) for group in groups
+    ]
+
+    def written(texts: Sequence[str]) -> bytes:
+        lines = [row for row, _ in rows]
+        for group, text in zip(groups, texts, strict=True):
+            for n, line in zip(group, _spread(text, len(group)), strict=True):
+                lines[n] = line
+        return "".join(line + end for line, (_, end) in zip(lines, rows, strict=True)).encode()
+
+    return Document(passages, written)
+
+
+def _cues(rows: Sequence[str]) -> Iterator[list[int]]:
+    """The lines of text that belong together."""
+    started, group = False, list[int]()
+    for n, (row, following) in enumerate(pairwise([*rows, "", ""])):
+        times = bool(_TIMES.match(row))
+        number = row.strip().isdecimal() and bool(_TIMES.match(following))
+        if group and (times or number or not row.strip() or row.lstrip().startswith("-")):
+            yield group
+            group = []
+        started = started or times
+        if started and row.strip() and not times and not number:
+            group.append(n)
+
+
+def _spread(text: str, count: int) -> list[str]:
+    """A text on so many lines of about the same length; none is cut inside a word."""
+    words, lines = text.split(" "), []
+    for left in range(count, 0, -1):
+        share, line = len(" ".join(words)) / left, ""
+        while words and (left == 1 or not line or len(line) + len(words[0]) / 2 < share):
+            line = f"{line} {words.pop(0)}" if line else words.pop(0)
+        lines.append(line)
+    return lines
+
+
+# ------------------------------------------------------------------------------ DOCX
 
 MIB = 2**20
 MEMBERS = 5_000
 UNPACKED = 100 * MIB  # bytes of all members
 XML_BYTES = 32 * MIB  # bytes of all members that are XML
-MARKS = 2_000_000  # of < and = in these: elements and attributes, each of which takes some memory
+MARKS = 2_000_000  # of < and = in these: elements and attributes, each of which takes memory
+DAMAGED = (zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError, ArithmeticError)
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those of office documents
 CHUNK = 65_536
 
 
 def bounded(data: bytes, where: str) -> bytes:
-    """The same archive, its members as they are in truth, not compressed.
+    """The same archive with its members uncompressed, read within the bounds of this module.
 
-    Raises ``ConfigError`` for what is none, for members above the bounds of this module, and for
-    XML with a DTD, for such files need no entities of their own.
+    Raises ``ConfigError`` for members above the bounds, for XML with a DTD, which could declare
+    entities, and for data that is no archive.
     """
     out, names = io.BytesIO(), set[str]()
     size = xml = marks = 0
@@ -57,29 +288,27 @@ def bounded(data: bytes, where: str) -> bytes:
                         f"{MARKS:,} elements and attributes; translate it in parts"
                     )
                 new.writestr(info.filename, member)
+    except ConfigError:
+        raise
     except (
-        zipfile.BadZipFile,
-        OSError,
-        EOFError,
+        *(zipfile.BadZipFile, OSError, EOFError),
         RuntimeError,
         ValueError,
         ArithmeticError,
     ) as error:
-        if isinstance(error, ConfigError):
-            raise
         raise ConfigError(f"{where} is no DOCX file: {error}") from None
     return out.getvalue()
 
 
 def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int, where: str) -> bytes:
-    """A member. Raises ``ConfigError`` as soon as it has more bytes than that."""
-    found = bytearray()
+    """A member. Raises ``ConfigError`` as soon as it has more than ``most`` bytes."""
+    content = bytearray()
     with archive.open(info) as file:
         while chunk := file.read(CHUNK):
-            found += chunk
-            if len(found) > most:
+            content += chunk
+            if len(content) > most:
                 raise ConfigError(f"{where} holds more than {UNPACKED // MIB} MiB, unpacked")
-    return bytes(found)
+    return bytes(content)
 
 
 def _is_xml(data: bytes) -> bool:
@@ -91,15 +320,12 @@ def _refuse_dtd(data: bytes, where: str) -> None:
         raise ConfigError(f"{where} cannot be read: it declares entities of its own")
 
 
-# -------------------------------------------------------------------------------------------- docx
-# DOCX: paragraphs are translated, the formatting of their words goes with the words.
-
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-FORMATTING = 4_000  # characters of what tells the formatting of a run; each new run copies it
+FORMATTING = 4_000  # characters of the formatting of a run, which each new run copies
 SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
-def read_docx(data: bytes, choices: Choices, where: str) -> Document:
+def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
     """The paragraphs of body, tables, headers and footers. All else stays as it is."""
     try:
         import docx
@@ -114,7 +340,7 @@ def read_docx(data: bytes, choices: Choices, where: str) -> Document:
     stories = list(_paragraphs(file))
     if any(element.getroottree().docinfo.internalDTD is not None for element in stories):
         raise ConfigError(f"{where} cannot be read: it declares entities of its own")
-    paragraphs = [Paragraph(element, choices, where) for element in stories]
+    paragraphs = [Paragraph(element, options, where) for element in stories]
 
     def written(texts: Sequence[str]) -> bytes:
         for paragraph, text in zip(paragraphs, texts, strict=True):
@@ -127,7 +353,7 @@ def read_docx(data: bytes, choices: Choices, where: str) -> Document:
     return Document([paragraph.passage for paragraph in paragraphs], written)
 
 
-def _paragraphs(file: Any) -> Iterator[Any]:
+def _paragraphs(file: DocxDocument) -> Iterator[Element]:
     """Every paragraph with text, each once."""
     stories = [file.element.body]
     for section in file.sections:
@@ -143,18 +369,18 @@ def _paragraphs(file: Any) -> Iterator[Any]:
 class Paragraph:
     """A paragraph as a passage: its commonest formatting is plain, other formatting an element."""
 
-    def __init__(self, element: Any, choices: Choices, where: str) -> None:
+    def __init__(self, element: Element, options: DocumentOptions, where: str) -> None:
         """Raises ``ConfigError`` for formatting of a run above `FORMATTING`."""
         self.element = element
         if any(len(_key(run)) > FORMATTING for run in element.iter(f"{W}r")):
             raise ConfigError(f"{where}: the formatting of some words is too large to be copied")
-        self.kept: list[Any] = []  # objects and hyperlinks, by number
-        self.formats: list[Any] = []  # run properties, by number
-        self.run = Run(choices.rules, layout=True)
+        self.objects: list[Element] = []  # and hyperlinks, by number
+        self.formats: list[Element] = []  # run properties, by number
+        self.text = TextBuilder(options.rules, layout=True)
         _split(element)
         self.base = self._commonest()
         self._read(element)
-        self.passage = Passage(tuple(self.run.parts()), choices.rules, _written)
+        self.passage = Passage(tuple(self.text.parts()), options.rules, _escaped)
 
     # ---- reading
 
@@ -165,32 +391,32 @@ class Paragraph:
             lengths[_key(run)] = lengths.get(_key(run), 0) + size
         return max(lengths, key=lambda key: lengths[key], default="")
 
-    def _read(self, parent: Any) -> None:
-        """Take in the children: runs of text, hyperlinks, and objects for whatever else."""
+    def _read(self, parent: Element) -> None:
+        """Add the children: runs of text, hyperlinks, and all others as objects."""
         opened: str | None = None
         for child in parent:
             key = _key(child) if _is_text(child) else None
             if opened is not None and key != opened:
-                self.run.add_close()
+                self.text.add_close()
                 opened = None
             if child.tag == f"{W}pPr":
                 continue
             if key is not None:
                 if key != self.base and opened is None:
                     self.formats.append(child.find(f"{W}rPr"))
-                    self.run.add_open(f'<f n="{len(self.formats) - 1}">', "</f>")
+                    self.text.add_open(f'<f n="{len(self.formats) - 1}">', "</f>")
                     opened = key
-                self.run.add_text("".join(t.text or "" for t in child.iter(f"{W}t")))
+                self.text.add_text("".join(t.text or "" for t in child.iter(f"{W}t")))
                 continue
-            self.kept.append(child)
+            self.objects.append(child)
             if child.tag == f"{W}hyperlink":
-                self.run.add_open(f'<k n="{len(self.kept) - 1}">', "</k>")
+                self.text.add_open(f'<k n="{len(self.objects) - 1}">', "</k>")
                 self._read(child)
-                self.run.add_close()
+                self.text.add_close()
             else:
-                self.run.add_object(f'<k n="{len(self.kept) - 1}"/>')
+                self.text.add_object(f'<k n="{len(self.objects) - 1}"/>')
         if opened is not None:
-            self.run.add_close()
+            self.text.add_close()
 
     # ---- writing
 
@@ -204,23 +430,23 @@ class Paragraph:
                 self.element.remove(child)
         self._fill(self.element, XML.fromstring(f"<p>{text}</p>"), base)
 
-    def _fill(self, parent: Any, tree: XML.Element, properties: Any) -> None:
-        self._say(parent, tree.text, properties)
+    def _fill(self, parent: Element, tree: XML.Element, properties: Element | None) -> None:
+        self._append(parent, tree.text, properties)
         for child in tree:
             number = int(child.get("n", "0"))
             if child.tag == "f":
                 self._fill(parent, child, self.formats[number])
             else:
-                kept = self.kept[number]
-                if kept.tag == f"{W}hyperlink":
-                    for old in list(kept):
-                        kept.remove(old)
-                    self._fill(kept, child, properties)
-                parent.append(kept)
-            self._say(parent, child.tail, properties)
+                item = self.objects[number]
+                if item.tag == f"{W}hyperlink":
+                    for old in list(item):
+                        item.remove(old)
+                    self._fill(item, child, properties)
+                parent.append(item)
+            self._append(parent, child.tail, properties)
 
-    def _say(self, parent: Any, text: str | None, properties: Any) -> None:
-        """A run of text with its formatting."""
+    def _append(self, parent: Element, text: str | None, properties: Element | None) -> None:
+        """Append a run of text with its formatting."""
         if not text:
             return
         run = parent.makeelement(f"{W}r")
@@ -232,7 +458,7 @@ class Paragraph:
         parent.append(run)
 
 
-def _split(paragraph: Any) -> None:
+def _split(paragraph: Element) -> None:
     """Give each tab, line break or picture that stands in a run with text a run of its own."""
     for run in list(paragraph.iter(f"{W}r")):
         parts = [child for child in run if child.tag != f"{W}rPr"]
@@ -248,40 +474,33 @@ def _split(paragraph: Any) -> None:
             place = alone
 
 
-def _is_text(element: Any) -> bool:
+def _is_text(element: Element) -> bool:
     """Whether an element is a run that holds text and nothing else."""
     return element.tag == f"{W}r" and all(
         child.tag in (f"{W}t", f"{W}rPr", f"{W}lastRenderedPageBreak") for child in element
     )
 
 
-def _key(run: Any) -> str:
-    """What tells the formatting of runs apart."""
+def _key(run: Element) -> str:
+    """The formatting of a run as a text, equal for runs of equal formatting."""
     properties = run.find(f"{W}rPr")
     each = [] if properties is None else list(properties.iter())[1:]
     return " ".join(f"{e.tag} {sorted(e.attrib.items())}".replace(W, "") for e in each)
 
 
-def _written(piece: Piece) -> str:
+def _escaped(piece: Piece) -> str:
     return piece.text if piece.markup else escape(piece.text)
-
-
-# -------------------------------------------------------------------------------------- catalogues
-# Catalogues of translations: gettext PO, and TMX, the exchange format of translation memories.
-
-DEEPEST = 100  # elements in each other; a TMX needs six, and some for codes
-LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 # ------------------------------------------------------------------------------ PO
 
 
-def read_po(data: bytes, choices: Choices, where: str) -> Document:
+def read_po(data: bytes, options: DocumentOptions, where: str) -> Document:
     """A gettext catalogue: messages without a translation get one, plural forms too.
 
-    The first form is the translation of the singular, all others that of the plural; there are as
-    many as the header says. Flags, comments and obsolete messages stay. Raises ``ConfigError``
-    naming a line that is none of a PO file, and a message with other forms than these.
+    The first form is the translation of the singular, all others that of the plural; their number
+    is in the header. Flags, comments and obsolete messages stay. Raises ``ConfigError`` naming a
+    line that cannot stand in a PO file, and a message with another number of forms.
     """
     try:
         import polib
@@ -290,28 +509,29 @@ def read_po(data: bytes, choices: Choices, where: str) -> Document:
     text = decoded(data, where).removeprefix("\ufeff")
     _check_lines(text, where)
     if not text.strip():
-        return Document([], lambda found: data)
+        return Document([], lambda translations: data)
     try:
-        # polib opens a text that is the name of a file; behind a line break it is none
+        # polib opens a text that is the name of a file; no name begins with a line break
         catalogue = polib.pofile("\n" + text)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{where} is no PO file: {error}") from None
     forms = _forms(catalogue.metadata.get("Plural-Forms", ""), where)
     for entry in catalogue:
         _check_forms(entry, forms, where)
-    entries = [e for e in catalogue if not e.obsolete and (choices.again or not _said(e))]
+    entries = [e for e in catalogue if not e.obsolete and (options.again or not _is_translated(e))]
     texts = [text for e in entries for text in (e.msgid, e.msgid_plural) if text]
-    passages = [text_passage(text, choices.rules) for text in texts]
+    passages = [text_passage(text, options.rules) for text in texts]
 
-    def written(found: Sequence[str]) -> bytes:
-        answers = iter(found)
+    def written(translations: Sequence[str]) -> bytes:
+        left = iter(translations)
         for entry in entries:
-            one = next(answers) if entry.msgid else ""
+            singular = next(left) if entry.msgid else ""
             if not entry.msgid_plural:
-                entry.msgstr = one
+                entry.msgstr = singular
                 continue
-            many, count = next(answers), forms or len(entry.msgstr_plural) or 2
-            entry.msgstr_plural = {n: one if n == 0 and count > 1 else many for n in range(count)}
+            plural, count = next(left), forms or len(entry.msgstr_plural) or 2
+            first = singular if count > 1 else plural
+            entry.msgstr_plural = {0: first, **dict.fromkeys(range(1, count), plural)}
         out = str(catalogue).rstrip("\n") + "\n"
         return (out.replace("\n", "\r\n") if "\r\n" in text else out).encode()
 
@@ -325,7 +545,7 @@ _COUNT = re.compile(r"nplurals\s*=\s*(\d{1,9})")
 
 
 def _check_lines(text: str, where: str) -> None:
-    """Raise ``ConfigError`` naming a line that polib would mend in silence, or misread."""
+    """Raise ``ConfigError`` naming a line that polib would change silently, or misread."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip() and not _LINE.match(line.strip()):
             raise ConfigError(
@@ -335,43 +555,46 @@ def _check_lines(text: str, where: str) -> None:
 
 
 def _forms(header: str, where: str) -> int | None:
-    """How many plural forms the header asks for; None where it does not say."""
-    said = _COUNT.search(header)
-    if said is None:
+    """The number of plural forms in the header, if it names one."""
+    match = _COUNT.search(header)
+    if match is None:
         return None
-    if not 1 <= int(said[1]) <= 9:
-        raise ConfigError(f"{where}: nplurals={said[1]} in Plural-Forms: there are 1 to 9")
-    return int(said[1])
+    if not 1 <= int(match[1]) <= 9:
+        raise ConfigError(f"{where}: nplurals={match[1]} in Plural-Forms: there are 1 to 9")
+    return int(match[1])
 
 
 def _check_forms(entry: POEntry, count: int | None, where: str) -> None:
     """Raise ``ConfigError`` where the plural forms of a message have gaps, or are too many."""
-    found = sorted(entry.msgstr_plural)
-    most = len(found) if count is None else count
-    if found != list(range(len(found))) or len(found) > most:
-        named = ", ".join(f"msgstr[{n}]" for n in found)
+    forms = sorted(entry.msgstr_plural)
+    most = len(forms) if count is None else count
+    if forms != list(range(len(forms))) or len(forms) > most:
+        named = ", ".join(f"msgstr[{n}]" for n in forms)
         raise ConfigError(
             f"{where}:{(entry.linenum or 2) - 1} has {named}; its forms should be msgstr[0] to "
             f"msgstr[{max(0, most - 1)}]"
         )
 
 
-def _said(entry: POEntry) -> bool:
-    """Whether a message has its translation."""
+def _is_translated(entry: POEntry) -> bool:
+    """Whether a message has all its translations."""
     forms = entry.msgstr_plural.values() if entry.msgid_plural else [entry.msgstr]
     return bool(forms) and all(forms)
 
 
 # ------------------------------------------------------------------------------ TMX
 
+DEEPEST = 100  # elements in each other; a TMX needs six, and some for codes
+LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
-def read_tmx(data: bytes, choices: Choices, where: str) -> Document:
-    """A translation memory: units without the wanted language get a variant in it, made of that in
-    ``choices.source``, else in the language of the header, else of the first.
 
-    Raises ``ConfigError`` where no language is named (``--to``), or it is no TMX.
+def read_tmx(data: bytes, options: DocumentOptions, where: str) -> Document:
+    """A translation memory: units without a variant in ``options.to`` get one.
+
+    It is translated from the variant in ``options.source``, else in the language of the header,
+    else from the first. Raises ``ConfigError`` where ``to`` is absent, or it is no TMX.
     """
-    if choices.to is None:
+    if options.to is None:
         raise ConfigError("a TMX holds several languages; name the one to add (--to)")
     root = parse_xml(data, where)
     if root.tag != "tmx":
@@ -379,15 +602,15 @@ def read_tmx(data: bytes, choices: Choices, where: str) -> Document:
     header = root.find("header")
     source = "" if header is None else header.get("srclang", "")
     units = [
-        (unit, found)
+        (unit, segment)
         for unit in root.iter("tu")
-        if (found := _open(unit, source, choices)) is not None
+        if (segment := _segment_of(unit, source, options)) is not None
     ]
-    passages = [_segment(segment, choices) for _, segment in units]
+    passages = [_segment(segment, options) for _, segment in units]
 
     def written(texts: Sequence[str]) -> bytes:
         for (unit, _), text in zip(units, texts, strict=True):
-            _add(unit, text, choices.to or "")
+            _add(unit, text, options.to or "")
         out = io.BytesIO()
         XML.ElementTree(root).write(out, encoding="utf-8", xml_declaration=True)
         return out.getvalue() + b"\n"
@@ -397,9 +620,9 @@ def read_tmx(data: bytes, choices: Choices, where: str) -> Document:
 
 
 def parse_xml(data: bytes, where: str) -> XML.Element:
-    """The root of an XML file. Entities of its own are refused: it neither swells nor reads.
+    """The root of an XML file that declares no entities, which could expand or read files.
 
-    Raises ``ConfigError`` naming the line, where the reader knows it, also for elements that are
+    Raises ``ConfigError`` naming the line, where the parser knows it, also for elements that are
     more than `DEEPEST` in each other.
     """
     try:
@@ -430,42 +653,42 @@ def language(variant: XML.Element) -> str:
     return (variant.get(LANG) or variant.get("lang") or "").lower()
 
 
-def same(one: str, other: str) -> bool:
+def same_language(a: str, b: str) -> bool:
     """Whether languages are the same but for a region: en and en-US."""
-    return one.lower().split("-")[0] == other.lower().split("-")[0]
+    return a.lower().split("-")[0] == b.lower().split("-")[0]
 
 
-def _open(unit: XML.Element, source: str, choices: Choices) -> XML.Element | None:
-    """The segment that a unit wants translated, if any."""
-    there = [v for v in unit.findall("tuv") if same(language(v), choices.to or "")]
-    if there and not choices.again:
+def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML.Element | None:
+    """The segment of a unit that is to be translated, if any."""
+    targets = [v for v in unit.findall("tuv") if same_language(language(v), options.to or "")]
+    if targets and not options.again:
         return None
-    others = [v for v in unit.findall("tuv") if v not in there]
-    own = [v for v in others if same(language(v), choices.source or source)]
-    own = own if own or choices.source else others
+    others = [v for v in unit.findall("tuv") if v not in targets]
+    own = [v for v in others if same_language(language(v), options.source or source)]
+    own = own if own or options.source else others
     return own[0].find("seg") if own else None
 
 
-def _segment(segment: XML.Element, choices: Choices) -> Passage:
+def _segment(segment: XML.Element, options: DocumentOptions) -> Passage:
     """The text of a segment: ``hi`` goes with its words, codes such as ``ph`` stand like words."""
-    run = Run(choices.rules, layout=True)
-    _read_segment(segment, run)
-    return Passage(tuple(run.parts()), choices.rules, _written)
+    text = TextBuilder(options.rules, layout=True)
+    _read_segment(segment, text)
+    return Passage(tuple(text.parts()), options.rules, _escaped)
 
 
-def _read_segment(element: XML.Element, run: Run) -> None:
-    run.add_text(element.text or "")
+def _read_segment(element: XML.Element, text: TextBuilder) -> None:
+    text.add_text(element.text or "")
     for child in element:
         tail, child.tail = child.tail, None
         if child.tag == "hi":
             attributes = "".join(f' {k}="{escape(v, _QUOTES)}"' for k, v in child.attrib.items())
-            run.add_open(f"<hi{attributes}>", "</hi>")
-            _read_segment(child, run)
-            run.add_close()
+            text.add_open(f"<hi{attributes}>", "</hi>")
+            _read_segment(child, text)
+            text.add_close()
         else:
-            run.add_object(XML.tostring(child, encoding="unicode"))
+            text.add_object(XML.tostring(child, encoding="unicode"))
         child.tail = tail
-        run.add_text(tail or "")
+        text.add_text(tail or "")
 
 
 _QUOTES = {'"': "&quot;"}
@@ -473,7 +696,20 @@ _QUOTES = {'"': "&quot;"}
 
 def _add(unit: XML.Element, text: str, to: str) -> None:
     """Put a variant into a unit, in place of one that is there."""
-    for old in [v for v in unit.findall("tuv") if same(language(v), to)]:
+    for old in [v for v in unit.findall("tuv") if same_language(language(v), to)]:
         unit.remove(old)
     variant = XML.SubElement(unit, "tuv", {LANG: to})
     variant.append(XML.fromstring(f"<seg>{text}</seg>"))
+
+
+READERS: dict[str, Reader] = {
+    "text": read_text,
+    "html": read_html,
+    "tsv": read_tsv,
+    "jsonl": read_jsonl,
+    "srt": read_srt,
+    "po": read_po,
+    "tmx": read_tmx,
+    "docx": read_docx,
+}
+BY_LINES: dict[str, Reader] = {"text": read_lines, "tsv": read_tsv, "jsonl": read_jsonl}

@@ -1,4 +1,4 @@
-"""HTML documents."""
+"""HTML as passages: a standards-conforming tree (selectolax), of which only the text changes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from foveate.config import ConfigError
 from foveate.documents.spans import Piece, Rules
-from foveate.documents.translate import Part, Passage, Run
+from foveate.documents.translate import Part, Passage, TextBuilder
+from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -25,10 +25,10 @@ _TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(?P<end>/?)(?P<name>[a-z][^\s/>]*)(?P<rest>[^<>]*)", re.I | re.S
 )
 _EMPTY_TAGS = "area base br col embed hr img input link meta param source track wbr"
-# Left open they end by themselves: with their parents, or as the next one begins.
+# Their end tags are optional: they end with their parents, or where the next element begins.
 _SINGLE = "html head body p li dt dd tr td th tbody thead tfoot option optgroup colgroup caption"
 _IGNORED = frozenset(f"{_EMPTY_TAGS} {_SINGLE} rb rt rp rtc".split())
-# Within these <x/> is an element that ends, until a tag of HTML comes.
+# Within these, <x/> is a closed element, until an element of HTML begins.
 _FOREIGN = frozenset(("svg", "math"))
 _HTML = """a b big blockquote center code div dl em font form h1 h2 h3 h4 h5 h6 i menu nobr ol pre
     ruby s section small span strong strike sub sup table tt u ul var article main
@@ -43,7 +43,7 @@ MARK = "\ue000"  # behind the names of elements that are not to be opened again
 
 
 def check(html: str) -> None:
-    """Raise ``ConfigError`` for more elements, or deeper ones, than can be read in good time."""
+    """Raise ``ConfigError`` for more elements, or deeper ones, than can be read in time."""
     if html.count("<") > TAGS:
         raise ConfigError(f"the HTML has more than {TAGS:,} tags; translate it in parts")
     tree, foreign = _Open(), False
@@ -65,13 +65,13 @@ def check(html: str) -> None:
 
 
 class _Open:
-    """The names of the elements that are open, the outermost first: rather more than too few."""
+    """The names of the open elements, the outermost first; never fewer than a browser has."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self._places = defaultdict[str, list[int]](list)  # in the names, of each
         self._walls: list[int] = []
-        self._raw = ""  # what stands in this element is no markup
+        self._raw = ""  # the element whose content is no markup
 
     def begin(self, name: str) -> None:
         """Open an element."""
@@ -81,7 +81,7 @@ class _Open:
         self.names.append(name)
 
     def end(self, name: str) -> None:
-        """Close the element of a name that was opened last, and what is in it."""
+        """Close the last element of that name, and the elements in it."""
         place = (self._places[name] or [-1])[-1]
         behind = bool(self._walls) and place < self._walls[-1] and name not in _WALLS
         if place < 0 or behind or self._raw not in ("", name):
@@ -96,8 +96,8 @@ class _Open:
 def without_repeats(html: str) -> tuple[str, str]:
     """HTML whose elements such as ``<b>`` are opened once each, and the mark behind their names.
 
-    Nothing changes where the whole cannot become large; where it can, what is read is the same as
-    long as these elements are closed where they should be.
+    Short documents do not change. In long ones the tree is the same as long as these elements are
+    closed where they should be.
     """
     if len(_REOPENED.findall(html)) * html.count("<") <= REPEATED:
         return html, ""
@@ -107,8 +107,7 @@ def without_repeats(html: str) -> tuple[str, str]:
     return _REOPENED.sub(rf"<\1\2{mark}", html), mark
 
 
-# -------------------------------------------------------------------------------------------- html
-# HTML as passages: a standards-conforming tree (selectolax), of which only the text changes.
+# ------------------------------------------------------------------------------ passages
 
 _INLINE = """a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark q s small span
     strike strong sub sup time tt u"""
@@ -136,7 +135,7 @@ Kind = Literal["text", "open", "close", "object", "break"]
 
 @dataclass(frozen=True)
 class Event:
-    """One thing met in a tree: text, an inline element's ends, an object, or other markup."""
+    """A step through a tree: text, the ends of an inline element, an object, or other markup."""
 
     kind: Kind
     text: str
@@ -144,33 +143,33 @@ class Event:
 
 
 def html_passage(html: str, rules: Rules | None = None) -> Passage:
-    """A fragment or a document; what is no HTML is read as a browser reads it.
+    """A fragment or a document, read as a browser reads it, with all its errors.
 
     Elements with ``translate="no"`` or the class ``notranslate``, code and scripts stay as they
     are. Raises ``ConfigError`` where selectolax is not installed, and for more, or deeper, elements
-    than can be read in good time (`foveate.documents.html`).
+    than can be read in time (`check`).
     """
     check(html)
     rules = rules or Rules()
     parts: list[Part] = []
-    run, empty = Run(rules, layout=False), True
+    text, empty = TextBuilder(rules, layout=False), True
     for event in _stable(html):
         if event.kind == "break":
-            parts += [] if empty else run.parts()
+            parts += [] if empty else text.parts()
             parts.append(Piece(event.text, markup=True))
-            run, empty = Run(rules, layout=False), True
+            text, empty = TextBuilder(rules, layout=False), True
             continue
         empty = False
-        _READ[event.kind](run, event)
-    parts += [] if empty else run.parts()
+        _ADD[event.kind](text, event)
+    parts += [] if empty else text.parts()
     return Passage(tuple(parts), rules, written)
 
 
-_READ: dict[str, Callable[[Run, Event], None]] = {
-    "text": lambda run, event: run.add_text(event.text),
-    "open": lambda run, event: run.add_open(event.text, event.close),
-    "close": lambda run, event: run.add_close(),
-    "object": lambda run, event: run.add_object(event.text),
+_ADD: dict[str, Callable[[TextBuilder, Event], None]] = {
+    "text": lambda text, event: text.add_text(event.text),
+    "open": lambda text, event: text.add_open(event.text, event.close),
+    "close": lambda text, event: text.add_close(),
+    "object": lambda text, event: text.add_object(event.text),
 }
 
 
@@ -185,7 +184,7 @@ def written(piece: Piece) -> str:
 
 
 def _stable(html: str) -> list[Event]:
-    """The events of a tree that reads the same when it is written: few need a second time."""
+    """The events of a tree that is the same after it is written and read again."""
     for _ in range(4):
         marked, mark = without_repeats(html)
         events = list(_events(marked))
@@ -193,25 +192,20 @@ def _stable(html: str) -> list[Event]:
             events = [
                 Event(e.kind, e.text.replace(mark, ""), e.close.replace(mark, "")) for e in events
             ]
-        before, html = (
-            html,
-            "".join(
-                event.text if event.kind != "text" else written(Piece(event.text))
-                for event in events
-            ),
-        )
+        before = html
+        html = "".join(written(Piece(e.text, markup=e.kind != "text")) for e in events)
         if before == html:
             break
     return events
 
 
 def _name(node: LexborNode) -> str:
-    """The name of an element without the mark that its kind may have got."""
+    """The name of an element without the mark of `without_repeats`."""
     return (node.tag or "").partition(MARK)[0]
 
 
 def _events(html: str) -> Iterator[Event]:
-    """A document in order, without recursion, for markup may be as deep as it likes."""
+    """A document in order, without recursion, since markup may be deep."""
     nodes = _nodes(html)
     blocks = _with_blocks(nodes)
     todo: list[LexborNode | Event] = list(reversed(nodes))
@@ -258,16 +252,16 @@ def _nodes(html: str) -> list[LexborNode]:
 
 def _chain(node: LexborNode | None) -> list[LexborNode]:
     """A node and all its later siblings."""
-    found = []
+    nodes = []
     while node is not None:
-        found.append(node)
+        nodes.append(node)
         node = node.next
-    return found
+    return nodes
 
 
 def _with_blocks(nodes: Sequence[LexborNode]) -> set[int]:
-    """The elements that hold something which stands between sentences, by their numbers."""
-    found: set[int] = set()
+    """The numbers of the elements that contain an element which ends a sentence."""
+    numbers: set[int] = set()
     todo = list(nodes)
     while todo:
         node = todo.pop()
@@ -275,12 +269,12 @@ def _with_blocks(nodes: Sequence[LexborNode]) -> set[int]:
             continue
         if _name(node) not in INLINE and _name(node) not in OBJECTS:
             above = node.parent
-            while above is not None and above.mem_id not in found:
-                found.add(above.mem_id)
+            while above is not None and above.mem_id not in numbers:
+                numbers.add(above.mem_id)
                 above = above.parent
         if _name(node) not in UNTOUCHED:
             todo += _chain(node.first_child)
-    return found
+    return numbers
 
 
 def _untouched(node: LexborNode) -> bool:

@@ -1,4 +1,4 @@
-"""Pieces of a text that stay as they are: URLs, numbers, placeholders, markup."""
+"""Spans of a text that a translation must keep: URLs, numbers, placeholders, markup."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from foveate.config import ConfigError
 from foveate.data.tokenizer import Span
+from foveate.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,14 @@ def texts_of(pieces: Iterable[Piece]) -> list[str]:
     return ["".join(piece.text for piece in run) for markup, run in runs if not markup]
 
 
-class Writer:
-    """Writes words, markup and protected pieces in turn, with blanks where words need them.
+OPENING, CLOSING = "([{«“‘¿¡/-'’\"", ".,;:!?…)]}»”'’\""
+
+
+class PieceWriter:
+    """Writes words, markup and protected pieces, with blanks where words need them.
 
     ``loose``: a protected piece has a blank on both sides, whatever its neighbours are.
     """
-
-    OPENING, CLOSING = "([{«“‘¿¡/-'’\"", ".,;:!?…)]}»”'’\""
 
     def __init__(self, loose: bool = False) -> None:
         self.pieces: list[Piece] = []
@@ -48,16 +49,16 @@ class Writer:
         if not text:
             return
         if self._due and not text[0].isspace():
-            glued = text[0] in self.CLOSING or text[0] == self._after
+            glued = text[0] in CLOSING or text[0] == self._after
             text = text if self._tight or (glued and not self.loose) else " " + text
         self._due = False
         self._add(text)
 
-    def kept(self, pieces: Sequence[Piece], before: str = "", after: str = "") -> None:
+    def protected(self, pieces: Sequence[Piece], before: str = "", after: str = "") -> None:
         """A protected piece, and the characters that stood right before and after it, if any."""
         bare, last = all(piece.markup for piece in pieces), self._last
         free = not last or last.isspace() or (bare and before)
-        if not free and (self.loose or self._due or (last not in self.OPENING and last != before)):
+        if not free and (self.loose or self._due or (last not in OPENING and last != before)):
             self._add(" ")
         for piece in pieces:
             if piece.markup:
@@ -67,7 +68,7 @@ class Writer:
         self._due, self._after, self._tight = True, after, bare and after != ""
 
     def markup(self, text: str) -> None:
-        """Markup, which is no text."""
+        """Markup, before and after which no blank is added."""
         self.pieces.append(Piece(text, markup=True))
 
     def _add(self, text: str) -> None:
@@ -75,11 +76,10 @@ class Writer:
         self._last = text[-1]
 
 
-# ------------------------------------------------------------------------------------------- rules
-# What must come out of a translation exactly as it went in: patterns of protected spans.
+# ------------------------------------------------------------------------------ rules
 
-# The model does not see these; each is put back where its neighbours are aligned. Possessive
-# quantifiers (++) and looks behind keep the time linear in any text.
+# The model does not see these spans; each is put back next to the words that its neighbours are
+# aligned with. Possessive quantifiers (++) and lookbehinds keep the time linear in any text.
 HIDDEN = (
     r"(?:https?|ftp)://[^\s<>\"']*[^\s<>\"'.,;:!?)\]}]|\bwww\.[\w-]+(?:\.[\w-]+)+(?:/[^\s<>\"')]*)?",
     r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+",  # e-mail
@@ -88,7 +88,7 @@ HIDDEN = (
     r"%\(\w+\)[-#0 +]*+\d*+(?:\.\d+)?[diouxXeEfFgGcrsa]"
     r"|%(?:\d++\$)?[-#0+]*+\d*+(?:\.\d+)?[dsfiuxXc]\b",
 )
-# The model sees these, for words around them depend on them ("1 dog", "2 dogs").
+# The model sees these, since words around them depend on them ("1 dog", "2 dogs").
 SHOWN = (r"(?<!\w)\d+(?:[.,:/]\d+)*(?!\w)",)
 
 
@@ -97,7 +97,7 @@ class Rules:
     """Which spans of a text are protected: ``hidden`` from the model, or ``shown`` and checked.
 
     ``own`` are further hidden patterns, regular expressions of Python; they come first. Raises
-    ``ConfigError`` for one that is none.
+    ``ConfigError`` for an invalid pattern.
     """
 
     own: tuple[str, ...] = ()
@@ -117,22 +117,22 @@ class Rules:
         return hidden + [(re.compile(p), False) for p in self.shown]
 
     def spans(self, text: str) -> list[tuple[Span, bool]]:
-        """Where protected spans stand, in order and disjoint, and whether each is hidden.
+        """The protected spans, in order and disjoint, and whether each is hidden.
 
-        Of spans that overlap the one that begins first counts, then that of the earlier pattern.
+        Of spans that overlap, the first one counts, then that of the earlier pattern.
         """
-        found = sorted(
+        matches = sorted(
             (m.start(), order, m.end(), hidden)
             for order, (pattern, hidden) in enumerate(self._patterns)
             for m in pattern.finditer(text)
             if m.end() > m.start()
         )
-        kept: list[tuple[Span, bool]] = []
-        for start, _, end, hidden in found:
-            if not kept or start >= kept[-1][0][1]:
-                kept.append(((start, end), hidden))
-        return kept
+        spans: list[tuple[Span, bool]] = []
+        for start, _, end, hidden in matches:
+            if not spans or start >= spans[-1][0][1]:
+                spans.append(((start, end), hidden))
+        return spans
 
     def count(self, texts: Iterable[str]) -> Counter[str]:
-        """How often each protected span stands in some texts."""
+        """The number of occurrences of each protected span in some texts."""
         return Counter(t[a:b] for t in texts for (a, b), _ in self.spans(t))

@@ -1,4 +1,8 @@
-"""A passage translated sentence by sentence, with its spans, markup and white space kept."""
+"""Passages of text translated by sentences, with protected spans, markup and white space.
+
+Whatever the model answers, the protected spans of the output are those of the input, each as often,
+and white space between sentences and all markup are there.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,12 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from foveate.data.tokenizer import Span
 from foveate.data.words import split_words
-from foveate.documents.spans import Piece, Rules, Writer, texts_of
+from foveate.documents.spans import CLOSING, OPENING, Piece, PieceWriter, Rules, texts_of
 
 LAYOUT = re.compile(r"[^\S\n]*[\n\r\t\v\f\x1c-\x1e\x85\u2028\u2029]\s*|\s{2,}")
 _END = re.compile(
@@ -23,7 +27,7 @@ _WORD_BEFORE = re.compile(r"(\w+(?:\.\w+)*)\.$")
 _SHORT = """al approx bzw ca cf col d.h dr e.g etc fig gen i.e inc jr ltd m mlle mme mr mrs ms no nr
     p pp prof rep sen sr st str u.a usw vol vs z.b"""
 _ABBREVIATIONS = frozenset(_SHORT.split())
-NEAR = 40  # characters in which an abbreviation is looked for
+NEAR = 40  # characters before a full stop that may hold an abbreviation
 
 
 def blanks(text: str, protected: Sequence[Span], layout: bool = True) -> list[Span]:
@@ -32,44 +36,44 @@ def blanks(text: str, protected: Sequence[Span], layout: bool = True) -> list[Sp
     ``protected`` spans are never cut. With ``layout`` line breaks, tabs and two or more blanks
     end a sentence too.
     """
-    found = [m.span() for m in LAYOUT.finditer(text)] if layout else []
+    spaces = [m.span() for m in LAYOUT.finditer(text)] if layout else []
     for match in _END.finditer(text):
         group = "blank" if match["blank"] is not None else "none"
         end = match.start() + 1
         before = text[max(0, end - NEAR) : end]
         if not (match["next"] or "").islower() and not _abbreviated(before):
-            found.append(match.span(group))
-    kept: list[Span] = []
+            spaces.append(match.span(group))
+    cuts: list[Span] = []
     spans = iter([*sorted(protected), (len(text) + 1, len(text) + 1)])
     span = next(spans)
-    for start, end in sorted(found):
+    for start, end in sorted(spaces):
         while span[1] <= start:
             span = next(spans)
-        if span[0] >= end and (not kept or start >= kept[-1][1]):
-            kept.append((start, end))
-    return kept
+        if span[0] >= end and (not cuts or start >= cuts[-1][1]):
+            cuts.append((start, end))
+    return cuts
 
 
 def _abbreviated(before: str) -> bool:
-    """Whether the point at the end of a text is that of an abbreviation or an initial."""
-    found = _WORD_BEFORE.search(before)
-    if found is None:
+    """Whether the full stop at the end of a text is that of an abbreviation or an initial."""
+    match = _WORD_BEFORE.search(before)
+    if match is None:
         return False
-    word = found[1]
+    word = match[1]
     return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isalpha() and word.isupper())
 
 
-# ----------------------------------------------------------------------------------------- stretch
-# The elements of a run of text, by the characters that they are around.
+# ------------------------------------------------------------------------------ elements
 
 LONGEST = 1000  # characters and elements of a sentence; what is longer is cut at white space
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """What is kept as it is: a protected span, or an object, whose text may be empty.
+    """A piece that must be in the answer once: a protected span, or an object such as an image.
 
-    The model sees it only if ``shown``.
+    ``span`` is the text of a protected span, which the model sees if ``shown``; ``before`` and
+    ``after`` are the characters right beside the piece, if any.
     """
 
     start: int
@@ -77,104 +81,83 @@ class Leaf:
     pieces: tuple[Piece, ...]
     span: str | None = None
     shown: bool = False
+    before: str = ""
+    after: str = ""
     count: int = 1  # of the elements and leaves that it is
 
 
 @dataclass
-class Node:
-    """An element around the characters from ``start`` to ``end`` of the run."""
+class Element:
+    """An element around the characters from ``start`` to ``end`` of the text."""
 
     start: int
     end: int = -1
     open: str = ""
     close: str = ""
-    kids: list[Node | Leaf] = field(default_factory=list)
+    kids: list[Element | Leaf] = field(default_factory=list)
     count: int = 1
 
     @property
     def long(self) -> bool:
-        """Whether it is no part of a sentence, but sentences are parts of it."""
+        """Whether it is too long for a sentence: sentences are parts of it."""
         return self.end - self.start + self.count > LONGEST
 
+    @property
+    def elements(self) -> list[Element]:
+        """The elements right inside of it, in order."""
+        return [kid for kid in self.kids if isinstance(kid, Element)]
 
-def overlapped(cuts: Sequence[Span], kid: Node) -> list[Span]:
+    @property
+    def leaves(self) -> list[Leaf]:
+        """The leaves right inside of it, in order."""
+        return [kid for kid in self.kids if isinstance(kid, Leaf)]
+
+
+def overlapped(cuts: Sequence[Span], kid: Element) -> list[Span]:
     """The cuts, which are in order and disjoint, that an element overlaps."""
     first = bisect_left(cuts, kid.start, key=lambda cut: cut[1])
     last = bisect_right(cuts, kid.end, key=lambda cut: cut[0])
     return [(a, b) for a, b in cuts[first:last] if a < kid.end or b > kid.start]
 
 
-def leaves(node: Node) -> Iterator[Leaf]:
+def all_leaves(node: Element) -> Iterator[Leaf]:
     """All leaves of an element, in order."""
     for kid in node.kids:
         if isinstance(kid, Leaf):
             yield kid
         else:
-            yield from leaves(kid)
+            yield from all_leaves(kid)
 
 
-# ---------------------------------------------------------------------------------------- sentence
-# A sentence with what stands in it and is not the model's to change: spans, objects, elements.
+# ------------------------------------------------------------------------------ sentences
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
 
 
 @dataclass(frozen=True)
-class Held:
-    """What must stand in the answer once: a protected span, or an object such as an image.
-
-    ``at`` is its place in the sentence as the model gets it, ``span`` its text where it is a
-    protected span; ``before`` and ``after`` are the characters that stood right beside it, if any.
-    """
-
-    at: int
-    pieces: tuple[Piece, ...]
-    span: str | None = None
-    before: str = ""
-    after: str = ""
-
-
-@dataclass(frozen=True)
-class Mark:
-    """An element around the characters from ``start`` to ``end``, with what it holds."""
-
-    start: int
-    end: int
-    open: str
-    close: str
-    marks: tuple[Mark, ...] = ()
-    helds: tuple[Held, ...] = ()
-
-
-@dataclass(frozen=True)
 class Sentence:
-    """What the model is to translate, and what is to be put into the answer.
+    """A text for the model, and what is put into its answer.
 
-    ``source`` are the pieces as they stood, the answer of last resort.
+    ``source`` are the original pieces, which stand where no answer keeps the protected spans.
     """
 
     text: str
-    root: Mark
+    root: Element
     source: tuple[Piece, ...]
 
     @cached_property
     def spans(self) -> Counter[str]:
-        """The protected spans that the answer may hold, those inside of objects left out."""
-        found, marks = Counter[str](), [self.root]
-        while marks:
-            mark = marks.pop()
-            found.update(held.span for held in mark.helds if held.span is not None)
-            marks += mark.marks
-        return found
+        """The protected spans that the answer may hold, without those inside of objects."""
+        return Counter(leaf.span for leaf in all_leaves(self.root) if leaf.span is not None)
 
     @property
     def holds(self) -> bool:
-        """Whether anything stands in it that is not the model's to change."""
-        return bool(self.root.marks or self.root.helds)
+        """Whether it has elements or protected pieces."""
+        return bool(self.root.kids)
 
     def places(self, cleaned: str, rules: Rules) -> bool:
-        """Whether something has to be placed in an answer: all but spans that the model wrote."""
-        if self.root.marks or any(held.span is None for held in self.root.helds):
+        """Whether something is to be placed in an answer: all but spans that the model wrote."""
+        if any(isinstance(kid, Element) or kid.span is None for kid in self.root.kids):
             return True
         there = Counter(cleaned[a:b] for (a, b), _ in rules.spans(cleaned))
         return bool(self.spans - there)
@@ -184,15 +167,15 @@ class Sentence:
         if not answer.isprintable():
             answer = "".join(c if _printed(c) else " " for c in answer)
         line = " ".join(answer.split())
-        left, kept, done = self.spans.copy(), "", 0
+        left, text, done = self.spans.copy(), "", 0
         for (start, end), _ in rules.spans(line):
             if left[line[start:end]] > 0:
                 left[line[start:end]] -= 1
             else:
-                kept += line[done:start]
-                kept = kept.rstrip() if line[end : end + 1] in tuple(Writer.CLOSING) else kept
+                text += line[done:start]
+                text = text.rstrip() if line[end : end + 1] in tuple(CLOSING) else text
                 done = end
-        return " ".join((kept + line[done:]).split())
+        return " ".join((text + line[done:]).split())
 
     def render(self, answer: str, links: Links, rules: Rules, loose: bool = False) -> list[Piece]:
         """The cleaned answer with everything in its place."""
@@ -223,7 +206,7 @@ class Placing:
                 self.of_source.setdefault(s, []).append(numbers[t])
         self.linked = sorted(self.of_source)
         self.there = Counter(answer[a:b] for a, b in inside)
-        self.writer = Writer(loose)
+        self.writer = PieceWriter(loose)
 
     def pieces(self) -> list[Piece]:
         """The answer with marks and protected pieces."""
@@ -233,23 +216,23 @@ class Placing:
 
     # ---- writing
 
-    def _write(self, mark: Mark, low: int, high: int) -> None:
-        """The words from gap ``low`` to ``high`` with what a mark holds among them."""
-        inner = self._intervals(mark.marks, low, high)
-        events: list[tuple[int, int, Mark | Held]] = []
-        for held in mark.helds:
-            if held.span is not None and self.there[held.span] > 0:
-                self.there[held.span] -= 1  # the model wrote it
+    def _write(self, element: Element, low: int, high: int) -> None:
+        """The words from gap ``low`` to ``high``, and among them the content of an element."""
+        inner = self._intervals(element.elements, low, high)
+        events: list[tuple[int, int, Element | Leaf]] = []
+        for piece in element.leaves:
+            if piece.span is not None and self.there[piece.span] > 0:
+                self.there[piece.span] -= 1  # the model wrote it
             else:
-                gap = min(max(self._gap(held), low), high)
-                events.append((self._outside(gap, inner), -1, held))
-        events += [(a, b, one) for one, (a, b) in zip(mark.marks, inner, strict=True)]
+                gap = min(max(self._gap(piece), low), high)
+                events.append((self._outside(gap, inner), -1, piece))
+        events += [(a, b, part) for part, (a, b) in zip(element.elements, inner, strict=True)]
         done = low
         for start, end, what in sorted(events, key=lambda event: event[:2]):
             self._words(done, start, low)
             done = start
-            if isinstance(what, Held):
-                self.writer.kept(what.pieces, what.before, what.after)
+            if isinstance(what, Leaf):
+                self.writer.protected(what.pieces, what.before, what.after)
                 continue
             if start < end and start > low:
                 self.writer.text(self.answer[self._end(start) : self.words[start][0]])
@@ -260,7 +243,7 @@ class Placing:
         self._words(done, high, low)
 
     def _words(self, start: int, end: int, low: int) -> None:
-        """Words of the answer, each behind the white space before it, but for that at ``low``."""
+        """Words of the answer, each after the white space before it, except the one at ``low``."""
         for word in range(start, end):
             before = "" if word == low else self.answer[self._end(word) : self.words[word][0]]
             self.writer.text(before)
@@ -284,9 +267,9 @@ class Placing:
         before = bisect_right(self.source, at, key=lambda word: word[1])
         return before - 1, before
 
-    def _gap(self, held: Held) -> int:
-        """The gap of a protected piece: by the nearest word that is linked, else in proportion."""
-        left, right = self._near(held.at)
+    def _gap(self, piece: Leaf) -> int:
+        """The gap of a protected piece: by the nearest linked word, else in proportion."""
+        left, right = self._near(piece.start)
         if left < 0:
             return 0
         place = bisect_left(self.linked, right)
@@ -302,8 +285,8 @@ class Placing:
         """The gap, or the end of the interval that it is inside."""
         return next((b for a, b in intervals if a < gap < b), gap)
 
-    def _intervals(self, marks: Sequence[Mark], low: int, high: int) -> list[tuple[int, int]]:
-        """The words of the answer that each mark gets: disjoint, the best linked ones first."""
+    def _intervals(self, marks: Sequence[Element], low: int, high: int) -> list[tuple[int, int]]:
+        """The words of the answer in each element: disjoint, the best linked elements first."""
         owner: dict[int, int] = {}
         plain: set[int] = set()
         for s, (start, end) in enumerate(self.source):
@@ -314,7 +297,7 @@ class Placing:
                 else:
                     plain.add(t)
         taken, full = list[tuple[int, int]](), set[int]()
-        found: dict[int, tuple[int, int]] = {}
+        intervals: dict[int, tuple[int, int]] = {}
         sizes = Counter(owner.values())
         for n in sorted(range(len(marks)), key=lambda n: (-sizes[n], n)):
             weights = {
@@ -324,15 +307,16 @@ class Placing:
             for t, other in owner.items():
                 if other != n:
                     weights[t] = -2.0
-            found[n] = _best(weights, low, high, full) or self._guess(marks[n], low, high, taken)
-            taken.append(found[n])
-            full.update(range(*found[n]))
-        return [found[n] for n in range(len(marks))]
+            best = _best(weights, low, high, full) or self._guess(marks[n], low, high, taken)
+            intervals[n] = best
+            taken.append(best)
+            full.update(range(*best))
+        return [intervals[n] for n in range(len(marks))]
 
     def _guess(
-        self, mark: Mark, low: int, high: int, taken: Sequence[tuple[int, int]]
+        self, mark: Element, low: int, high: int, taken: Sequence[tuple[int, int]]
     ) -> tuple[int, int]:
-        """Where a mark without links goes: in proportion to its place in the source."""
+        """The words of an element without links: in proportion to its place in the source."""
         scale = len(self.words) / max(1, len(self.source))
         first, last = self._near(mark.start)[1], self._near(mark.end)[1]
         start = min(max(int(first * scale), low), high)
@@ -344,7 +328,7 @@ class Placing:
 
 
 def _printed(character: str) -> bool:
-    """Whether a character may stand in a text: no control character, no code point of none."""
+    """Whether a character may stand in a text: neither a control character nor a noncharacter."""
     code = ord(character)
     none = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
     return not none and unicodedata.category(character) not in ("Cc", "Cs")
@@ -367,27 +351,26 @@ def _best(
     return best[1] if best[0] > 0 else None
 
 
-# --------------------------------------------------------------------------------------------- run
-# A run of text with elements in it, cut into sentences: what both plain text and HTML become.
+# ------------------------------------------------------------------------------ cutting
 
 Part = Piece | Sentence
 BRACKETS = ("()", "[]", "{}", "<>", "«»", "“”", '""', "''")
-ROUNDS = 50  # in which cuts and elements settle; then elements are not cut any more
+ROUNDS = 50  # until cuts and elements agree; then elements are not cut any more
 _WORD = re.compile(rf"\S{{1,{LONGEST}}}\s*|\s+")
 
 
-class Run:
-    """Text being read with its elements; `parts` cuts it once it is whole."""
+class TextBuilder:
+    """Collects a text with its elements, plain or HTML; `parts` cuts it into sentences."""
 
     def __init__(self, rules: Rules, layout: bool) -> None:
         self.rules, self.layout = rules, layout
-        self.text, self._texts, self._size = "", list[str](), 0  # the text is whole in the end
-        self.open = [Node(0)]
+        self.text, self._texts, self._size = "", list[str](), 0  # `parts` joins the text
+        self.open = [Element(0)]
 
     # ---- reading
 
     def add_text(self, text: str) -> None:
-        """Text; its protected spans are found here, so none reaches over an element's edge."""
+        """Text; its protected spans end with it, so that none crosses an element's edge."""
         start = self._size
         self._texts.append(text)
         self._size += len(text)
@@ -403,15 +386,15 @@ class Run:
 
     def add_open(self, opening: str, closing: str) -> None:
         """An element begins."""
-        self.open.append(Node(self._size, open=opening, close=closing))
+        self.open.append(Element(self._size, open=opening, close=closing))
 
     def add_close(self) -> None:
-        """The element that was opened last ends."""
+        """The innermost element ends."""
         node = self.open.pop()
         node.end = self._size
         self._add(node)
 
-    def _add(self, kid: Node | Leaf) -> None:
+    def _add(self, kid: Element | Leaf) -> None:
         self.open[-1].kids.append(kid)
         self.open[-1].count += kid.count
 
@@ -423,22 +406,22 @@ class Run:
         root = self.open[0]
         root.end = len(self.text)
         self._level(root)
-        kept = [(leaf.start, leaf.end) for leaf in leaves(root)]
-        return list(self._cut(root, blanks(self.text, kept, self.layout)))
+        protected = [(leaf.start, leaf.end) for leaf in all_leaves(root)]
+        return list(self._cut(root, blanks(self.text, protected, self.layout)))
 
-    def _level(self, node: Node) -> None:
+    def _level(self, node: Element) -> None:
         """Make objects of the elements without words of their own."""
         for n, kid in enumerate(node.kids):
-            if isinstance(kid, Node) and self._shown(kid.kids, kid.start, kid.end).strip():
+            if isinstance(kid, Element) and self._shown(kid.kids, kid.start, kid.end).strip():
                 self._level(kid)
-            elif isinstance(kid, Node):
+            elif isinstance(kid, Element):
                 pieces = tuple(self._original([kid], kid.start, kid.end))
                 node.kids[n] = Leaf(kid.start, kid.end, pieces)
 
-    def _cut(self, node: Node, cuts: Sequence[Span]) -> Iterator[Part]:
+    def _cut(self, node: Element, cuts: Sequence[Span]) -> Iterator[Part]:
         """The parts of an element: elements of whole sentences are cut in their turn."""
         cuts, whole = self._settled(node, cuts)
-        edges: list[tuple[int, int, Node | None]] = [(k.start, k.end, k) for k in whole]
+        edges: list[tuple[int, int, Element | None]] = [(k.start, k.end, k) for k in whole]
         inner = {cut for k in whole for cut in overlapped(cuts, k)}
         edges += [(a, b, None) for a, b in cuts if (a, b) not in inner]
         kids, done = deque(node.kids), node.start
@@ -455,18 +438,18 @@ class Run:
                 yield from self._cut(kid, overlapped(cuts, kid))
                 yield Piece(kid.close, markup=True)
 
-    def _settled(self, node: Node, cuts: Sequence[Span]) -> tuple[list[Span], list[Node]]:
+    def _settled(self, node: Element, cuts: Sequence[Span]) -> tuple[list[Span], list[Element]]:
         """The cuts that do not go through an element, and the elements of whole sentences.
 
         An element that is longer than a sentence may be is one of these.
         """
         inside = [c for c in cuts if node.start <= c[0] and c[1] <= node.end]
-        nodes = [kid for kid in node.kids if isinstance(kid, Node)]
+        nodes = node.elements
         first, last = self._trimmed(node.start, node.end)
         for round in range(ROUNDS + 1):
             starts = {first, *(end for _, end in inside)}
             ends = {last, *(start for start, _ in inside)}
-            whole, split = list[Node](), list[Node]()
+            whole, split = list[Element](), list[Element]()
             for kid in nodes:
                 a, b = self._trimmed(kid.start, kid.end)
                 fits = round < ROUNDS and a in starts and b in ends
@@ -480,13 +463,13 @@ class Run:
         return inside, whole
 
     def _stretches(
-        self, kids: Sequence[Node | Leaf], start: int, end: int
-    ) -> Iterator[tuple[list[Node | Leaf], int, int]]:
-        """What may be a sentence, or several where it is too long for one.
+        self, kids: Sequence[Element | Leaf], start: int, end: int
+    ) -> Iterator[tuple[list[Element | Leaf], int, int]]:
+        """A stretch as one sentence, or as several where it is too long.
 
         They are cut at white space, or else between words and elements.
         """
-        mine, size = list[Node | Leaf](), 0
+        mine, size = list[Element | Leaf](), 0
         if end - start + sum(kid.count for kid in kids) <= LONGEST:
             yield list(kids), start, end
             return
@@ -501,9 +484,9 @@ class Run:
         yield mine, start, end
 
     def _atoms(
-        self, kids: Sequence[Node | Leaf], start: int, end: int
-    ) -> Iterator[tuple[Node | Leaf | None, int, int]]:
-        """Elements, leaves, and between them words with the white space behind them."""
+        self, kids: Sequence[Element | Leaf], start: int, end: int
+    ) -> Iterator[tuple[Element | Leaf | None, int, int]]:
+        """Elements, leaves, and between them words with the white space after them."""
         for kid in [*kids, None]:
             to = end if kid is None else kid.start
             for word in _WORD.finditer(self.text, start, to):
@@ -512,10 +495,10 @@ class Run:
                 yield kid, kid.start, kid.end
                 start = kid.end
 
-    def _segment(self, kids: Sequence[Node | Leaf], start: int, end: int) -> Iterator[Part]:
+    def _segment(self, kids: Sequence[Element | Leaf], start: int, end: int) -> Iterator[Part]:
         """A sentence with the white space and the objects at its ends."""
         a, b = self._trimmed(start, end)
-        for kid in kids:  # one that ends in white space keeps it
+        for kid in kids:  # an element that ends in white space keeps it
             a = kid.start if kid.start < a < kid.end else a
             b = kid.end if kid.start < b < kid.end else b
         before = [k for k in kids if k.end <= a]
@@ -524,8 +507,8 @@ class Run:
         text = " ".join(self._shown(inner, a, b).split())
         yield from self._original(before, start, a)
         source = tuple(self._original(inner, a, b))
-        if any(character.isalnum() for character in text) and _asks(inner, text):
-            yield Sentence(text, self._mark(inner, a, b), source)
+        if any(character.isalnum() for character in text) and _has_words(inner, text):
+            yield Sentence(text, self._tree(inner, a, b), source)
         else:
             yield from source
         yield from self._original(after, b, end)
@@ -536,10 +519,10 @@ class Run:
         a = start + len(text) - len(text.lstrip())
         return a, max(a, start + len(text.rstrip()))
 
-    # ---- two ways of reading a stretch
+    # ---- a stretch as it is, and as the model sees it
 
-    def _original(self, kids: Sequence[Node | Leaf], start: int, end: int) -> Iterator[Piece]:
-        """A stretch as it stood."""
+    def _original(self, kids: Sequence[Element | Leaf], start: int, end: int) -> Iterator[Piece]:
+        """A stretch in its original form."""
         done = start
         for kid in kids:
             yield Piece(self.text[done : kid.start])
@@ -554,64 +537,60 @@ class Run:
 
     def _shown(
         self,
-        kids: Sequence[Node | Leaf],
+        kids: Sequence[Element | Leaf],
         start: int,
         end: int,
         before: str = "",
         places: dict[int, Span] | None = None,
     ) -> str:
-        """A stretch as the model sees it, but for its white space.
+        """A stretch as the model sees it, before its white space is normalised.
 
-        Where a hidden span stood before a closing mark, the blank before the span goes with it.
-        ``places`` gets, by id, where each element and leaf begins and ends in the sentence of which
-        this stands behind ``before``.
+        A hidden span before a closing mark takes the blank before it away. ``places`` gets, by id,
+        the begin and end of each element and leaf in the sentence, which starts with ``before``.
         """
-        found, done = "", start
+        shown, done = "", start
         for kid in kids:
-            found += self.text[done : kid.start]
+            shown += self.text[done : kid.start]
             done, span = kid.end, self.text[kid.start : kid.end]
-            begins = 0 if places is None else _length(before + found)
-            if isinstance(kid, Node):
-                found += self._shown(kid.kids, kid.start, done, before + found, places)
+            begins = 0 if places is None else _length(before + shown)
+            if isinstance(kid, Element):
+                shown += self._shown(kid.kids, kid.start, done, before + shown, places)
             elif kid.shown:
-                found += span
+                shown += span
             elif span.strip() != span:
-                found += " "
+                shown += " "
             elif span and self._closes(done):
-                found = found.rstrip()
-            elif span and found[-1:].strip(Writer.OPENING) and self.text[done : done + 1].strip():
-                found += " "
+                shown = shown.rstrip()
+            elif span and shown[-1:].strip(OPENING) and self.text[done : done + 1].strip():
+                shown += " "
             if places is not None:
-                places[id(kid)] = begins, _length(before + found)
-        return found + self.text[done:end]
+                places[id(kid)] = begins, _length(before + shown)
+        return shown + self.text[done:end]
 
     def _closes(self, place: int) -> bool:
-        """Whether a closing mark stands there, at the end of a word."""
+        """Whether a closing mark is at the place, at the end of a word."""
         first, second = self.text[place : place + 1], self.text[place + 1 : place + 2]
-        marks = tuple(Writer.CLOSING)
+        marks = tuple(CLOSING)
         return first in marks and (not second.strip() or second in marks)
 
-    def _mark(self, kids: Sequence[Node | Leaf], start: int, end: int) -> Mark:
+    def _tree(self, kids: Sequence[Element | Leaf], start: int, end: int) -> Element:
         """The tree of a sentence, by characters of what the model sees."""
-        root, places = Node(start, end, kids=list(kids)), dict[int, Span]()
+        root, places = Element(start, end, kids=list(kids)), dict[int, Span]()
         places[id(root)] = 0, _length(self._shown(kids, start, end, places=places))
 
-        def mark(node: Node) -> Mark:
-            leaves = [kid for kid in node.kids if isinstance(kid, Leaf)]
-            helds = [self._held(leaf, places[id(leaf)][0]) for leaf in leaves]
-            marks = [mark(kid) for kid in node.kids if isinstance(kid, Node)]
-            return Mark(*places[id(node)], node.open, node.close, tuple(marks), tuple(helds))
+        def moved(kid: Element | Leaf) -> Element | Leaf:
+            begin, stop = places[id(kid)]
+            if isinstance(kid, Element):
+                return Element(begin, stop, kid.open, kid.close, list(map(moved, kid.kids)))
+            before = self.text[max(0, kid.start - 1) : kid.start].strip()
+            after = self.text[kid.end : kid.end + 1].strip()
+            return replace(kid, start=begin, end=stop, before=before, after=after)
 
-        return mark(root)
-
-    def _held(self, leaf: Leaf, at: int) -> Held:
-        before = self.text[max(0, leaf.start - 1) : leaf.start]
-        after = self.text[leaf.end : leaf.end + 1]
-        return Held(at, leaf.pieces, leaf.span, before.strip(), after.strip())
+        return Element(*places[id(root)], kids=list(map(moved, kids)))
 
 
-def _asks(kids: Sequence[Node | Leaf], text: str) -> bool:
-    """Whether there is more to translate than spans that the model would copy."""
+def _has_words(kids: Sequence[Element | Leaf], text: str) -> bool:
+    """Whether there are words beside the spans that the model would copy."""
     for kid in kids:
         if isinstance(kid, Leaf) and kid.shown and kid.span is not None:
             text = text.replace(kid.span, "", 1)
@@ -619,18 +598,11 @@ def _asks(kids: Sequence[Node | Leaf], text: str) -> bool:
 
 
 def _length(text: str) -> int:
-    """Of a text whose white space is levelled."""
+    """The length of a text with normalised white space."""
     return len(" ".join(text.split()))
 
 
-# ----------------------------------------------------------------------------------------- passage
-# A text or an HTML fragment as sentences for a model, and their answers as a text again.
-#
-# What is guaranteed, whatever the model answers: the protected spans of the output are those of
-# the
-# input, each as often; white space between sentences and all markup are there. Translating is up
-# to
-# who calls.
+# ------------------------------------------------------------------------------ passages
 
 Pair = tuple[str, str]  # a sentence and its translation
 Aligner = Callable[[Sequence[Pair]], list[list[tuple[int, int]]]]  # the word links of each pair
@@ -639,51 +611,52 @@ Pieces = list[Piece]
 
 @dataclass(frozen=True)
 class Passage:
-    """One text, cut; ``written`` says how a piece is written down."""
+    """A text or an HTML fragment, cut into parts; ``written`` writes a piece."""
 
     parts: tuple[Part, ...]
     rules: Rules
     written: Callable[[Piece], str] = lambda piece: piece.text
 
     @cached_property
-    def asked(self) -> list[Sentence]:
-        """The parts that the model is to translate."""
+    def to_translate(self) -> list[Sentence]:
+        """The parts for the model."""
         return [part for part in self.parts if isinstance(part, Sentence)]
 
     @property
     def sentences(self) -> list[str]:
-        """What the model gets, one line each."""
-        return [sentence.text for sentence in self.asked]
+        """The texts for the model, a line each."""
+        return [sentence.text for sentence in self.to_translate]
 
     @property
     def plain(self) -> bool:
-        """Whether all of it is the model's to change: nothing has to be placed."""
-        return not any(sentence.holds for sentence in self.asked)
+        """Whether no sentence has elements or protected pieces."""
+        return not any(sentence.holds for sentence in self.to_translate)
 
     def pairs(self, answers: Sequence[str]) -> list[Pair]:
-        """The sentences with their answers whose words have to be linked: few, or none."""
-        found = (self._pair(*both) for both in zip(self.asked, answers, strict=True))
-        return [pair for pair in found if pair is not None]
+        """The sentences and answers whose words are to be linked: few, or none."""
+        pairs = (self._pair(*both) for both in zip(self.to_translate, answers, strict=True))
+        return [pair for pair in pairs if pair is not None]
 
     def _pair(self, sentence: Sentence, answer: str) -> Pair | None:
-        """A sentence and its answer, if something has to be placed by their links."""
+        """A sentence and its answer, if their links decide the place of something."""
         if not sentence.holds:
             return None
         cleaned = sentence.cleaned(answer, self.rules)
         return (sentence.text, cleaned) if sentence.places(cleaned, self.rules) else None
 
     def joined(self, answers: Sequence[str], align: Aligner) -> str:
-        """The text with an answer in place of each sentence.
+        """The text with an answer in place of each sentence; ``align`` is called once at most.
 
-        ``align`` is asked once at most. Raises ``ValueError`` where there are not as many answers
-        as sentences.
+        Raises ``ValueError`` where there are not as many answers as sentences.
         """
-        pairs = self.pairs(answers)
-        links = iter(align(pairs) if pairs else [])
+        return joined_all([self], [answers], align)[0]
+
+    def placed(self, answers: Sequence[str], links: Iterator[Links]) -> str:
+        """The same with the word links of its `pairs`, one after the other."""
         chosen: list[Pieces] = []
-        for sentence, answer in zip(self.asked, answers, strict=True):
-            found = next(links) if self._pair(sentence, answer) else []
-            chosen.append(self._safe(sentence, answer, found))
+        for sentence, answer in zip(self.to_translate, answers, strict=True):
+            linked = next(links) if self._pair(sentence, answer) else []
+            chosen.append(self._safe(sentence, answer, linked))
         if not self._keeps(chosen):
             chosen = self._most_that_keep(chosen)
         return "".join(map(self.written, self._whole(chosen)))
@@ -691,24 +664,22 @@ class Passage:
     @cached_property
     def _protected(self) -> Counter[str]:
         """The protected spans of the input."""
-        return self.rules.count(texts_of(self._whole([list(s.source) for s in self.asked])))
+        return self.rules.count(texts_of(self._whole([list(s.source) for s in self.to_translate])))
 
-    def _safe(self, sentence: Sentence, answer: str, links: list[tuple[int, int]]) -> Pieces:
-        """The first way of writing the answer that has the sentence's spans, its source at last."""
+    def _safe(self, sentence: Sentence, answer: str, links: Links) -> Pieces:
+        """The first candidate with the protected spans of the sentence, else its source."""
         right = self._counted(sentence.source)
-        for pieces in self._ways(sentence, answer, links):
+        for pieces in self._candidates(sentence, answer, links):
             if self._counted(pieces) == right:
                 return pieces
         return list(sentence.source)
 
     def _counted(self, pieces: Sequence[Piece]) -> Counter[str]:
-        """The protected spans between markup, and those that are seen where it is left out."""
+        """The protected spans between markup, and those of the text without markup."""
         texts = texts_of(pieces)
         return self.rules.count([*texts, "".join(texts)] if len(texts) > 1 else texts)
 
-    def _ways(
-        self, sentence: Sentence, answer: str, links: list[tuple[int, int]]
-    ) -> Iterator[Pieces]:
+    def _candidates(self, sentence: Sentence, answer: str, links: Links) -> Iterator[Pieces]:
         cleaned = sentence.cleaned(answer, self.rules)
         yield sentence.render(cleaned, links, self.rules)
         yield sentence.render(cleaned, links, self.rules, loose=True)
@@ -720,11 +691,11 @@ class Passage:
         return self.rules.count(texts_of(self._whole(chosen))) == self._protected
 
     def _most_that_keep(self, chosen: Sequence[Pieces]) -> list[Pieces]:
-        """The answers without those that make a span together, across sentences; few do.
+        """The answers without those that form a protected span across sentences, which is rare.
 
-        From the source on a stretch of answers is taken, or else its halves are tried.
+        A stretch of answers replaces its sources, or else its halves are tried.
         """
-        taken = [list(sentence.source) for sentence in self.asked]
+        taken = [list(sentence.source) for sentence in self.to_translate]
         todo = [(0, len(chosen))]
         while todo:
             start, end = todo.pop()
@@ -737,7 +708,7 @@ class Passage:
         return taken
 
     def _whole(self, chosen: Sequence[Pieces]) -> Pieces:
-        """All pieces of the passage, those of its sentences given."""
+        """All pieces of the passage, with those chosen for its sentences."""
         of_sentence = iter(chosen)
         return [
             piece
@@ -749,7 +720,7 @@ class Passage:
 def text_passage(text: str, rules: Rules | None = None) -> Passage:
     """A plain text: line breaks, tabs, and two or more blanks are kept as they are."""
     rules = rules or Rules()
-    run = Run(rules, layout=True)
+    run = TextBuilder(rules, layout=True)
     run.add_text(text)
     return Passage(tuple(run.parts()), rules)
 
@@ -758,11 +729,6 @@ def joined_all(
     passages: Sequence[Passage], answers: Sequence[Sequence[str]], align: Aligner
 ) -> list[str]:
     """`Passage.joined` of many passages, with all their pairs linked at once."""
-    pairs = [p.pairs(a) for p, a in zip(passages, answers, strict=True)]
-    every = [pair for some in pairs for pair in some]
-    links = iter(align(every) if every else [])
-
-    def found(some: Sequence[Pair]) -> list[list[tuple[int, int]]]:
-        return [next(links) for _ in some]
-
-    return [p.joined(a, found) for p, a in zip(passages, answers, strict=True)]
+    pairs = [pair for p, a in zip(passages, answers, strict=True) for pair in p.pairs(a)]
+    links = iter(align(pairs) if pairs else [])
+    return [p.placed(a, links) for p, a in zip(passages, answers, strict=True)]

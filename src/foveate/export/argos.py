@@ -21,7 +21,7 @@ from typing import Any
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import MinLength
-from foveate.export.base import POINTER, Checked, Different, Export, Pieces, Sample
+from foveate.export.base import POINTER, Checked, Different, Export, Pieces, Sample, translator
 from foveate.export.ctranslate2 import CTranslate2, specification
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.export.tokenizers import differing, named, refuse, sentencepiece_model
@@ -53,8 +53,7 @@ class Argos(Export):
 
     @property
     def _tokenizer(self) -> Tokenizer:
-        found: Tokenizer = self.run.task.source_tokenizer
-        return found
+        return translator(self.run).source_tokenizer
 
     def _codes(self) -> tuple[str, str]:
         """The languages: those that were given, or what the names of the data end in."""
@@ -129,8 +128,8 @@ class Argos(Export):
             "rules": (MinLength.Config(length=1),),
         }
         config = Beam.Config(**fields)
-        found = self.run.task.answer(self.run.model, lines, ByPower(config))
-        return [one.hypotheses[0].replace("_", " ") for one in found]
+        answers = translator(self.run).answer(self.run.model, lines, ByPower(config))
+        return [str(answer).replace("_", " ") for answer in answers]
 
     def _by_chrf(
         self, sample: Sample, kept: list[str], ours: list[str], theirs: list[str], name: str

@@ -22,13 +22,13 @@ from safetensors import SafetensorError
 
 import foveate.export
 from foveate.data.catalogue import DataError
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.files import part_of, remove, replace_file
 from foveate.run import Run
 from foveate.tasks.text_to_text import Ensemble
+from foveate.tasks.translation import Translation
 from foveate.train.checkpoint import WEIGHTS
 
 Ids = list[int]
@@ -128,7 +128,8 @@ def compare(
         tried = dict(list(tried.items())[-1:])
     tokens = ties = 0
     for name, search in tried.items():
-        ours = [found[0].ids if found else [] for found in run.task.search(run.model, ids, search)]
+        searched = translator(run).search(run.model, ids, search)
+        ours = [hypotheses[0].ids if hypotheses else [] for hypotheses in searched]
         others = theirs(ids, search)
         if not exact:
             return by_chrf(run, sample, name, ours, others)
@@ -142,6 +143,11 @@ def compare(
     return Checked(len(ids), list(tried), tokens, ties)
 
 
+def translator(run: Run) -> Translation:
+    """The task of a run that translates. Raises ``ConfigError`` for another."""
+    return run.need(Translation, "be exported as a translator")
+
+
 def by_length(sources: Sequence[Ids]) -> dict[int, list[int]]:
     """The numbers of the sources of each length, which have the same limit; no empty ones."""
     alike = defaultdict[int, list[int]](list)
@@ -153,21 +159,22 @@ def by_length(sources: Sequence[Ids]) -> dict[int, list[int]]:
 
 def encoded(run: Run, lines: Sequence[str]) -> list[Ids]:
     """The ids of source lines as `foveate.run.Run.translate` reads them."""
-    found = run.task.source_tokenizer.encode_ids(run.task.addressed(lines))
-    limit = run.task.data.max_length
-    return [i[:limit] if line.strip() else [] for i, line in zip(found, lines, strict=True)]
+    task = translator(run)
+    sources = task.source_tokenizer.encode_ids(task.addressed(lines))
+    limit = task.data.max_length
+    return [ids[:limit] if line.strip() else [] for ids, line in zip(sources, lines, strict=True)]
 
 
 def _tie(run: Run, source: Ids, ours: Ids, theirs: Ids) -> bool:
     """Whether the run finds both equally probable: in all, or where they part."""
-    one, other = run.task.force(run.model, [(source, ours), (source, theirs)])
+    one, other = translator(run).force(run.model, [(source, ours), (source, theirs)])
     parted = next((n for n, (a, b) in enumerate(zip(ours, theirs)) if a != b), None)  # noqa: B905
     parted = min(len(ours), len(theirs)) if parted is None else parted
     return abs(sum(one) - sum(other)) < TIE or abs(one[parted] - other[parted]) < TIE
 
 
 def _told(run: Run, line: str, number: int, name: str, ours: Ids, theirs: Ids) -> str:
-    pieces = run.task.target_tokenizer.pieces
+    pieces = translator(run).target_tokenizer.pieces
     one, other = (" ".join(pieces[i] for i in ids) for ids in (ours, theirs))
     return (
         f"sentence {number + 1} of the sample comes out otherwise ({name}): {line!r} gives "
@@ -177,7 +184,7 @@ def _told(run: Run, line: str, number: int, name: str, ours: Ids, theirs: Ids) -
 
 def by_chrf(run: Run, sample: Sample, name: str, ours: list[Ids], theirs: list[Ids]) -> Checked:
     """The same by chrF: rounded weights may choose other words, no worse ones."""
-    decode = run.task.target_tokenizer.decode
+    decode = translator(run).target_tokenizer.decode
     one, other = (list(map(decode, ids)) for ids in (ours, theirs))
     scores = held_by_chrf(one, other, sample.references)
     return Checked(len(ours), [name], sum(map(len, ours)), 0, scores)
@@ -370,10 +377,8 @@ class Pieces:
     @classmethod
     def of(cls, run: Run) -> Pieces:
         """Raises `ExchangeError` where two ids have one name, so that texts could not be told."""
-        found = cls(run.task.source_tokenizer.pieces, run.task.target_tokenizer.pieces)
-        for pieces in (found.source, found.target):
-            once(pieces)
-        return found
+        task = translator(run)
+        return cls(once(task.source_tokenizer.pieces), once(task.target_tokenizer.pieces))
 
 
 def once(pieces: list[str]) -> list[str]:

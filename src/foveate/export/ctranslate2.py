@@ -13,10 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from foveate.data.tokenizer import BOS, EOS, SPECIALS, UNK
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Hypothesis, Search
-from foveate.export.base import Checked, Export, Pieces, Sample, by_length, compare, searches
+from foveate.export.base import (
+    Checked,
+    Export,
+    Pieces,
+    Sample,
+    by_length,
+    compare,
+    searches,
+    translator,
+)
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.transformer import (
@@ -322,8 +330,8 @@ def through_ctranslate2(run: Run, folder: Path, compute_type: str = "default") -
             f"{folder} is no model of CTranslate2: foveate export RUN {folder} --to ctranslate2"
         )
     engine = Engine(run, folder, compute_type)
-    task = copy.copy(run.task)
-    task.search = engine.search
+    task = copy.copy(translator(run))
+    task.search = engine.search  # type: ignore[method-assign]
     return Run(run.path, run.config, task, run.model, run.checkpoint)
 
 
@@ -340,8 +348,8 @@ class Engine:
         self.translator = ctranslate2.Translator(
             str(folder), device="cpu", compute_type=compute_type, intra_threads=threads
         )
-        self.source = run.task.source_tokenizer.pieces
-        self.target = run.task.target_tokenizer.pieces
+        task = translator(run)
+        self.source, self.target = task.source_tokenizer.pieces, task.target_tokenizer.pieces
         self.ids = {piece: i for i, piece in enumerate(self.target)}
 
     def search(

@@ -25,8 +25,7 @@ from foveate.data.tokenizer import (
     bounded,
     is_failure,
 )
-from foveate.decode.beam import Beam
-from foveate.decode.greedy import Greedy
+from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.export.base import (
     Checked,
@@ -38,6 +37,7 @@ from foveate.export.base import (
     by_length,
     compare,
     searches,
+    translator,
 )
 from foveate.export.huggingface_families import (
     BART,
@@ -427,7 +427,7 @@ class HuggingFace(Export):
 
     def _texts(self, model: Any, tokenizer: Any, sample: Sample) -> Checked:
         """The whole way from text to text."""
-        task = self.run.task
+        task = translator(self.run)
         limit = task.data.max_length
         for line in sample.sources:
             ours = [*task.source_tokenizer.encode_ids([line])[0], EOS]

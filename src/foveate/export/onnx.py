@@ -23,8 +23,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from foveate.data.batches import source_batch
 from foveate.data.tokenizer import BOS, EOS
-from foveate.export.base import Checked, Export, Ids, Sample, by_length, compare, searches
+from foveate.export.base import (
+    Checked,
+    Export,
+    Ids,
+    Sample,
+    by_length,
+    compare,
+    searches,
+    translator,
+)
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.files import replace_file
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
@@ -32,7 +42,6 @@ from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.positions import Concatenated, Position
 from foveate.nn.state import State, Tensors
-from foveate.tasks.text import source_batch
 from foveate.tasks.translation import Translation
 
 ENCODER, STEP, GRAPHS = "encoder.onnx", "step.onnx", "graphs.json"
@@ -74,8 +83,8 @@ class Onnx(Export):
         place.mkdir()
         model = cast(EncoderDecoder, self.run.model)
         names = _write_graphs(model, place)
-        tokenizers = {"source": self.run.task.source_tokenizer}
-        tokenizers["target"] = self.run.task.target_tokenizer
+        task = translator(self.run)
+        tokenizers = {"source": task.source_tokenizer, "target": task.target_tokenizer}
         for side, tokenizer in tokenizers.items():
             tokenizer.save(place / f"{side}.tokenizer.json")
         replace_file(place / GRAPHS, json.dumps(names, indent=2) + "\n")
@@ -270,6 +279,8 @@ class Graphs:
 
 class GraphSteps:
     """A batch of sources being decoded, as searches ask it (`foveate.decode.search.Steps`)."""
+
+    enters = False
 
     def __init__(self, graphs: Graphs, memory: Tensor, keys: Tensor) -> None:
         self.graphs, self.device, self.at = graphs, torch.device("cpu"), 0

@@ -1,17 +1,24 @@
-"""Looking inside: capture what attention does, and draw it."""
+"""Looking inside: capture what attention does, and draw it.
 
-from foveate.look.capture import AttentionRecord, capture
-from foveate.look.edit import (
-    capture_outputs,
-    diagonal,
-    edit,
-    force,
-    patch,
-    patch_output,
-    silence,
-    uniform,
-)
-from foveate.look.heatmap import AttentionView, attention
+Names are imported when they are first used: the table of views below needs none of them.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foveate.look.capture import AttentionRecord, capture
+    from foveate.look.edit import (
+        capture_outputs,
+        diagonal,
+        edit,
+        force,
+        patch,
+        patch_output,
+        silence,
+        uniform,
+    )
+    from foveate.look.maps import AttentionView, attention
 
 __all__ = [
     "AttentionRecord",
@@ -27,3 +34,16 @@ __all__ = [
     "silence",
     "uniform",
 ]
+
+_HOME = {
+    "AttentionRecord": "capture",
+    "capture": "capture",
+    "AttentionView": "maps",
+    "attention": "maps",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"foveate.look has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(importlib.import_module(f"foveate.look.{_HOME.get(name, 'edit')}"), name)

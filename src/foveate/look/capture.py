@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 from weakref import ref
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from foveate.config import ConfigError
-from foveate.look.drawing import Units
+from foveate.look.words import Units
 from foveate.nn.attention import BaseAttention, Tap
 from foveate.nn.state import State
 
@@ -92,16 +92,16 @@ class AttentionRecord:
             next((self.columns[key] for key in keys if key in self.columns), []),
         )
 
-    def row_means(self, name: str) -> str:
+    def row_means(self, name: str) -> Literal["at", "producing"]:
         """What a row of a map stands for: the word a decoder is *producing*, or one it is *at*."""
         return "at" if block_of(name).startswith("encoder") else "producing"
 
     def blocks(self) -> dict[str, list[str]]:
         """Names of the maps of each block, both in the order of the model."""
-        found: dict[str, list[str]] = {}
+        by_block: dict[str, list[str]] = {}
         for name in self.maps:
-            found.setdefault(block_of(name), []).append(name)
-        return found
+            by_block.setdefault(block_of(name), []).append(name)
+        return by_block
 
     def names(self, block: str | None = None) -> list[str]:
         """Names of the maps of a block, which may be given by the end of its name.
@@ -119,11 +119,11 @@ class AttentionRecord:
 
     def layers(self, block: str) -> list[str]:
         """Names of the maps of a block. Raises ``KeyError`` naming the blocks that exist."""
-        found = self.names(block)
-        if not found:
+        names = self.names(block)
+        if not names:
             known = ", ".join(self.blocks()) or "none: this model has no attention"
             raise KeyError(f"no block {block!r} here; there are: {known}")
-        return found
+        return names
 
     def drawn(self, name: str) -> NDArray[np.float32]:
         """One map (H, T, S) without the padding that has no label.
@@ -136,8 +136,8 @@ class AttentionRecord:
             raise ValueError(f"{name}: weights that are not numbers; has the training diverged?")
         rows, columns = self.axes(name)
         height, width = len(rows) or weights.shape[1], len(columns) or weights.shape[2]
-        kept = weights[:, :height, :width]
-        if kept.shape[1:] != (height, width):
+        labelled = weights[:, :height, :width]
+        if labelled.shape[1:] != (height, width):
             raise ValueError(
                 f"{name}: weights of shape {weights.shape} for {height} rows and {width} columns; "
                 "give one label for each query and key"
@@ -148,7 +148,7 @@ class AttentionRecord:
                 f"{name}: keys without a label carry a weight of {lost:.3g}; label every key that "
                 "is not padding, and mask padding"
             )
-        return kept
+        return labelled
 
     def select(
         self, block: str = "cross_attention", layer: int = -1, head: int | None = None
@@ -240,8 +240,8 @@ class Softmaxes(TorchFunctionMode):
     ) -> Any:
         if func is F.scaled_dot_product_attention:
             return self.product(*args, **(kwargs or {}))
-        given = func(*args, **(kwargs or {}))
-        return self.show(given) if func in SOFTMAX and given.dim() == 4 else given
+        output = func(*args, **(kwargs or {}))
+        return self.show(output) if func in SOFTMAX and output.dim() == 4 else output
 
     def show(self, weights: Tensor) -> Tensor:
         """What the tap leaves of the weights."""
@@ -310,20 +310,20 @@ class MultiHead(Foreign):
 
 def foreign(model: nn.Module) -> dict[str, Foreign]:
     """The seams of a model that is not ours. Those that are being looked at stay the same."""
-    found: list[Foreign] = []
+    adapters: list[Foreign] = []
     for name, module in model.named_modules():
         looking = getattr(module.__dict__.get("forward"), "__self__", None)
         if isinstance(looking, Foreign):
-            found.append(looking)
+            adapters.append(looking)
         elif isinstance(module, nn.MultiheadAttention):
-            found.append(MultiHead(name, module, model))
+            adapters.append(MultiHead(name, module, model))
         elif _is_attention(module) and not any(map(_is_attention, list(module.modules())[1:])):
-            found.append(Foreign(name, module, model))
-    names = [ours(seam.name, seam.module) for seam in found]
+            adapters.append(Foreign(name, module, model))
+    names = [ours(seam.name, seam.module) for seam in adapters]
     if len(set(names)) == len(names):
-        for seam, name in zip(found, names, strict=True):
+        for seam, name in zip(adapters, names, strict=True):
             seam.name = name
-    return {seam.name: seam for seam in found}
+    return {seam.name: seam for seam in adapters}
 
 
 def _is_attention(module: nn.Module) -> bool:
@@ -449,12 +449,12 @@ def seams(model: nn.Module) -> dict[str, Seam]:
     names that they would have with us (``decoder.layers.0.cross_attention``) where that is clear,
     else the names of their modules.
     """
-    found: dict[str, Seam] = {
+    attentions: dict[str, Seam] = {
         name: Own(module)
         for name, module in model.named_modules()
         if isinstance(module, BaseAttention)
     }
-    return found or dict(foreign(model))
+    return attentions or dict(foreign(model))
 
 
 def chosen(model: nn.Module, where: Where) -> dict[str, Seam]:
@@ -463,21 +463,21 @@ def chosen(model: nn.Module, where: Where) -> dict[str, Seam]:
     A text fits a name that holds it, part by part (``cross_attention``, ``layers.1``, ``encoder``),
     a block (``decoder.cross_attention``), or as a pattern (``decoder.layers.*.cross*``).
     """
-    found = seams(model)
+    available = seams(model)
     if callable(where):
-        return {name: seam for name, seam in found.items() if where(name)}
+        return {name: seam for name, seam in available.items() if where(name)}
     patterns = [where] if isinstance(where, str) else list(where)
     for pattern in patterns:
-        if not any(fits(name, pattern) for name in found):
-            raise ConfigError(f"no attention is called {pattern!r}; {existing(found)}")
-    return {n: seam for n, seam in found.items() if any(fits(n, p) for p in patterns)}
+        if not any(fits(name, pattern) for name in available):
+            raise ConfigError(f"no attention is called {pattern!r}; {existing(available)}")
+    return {n: seam for n, seam in available.items() if any(fits(n, p) for p in patterns)}
 
 
-def existing(found: Mapping[str, Seam]) -> str:
+def existing(available: Mapping[str, Seam]) -> str:
     """Which attentions there are, for an error."""
-    if not found:
+    if not available:
         return "this model has no attention"
-    names = [*list(found)[:LISTED], *(["…"] if len(found) > LISTED else [])]
+    names = [*list(available)[:LISTED], *(["…"] if len(available) > LISTED else [])]
     return f"there are: {', '.join(names)}"
 
 
@@ -489,33 +489,33 @@ def fits(name: str, pattern: str) -> bool:
 
 @contextmanager
 def tapped(
-    taps: Mapping[str, Tap], found: Mapping[str, Seam], first: bool = False
+    taps: Mapping[str, Tap], places: Mapping[str, Seam], first: bool = False
 ) -> Iterator[None]:
     """Hang taps on seams, behind those that are there (or ``first``), and take them off again."""
-    before = {name: found[name].tap for name in taps}
-    hosts = {s.model for name in taps if isinstance(s := found[name], Foreign)}
+    before = {name: places[name].tap for name in taps}
+    hosts = {s.model for name in taps if isinstance(s := places[name], Foreign)}
     with ExitStack() as stack:
         for host in hosts:
             stack.enter_context(plain_roads(host))
         try:
             for name, tap in taps.items():
                 there = before[name]
-                found[name].tap = _chained(tap, there) if first else _chained(there, tap)
+                places[name].tap = _chained(tap, there) if first else _chained(there, tap)
             yield
         finally:
             for name in taps:
-                found[name].tap = before[name]
+                places[name].tap = before[name]
 
 
 def _chained(first: Tap | None, second: Tap | None) -> Tap | None:
     """One tap after the other: the second sees what the first gives back."""
     if first is None or second is None:
         return first or second
-    one, other = first, second
+    earlier, later = first, second
 
     def both(weights: Tensor) -> Tensor | None:
-        replaced = one(weights)
-        again = other(weights if replaced is None else replaced)
+        replaced = earlier(weights)
+        again = later(weights if replaced is None else replaced)
         return replaced if again is None else again
 
     return both
@@ -548,20 +548,20 @@ def capture(
     Raises ``ConfigError`` where nothing has such a name, or as soon as it is foreseen that the maps
     of all layers together would take more than ``limit`` bytes.
     """
-    found = chosen(model, where)
+    attentions = chosen(model, where)
     maps: dict[str, Tensor] = {}
 
     def tap(name: str) -> Callable[[Tensor], None]:
         def see(weights: Tensor) -> None:
-            unseen = len(found.keys() - maps.keys() - {name})
+            unseen = len(attentions.keys() - maps.keys() - {name})
             held = sum(map(Tensor.numel, maps.values())) + weights.numel()
-            _refuse_above(limit, held + unseen * weights.numel(), weights, len(found))
+            _refuse_above(limit, held + unseen * weights.numel(), weights, len(attentions))
             seen = weights.detach().float()
             maps[name] = _joined(name, maps[name], seen) if name in maps else seen
 
         return see
 
-    with tapped({name: tap(name) for name in found}, found):
+    with tapped({name: tap(name) for name in attentions}, attentions):
         yield maps
 
 
@@ -633,8 +633,8 @@ class ForcedPass:
     @torch.inference_mode()
     def scores(self) -> NDArray[np.float64]:
         """What the model says, as numbers (N,)."""
-        found: NDArray[np.float64] = self.run().double().cpu().numpy()
-        return found
+        numbers: NDArray[np.float64] = self.run().double().cpu().numpy()
+        return numbers
 
     def difference(
         self, before: NDArray[np.float64], after: NDArray[np.float64]
@@ -645,9 +645,9 @@ class ForcedPass:
     @torch.inference_mode()
     def maps(self, where: Where = everywhere) -> Maps:
         """The weights of every attention, (H, T, S), between pieces."""
-        with capture(self.model, where) as found:
+        with capture(self.model, where) as captured:
             self.run()
-        return {name: weights[self.row].cpu().numpy() for name, weights in found.items()}
+        return {name: weights[self.row].cpu().numpy() for name, weights in captured.items()}
 
     def record(self) -> AttentionRecord:
         """The weights of every attention, with labels on both axes."""

@@ -1,4 +1,4 @@
-"""The colours of weights, the same in every output: one table, two scales. Nothing is drawn here.
+"""The colours of weights, the same in every output: a table, two scales, the tint of pictures.
 
 The table is cividis, which reads the same with and without colour vision (Nuñez et al., 2018).
 Lines have the hues of Okabe & Ito (2008), which are told apart without red or green.
@@ -84,3 +84,52 @@ def is_blank(weights: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Cells that are not painted: exactly 0 (masked, or cut off by a sparse normaliser)."""
     blank: NDArray[np.bool_] = weights == 0
     return blank
+
+
+# ------------------------------------------------------------------------- weights over a picture
+# A picture stays visible everywhere, in grey, and takes a tint where weight is.
+#
+#     y = (1 − a) g + a (dark + g (light − dark))
+#
+# g is the grey of a pixel and a the opacity of the weight on it, both 0 to 1: the tint has light
+# and dark parts of its own, so that the picture shows even under the whole weight. Orange beside
+# grey is told apart with every kind of colour vision (Okabe & Ito, 2008).
+
+Floats = NDArray[np.floating]
+DARK, LIGHT = np.array([0.72, 0.26, 0.0]), np.array([1.0, 0.80, 0.42])  # of orange
+EVEN = 6  # even shares at which a weight is drawn in full: attention to everything stays pale
+
+
+@dataclass(frozen=True)
+class Tint:
+    """How weights become opacities, and how a legend says it.
+
+    ``opacity`` takes the weights of one panel on all cells of the picture, (rows, columns).
+    """
+
+    caption: str
+    opacity: Callable[[Floats], Floats]
+
+
+def _by_panel(weights: Floats) -> Floats:
+    full = max(float(weights.max(initial=0)), min(1.0, EVEN / max(1, weights.size)))
+    return weights / full
+
+
+OVERLAYS = {
+    "row": Tint(f"weight / the panel's largest (at least {EVEN} even shares)", _by_panel),
+    "absolute": Tint("weight", lambda weights: weights),
+}
+
+
+def tinted(grey: Floats, opacity: Floats) -> NDArray[np.float64]:
+    """Colours (…, 3) from 0 to 1 of grey pixels under opacities of the same shape."""
+    g, a = np.asarray(grey, np.float64)[..., None], np.asarray(opacity, np.float64)[..., None]
+    return (1 - a) * g + a * (DARK + g * (LIGHT - DARK))
+
+
+def enlarged(grid: Floats, height: int, width: int) -> Floats:
+    """A grid of cells (rows, columns) as pixels (height, width): each has its cell's value."""
+    rows = np.arange(height) * grid.shape[0] // height
+    columns = np.arange(width) * grid.shape[1] // width
+    return grid[np.ix_(rows, columns)]

@@ -99,16 +99,16 @@ class Diagonal(WeightsChange):
         queries, keys = weights.shape[2:]
         first = at(weights)
         last = keys - 1 - (weights > 0).flip(-1).int().argmax(dim=-1)  # (B, h, T)
-        wanted = torch.arange(first, first + queries, device=weights.device) + self.offset
-        return F.one_hot(torch.minimum(wanted.clamp(min=0), last), keys)
+        targets = torch.arange(first, first + queries, device=weights.device) + self.offset
+        return F.one_hot(torch.minimum(targets.clamp(min=0), last), keys)
 
 
 class Force(WeightsChange):
     """Given weights; queries past them keep their own."""
 
-    def __init__(self, heads: Sequence[int], given: Mapping[str, Tensor] | Tensor) -> None:
+    def __init__(self, heads: Sequence[int], replacement: Mapping[str, Tensor] | Tensor) -> None:
         super().__init__(heads)
-        self.given = given
+        self.replacement = replacement
 
     def instead(self, name: str, weights: Tensor, at: Callable[[Tensor], int]) -> Tensor:
         first, keys, forced = at(weights), weights.shape[3], weights.clone()
@@ -121,41 +121,41 @@ class Force(WeightsChange):
 
     def rows(self, name: str, count: int) -> Tensor:
         """The weights of the chosen heads, (h or 1, T, S)."""
-        given = _of(self.given, name)
-        given = given[0] if given.dim() == 4 and len(given) == 1 else given
-        if given.dim() == 2:
-            return given[None]
-        if given.dim() == 3:
-            self.refuse(f"what {name} is given", len(given))
-            given = given[self.heads] if self.heads else given
-        if given.dim() != 3 or len(given) != count:
+        weights = _of(self.replacement, name)
+        weights = weights[0] if weights.dim() == 4 and len(weights) == 1 else weights
+        if weights.dim() == 2:
+            return weights[None]
+        if weights.dim() == 3:
+            self.refuse(f"what {name} is given", len(weights))
+            weights = weights[self.heads] if self.heads else weights
+        if weights.dim() != 3 or len(weights) != count:
             raise ConfigError(
-                f"{name}: weights of shape {tuple(_of(self.given, name).shape)} for {count} heads; "
+                f"{name}: weights of shape {tuple(_of(self.replacement, name).shape)} for {count} heads; "
                 "give (T, S), or (H, T, S) with all heads of the layer"
             )
-        return given
+        return weights
 
 
 class PatchOutput(Change):
     """What some heads gave in another run, A_h V_h, in place of what they give in this one."""
 
-    def __init__(self, heads: Sequence[int], given: Mapping[str, Tensor] | Tensor) -> None:
+    def __init__(self, heads: Sequence[int], replacement: Mapping[str, Tensor] | Tensor) -> None:
         super().__init__(heads)
-        self.given = given
+        self.replacement = replacement
 
     @contextmanager
     def hung(self, name: str, seam: Seam) -> Iterator[None]:
-        given = _of(self.given, name)
-        if given.dim() == 4 and len(given) == 1:
-            given = given[0]  # (T, H, V)
+        outputs = _of(self.replacement, name)
+        if outputs.dim() == 4 and len(outputs) == 1:
+            outputs = outputs[0]  # (T, H, V)
         with seam.timed() as at, _mixtures(name, seam) as (module, count):
 
             def patch(output: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
                 mixed = args[0].unflatten(-1, (count, -1)).clone()  # (B, T, H, V)
                 first = at(mixed.transpose(1, 2))
-                queries = max(0, min(mixed.shape[1], len(given) - first))
+                queries = max(0, min(mixed.shape[1], len(outputs) - first))
                 heads = self.heads or list(range(count))
-                rows = given[first : first + queries][:, heads].to(mixed)
+                rows = outputs[first : first + queries][:, heads].to(mixed)
                 mixed[:, :queries, heads] = rows
                 return (mixed.flatten(2),)
 
@@ -183,12 +183,12 @@ def edit(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
 @contextmanager
 def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]:
     """Collect what each head of some attentions of ours gives, (B, T, H, V), for `patch_output`."""
-    found: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
 
     def listen(name: str, count: int) -> Callable[[nn.Module, tuple[Tensor]], None]:
         def see(output: nn.Module, args: tuple[Tensor]) -> None:
             seen = args[0].detach().unflatten(-1, (count, -1))
-            found[name] = torch.cat((found[name], seen), dim=1) if name in found else seen
+            outputs[name] = torch.cat((outputs[name], seen), dim=1) if name in outputs else seen
 
         return see
 
@@ -196,7 +196,7 @@ def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]
         for name, seam in chosen(model, where).items():
             module, count = stack.enter_context(_mixtures(name, seam))
             stack.callback(module.register_forward_pre_hook(listen(name, count)).remove)
-        yield found
+        yield outputs
 
 
 @contextmanager
@@ -207,13 +207,13 @@ def _mixtures(name: str, seam: Seam) -> Iterator[tuple[nn.Module, int]]:
     yield seam.module.output, seam.module.num_heads
 
 
-def _of(given: Mapping[str, Tensor] | Tensor, name: str) -> Tensor:
+def _of(replacement: Mapping[str, Tensor] | Tensor, name: str) -> Tensor:
     """What is given for one place. Raises ``ConfigError`` where it is not among the captured."""
-    if not isinstance(given, Mapping):
-        return given
-    if name not in given:
-        raise ConfigError(f"{name} is not among the maps given: {', '.join(given) or 'none'}")
-    return given[name]
+    if not isinstance(replacement, Mapping):
+        return replacement
+    if name not in replacement:
+        raise ConfigError(f"{name} is not among the maps given: {', '.join(replacement) or 'none'}")
+    return replacement[name]
 
 
 # ------------------------------------------------------------------------------ in words
@@ -258,11 +258,11 @@ def silenced(places: Sequence[str]) -> dict[str, Change]:
     for place in places:
         name, colon, numbers = place.partition(":")
         try:
-            found = [int(number) for number in numbers.split(",")] if colon else []
+            lists = [int(number) for number in numbers.split(",")] if colon else []
         except ValueError:
             raise ConfigError(f"{place!r}: write PLACE:HEAD,HEAD, heads from 0") from None
-        heads.setdefault(name, []).append(found)
+        heads.setdefault(name, []).append(lists)
     return {
-        name: Silence([] if [] in found else [head for each in found for head in each])
-        for name, found in heads.items()
+        name: Silence([] if [] in lists else [head for each in lists for head in each])
+        for name, lists in heads.items()
     }

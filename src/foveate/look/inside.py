@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import MethodType
-from typing import TYPE_CHECKING, Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -15,19 +14,20 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.look.capture import ForcedPass, Where, block_of, chosen
-from foveate.look.charts import CurvesView
-from foveate.look.colors import LINES
-from foveate.look.drawing import Drawing, visible
+from foveate.look.drawings import (
+    Curve,
+    LensDrawing,
+    LinesDrawing,
+    Numbers,
+    SheetGrid,
+    StatesDrawing,
+    line_chart,
+    sheet,
+    sheet_grid,
+)
 from foveate.look.edit import edit, silence
-from foveate.look.heatmap import FONT_SIZE
-from foveate.look.sheets import Sheet, SheetsView, paint
-from foveate.look.view import View
+from foveate.look.words import visible
 from foveate.nn.recurrent import Cell, Gates, Hidden
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 UNITS_SHOWN = 24
 Hear = Callable[[Cell, tuple[Tensor, Hidden], Hidden], None]  # a cell, what it read and left
@@ -41,12 +41,12 @@ def capture_gates(model: nn.Module) -> Iterator[dict[str, Gates]]:
     with the last word. Meanwhile cells go step by step, as their equations do; numbers differ from
     those of a kernel by rounding.
     """
-    found: dict[str, Gates] = {}
+    captured: dict[str, Gates] = {}
     cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
 
     def listen(name: str) -> Hear:
         def see(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
-            seen = found.setdefault(name, {})
+            seen = captured.setdefault(name, {})
             for gate, opened in cell.open(*inputs).items():
                 step = opened.detach().float()[:, None]
                 seen[gate] = torch.cat((seen[gate], step), dim=1) if gate in seen else step
@@ -54,7 +54,7 @@ def capture_gates(model: nn.Module) -> Iterator[dict[str, Gates]]:
         return see
 
     with stepping({cell: listen(name) for name, cell in cells.items()}):
-        yield found
+        yield captured
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def stepping(heard: Mapping[Cell, Hear]) -> Iterator[None]:
 
 def gates(
     opened: Gates, words: Sequence[str], units: int = UNITS_SHOWN, title: str = ""
-) -> SheetsView:
+) -> SheetGrid:
     """The picture of one layer's gates (1, T, H) over the words that were read, a row a unit.
 
     The ``units`` that change most over the text (the standard deviation of their gates, summed),
@@ -92,13 +92,13 @@ def gates(
     lively = sum(gate.std(axis=1) for gate in over.values())
     shown = np.sort(np.argsort(-np.asarray(lively), kind="stable")[:units])
     drawn = [
-        Sheet(
+        sheet(
             f"{name} gate", gate[shown], columns=words, down="unit", least=0.0, most=1.0,
-            told="0 shut … 1 open", rows=[str(unit) for unit in shown], aspect=0.35,
+            scale_label="0 shut … 1 open", rows=[str(unit) for unit in shown], aspect=0.35,
         )
         for name, gate in over.items()
     ]  # fmt: skip
-    return SheetsView(drawn, title, across=1)
+    return sheet_grid(drawn, title, across=1)
 
 
 # ------------------------------------------------------------------------------------------ states
@@ -115,18 +115,18 @@ def capture_states(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     Steps stand in the order in which they are made. Meanwhile cells go step by step; numbers differ
     from those of a kernel by rounding.
     """
-    found: dict[str, Tensor] = {}
+    captured: dict[str, Tensor] = {}
     cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
 
     def listen(name: str) -> Hear:
         def see(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
             step = after[0].detach().float()[:, None]
-            found[name] = torch.cat((found[name], step), dim=1) if name in found else step
+            captured[name] = torch.cat((captured[name], step), dim=1) if name in captured else step
 
         return see
 
     with stepping({cell: listen(name) for name, cell in cells.items()}):
-        yield found
+        yield captured
 
 
 def backwards(name: str) -> bool:
@@ -147,79 +147,22 @@ def principal(states: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     return path * np.where(signs == 0, 1, signs), squares / max(squares.sum(), 1e-12)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class StatesView(View):
-    """The path of one layer's states over the words that were read."""
-
-    path: NDArray[np.float64]  # (T, K)
-    shares: NDArray[np.float64]  # (K,) of the variance
-    words: Sequence[str]
-    title: str = ""
-
-    @property
-    def caption(self) -> str:
-        """How much of what moves is seen."""
-        named = ", ".join(f"{share:.0%}" for share in self.shares[:SHOWN])
-        return f"principal components of the hidden state; shares of the variance: {named}"
-
-    @property
-    def lines(self) -> CurvesView:
-        """The first components over the words."""
-        curves = {
-            f"component {k + 1}": self.path[:, k] for k in range(min(SHOWN, self.path.shape[1]))
-        }
-        return CurvesView(
-            np.arange(len(self.path), dtype=float), curves, "read", "coordinate", self.title,
-            labels=[visible(word) for word in self.words], caption=self.caption,
-        )  # fmt: skip
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"path": self.path, "shares": self.shares, "words": np.array(self.words)}
-
-    def text(self, width: int | None = None, color: bool | None = None) -> str:
-        return self.lines.text(width, color)
-
-    def drawings(self) -> list[Drawing]:
-        return self.lines.drawings()
-
-    def figure(self) -> Figure:
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5.0, 4.6), layout="constrained")
-        self.plot(figure.add_subplot())
-        return figure
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw into the axes given, or into those of a figure of its own, and return them."""
-        if ax is None:
-            return self.figure().axes[0]
-        x, y = self.path[:, 0], self.path[:, 1] if self.path.shape[1] > 1 else 0 * self.path[:, 0]
-        ax.plot(x, y, color="#999999", linewidth=1)
-        ax.plot(x, y, "o", color=LINES[0], markersize=4)
-        ax.plot(x[:1], y[:1], "o", color=LINES[1], markersize=7)
-        for t, word in enumerate(self.words):
-            ax.annotate(
-                visible(word), (x[t], y[t]), xytext=(4, 4), textcoords="offset points",
-                size=FONT_SIZE - 1, parse_math=False,
-            )  # fmt: skip
-        names = [f"component {k + 1} ({share:.0%})" for k, share in enumerate(self.shares[:2])]
-        ax.set_xlabel(names[0], size=FONT_SIZE)
-        ax.set_ylabel(names[1] if len(names) > 1 else "", size=FONT_SIZE)
-        ax.set_title(self.title, size=FONT_SIZE + 1, parse_math=False)
-        ax.tick_params(labelsize=FONT_SIZE - 1)
-        ax.margins(0.12)
-        ax.spines[["top", "right"]].set_visible(False)
-        return ax
-
-
-def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesView:
-    """The picture of states (T, H) over the words that were read; a large dot is the first.
+def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawing:
+    """The drawing of states (T, H) over the words that were read; a large dot is the first.
 
     Raises ``ValueError`` where there is not one word for each of at least two steps.
     """
     if len(hidden) != len(words) or len(words) < 2:
         raise ValueError(f"{len(words)} words for {len(hidden)} steps; give one for each, and two")
-    return StatesView(*principal(hidden), words, title)
+    path, shares = principal(hidden)
+    percent = ", ".join(f"{share:.0%}" for share in shares[:SHOWN])
+    count = min(SHOWN, path.shape[1])
+    return StatesDrawing(
+        title=title, x=np.arange(len(path), dtype=float), across="read", up="coordinate",
+        curves=[Curve(name=f"component {k + 1}", y=path[:, k]) for k in range(count)],
+        labels=list(words), path=path, shares=shares,
+        caption=f"principal components of the hidden state; shares of the variance: {percent}",
+    )  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------- gradients
@@ -265,13 +208,13 @@ def influence(
     for t, output in enumerate(outputs):
         for _ in range(draws):
             v = torch.randn(output.shape, generator=random) / output.shape[0] ** 0.5
-            asked = torch.autograd.grad(
+            gradient = torch.autograd.grad(
                 output @ v.to(output), inputs[0], retain_graph=True, allow_unused=True
             )[0]
-            if asked is not None:
-                squares[t] += asked[0].double().square().sum(dim=-1).cpu() / draws
-    found: NDArray[np.float64] = squares.sqrt().numpy()
-    return found
+            if gradient is not None:
+                squares[t] += gradient[0].double().square().sum(dim=-1).cpu() / draws
+    norms: NDArray[np.float64] = squares.sqrt().numpy()
+    return norms
 
 
 def by_distance(norms: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -280,12 +223,12 @@ def by_distance(norms: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([norms.diagonal(-k).mean() for k in range(length)])
 
 
-def gradients(norms: Mapping[str, NDArray[np.float64]]) -> CurvesView:
+def gradients(norms: Mapping[str, NDArray[np.float64]]) -> LinesDrawing:
     """The picture of some models together: a line for each, g_k / g_0 over k, g logarithmic.
 
     ``norms`` are those of `influence`. What is 0 is left out of the lines.
     """
-    curves = {name: by_distance(found) for name, found in norms.items()}
+    curves = {name: by_distance(matrix) for name, matrix in norms.items()}
     longest = max(map(len, curves.values()))
     drawn = {
         name: np.pad(
@@ -295,7 +238,7 @@ def gradients(norms: Mapping[str, NDArray[np.float64]]) -> CurvesView:
         )
         for name, curve in curves.items()
     }
-    return CurvesView(
+    return line_chart(
         np.arange(longest, dtype=float), drawn, "distance k in tokens",
         "gradient norm / that at k = 0", "The gradient against distance in time", "y",
     )  # fmt: skip
@@ -308,107 +251,25 @@ def gradients(norms: Mapping[str, NDArray[np.float64]]) -> CurvesView:
 # last
 # norm and output. Early layers were never trained to be read so: what they "say" is a hint.
 
-CELL = 0.62, 0.3  # inches of a cell
-LONGEST = 9  # letters in a cell
+CELL_ASPECT = 0.3 / 0.62  # height by width of a cell
 CAPTION = "most probable token if the layers ended here; colour: its p (nostalgebraist, 2020)"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LensView(View):
-    """For each layer (rows; what enters the first on top) the top token at each place, and its p.
-
-    ``tokens[l][t]`` has ``p[l, t]``; ``wanted`` (L + 1, T) is p of what was produced.
-    """
-
-    tokens: Sequence[Sequence[str]]
-    p: NDArray[np.float64]
-    wanted: NDArray[np.float64]
-    produced: Sequence[str]
-    title: str = ""
-
-    @property
-    def layers(self) -> list[str]:
-        """The labels of the rows."""
-        return ["input", *(f"after layer {n}" for n in range(len(self.p) - 1))]
-
-    @property
-    def sheet(self) -> Sheet:
-        """The colours."""
-        return Sheet(
-            self.title, self.p, self.layers, list(self.produced), across="produced",
-            least=0.0, most=1.0, aspect=CELL[1] / CELL[0], told="p: 0 … 1",
-        )  # fmt: skip
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {
-            "tokens": np.array(self.tokens),
-            "p": self.p,
-            "p of what was produced": self.wanted,
-            "produced": np.array(self.produced),
-        }
-
-    def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """A line for each place: the top token after each layer."""
-        wide = LONGEST + 2
-        lines = [
-            self.title,
-            f"{'produced':<{wide}}" + "".join(f"{n:<{wide + 2}}" for n in self._short),
-        ]
-        for t, produced in enumerate(self.produced):
-            cells = (
-                f"{_cut(visible(row[t])):<{LONGEST}} {self.p[n, t]:<{wide - LONGEST}.2f} "
-                for n, row in enumerate(self.tokens)
-            )
-            lines.append(f"{_cut(visible(produced)):<{wide}}" + "".join(cells).rstrip())
-        return "\n".join([*lines, CAPTION])
-
-    @property
-    def _short(self) -> list[str]:
-        return ["input", *(f"layer {n}" for n in range(len(self.p) - 1))]
-
-    def drawings(self) -> list[Drawing]:
-        cells = [[visible(token) for token in row] for row in self.tokens]
-        drawn = self.sheet.drawing(caption=CAPTION)
-        return [drawn.model_copy(update={"cells": cells})]
-
-    def figure(self) -> Figure:
-        from matplotlib.figure import Figure
-
-        height, width = self.p.shape
-        size = max(CELL[0] * width + 1.2, 5.0), CELL[1] * height + 1.6
-        figure = Figure(figsize=size, layout="constrained")
-        ax = figure.add_subplot()
-        paint(ax, self.sheet)
-        for layer, row in enumerate(self.tokens):
-            for t, token in enumerate(row):
-                ax.text(
-                    t + 0.5, layer + 0.5, _cut(visible(token)), size=FONT_SIZE - 2, ha="center",
-                    va="center", color="black" if self.p[layer, t] > 0.5 else "white",
-                    parse_math=False,
-                )  # fmt: skip
-        figure.supxlabel(CAPTION, size=FONT_SIZE - 1, color="#555555")
-        return figure
-
-
-def _cut(word: str) -> str:
-    return word if len(word) <= LONGEST else word[: LONGEST - 1] + "…"
-
-
 @torch.inference_mode()
-def lens(forced: ForcedPass, title: str = "") -> LensView:
+def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
     """The top token of each layer at each place that produces something; the last is the model's.
 
     One pass for each layer. Raises ``ConfigError`` for a model whose output is no tokens, or
     without a stack of layers, one after the other, of vectors of one size.
     """
     layers, names = layers_of(forced.model), forced.token
-    output = getattr(forced.model, "output", None)
-    if names is None or layers is None or not isinstance(output, nn.Module):
+    output = dict(forced.model.named_children()).get("output")
+    if names is None or layers is None or output is None:
         raise ConfigError(
             "a logit lens reads tokens (or labels) from a stack of layers, as Transformers have; "
             "this model has none"
         )
-    tokens, p, wanted = [], [], []
+    tokens, p, target_p = [], [], []
     for stream in _streams(forced, layers):
         with _leaving(layers[-1], stream), _heard(output) as logits:
             scores = forced.run()
@@ -417,8 +278,15 @@ def lens(forced: ForcedPass, title: str = "") -> LensView:
         best = rows.max(dim=-1)
         tokens.append([names(i) for i in best.indices.tolist()])
         p.append(best.values.double().cpu().numpy())
-        wanted.append(scores.exp().double().cpu().numpy())
-    return LensView(tokens, np.stack(p), np.stack(wanted), list(forced.produced), title)
+        target_p.append(scores.exp().double().cpu().numpy())
+    layer_names = ["input", *(f"after layer {n}" for n in range(len(p) - 1))]
+    return LensDrawing(
+        title=title, caption=CAPTION, values=Numbers.exact(np.stack(p)), rows=layer_names,
+        columns=list(forced.produced), across="produced", least=0.0, most=1.0,
+        scale_label="p: 0 … 1", aspect=CELL_ASPECT,
+        cells=[[visible(token) for token in row] for row in tokens], tokens=tokens,
+        target_p=np.stack(target_p),
+    )  # fmt: skip
 
 
 def layers_of(model: nn.Module) -> nn.ModuleList | None:
@@ -426,20 +294,21 @@ def layers_of(model: nn.Module) -> nn.ModuleList | None:
 
     They are the decoder's where there is one, else the encoder's.
     """
-    side = getattr(model, "decoder", getattr(model, "encoder", None))
-    layers = getattr(side, "layers", None)
+    parts = dict(model.named_children())
+    side = parts.get("decoder", parts.get("encoder"))
+    layers = None if side is None else dict(side.named_children()).get("layers")
     return layers if isinstance(layers, nn.ModuleList) and len(layers) else None
 
 
 def _streams(forced: ForcedPass, layers: nn.ModuleList) -> list[Tensor]:
     """What enters the first layer, and what each of them leaves."""
-    found: list[Tensor] = []
+    streams: list[Tensor] = []
 
     def enter(module: nn.Module, args: tuple[Tensor, ...]) -> None:
-        found.append(args[0])
+        streams.append(args[0])
 
     def leave(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-        found.append(output)
+        streams.append(output)
 
     handles = [layers[0].register_forward_pre_hook(enter)]
     handles += [layer.register_forward_hook(leave) for layer in layers]
@@ -448,7 +317,7 @@ def _streams(forced: ForcedPass, layers: nn.ModuleList) -> list[Tensor]:
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return streams
 
 
 @contextmanager
@@ -464,12 +333,12 @@ def _leaving(layer: nn.Module, stream: Tensor) -> Iterator[None]:
 @contextmanager
 def _heard(module: nn.Module) -> Iterator[list[Tensor]]:
     """What a module gives, call by call."""
-    found: list[Tensor] = []
+    outputs: list[Tensor] = []
     handle = module.register_forward_hook(
-        lambda module, args, output: found.append(cast(Tensor, output))
+        lambda module, args, output: outputs.append(cast(Tensor, output))
     )
     try:
-        yield found
+        yield outputs
     finally:
         handle.remove()
 
@@ -491,11 +360,11 @@ def importance(
     of one model; each is run once for every head, and once more. Raises ``ConfigError`` naming
     what exists where ``where`` fits nothing.
     """
-    model, found = passes[0].model, chosen(passes[0].model, where)
+    model, available = passes[0].model, chosen(passes[0].model, where)
     whole = [forced.scores() for forced in passes]
     heads = {name: len(weights) for name, weights in passes[0].maps(where).items()}
     lost: dict[str, Figures] = {}
-    for name in (name for name in found if name in heads):
+    for name in (name for name in available if name in heads):
         lost[name] = np.zeros(heads[name])
         for head in range(heads[name]):
             with edit(model, {name: silence(head)}):
@@ -509,7 +378,7 @@ def importance(
 
 def importances(
     lost: Mapping[str, Figures], passes: Sequence[ForcedPass], title: str = ""
-) -> SheetsView:
+) -> SheetGrid:
     """The picture of `importance`: for each block a sheet, layers down and heads across."""
     blocks: dict[str, list[Figures]] = {}
     for name, figures in lost.items():
@@ -521,7 +390,7 @@ def importances(
         for row, figures in zip(values, layers, strict=True):
             row[: len(figures)] = figures
         sheets.append(
-            Sheet(
+            sheet(
                 block.replace("_", "-").replace(".", " "), values, down="layer", across="head",
                 rows=[str(n) for n in range(len(layers))],
                 columns=[str(n) for n in range(values.shape[1])],
@@ -532,4 +401,4 @@ def importances(
     caption = f"how far the forecast moves without the head, mean of {count} steps"
     if passes[0].told == "log p":
         caption = f"log p lost without the head, mean of {count} (+: the model is worse without it)"
-    return SheetsView(sheets, title, caption, across=1 if len(sheets) == 1 else 2)
+    return sheet_grid(sheets, title, caption, across=1 if len(sheets) == 1 else 2)

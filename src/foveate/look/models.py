@@ -1,12 +1,11 @@
-"""Views of whole models: heads, flow, loss surface, positions, permutations, schedules."""
+"""Analyses of whole models: attention flow, loss surface, positions, permutations, schedules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,105 +13,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look import colors, measure
-from foveate.look.capture import AttentionRecord, ForcedPass, Maps, block_of, capture, seams, tapped
-from foveate.look.charts import CurvesView
-from foveate.look.drawing import Drawing
-from foveate.look.heatmap import FONT_SIZE, paint
-from foveate.look.sheets import Sheet, SheetsView
-from foveate.look.view import View
+from foveate.look.capture import AttentionRecord, ForcedPass, Maps, capture, seams, tapped
+from foveate.look.drawings import (
+    LinesDrawing,
+    SheetDrawing,
+    SheetGrid,
+    line_chart,
+    sheet,
+    sheet_grid,
+)
 from foveate.nn.positions import NoPosition, Position
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-SIDE = 1.25  # inches of one small matrix
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class HeadsView(View):
-    """Every layer and head of one block of a record."""
-
-    record: AttentionRecord
-    block: str
-    scale: str
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        names = self.record.names(self.block)
-        rows, columns = self.record.axes(names[0])
-        drawn: dict[str, NDArray[Any]] = {name: self.record.drawn(name) for name in names}
-        return drawn | {"rows": np.array(rows), "columns": np.array(columns)}
-
-    def text(self, width: int | None = None, color: bool | None = None) -> str:
-        """A table of figures: small matrices of a few letters would not be legible."""
-        lines = [f"{'map':<36} head  entropy (bits)  confidence  diagonality  kind"]
-        alike: dict[str, list[str]] = {}
-        for name in self.record.names(self.block):
-            heads = self.record.drawn(name)
-            figures = (
-                measure.entropy(heads),
-                measure.confidence(heads),
-                measure.diagonality(heads),
-            )
-            for head, (broad, sure, straight) in enumerate(zip(*figures, strict=True)):
-                kind = self.kinds[name][head]
-                alike.setdefault(kind, []).append(f"{name}:{head}")
-                figured = f"{broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
-                lines.append(f"{name:<36} {head:>4}  {figured}  {kind}")
-        lines += [f"{kind}: {', '.join(alike[kind])}" for kind in measure.KINDS if kind in alike]
-        return "\n".join(lines)
-
-    @cached_property
-    def kinds(self) -> dict[str, list[str]]:
-        """What each head of each map does (`foveate.look.measure.kind_of`)."""
-        names = self.record.names(self.block)
-        return measure.kinds_of({name: self.record.drawn(name) for name in names})
-
-    def drawings(self) -> list[Drawing]:
-        from foveate.look.measure import drawing
-
-        block = block_of(self.record.names(self.block)[0])
-        return [drawing(self.record, block=block, form="heads", scale=self.scale)]
-
-    def figure(self) -> Figure:
-        from matplotlib.figure import Figure
-
-        names = self.record.names(self.block)
-        maps, kinds = [self.record.drawn(name) for name in names], list(self.kinds.values())
-        across = max(len(heads) for heads in maps)
-        figure = Figure(figsize=(SIDE * across + 0.9, SIDE * len(maps) + 0.9), layout="constrained")
-        grid = figure.subplots(len(maps), across, squeeze=False)
-        for layer, heads in enumerate(maps):
-            for head in range(across):
-                ax = grid[layer, head]
-                ax.set(xticks=[], yticks=[])
-                if head >= len(heads):
-                    ax.set_axis_off()
-                    continue
-                paint(ax, heads[head], self.scale)
-                ax.set_xlabel(kinds[layer][head], size=FONT_SIZE - 2, color="#555555", labelpad=2)
-                if layer == 0:
-                    ax.set_title(f"head {head}", size=FONT_SIZE)
-            grid[layer, 0].set_ylabel(f"layer {layer}", size=FONT_SIZE)
-        figure.supxlabel(
-            f"{self.block.replace('_', '-')} · {colors.scale(self.scale).caption}",
-            size=FONT_SIZE,
-            color="#555555",
-        )
-        return figure
-
-
-def heads(record: AttentionRecord, block: str = "cross_attention", scale: str = "row") -> HeadsView:
-    """The picture of all layers and heads of a block.
-
-    Raises ``KeyError`` naming the blocks that exist, ``ValueError`` naming the scales.
-    """
-    for name in record.layers(block):
-        record.drawn(name)
-    colors.scale(scale)
-    return HeadsView(record, block, scale)
-
 
 # -------------------------------------------------------------------------------------------- flow
 # How attention flows through all layers, and how much of it mattered for what was said.
@@ -136,7 +46,7 @@ def rolled(maps: Maps) -> dict[str, NDArray[np.float32]]:
     What cross-attention sees is what the encoder has mixed: A_l R, R the encoder's last. Shapes:
     (H, T, S) to (1, T, S), by the same names.
     """
-    found: dict[str, NDArray[np.float32]] = {}
+    products: dict[str, NDArray[np.float32]] = {}
     last: dict[str, Matrix] = {}  # by the side of the model
     for name, weights in maps.items():
         mean: Matrix = weights.mean(axis=0, dtype=np.float64)
@@ -144,11 +54,11 @@ def rolled(maps: Maps) -> dict[str, NDArray[np.float32]]:
         if name.endswith("self_attention"):
             mixed = (mean + np.eye(len(mean))) / 2
             last[side] = mixed @ last[side] if side in last else mixed
-            found[name] = last[side][None].astype(np.float32)
+            products[name] = last[side][None].astype(np.float32)
         else:
             seen = last.get("encoder")
-            found[name] = (mean if seen is None else mean @ seen)[None].astype(np.float32)
-    return found
+            products[name] = (mean if seen is None else mean @ seen)[None].astype(np.float32)
+    return products
 
 
 def rollout(forced: ForcedPass) -> AttentionRecord:
@@ -194,25 +104,25 @@ def relevance(forced: ForcedPass) -> AttentionRecord:
     """
     if forced.told != "log p":
         raise ConfigError("relevance is to what is said with a probability; a forecast has none")
-    found: dict[str, Matrix] = {}
+    matrices: dict[str, Matrix] = {}
     for t, gathered in enumerate(_gathered(forced)):
         for name, (place, rows) in _answered(forced, gathered, t).items():
-            whole = found.setdefault(name, np.zeros_like(rows))
+            whole = matrices.setdefault(name, np.zeros_like(rows))
             whole[place] = rows[place] / max(rows[place].sum(), TINY)
-    maps = {name: whole[None].astype(np.float32) for name, whole in found.items()}
+    maps = {name: whole[None].astype(np.float32) for name, whole in matrices.items()}
     return forced.labelled(maps, RELEVANCE)
 
 
 def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int, Matrix]]:
     """By the name of a map the row that score t was read from, and the matrix that it is of."""
-    found: dict[str, tuple[int, Matrix]] = {}
+    rows_of: dict[str, tuple[int, Matrix]] = {}
     if of.decoder is not None:
-        found["decoder.self_attention"] = forced.first + t, of.decoder - np.eye(len(of.decoder))
+        rows_of["decoder.self_attention"] = forced.first + t, of.decoder - np.eye(len(of.decoder))
     if of.source is not None:
         name = "decoder.cross_attention" if "decoder" in forced.read else "relevance"
-        found[name] = t, of.source
-    if found or of.encoder is None:
-        return found
+        rows_of[name] = t, of.source
+    if rows_of or of.encoder is None:
+        return rows_of
     own = of.encoder - np.eye(len(of.encoder))
     if forced.first:  # a token at each place, behind the start
         return {"encoder.self_attention": (forced.first + t, own)}
@@ -222,27 +132,27 @@ def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int,
 
 def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
     """What was relevant for each score, in their order."""
-    found = seams(forced.model)
+    attentions = seams(forced.model)
     calls: dict[str, list[Tensor]] = {}
 
     def tap(name: str) -> Callable[[Tensor], Tensor]:
         def see(weights: Tensor) -> Tensor:
-            kept = weights if weights.requires_grad else weights.detach().requires_grad_()
-            calls.setdefault(name, []).append(kept)
-            return kept
+            tracked = weights if weights.requires_grad else weights.detach().requires_grad_()
+            calls.setdefault(name, []).append(tracked)
+            return tracked
 
         return see
 
-    with torch.enable_grad(), tapped({name: tap(name) for name in found}, found):
+    with torch.enable_grad(), tapped({name: tap(name) for name in attentions}, attentions):
         scores = forced.run()
     if not calls:
         raise ConfigError("this model has no attention, and so no relevance by attention")
     parts = [part for pieces in calls.values() for part in pieces]
     for score in scores:
-        asked = torch.autograd.grad(score, parts, retain_graph=True, allow_unused=True)
-        called = {id(part): grad for part, grad in zip(parts, asked, strict=True)}
+        gradients = torch.autograd.grad(score, parts, retain_graph=True, allow_unused=True)
+        called = {id(part): grad for part, grad in zip(parts, gradients, strict=True)}
         of = Relevance()
-        for name in (name for name in found if name in calls):
+        for name in (name for name in attentions if name in calls):
             of.add(name, _called_for(calls[name], called, forced.row))
         yield of
 
@@ -278,7 +188,7 @@ Losses = NDArray[np.float64]  # (β, α), the model itself in the middle
 
 def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
     """A random direction, filter-normalised: d_i ← d_i ‖θ_i‖ / ‖d_i‖; zeros for vectors."""
-    found = []
+    directions = []
     for parameter in model.parameters():
         drawn = torch.zeros(parameter.shape)
         if parameter.dim() > 1:
@@ -286,8 +196,8 @@ def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
             sizes = parameter.detach().float().cpu().flatten(1).norm(dim=1)
             scale = sizes / drawn.flatten(1).norm(dim=1).clamp(min=1e-12)
             drawn = drawn * scale.view(-1, *[1] * (drawn.dim() - 1))
-        found.append(drawn.to(parameter))
-    return found
+        directions.append(drawn.to(parameter))
+    return directions
 
 
 @torch.no_grad()
@@ -305,39 +215,39 @@ def surface(
         )
     random = torch.Generator().manual_seed(seed)
     ways = [direction(model, random) for _ in range(2)]
-    kept = [parameter.detach().clone() for parameter in model.parameters()]
+    trained = [parameter.detach().clone() for parameter in model.parameters()]
     places = np.linspace(-reach, reach, steps)
-    found = np.zeros((steps, steps))
+    losses = np.zeros((steps, steps))
     try:
         for row, beta in enumerate(places):
             for column, alpha in enumerate(places):
-                for p, start, one, other in zip(model.parameters(), kept, *ways, strict=True):
-                    p.copy_(start + alpha * one + beta * other)
-                found[row, column] = loss()
+                for p, start, first, second in zip(model.parameters(), trained, *ways, strict=True):
+                    p.copy_(start + alpha * first + beta * second)
+                losses[row, column] = loss()
     finally:
-        for parameter, start in zip(model.parameters(), kept, strict=True):
+        for parameter, start in zip(model.parameters(), trained, strict=True):
             parameter.copy_(start)
-    return found
+    return losses
 
 
-def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") -> SheetsView:
+def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") -> SheetGrid:
     """The picture of some models side by side; one scale of colours, the logarithm of the loss.
 
     ``losses`` are those of `surface`, by the names of the models.
     """
-    known = np.concatenate([found[np.isfinite(found)] for found in losses.values()])
+    known = np.concatenate([grid[np.isfinite(grid)] for grid in losses.values()])
     least, most = max(float(known.min()), 1e-12), float(known.max())
     sheets = []
-    for name, found in losses.items():
-        places = [f"{place:.2g}" for place in np.linspace(-reach, reach, len(found))]
-        above = np.log10(np.where(np.isfinite(found), found, np.nan) / least)
-        middle = len(found) // 2
-        told = f"{least:.3g} … {most:.3g}, middle {found[middle, middle]:.3g}"
+    for name, grid in losses.items():
+        places = [f"{place:.2g}" for place in np.linspace(-reach, reach, len(grid))]
+        above = np.log10(np.where(np.isfinite(grid), grid, np.nan) / least)
+        middle = len(grid) // 2
+        label = f"{least:.3g} … {most:.3g}, middle {grid[middle, middle]:.3g}"
         ends = 0.0, float(np.log10(most / least))
-        sheets.append(Sheet(name, above, places, places, "β", "α", *ends, told=told))
-    count = sum(found.size for found in losses.values())
+        sheets.append(sheet(name, above, places, places, "β", "α", *ends, scale_label=label))
+    count = sum(grid.size for grid in losses.values())
     caption = f"log₁₀ (loss / least), filter-normalised directions, {count} runs (Li et al., 2018)"
-    return SheetsView(sheets, title, caption, across=min(2, len(sheets)))
+    return sheet_grid(sheets, title, caption, across=min(2, len(sheets)))
 
 
 # --------------------------------------------------------------------------------------- positions
@@ -348,7 +258,7 @@ def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") 
 HEADS_SHOWN = 4
 
 
-def sheets(position: Position, length: int, hidden_size: int, num_heads: int) -> list[Sheet]:
+def sheets(position: Position, length: int, hidden_size: int, num_heads: int) -> list[SheetDrawing]:
     """The sheets of an encoding; empty where it tells no places apart.
 
     ``embed``: the vector of each place, (T, D), and the products of the vectors of two places,
@@ -356,26 +266,26 @@ def sheets(position: Position, length: int, hidden_size: int, num_heads: int) ->
     ``bias``: what each head adds to the score of a pair, (T, S); some heads from first to last.
     """
     at = torch.arange(length)
-    found: list[Sheet] = []
+    drawn: list[SheetDrawing] = []
     with torch.no_grad():
         nothing = torch.zeros(1, length, hidden_size)
-        told = position.embed(nothing, at)[0]
-        if not torch.equal(told, told[:1].expand_as(told)):
-            found += _vectors("added to place t", told)
+        embedded = position.embed(nothing, at)[0]
+        if not torch.equal(embedded, embedded[:1].expand_as(embedded)):
+            drawn += _vectors("added to place t", embedded)
         ones = torch.ones(1, 1, length, hidden_size // num_heads)
         turned = position.rotate(ones, at)[0, 0]
         if not torch.equal(turned, ones[0, 0]):
-            found += _vectors("ones, turned at place t", turned)
+            drawn += _vectors("ones, turned at place t", turned)
         bias = position.bias(at, at)
     if bias is None:
-        return found
+        return drawn
     picked = torch.linspace(0, len(bias) - 1, min(len(bias), HEADS_SHOWN)).round().long()
-    return found + [_pairs(f"head {head} adds to score", bias[head]) for head in picked.tolist()]
+    return drawn + [_pairs(f"head {head} adds to score", bias[head]) for head in picked.tolist()]
 
 
 def positions(
     position: Position, length: int = 64, hidden_size: int = 64, num_heads: int = 4
-) -> SheetsView:
+) -> SheetGrid:
     """The picture of an encoding over ``length`` places, of vectors of ``hidden_size`` numbers.
 
     Raises ``ValueError`` for one that opens no door, for it has nothing to show, or whose table is
@@ -386,21 +296,21 @@ def positions(
         raise ValueError(
             f'position = "{position.config.kind}" tells no two places apart: nothing to draw'
         )
-    return SheetsView(drawn, f"Positions: {position.config.kind}")
+    return sheet_grid(drawn, f"Positions: {position.config.kind}")
 
 
-def _vectors(title: str, vectors: Tensor) -> list[Sheet]:
+def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:
     """The vectors themselves, (T, D), and their products, (T, S)."""
     products = vectors @ vectors.mT
     length, size = vectors.shape
     return [
-        Sheet(title, vectors.numpy(), down="place t", across="dimension", aspect=size / length),
+        sheet(title, vectors.numpy(), down="place t", across="dimension", aspect=size / length),
         _pairs("product of two places", products / products.abs().max()),
     ]
 
 
-def _pairs(title: str, values: Tensor) -> Sheet:
-    return Sheet(title, values.numpy(), down="place t", across="place s")
+def _pairs(title: str, values: Tensor) -> SheetDrawing:
+    return sheet(title, values.numpy(), down="place t", across="place s")
 
 
 # ------------------------------------------------------------------------------------- permutation
@@ -426,22 +336,27 @@ class Shuffled:
     lost: float
 
 
+def encodings(model: nn.Module) -> list[tuple[nn.Module, Position]]:
+    """The parts of a model that have a position encoding of their own, and the encodings."""
+    owners = [(part, dict(part.named_children()).get("position")) for part in model.modules()]
+    return [
+        (owner, position)
+        for owner, position in owners
+        if isinstance(position, Position) and not isinstance(position, NoPosition)
+    ]
+
+
 @contextmanager
 def without_positions(model: nn.Module) -> Iterator[int]:
     """Take position encodings away for a while; how many there were that say anything."""
-    found = [
-        (module, module.position)
-        for module in model.modules()
-        if isinstance(getattr(module, "position", None), Position)
-        and not isinstance(module.position, NoPosition)
-    ]
+    owners = encodings(model)
     try:
-        for module, _ in found:
-            module.position = NoPosition(NoPosition.Config(), 1, 1)
-        yield len(found)
+        for owner, _ in owners:
+            owner.position = NoPosition(NoPosition.Config(), 1, 1)
+        yield len(owners)
     finally:
-        for module, position in found:
-            module.position = position
+        for owner, position in owners:
+            owner.position = position
 
 
 @torch.inference_mode()
@@ -456,9 +371,9 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
         raise ConfigError("this model reads its input at once: there are no places to shuffle")
     plain, before, maps = _read(forced, inside, None)
     random = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(plain), generator=random)
-    after, scores, turned = _read(forced, inside, order)
-    back = order.argsort()
+    shuffle = torch.randperm(len(plain), generator=random)
+    after, scores, turned = _read(forced, inside, shuffle)
+    back = shuffle.argsort()
     put_back = after[back]
     change = (put_back - plain).norm(dim=-1) / plain.norm(dim=-1).clamp(min=1e-12)
     moved = [
@@ -474,19 +389,20 @@ def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
 
 def side_of(model: nn.Module) -> str:
     """The name of the side whose input can be shuffled behind its stem; nothing without one."""
-    sides = [side for side in ("encoder", "decoder") if hasattr(model, side)]
-    return next((s for s in sides[:1] if hasattr(getattr(model, s), "stem")), "")
+    parts = dict(model.named_children())
+    side = next((name for name in ("encoder", "decoder") if name in parts), "")
+    return side if side and "stem" in dict(parts[side].named_children()) else ""
 
 
 def _read(
-    forced: ForcedPass, inside: str, order: Tensor | None
+    forced: ForcedPass, inside: str, shuffle: Tensor | None
 ) -> tuple[Tensor, Figures, dict[str, Tensor]]:
     """What a side of the model leaves, (S, D), the scores, and its maps (H, S, S) by name."""
-    side: Any = getattr(forced.model, inside)
+    side = forced.model.get_submodule(inside)
     left: list[Tensor] = []
 
     def turn(module: nn.Module, args: object, output: Tensor) -> Tensor:
-        return output if order is None else output[:, order.to(output.device)]
+        return output if shuffle is None else output[:, shuffle.to(output.device)]
 
     def leave(module: nn.Module, args: object, output: Any) -> None:
         vectors: Tensor = output if isinstance(output, Tensor) else output.values  # of a memory
@@ -495,7 +411,10 @@ def _read(
     def own(name: str) -> bool:
         return name.startswith(inside) and name.endswith("self_attention")
 
-    handles = [side.stem.register_forward_hook(turn), side.register_forward_hook(leave)]
+    handles = [
+        side.get_submodule("stem").register_forward_hook(turn),
+        side.register_forward_hook(leave),
+    ]
     try:
         with capture(forced.model, own) as maps:
             scores = forced.run().double().cpu().numpy()
@@ -505,29 +424,29 @@ def _read(
     return left[-1], scores, {name: weights[forced.row] for name, weights in maps.items()}
 
 
-def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> CurvesView:
+def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> LinesDrawing:
     """The picture: how much each place changes when all others stand elsewhere.
 
     With the positions of the model, and where it has any without them: 0 everywhere says that order
     does not matter. Without them the model was not trained, so only the shape of this is telling.
     """
-    found = {"as it is": shuffled(forced, seed)}
+    results = {"as it is": shuffled(forced, seed)}
     with without_positions(forced.model) as count:
         if count:
-            found["without positions"] = shuffled(forced, seed)
+            results["without positions"] = shuffled(forced, seed)
     curves: dict[str, Figures] = {}
-    for name, one in found.items():
-        curves[f"outputs, {name}"] = one.outputs
-        if one.attention is not None:
-            curves[f"attention, {name}"] = one.attention
+    for name, result in results.items():
+        curves[f"outputs, {name}"] = result.outputs
+        if result.attention is not None:
+            curves[f"attention, {name}"] = result.attention
     moved = "lost" if forced.told == "log p" else "moved by"
-    told = [f"{name} {forced.told} {moved} {one.lost:.2f}" for name, one in found.items()]
+    lost = [f"{name} {forced.told} {moved} {result.lost:.2f}" for name, result in results.items()]
     places = len(next(iter(curves.values())))
     labels = list(forced.read.get(side_of(forced.model), ()))
-    return CurvesView(
+    return line_chart(
         np.arange(places, dtype=float), curves, "place", "change when shuffled",
         title or "Does order matter?", labels=labels if len(labels) == places else (),
-        caption="shuffled input: " + "; ".join(told),
+        caption="shuffled input: " + "; ".join(lost),
     )  # fmt: skip
 
 
@@ -542,7 +461,7 @@ def schedule(
     steps: int,
     up: str = "learning rate",
     title: str = "",
-) -> CurvesView:
+) -> LinesDrawing:
     """The picture of some schedules from step 1 to ``steps``, a line for each name.
 
     Anything that is a function of the step can be drawn: ``up`` says what it gives. Raises
@@ -552,4 +471,4 @@ def schedule(
         raise ValueError(f"{steps} steps: a curve begins with step 1")
     places = np.unique(np.linspace(1, steps, min(steps, POINTS)).round()).astype(int)
     curves = {name: np.array([rate(int(step)) for step in places]) for name, rate in rates.items()}
-    return CurvesView(places.astype(float), curves, "step", up, title)
+    return line_chart(places.astype(float), curves, "step", up, title)

@@ -16,9 +16,9 @@ from typing import Any
 from pydantic import Field, TypeAdapter
 
 from foveate.files import replace_file
-from foveate.look import measure
 from foveate.look.capture import AttentionRecord
-from foveate.look.drawing import AnyDrawing, Drawing, Numbers, Part, Text, changed
+from foveate.look.drawings import AnyDrawing, Drawing, Numbers, Part, Text, changed
+from foveate.look.maps import all_maps
 
 MOST_SENTENCES = 200
 MOST_BYTES = 24_000_000  # of all sentences: a browser opens this in about a second
@@ -102,11 +102,11 @@ def _compose(records: Sequence[AttentionRecord], max_sentences: int) -> _Page:
     if not all(record.maps for record in records):
         raise ValueError("a record without maps: this model has no attention to show")
     titles: list[str] = []
-    kept: list[str] = []
+    sentences: list[str] = []
     notes: list[str] = []
     size = 0
     for number, record in enumerate(records[:max_sentences], 1):
-        drawing = measure.drawing(record)
+        drawing = all_maps(record)
         group = Group(
             title=drawing.title,
             notes=drawing.notes,
@@ -114,18 +114,18 @@ def _compose(records: Sequence[AttentionRecord], max_sentences: int) -> _Page:
         )
         sentence = _json(group)
         size += len(sentence)
-        if kept and size > MOST_BYTES:
+        if sentences and size > MOST_BYTES:
             break
         titles.append(drawing.title)
-        kept.append(sentence)
+        sentences.append(sentence)
         lost = drawing.notes[len(record.notes) :]
         notes += [f"sentence {number}: {note}" for note in lost]
-    left_out = len(records) - len(kept)
+    left_out = len(records) - len(sentences)
     if left_out:
         notes.append(f"{left_out} of {len(records)} sentences left out of the page")
-    said = ["numbers are exact to 0.00002"]
-    cover = Cover(title="Attention", groups=titles, notes=said, left_out=left_out)
-    return _Page(_assemble(cover, kept), len(kept), notes)
+    remarks = ["numbers are exact to 0.00002"]
+    cover = Cover(title="Attention", groups=titles, notes=remarks, left_out=left_out)
+    return _Page(_assemble(cover, sentences), len(sentences), notes)
 
 
 def _assemble(cover: Cover, groups: Sequence[str]) -> str:
@@ -177,7 +177,7 @@ def widget(drawings: Sequence[Drawing], saved: Mapping[str, str] | None = None) 
     arrays: list[bytes] = []
 
     def aside(numbers: Numbers) -> Numbers:
-        arrays.append(base64.b64decode(numbers.data))  # as bytes: a third less than base64
+        arrays.append(numbers.bytes())  # as bytes: a third less than base64
         return numbers.model_copy(update={"data": "", "url": f"array:{len(arrays) - 1}"})
 
     bare = [changed(drawing, aside) for drawing in drawings]

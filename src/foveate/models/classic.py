@@ -18,10 +18,10 @@ from foveate.spec import Input, Tokens
 
 @dataclass
 class Bag(Memory):
-    """A memory that has no order: its mean adds the values in the ``order`` (B, S) of their ids.
+    """A memory without order: its mean adds the values in the ``order`` (B, S) of their ids.
 
-    Sums of floats depend on their order in the last bits; so any permutation of the tokens gives
-    the identical mean.
+    Sums of floats depend on the order of the terms; in this order any permutation of the tokens
+    gives the identical mean.
     """
 
     order: Int[Tensor, "B S"] | None = None
@@ -42,7 +42,7 @@ class Bag(Memory):
 class BagEncoder(Encoder):
     """The embeddings of the tokens, whose mean is CBOW's h = Σ_i E[x_i] / n (Mikolov et al., 2013).
 
-    No place sees another, and none knows where it stands. Documents as counts of their terms are
+    Positions do not depend on each other or on their order. Documents as counts of terms are in
     `foveate.data.words`: with the counts c (V), h = Eᵀ c / n.
     """
 
@@ -65,15 +65,11 @@ class BagEncoder(Encoder):
         return Bag(self.dropout(self.stem(inputs)), keys, None, ids.argsort(dim=1, stable=True))
 
 
-# ------------------------------------------------------------------------------------------ window
-# The sliding-window language model: the last N − 1 words, a feed-forward network, a softmax.
-
-
 class WindowDecoder(Decoder):
     """o_t = R tanh(W [e_{t−N+2}; …; e_t] + b) + c: an (N−1)-th order Markov model
     (Bengio et al., 2003). Before the beginning of the text e is 0.
 
-    Raises ``ValueError`` where it is given a memory, which it has no place for.
+    Raises ``ValueError`` for a memory: it is a language model's decoder.
     """
 
     class Config(Decoder.Config, kind="window"):

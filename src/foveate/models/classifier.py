@@ -1,4 +1,4 @@
-"""Classifiers: an encoder, one vector of what it leaves, a score for each label."""
+"""Classifiers: an encoder, a pooling of its output, a score for each label."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from foveate.spec import Input, Labels
 
 
 class Pooling(Configurable, nn.Module):
-    """One vector of a memory."""
+    """Reduces a memory to one vector (B, D)."""
 
     class Config(BaseConfig, family="pooling"):
         """Which pooling."""
@@ -31,7 +31,7 @@ class Pooling(Configurable, nn.Module):
 
 
 class Mean(Pooling):
-    """Σ_i h_i / n over the n real places."""
+    """Σ_i h_i / n over the n real positions."""
 
     class Config(Pooling.Config, kind="mean"):
         pass
@@ -51,7 +51,7 @@ class Summary(Pooling):
 
 
 class First(Pooling):
-    """The vector at the first place: that of a class token (Devlin et al., 2019)."""
+    """The vector at the first position, that of a class token (Devlin et al., 2019)."""
 
     class Config(Pooling.Config, kind="first"):
         pass
@@ -61,7 +61,7 @@ class First(Pooling):
 
 
 class Max(Pooling):
-    """The largest value at any real place, each dimension by itself (Collobert et al., 2011)."""
+    """The largest value at a real position in each dimension (Collobert et al., 2011)."""
 
     class Config(Pooling.Config, kind="max"):
         pass
@@ -74,7 +74,7 @@ class Max(Pooling):
 
 
 class PoolingAttention(Attention.Config, family="pooling_attention", kind="full"):
-    """Attention as a pooling uses it: the values are the vectors themselves."""
+    """Attention of a pooling: the values are not projected."""
 
     score: Score.Config = Additive.Config()  # how the query is compared with each state
     project: tuple[Projection, ...] = ("query", "key")
@@ -82,7 +82,7 @@ class PoolingAttention(Attention.Config, family="pooling_attention", kind="full"
 
 
 class Attentive(Pooling):
-    """Σ_i softmax_i(e(u, h_i)) h_i, asked with one learnt vector u (Yang et al., 2016)."""
+    """Σ_i softmax_i(e(u, h_i)) h_i, with one learned query u (Yang et al., 2016)."""
 
     class Config(Pooling.Config, kind="attention"):
         """``attention`` says how the weights are formed."""
@@ -125,7 +125,7 @@ class Classifier(Model):
         nn.init.zeros_(self.output.bias)
 
     def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        """Read the input; ``keys`` is true at real places, None where all are."""
+        """Read the input; ``keys`` is true at real positions, None where all are real."""
         memory: Memory = self.encoder(inputs, keys)
         return memory
 

@@ -189,10 +189,12 @@ def output_projection(decoder: Decoder, target: Tokens, bias: bool = False) -> n
 def rows_of(output: nn.Module, tokens: Int[Tensor, "W"]) -> nn.Module:
     """The output projection onto some tokens only, whatever its precision."""
     projection = copy.copy(output)
-    projection._parameters, projection._buffers = (
-        {name: None if t is None else t.detach()[tokens] for name, t in tensors.items()}
-        for tensors in (output._parameters, output._buffers)
-    )  # type: ignore[assignment]
+    for tensors in ("_parameters", "_buffers"):
+        rows = {
+            name: None if t is None else t.detach()[tokens]
+            for name, t in vars(output)[tensors].items()
+        }
+        vars(projection)[tensors] = rows
     return projection
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -22,8 +22,8 @@ from foveate.spec import Series
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is asked for: ``steps`` H ahead, ``levels`` Q numbers for each value (its quantiles, or
-    1), with ``calendar`` F features known of each row.
+    """The shape of a forecast: ``steps`` H ahead, ``levels`` Q numbers for each value (quantiles,
+    or 1), with ``calendar`` F features of each row.
     """
 
     steps: int
@@ -35,7 +35,7 @@ class Forecaster(Model):
     """ŷ_{t+1 … t+H} = f(x_{t−L+1 … t}, calendar); of Q levels the middle one is the forecast."""
 
     class Config(Model.Config):
-        """``window_norm`` takes the level of each window away and puts it back."""
+        """``window_norm`` normalises each window and is undone on its forecast."""
 
         window_norm: WindowNorm.Config = Instance.Config()
         """What is subtracted from each window and added to its forecast."""
@@ -55,25 +55,26 @@ class Forecaster(Model):
         raise NotImplementedError
 
     def starts(self) -> list[int]:
-        """The row of the look-back where each place begins that attention sees."""
+        """The row of the look-back where each position that attention sees begins."""
         return list(range(self.series.length))
 
     def teach(
         self,
         values: Float[Tensor, "B L C"],
         calendar: Float[Tensor, "B A F"],
-        wanted: Float[Tensor, "B H C"],
+        target: Float[Tensor, "B H C"],
     ) -> tuple[Float[Tensor, "B T C Q"], Float[Tensor, "B T C"]]:
-        """What training compares: predictions and what was to be predicted, the last H of T rows
-        being the horizon. A model that reads its own predictions in use reads the truth here.
+        """Predictions and targets of training; the last H of their T rows are the horizon.
+
+        A model that reads its own predictions in use reads the true values here.
         """
-        return self(values, calendar), wanted
+        return self(values, calendar), target
 
 
-class Linear(Forecaster):
+class LinearForecaster(Forecaster):
     """ŷ = W x + b for each channel by itself, the same W for all (NLinear: Zeng et al., 2023).
 
-    With ``trend_window`` k a moving average of k steps and what it leaves have a W each (DLinear).
+    With ``trend_window`` k the moving average of k steps and the remainder have a W each (DLinear).
     """
 
     class Config(Forecaster.Config, kind="linear_forecaster"):
@@ -85,9 +86,9 @@ class Linear(Forecaster):
 
     def __init__(self, config: Config, series: Series, outlook: Outlook) -> None:
         super().__init__(config, series, outlook)
-        wanted = outlook.steps * outlook.levels
-        self.rest = nn.Linear(series.length, wanted)
-        self.trend = None if config.trend_window is None else nn.Linear(series.length, wanted)
+        size = outlook.steps * outlook.levels
+        self.rest = nn.Linear(series.length, size)
+        self.trend = None if config.trend_window is None else nn.Linear(series.length, size)
 
     def forward(
         self, values: Float[Tensor, "B L C"], calendar: Float[Tensor, "B A F"]
@@ -144,8 +145,8 @@ class Patch(Forecaster):
 class Recurrent(Forecaster):
     """o_t = cells([calendar_t; x_t]), x̂_{t+1} = W o_t + b; in use x̂ is read as the next x.
 
-    Training reads the truth at every step (teacher forcing), so errors that its own predictions
-    bring in are not learnt from: they add up along the horizon.
+    Training reads the true values at every step (teacher forcing), so the model never learns to
+    correct errors of its own predictions, which add up along the horizon.
     """
 
     class Config(Forecaster.Config, kind="rnn_forecaster"):
@@ -172,35 +173,35 @@ class Recurrent(Forecaster):
         x = self.window_norm.enter(values, of)
         length, middle = values.shape[1], self.outlook.levels // 2
         outputs, hidden = self.stack(torch.cat((calendar[:, :length], x), dim=-1))
-        said = [self._say(outputs[:, -1:])]
+        forecasts = [self._forecast(outputs[:, -1:])]
         for t in range(length, length + self.outlook.steps - 1):
-            row = torch.cat((calendar[:, t : t + 1], said[-1][..., middle]), dim=-1)
+            row = torch.cat((calendar[:, t : t + 1], forecasts[-1][..., middle]), dim=-1)
             output, hidden = self._step(row, hidden)
-            said.append(self._say(output))
-        return self.window_norm.leave(torch.cat(said, dim=1), of)
+            forecasts.append(self._forecast(output))
+        return self.window_norm.leave(torch.cat(forecasts, dim=1), of)
 
     def teach(
         self,
         values: Float[Tensor, "B L C"],
         calendar: Float[Tensor, "B A F"],
-        wanted: Float[Tensor, "B H C"],
+        target: Float[Tensor, "B H C"],
     ) -> tuple[Float[Tensor, "B T C Q"], Float[Tensor, "B T C"]]:
         """Every row but the first is predicted, from the true rows before it: T = L + H − 1."""
         of = self.window_norm.statistics(values)
-        rows = torch.cat((values, wanted), dim=1)
+        rows = torch.cat((values, target), dim=1)
         x = torch.cat((calendar, self.window_norm.enter(rows, of)), dim=-1)
         outputs, _ = self.stack(x[:, :-1])
-        return self.window_norm.leave(self._say(outputs), of), rows[:, 1:]
+        return self.window_norm.leave(self._forecast(outputs), of), rows[:, 1:]
 
-    def _say(self, outputs: Tensor) -> Float[Tensor, "B T C Q"]:
-        said: Tensor = self.head(outputs)
-        return said.unflatten(-1, (self.series.channels, self.outlook.levels))
+    def _forecast(self, outputs: Tensor) -> Float[Tensor, "B T C Q"]:
+        forecast: Tensor = self.head(outputs)
+        return forecast.unflatten(-1, (self.series.channels, self.outlook.levels))
 
     def _step(self, x: Tensor, hidden: list[Hidden]) -> tuple[Tensor, list[Hidden]]:
-        """All layers by one row (B, 1, C + F)."""
+        """One step of all layers over a row (B, 1, C + F)."""
         after = []
         for layer, before in zip(self.stack.layers, hidden, strict=True):
-            run = cast(Recurrence, cast(Any, layer)[0])
+            run = cast(Recurrence, cast(nn.ModuleList, layer)[0])
             x, last = run(x, hidden=before)
             after.append(last)
         return x, after

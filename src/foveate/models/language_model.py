@@ -40,7 +40,7 @@ class LanguageModel(Model):
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)
 
     def decode(self, ids: Int[Tensor, "B T"], state: State | None = None) -> Float[Tensor, "B T D"]:
-        """A vector at each place, from which the next token is predicted."""
+        """A vector at each position, from which the next token is predicted."""
         hidden: Tensor = self.decoder(ids, None, state)
         return hidden
 
@@ -54,13 +54,15 @@ class LanguageModel(Model):
 
 
 class LanguageSteps:
-    """Texts being continued step by step: what searches ask of a language model.
+    """Continues texts step by step with a language model, for a search (`foveate.decode`).
 
     The first step reads the start and the whole prompt after it. ``reach`` is how many tokens the
     model was made to read at once, None where any number will do: past it the last half is read
     anew as the beginning of a text. ``never`` are ids that no text holds. ``tap`` is called with
     the ids (N,) that each later step reads.
     """
+
+    enters = False
 
     def __init__(
         self,
@@ -96,9 +98,6 @@ class LanguageSteps:
     def select(self, sources: Int[Tensor, "M"]) -> None:
         """Go on with these prompts alone; nothing is kept of them but their texts."""
 
-
-# --------------------------------------------------------------------------- masked language model
-# Masked language models: an encoder that guesses hidden tokens from both sides (BERT).
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,

@@ -45,6 +45,7 @@ from foveate.nn.scores import ScaledDot, Softmax
 ADDED = {NoPosition, Sinusoidal, SinusoidalHalves, Learned}  # positions added to the embeddings
 PROJECTIONS = {"query", "key", "value", "output"}
 LINEAR = {Linear, nn.Linear, Int8Linear}
+DECODERS = {TransformerDecoder, SSRUDecoder}
 LONGEST = 64  # tokens of a source; for longer ones PyTorch's attention is faster
 
 Layers = TransformerEncoder | TransformerDecoder
@@ -131,7 +132,7 @@ def packed_stack(stack: Layers, kind: type[Packed]) -> Packed | None:
     kernels, parts = library(), descendants(stack)
     if kernels is None or any(map(observed, parts)):
         return None
-    made = _STACKS.get(stack, parts, lambda: kind(kernels, stack) if supported(stack) else None)  # type: ignore[arg-type]
+    made = _STACKS.get(stack, parts, lambda: kind(kernels, stack) if supported(stack) else None)
     return cast("Packed | None", made)
 
 
@@ -151,12 +152,13 @@ def descendants(module: nn.Module) -> list[nn.Module]:
 
 def supported(stack: Layers) -> bool:
     """Whether the kernels compute exactly what these layers do."""
-    norms = [stack.norm, *(norm for layer in stack.layers for norm in _norms(layer))]
+    layers = cast("list[EncoderLayer | DecoderLayer]", list(stack.layers))
+    norms = [stack.norm, *(norm for layer in layers for norm in _norms(layer))]
     return (
         type(stack.position) in ADDED
         and stack.config.norm_order in ("pre", "post")
         and all(type(norm) in (LayerNorm, nn.Identity) for norm in norms)
-        and all(type(layer) is stack.layer and _supported_layer(layer) for layer in stack.layers)
+        and all(type(layer) is stack.layer and _supported_layer(layer) for layer in layers)
         and stack.config.hidden_size % 4 == 0
         and single_precision(stack)
     )
@@ -356,7 +358,7 @@ def native_steps(
 ) -> NativeSteps | None:
     """Steps by the kernels, as `DecoderSteps`; None where they do not compute what it does."""
     decoder, output = model.decoder, model.output
-    if type(decoder) not in (TransformerDecoder, SSRUDecoder):
+    if not isinstance(decoder, TransformerDecoder) or type(decoder) not in DECODERS:
         return None
     first_norm = type(decoder.embedding_norm)
     if type(decoder.stem) is not TokenStem or first_norm not in (LayerNorm, nn.Identity):

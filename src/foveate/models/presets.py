@@ -110,14 +110,6 @@ class Sutskever2014(EncoderDecoder.Config, kind="sutskever-2014"):
     decoder: Decoder.Config = RecurrentDecoder.Config(cell=LSTMCell.Config(), num_layers=2)
 
 
-# ----------------------------------------------------------------------------- presets huggingface
-# Published models of 2018 to 2020 by name, with the sizes of their first release.
-#
-# An encoder (``encoder = "bert-base"``) or a whole model (``model = "t5-small"``); weights come
-# with
-# `foveate.export.huggingface`. Does not live here: what the parts are
-# (`foveate.models.transformer`).
-
 BERT_NORM = LayerNorm.Config.parse({"eps": 1e-12})
 
 
@@ -185,12 +177,6 @@ class BartBase(EncoderDecoder.Config, kind="bart-base"):
     decoder: Decoder.Config = TransformerDecoder.Config(**_BART)
     tie: Literal["none", "target", "all", "inputs"] = "all"
     output_bias: bool = True
-
-
-# -------------------------------------------------------------------------------- presets language
-# Language models of the literature by name: ``model = "gpt-2"`` is what the report describes.
-#
-# A preset is a kind of model with other defaults; any field can still be changed beside its name.
 
 
 class Bengio2003(LanguageModel.Config, kind="bengio-2003"):
@@ -264,10 +250,6 @@ class LlamaTiny(LanguageModel.Config, kind="llama-tiny"):
         attention=Attention.Config.parse({"key_heads": 2, "bias": False}),
         feed_forward=SwiGLU.Config(),
     )
-
-
-# ---------------------------------------------------------------------------------- presets vision
-# Models of pictures by name: ``model = "vit-tiny"``. A preset is a kind with other defaults.
 
 
 def vit(

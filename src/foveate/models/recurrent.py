@@ -57,33 +57,33 @@ class RecurrentEncoder(Encoder):
 
 
 class RecurrentAttention(Attention.Config, family="recurrent_attention", kind="full"):
-    """Attention as a recurrent decoder uses it; ``query`` says where it stands in the step.
+    """Cross-attention of a recurrent decoder; ``query`` is the decoder state that attends.
 
-    ``"previous"`` asks with s_{t−1} before the cell (Bahdanau et al., 2015); ``"current"`` with s_t
-    after it, and feeds the result into the next step (Luong et al., 2015).
+    ``"previous"`` is s_{t−1}, before the cell (Bahdanau et al., 2015); ``"current"`` is s_t, after
+    it, and the read-out is fed into the next step (Luong et al., 2015).
     """
 
     query: Literal["previous", "current"] = "previous"
-    """The decoder state that asks: before the step (Bahdanau) or after it (Luong)."""
+    """The decoder state that attends: before the step (Bahdanau) or after it (Luong)."""
     score: Score.Config = Additive.Config()  # how the query is compared with each source state
     project: tuple[Projection, ...] = ("query", "key")
     """Which of query, key, value and output are projected."""
 
 
 class RecurrentDecoder(Decoder):
-    """Layers of a cell; each step may look at the memory, else the start alone knows the source.
+    """Layers of a recurrent cell, with or without attention to the source at each step.
 
-    h_0 = tanh(B m), m the summary of the source; 0 in a language model. Without attention
-    (Sutskever et al., 2014) s_t = cell(e_t, s_{t−1}); with it s_t = cell(e_t, C f_t, s_{t−1}),
-    where f_t is the context asked for with s_{t−1}, or the last read-out.
-    Read-out: tanh(R [s_t; c_t; e_t]), or s_t itself.
+    s_0 = tanh(B m), m the summary of the source; 0 in a language model
+    s_t = cell(e_t, s_{t−1})           without attention (Sutskever et al., 2014)
+    s_t = cell(e_t, C f_t, s_{t−1})    with attention: f_t is the context c_t, or o_{t−1}
+    o_t = tanh(R [s_t; c_t; e_t]), or s_t itself
     """
 
     class Config(Decoder.Config, kind="recurrent"):
-        """Without ``attention`` the memory's summary is all that the decoder gets.
+        """Without ``attention`` the decoder knows the source by s_0 only.
 
-        ``readout`` "mixed" is tanh(R […]) of the embedding's size, "state" is s_t, as language
-        models have it.
+        ``readout`` "mixed" is tanh(R […]) of the embedding's size, "state" is s_t, as in language
+        models.
         """
 
         stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
@@ -156,7 +156,7 @@ class RecurrentDecoder(Decoder):
         projected, mask = cast(Cell, self.cells[0]).project(embedded), memory.mask
         tops, contexts = [], []
         for entered in projected.unbind(dim=1):  # one backward of all steps, not one of each
-            context = self._look(self._top(hidden), memory, mask, state)
+            context = self._attend(self._top(hidden), memory, mask, state)
             hidden = self._step(entered + self.feed(context), hidden)
             tops.append(self._top(hidden))
             contexts.append(context)
@@ -178,17 +178,14 @@ class RecurrentDecoder(Decoder):
         outputs = []
         for entered, word in zip(projected.unbind(dim=1), embedded.unbind(dim=1), strict=True):
             hidden = self._step(entered + self.feed(fed), hidden)
-            context = self._look(self._top(hidden), memory, mask, state)
+            context = self._attend(self._top(hidden), memory, mask, state)
             fed = self._read(self._top(hidden), context, word)
             outputs.append(fed)
         state.put(self, (*hidden, fed))
         return torch.stack(outputs, dim=1)
 
     def _start(self, embedded: Tensor, memory: Memory | None) -> Hidden:
-        """tanh(B m) cut into the states of all layers; hypotheses of one source start alike.
-
-        Zeros without a memory.
-        """
+        """tanh(B m), split into the states of all layers; zeros without a memory."""
         if memory is None:
             zeros = embedded.new_zeros(len(embedded), self.config.hidden_size)
             return (zeros,) * (self.config.num_layers * self.states)
@@ -201,7 +198,7 @@ class RecurrentDecoder(Decoder):
         return hidden[-self.states]
 
     def _step(self, projected: Tensor, hidden: Hidden) -> Hidden:
-        """All layers by one step; the first layer's input comes projected."""
+        """One step of all layers; the input of the first layer is already projected."""
         states = self.states
         after: Hidden = ()
         for number, cell in enumerate(self.cells):
@@ -210,7 +207,7 @@ class RecurrentDecoder(Decoder):
             after += cell(projected, hidden[number * states : (number + 1) * states])
         return after
 
-    def _look(self, query: Tensor, memory: Memory, mask: Mask, state: State) -> Tensor:
+    def _attend(self, query: Tensor, memory: Memory, mask: Mask, state: State) -> Tensor:
         return self.cross_attention(query[:, None], memory.values, mask, state).squeeze(1)
 
     def _read(self, *parts: Tensor) -> Tensor:
@@ -226,19 +223,15 @@ _STEPS: dict[str | None, Callable[..., Tensor]] = {
 }
 
 
-# ---------------------------------------------------------------------------------------- location
-# A recurrent decoder that looks at places by their number: attention of a fixed length.
-
-
 class LocationDecoder(Decoder):
-    """Attention over L_max numbered places, mixed into the cell's input by a ReLU.
+    """Location-based attention over L_max positions, mixed into the cell's input by a ReLU.
 
-    α_t = softmax(W_a [h_{t−1}; x_t] + b_a); c_t = Σ_i α_ti m_i; z_t = ReLU(W_c [x_t; c_t] + b_c);
-    h_t = cell(z_t, h_{t−1}), h_0 = tanh(B m̄), m̄ the summary of the source; read-out tanh(R h_t).
+        α_t = softmax(W_a [h_{t−1}; x_t] + b_a);  c_t = Σ_i α_ti m_i
+        z_t = ReLU(W_c [x_t; c_t] + b_c);  h_t = cell(z_t, h_{t−1});  o_t = tanh(R h_t)
+        h_0 = tanh(B m̄), m̄ the summary of the source
 
-    What is asked does not depend on what stands at a place (Luong et al., 2015, call such a score
-    location-based), so row i of W_a is about place i of every source. The softmax is over the
-    places that the source has. Raises ``ValueError`` for a source longer than L_max.
+    The score does not depend on the source (Luong et al., 2015): row i of W_a belongs to position i
+    of every source. Raises ``ValueError`` for a source longer than L_max.
     """
 
     class Config(Decoder.Config, kind="location"):
@@ -265,8 +258,8 @@ class LocationDecoder(Decoder):
         self.stem = config.stem.build(target, embedded)
         self.dropout = Dropout(config.dropout)
         score = AffineLocation.Config(max_length=config.max_length)
-        look = RecurrentAttention(query="previous", score=score, project=())
-        self.cross_attention: Attention = look.build(hidden + embedded, memory_size)
+        attention = RecurrentAttention(query="previous", score=score, project=())
+        self.cross_attention: Attention = attention.build(hidden + embedded, memory_size)
         self.mix = nn.Linear(embedded + memory_size, hidden)
         self.cell: Cell = config.cell.build(hidden, hidden)
         self.bridge = nn.Linear(memory_size, self.cell.states * hidden)
@@ -292,7 +285,7 @@ class LocationDecoder(Decoder):
         return self.dropout(torch.tanh(self.readout(torch.stack(tops, dim=1))))
 
     def _start(self, rows: int, memory: Memory) -> Hidden:
-        """tanh(B m̄) for each row; hypotheses of one source start alike."""
+        """tanh(B m̄) for each row, the same for all hypotheses of a source."""
         first = torch.tanh(self.bridge(memory.summary()))
         first = first.repeat_interleave(rows // len(first), dim=0)
         return torch.split(first, self.config.hidden_size, dim=-1)

@@ -16,7 +16,7 @@ from foveate.models.encoder_decoder import Encoder, Memory, Model
 from foveate.nn.embedding import grid_labels
 from foveate.nn.linear import Dropout, LayerNorm, Norm
 from foveate.nn.recurrent import Cell, LSTMCell
-from foveate.nn.scores import Choice, Chooser
+from foveate.nn.scores import Chooser, HardChoice
 from foveate.spec import Input, Labels, Pixels
 
 
@@ -67,21 +67,11 @@ class ConvolutionalEncoder(Encoder):
         return Memory(self.dropout(self.norm(self.features(grid))), keys)
 
 
-# ----------------------------------------------------------------------------------------- glimpse
-# Recurrent visual attention (Mnih et al., 2014): look at a few places, sharp in the middle only.
-#
-# ρ_t = retina(x, l_t);  g_t = ReLU(W_ρ ReLU(U_ρ ρ_t) + W_l ReLU(U_l l_t));  h_t = cell(g_t,
-# h_{t−1})
-# l_{t+1} ~ N(tanh(W h_t), σ²);  b_t = w·h_t;  p(label | x) = softmax(V h_T)
-#
-# Places are (x, y), each from −1 to 1 across the picture; the first is the middle.
-
-
 class Retina(nn.Module):
-    """``scales`` patches of P × P values around a place, each twice as wide as the one before.
+    """``scales`` patches of P × P values around a position, each twice as wide as the one before.
 
-    Scale k sees P·2^k pixels across by the mean of 2^k × 2^k pixels, so that what is far from the
-    middle is seen coarsely. Values between pixels are interpolated; past the border the border.
+    Scale k covers P·2^k pixels by means of 2^k × 2^k pixels, so that resolution falls with the
+    distance from the centre. Values between pixels are interpolated; the border is repeated.
     """
 
     def __init__(self, patch_size: int, scales: int) -> None:
@@ -92,7 +82,7 @@ class Retina(nn.Module):
         self.register_buffer("grid", grid, persistent=False)
 
     def pyramid(self, pixels: Float[Tensor, "B C H W"]) -> list[Float[Tensor, "B C h w"]]:
-        """The picture at every scale; made once, whatever the number of glimpses."""
+        """The picture at every scale, computed once for all glimpses."""
         return [F.avg_pool2d(pixels, 2**k) if k else pixels for k in range(self.scales)]
 
     def forward(
@@ -108,9 +98,9 @@ class Retina(nn.Module):
 
 
 class GaussianPlace(nn.Module, Chooser):
-    """l ~ N(μ, σ²) in each direction where somebody listens, else μ; kept within the picture.
+    """l ~ N(μ, σ²) in each direction with a listener, else μ, clamped to the picture.
 
-    What is rewarded is the place drawn, before it is kept within.
+    log p is that of the position before it is clamped.
     """
 
     def __init__(self, deviation: float) -> None:
@@ -125,23 +115,23 @@ class GaussianPlace(nn.Module, Chooser):
         place = (mean + self.deviation * torch.randn_like(mean)).detach()
         squares = ((place - mean) / self.deviation).square() / 2
         log_p = -squares - math.log(self.deviation * math.sqrt(2 * math.pi))
-        self.listener(Choice(log_p.sum(dim=1), baseline))
+        self.listener(HardChoice(log_p.sum(dim=1), baseline))
         return place.clamp(-1, 1)
 
 
 @dataclass(frozen=True)
 class Glimpses:
-    """What a model looked at: ``places`` (B, T, 2) as (x, y), and its last state ``final``."""
+    """The positions of T glimpses, ``places`` (B, T, 2) as (x, y), and the last state ``final``."""
 
     places: Tensor
     final: Tensor
 
 
 class Glimpse(Model):
-    """Reads a picture in T glimpses, each at the place that the ones before suggest.
+    """Reads a picture in T glimpses; each position is predicted from the glimpses before it.
 
-    The places are trained by REINFORCE with a learned baseline (objective "reinforce"); policy and
-    baseline learn from what the core knows and do not shape it. Raises ``ValueError`` where the
+    The positions are trained by REINFORCE with a learned baseline (objective "reinforce"); no
+    gradient flows from policy and baseline into the recurrent core. Raises ``ValueError`` where the
     coarsest scale does not divide the picture.
     """
 
@@ -182,7 +172,7 @@ class Glimpse(Model):
         self.output = nn.Linear(size, len(labels.names))
 
     def look(self, pixels: Float[Tensor, "B C H W"]) -> Glimpses:
-        """T glimpses, the first at the middle."""
+        """T glimpses, the first at the centre."""
         pyramid = self.retina.pyramid(pixels)
         place = pixels.new_zeros(len(pixels), 2)
         hidden = self.core.start(pixels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -15,10 +15,9 @@ from foveate.spec import Input, Pixels, Series, Tokens
 
 
 class Stem(Configurable, nn.Module):
-    """Turns what a model reads into vectors (B, T, D), one for each place that attention sees.
+    """Turns the input of a model into vectors (B, T, D), one for each position.
 
-    ``reads`` is the kind of input (of `foveate.spec`) that it can read. Raises ``ValueError`` for
-    another one.
+    ``reads`` is the kind of input (of `foveate.spec`). Raises ``ValueError`` for another kind.
     """
 
     class Config(BaseConfig, family="stem"):
@@ -33,7 +32,7 @@ class Stem(Configurable, nn.Module):
             fitting = f"{self.reads.__name__.lower()}, not {type(source).__name__.lower()}"
             raise ValueError(f"the stem {config.kind!r} reads {fitting}; choose another stem")
 
-    def forward(self, inputs: Any) -> Float[Tensor, "B T D"]:
+    def forward(self, inputs: Tensor) -> Float[Tensor, "B T D"]:
         raise NotImplementedError
 
 
@@ -61,7 +60,8 @@ class TokenStem(Stem):
 
 
 class SegmentStem(TokenStem):
-    """E[id] · scale + S[segment]: which of the joined texts a token is of (Devlin et al., 2019).
+    """E[id] · scale + S[segment], the segment being the number of a token's text (BERT; Devlin
+    et al., 2019).
 
     Reads ids (B, T), all of segment 0, or ids with their segments (B, T, 2).
     """
@@ -84,10 +84,7 @@ class SegmentStem(TokenStem):
         return super().forward(inputs[..., 0]) + self.segment(inputs[..., 1])
 
 
-# ------------------------------------------------------------------------------------- stem pixels
-# The stem of pictures: a grid of patches becomes a sequence of vectors.
-
-CLASS = "[class]"  # the label of the place that belongs to no patch
+CLASS = "[class]"  # the label of the class token
 
 
 class PatchStem(Stem):
@@ -139,26 +136,22 @@ def grid_labels(height: int, width: int) -> list[str]:
     return [f"{row},{column}" for row in range(height) for column in range(width)]
 
 
-# ------------------------------------------------------------------------------------- series stem
-# Stems that read series: steps as they are, or patches of consecutive steps.
-
-
 class SeriesStem(Stem):
-    """Reads series of (B, L, C) and gives ``places`` vectors."""
+    """Reads series (B, L, C) and gives ``places`` vectors."""
 
     reads = Series
     places: int
 
     def starts(self) -> list[int]:
-        """The first step of what each vector is about."""
+        """The first time step of each vector."""
         raise NotImplementedError
 
 
 class SeriesPatches(SeriesStem):
     """Patches of P steps, a new one every S steps, each projected: x_i = W p_i + b.
 
-    The last value is repeated S times at the end, so that no step is left out and the last patch
-    is about the newest steps (Nie et al., 2023).
+    The last value is repeated S times at the end, so that the last patch covers the newest steps
+    (PatchTST; Nie et al., 2023).
     """
 
     class Config(Stem.Config, kind="series_patches"):
@@ -182,7 +175,7 @@ class SeriesPatches(SeriesStem):
         self.project = nn.Linear(config.size * source.channels, size)
 
     def starts(self) -> list[int]:
-        last = self.length - self.config.stride - 1  # where nothing but the repeated value is seen
+        last = self.length - self.config.stride - 1  # the last step that is not repeated
         return [min(i * self.config.stride, last) for i in range(self.places)]
 
     def forward(self, inputs: Float[Tensor, "B L C"]) -> Float[Tensor, "B T D"]:

@@ -148,7 +148,7 @@ class LSTMCell(Cell):
 
 
 class Recurrence(nn.Module):
-    """One cell run over a sequence, forwards or backwards; padding holds the state as it is."""
+    """A cell over a sequence, forwards or backwards; padding does not change the state."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__()
@@ -211,8 +211,8 @@ class RecurrentStack(nn.Module):
         for number, layer in enumerate(self.layers):
             if number:
                 x = self.dropout(x)
-            ways = enumerate(cast(nn.ModuleList, layer))
-            runs = [run(x, keys, backwards=direction == 1) for direction, run in ways]
+            directions = enumerate(cast(nn.ModuleList, layer))
+            runs = [run(x, keys, backwards=direction == 1) for direction, run in directions]
             outputs, hiddens = zip(*runs, strict=True)
             x = torch.cat(outputs, dim=-1)
             final.append(tuple(torch.cat(parts, dim=-1) for parts in zip(*hiddens, strict=True)))

@@ -24,16 +24,12 @@ class Score(Configurable, nn.Module):
     class Config(BaseConfig, family="score"):
         """Which score, and what it needs."""
 
-    reads_keys = True  # False where the query alone decides
+    reads_keys = True  # False where the score depends on the query only
+    scale: float | None = None  # c where the score is c·qᵀk, so that a fused kernel may form it
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
         super().__init__()
         self.config = config
-
-    @property
-    def scale(self) -> float | None:
-        """C where the score is c·qᵀk, so that a fused kernel may form it; else None."""
-        return None
 
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
@@ -49,11 +45,7 @@ class ScaledDot(Score):
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
-        self.head_size = head_size
-
-    @property
-    def scale(self) -> float:
-        return 1 / math.sqrt(self.head_size)
+        self.scale: float = 1 / math.sqrt(head_size)
 
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
@@ -67,9 +59,7 @@ class Dot(Score):
     class Config(Score.Config, kind="dot"):
         pass
 
-    @property
-    def scale(self) -> float:
-        return 1.0
+    scale = 1.0
 
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
@@ -113,7 +103,7 @@ class Additive(Score):
         return (torch.tanh(sums) @ weight).squeeze(-1)
 
 
-class Cosine(Score):
+class CosineScore(Score):
     """sharpness · cos(q, k): content-based addressing (Graves et al., 2014)."""
 
     class Config(Score.Config, kind="cosine"):
@@ -175,12 +165,8 @@ class AffineLocation(Location):
         return scores + self.bias[:, None, : key.shape[2]].to(scores.dtype)
 
 
-# -------------------------------------------------------------------------------------- normalizer
-# Normalisers: scores over keys become weights that sum to 1. A new one is one class here.
-
-
 class Normalizer(Configurable, nn.Module):
-    """Scores (…, S), −∞ where masked, to weights (…, S) that sum to 1 and are 0 where masked."""
+    """Turns scores (…, S), −∞ where masked, into weights (…, S): 0 where masked, 1 in sum."""
 
     class Config(BaseConfig, family="normalizer"):
         """Which normaliser, and what it needs."""
@@ -214,9 +200,9 @@ class Softmax(Normalizer):
 
 
 class Hardmax(Normalizer):
-    """1 at the highest score, 0 elsewhere; of equals the first.
+    """1 at the highest score, the first among equals, and 0 elsewhere.
 
-    The equation has no gradient, so that of softmax(e) is passed on instead (straight-through;
+    Its gradient is that of softmax(e), since its own is 0 (straight-through estimator;
     Bengio et al., 2013).
     """
 
@@ -230,8 +216,8 @@ class Hardmax(Normalizer):
 
 
 class Sparsemax(Normalizer):
-    """[e − τ]₊ with τ such that the weights sum to 1: the point of the simplex that is nearest to
-    the scores (Martins & Astudillo, 2016).
+    """[e − τ]₊ with τ such that the weights sum to 1: the point of the simplex nearest to e
+    (Martins & Astudillo, 2016).
     """
 
     class Config(Normalizer.Config, kind="sparsemax"):
@@ -245,7 +231,7 @@ class Sparsemax(Normalizer):
         threshold = (sums.gather(-1, support - 1) - 1) / support
         weights = (z - threshold).clamp(min=0)
         slope = (weights > 0).to(weights.dtype)
-        return _Given.apply(scores, weights, slope)  # type: ignore[no-untyped-call]
+        return _EntmaxWeights.apply(scores, weights, slope)  # type: ignore[no-untyped-call]
 
 
 class Entmax15(Normalizer):
@@ -264,11 +250,11 @@ class Entmax15(Normalizer):
         thresholds = mean - ((1 - spread) / rank).clamp(min=0).sqrt()
         support = (thresholds <= ordered).sum(dim=-1, keepdim=True)
         root = (z - thresholds.gather(-1, support - 1)).clamp(min=0)
-        return _Given.apply(scores, root.square(), root)  # type: ignore[no-untyped-call]
+        return _EntmaxWeights.apply(scores, root.square(), root)  # type: ignore[no-untyped-call]
 
 
-class _Given(torch.autograd.Function):
-    """Weights p that were found without a graph, with the Jacobian of the entmax family:
+class _EntmaxWeights(torch.autograd.Function):
+    """Weights p computed without a graph, with the Jacobian of the entmax family:
     ∂p/∂e = diag(s) − s sᵀ / Σs, where s is p^(2 − α) (Peters, Niculae & Martins, 2019).
     """
 
@@ -287,10 +273,9 @@ class _Given(torch.autograd.Function):
 
 
 def _below_top(scores: Tensor) -> Tensor:
-    """Scores counted from the highest, without a graph; those that can get no weight are cut.
+    """Scores minus the highest, without a graph, at least −4, which keeps sums finite.
 
-    Sparsemax gives nothing to a score 1 below the highest, entmax-1.5 to one 2 below it: −∞ may
-    stand as −4, which keeps sums finite.
+    The weight of a score 1 below the highest is 0 in sparsemax, of one 2 below in entmax-1.5.
     """
     scores = single(scores.detach())
     return (scores - scores.amax(dim=-1, keepdim=True)).clamp(min=-4)
@@ -302,21 +287,12 @@ def _ordered(z: Tensor) -> tuple[Tensor, Tensor]:
     return ordered, torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=z.dtype)
 
 
-# ------------------------------------------------------------------------------------------ choice
-# Parts that choose by chance, and who listens to them: the door of REINFORCE.
-#
-# A part that chooses (a place of a glimpse, one key of an attention) takes the expectation of its
-# policy as long as nobody listens; within `choices` it draws, and tells what it drew. So
-# validation
-# and use are deterministic without a switch. Does not live here: what a choice is rewarded with.
-
-
 @dataclass(frozen=True)
-class Choice:
-    """What was drawn for each row: its ``log_probability`` under the policy, (B,), or (B, T) where
-    T steps were drawn at once.
+class HardChoice:
+    """A sampled choice of each row, for REINFORCE.
 
-    ``baseline`` (B,) is the reward that the model itself expected, None where it expects nothing.
+    ``log_probability`` is log p of the choice under the policy, (B,), or (B, T) where T steps are
+    sampled at once. ``baseline`` (B,) is the reward that the model predicted; None without one.
     """
 
     log_probability: Tensor
@@ -324,40 +300,40 @@ class Choice:
 
 
 class Chooser:
-    """What modules that choose derive from; ``listener`` is told each choice."""
+    """A module with a stochastic choice: a key of hard attention, the position of a glimpse.
 
-    listener: Callable[[Choice], None] | None = None
+    Without a ``listener`` it computes the expectation, so that validation and use are
+    deterministic. With one (`choices`) it samples, and calls the listener with each choice.
+    """
+
+    listener: Callable[[HardChoice], None] | None = None
 
 
 @contextmanager
-def choices(model: nn.Module) -> Iterator[list[Choice]]:
-    """Let every part of a model draw, and collect what was drawn, in order.
+def choices(model: nn.Module) -> Iterator[list[HardChoice]]:
+    """Let every `Chooser` of a model sample, and collect the choices in order.
 
-    with choices(model) as made:
+    with choices(model) as sampled:
         scores = model(pixels)
-    made[0].log_probability
+    sampled[0].log_probability
     """
-    made: list[Choice] = []
+    sampled: list[HardChoice] = []
     choosers = [module for module in model.modules() if isinstance(module, Chooser)]
     before = [chooser.listener for chooser in choosers]
     for chooser in choosers:
-        chooser.listener = made.append
+        chooser.listener = sampled.append
     try:
-        yield made
+        yield sampled
     finally:
         for chooser, listener in zip(choosers, before, strict=True):
             chooser.listener = listener
 
 
-# ----------------------------------------------------------------------------------------- sampled
-# Hard attention: one key is drawn in place of a weighted mean of all (Xu et al., 2015).
-
-
 class Sampled(Normalizer, Chooser):
-    """s ~ softmax(e): weight 1 for the key drawn, 0 for the rest; softmax where nobody listens.
+    """Hard attention: s ~ softmax(e) has weight 1 and the rest 0; softmax without a listener.
 
-    While it is trained (objective "reinforce") a query keeps the expectation with probability
-    ``expected``, which lowers the variance and keeps training near to use (Xu et al., 2015).
+    In training (objective "reinforce") a query keeps the expectation with probability
+    ``expected``, which lowers the variance (Xu et al., 2015).
     """
 
     class Config(Normalizer.Config, kind="sampled"):
@@ -375,6 +351,6 @@ class Sampled(Normalizer, Chooser):
         )
         log_p = scores.float().log_softmax(dim=-1).gather(-1, drawn).squeeze(-1)  # (B, H, T)
         keeps = torch.rand(log_p.shape, device=log_p.device) < self.config.expected
-        self.listener(Choice(log_p.masked_fill(keeps, 0.0).sum(dim=1)))  # of all heads: (B, T)
+        self.listener(HardChoice(log_p.masked_fill(keeps, 0.0).sum(dim=1)))  # of all heads: (B, T)
         hard = F.one_hot(drawn.squeeze(-1), weights.shape[-1]).to(weights.dtype)
         return torch.where(keeps[..., None], weights, hard)

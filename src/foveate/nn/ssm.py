@@ -37,7 +37,7 @@ def scan_chunked(
     change: Float[Tensor, "B T E N"],
     start: Float[Tensor, "B E N"],
 ) -> Scanned:
-    """The same in about 2√T steps: inside all chunks at once, then from chunk to chunk.
+    """The same in about 2√T steps: within all chunks at once, then from chunk to chunk.
 
     With h^c the states of a chunk that starts from zero and s^c the state before it,
     h_t = h^c_t + exp(Σ_{i ≤ t} log_decay_i) s^c, the sum being over the chunk. Decays are at most
@@ -73,9 +73,9 @@ def selective_scan(
 
     Where there are native kernels these never keep the states of all steps, T E N numbers.
     """
-    given = [part.contiguous() for part in (delta, u, a, into, out, start)]
-    if all(map(fits, given)) and library() is not None:
-        y, last = Scan.apply(*given)  # type: ignore[no-untyped-call]
+    inputs = [part.contiguous() for part in (delta, u, a, into, out, start)]
+    if all(map(fits, inputs)) and library() is not None:
+        y, last = Scan.apply(*inputs)  # type: ignore[no-untyped-call]
         return y, last
     log_decay = delta[..., None] * a
     change = delta[..., None] * u[..., None] * into[:, :, None]
@@ -119,7 +119,7 @@ class SelectiveStateSpace(Configurable, nn.Module):
 
     @torch.no_grad()
     def _start_steps(self) -> None:
-        """Let Δ begin between 0.001 and 0.1, spread evenly over its logarithm."""
+        """Initialise Δ between 0.001 and 0.1, uniform in its logarithm."""
         nn.init.uniform_(self.step.weight, -(self.sizes[0] ** -0.5), self.sizes[0] ** -0.5)
         first = torch.empty_like(self.step.bias).uniform_(math.log(1e-3), math.log(1e-1)).exp()
         self.step.bias.copy_(first + (-torch.expm1(-first)).log())  # softplus⁻¹
@@ -130,10 +130,10 @@ class SelectiveStateSpace(Configurable, nn.Module):
         keys: Bool[Tensor, "B T"] | None = None,
         state: State | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """``keys`` is true at real steps; padding neither enters the state nor fades it.
+        """``keys`` is true at real steps; padding does not change the state.
 
-        The ``state`` keeps the last steps of the convolution's window and h: as much at the
-        thousandth step as at the first.
+        The ``state`` holds the last W − 1 inputs of the convolution and h: a fixed size at every
+        length.
         """
         inner, gate = self.input(x).chunk(2, dim=-1)
         if keys is not None:
@@ -177,15 +177,14 @@ class SelectiveStateSpace(Configurable, nn.Module):
         return y + self.skip * u, h
 
 
-# -------------------------------------------------------------------------------------------- ssru
-# The simpler simple recurrent unit (Kim et al., 2019), which takes the place of self-attention in
-# decoders that are to be fast: its state is one vector, however long the text.
-#
-#     f_t = σ(W_f x_t + b_f),   c_t = f_t ⊙ c_{t−1} + (1 − f_t) ⊙ W x_t,   o_t = max(0, c_t)
-
-
 class SSRU(nn.Module):
-    """A recurrence without products of the state: both products of a sequence are made at once."""
+    """The simpler simple recurrent unit (Kim et al., 2019), in place of self-attention.
+
+        f_t = σ(W_f x_t + b_f),   c_t = f_t ⊙ c_{t−1} + (1 − f_t) ⊙ W x_t,   o_t = max(0, c_t)
+
+    Its state is one vector at any length, and no product depends on it: those of a whole sequence
+    are computed at once.
+    """
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
@@ -203,8 +202,8 @@ class SSRU(nn.Module):
         state = State() if state is None else state
         (cell,) = state.swap(self, lambda: (torch.zeros_like(change[:, 0]),))
         cells = []
-        for kept, new in zip(forget.unbind(1), change.unbind(1), strict=True):
-            cell = torch.addcmul(new, kept, cell)
+        for gate, new in zip(forget.unbind(1), change.unbind(1), strict=True):
+            cell = torch.addcmul(new, gate, cell)
             cells.append(cell)
         state.put(self, (cell,))
         return torch.stack(cells, dim=1).relu()

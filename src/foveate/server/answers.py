@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,11 +21,11 @@ from numpy.typing import NDArray
 from foveate.answers import Picture
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
-from foveate.data.series import Table
+from foveate.data.series import SeriesTable
 from foveate.data.series import labels as date_labels
 from foveate.data.tokenizer import EOS, Tokenizer
-from foveate.decode.search import Beginning
-from foveate.look.drawing import (
+from foveate.decode.search import PartialHypothesis
+from foveate.look.drawings import (
     Curve,
     LinesDrawing,
     Mark,
@@ -34,7 +33,9 @@ from foveate.look.drawing import (
     PictureDrawing,
     Word,
     WordsDrawing,
+    data_uri,
     listed,
+    picture_drawing,
 )
 from foveate.run import Run
 from foveate.server.common import RequestError
@@ -95,22 +96,10 @@ def opened(picture: str | None) -> Iterator[int | Path]:
         yield path
 
 
-def data_uri(pixels: NDArray[np.uint8], least: int = 0) -> str:
+def enlarged_uri(pixels: NDArray[np.uint8], least: int) -> str:
     """Pixels (C, H, W) as a PNG in a data URI, enlarged by whole numbers to ``least`` pixels."""
-    from matplotlib.image import imsave
-
     times = max(1, -(-least // max(pixels.shape[1:])))
-    enlarged = pixels.repeat(times, axis=1).repeat(times, axis=2).transpose(1, 2, 0)
-    enlarged = enlarged.repeat(3, axis=2) if enlarged.shape[2] == 1 else enlarged
-    file = io.BytesIO()
-    imsave(file, np.ascontiguousarray(enlarged), format="png")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
-
-
-def picture_drawing(pixels: NDArray[np.uint8], title: str) -> PictureDrawing:
-    """A picture as the model reads it."""
-    _, height, width = pixels.shape
-    return PictureDrawing(title=title, image=data_uri(pixels), width=width, height=height)
+    return data_uri(pixels.repeat(times, axis=1).repeat(times, axis=2))
 
 
 # ------------------------------------------------------------------------------ all tasks
@@ -188,7 +177,7 @@ def hidden_tokens(run: Run, task: MaskedLanguage, text: str) -> DrawnDone:
             )
         )
     title = f"{predicted.right} of {predicted.count} hidden tokens guessed right"
-    return DrawnDone(drawings=[WordsDrawing(title=title, words=words, told="right or wrong")])
+    return DrawnDone(drawings=[WordsDrawing(title=title, words=words, legend="right or wrong")])
 
 
 def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:
@@ -206,7 +195,7 @@ def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:
     return DrawnDone(drawings=[forecast_drawing(table, ahead, n, back) for n in channels])
 
 
-def forecast_of_csv(run: Run, task: Forecasting, csv: str) -> tuple[Table, Forecast]:
+def forecast_of_csv(run: Run, task: Forecasting, csv: str) -> tuple[SeriesTable, Forecast]:
     """A table of the user's and what comes after it. Raises `ConfigError` naming a line."""
     with tempfile.TemporaryDirectory(prefix="foveate-studio-") as folder:
         path = Path(folder) / "series.csv"
@@ -217,7 +206,9 @@ def forecast_of_csv(run: Run, task: Forecasting, csv: str) -> tuple[Table, Forec
             raise ConfigError(str(error).replace(str(path), "the table")) from None
 
 
-def forecast_drawing(table: Table, ahead: Forecast, number: int, look_back: int) -> LinesDrawing:
+def forecast_drawing(
+    table: SeriesTable, ahead: Forecast, number: int, look_back: int
+) -> LinesDrawing:
     """A channel: the rows read, the forecast, and the rows that followed."""
     first = int(np.searchsorted(table.dates, ahead.dates[0]))
     begin, count = max(0, first - look_back), len(ahead.dates)
@@ -266,11 +257,11 @@ def texts(
     if wrong := [i for i in prefix if not 0 <= i < size]:
         raise ConfigError(f"prefix: no token has the id {wrong[0]}; ids end at {size - 1}")
 
-    def send_tokens(step: list[Beginning]) -> None:
+    def send_tokens(step: list[PartialHypothesis]) -> None:
         for partial in step:
             send(token(watched, partial, len(watched.watch.steps) - 1))
 
-    def send_beam(step: list[Beginning]) -> None:
+    def send_beam(step: list[PartialHypothesis]) -> None:
         if not step:
             return
         ended = [p for past in watched.watch.steps for p in past if p.state == "done"]
@@ -280,12 +271,14 @@ def texts(
         nodes = [watched.node(partial) for partial in step]
         send(BeamStep(step=len(watched.watch.steps) - 1, nodes=nodes, best=best.id, text=text))
 
-    watched.watch.told = send_tokens if search.width == 1 else send_beam
+    watched.watch.on_step = send_tokens if search.width == 1 else send_beam
     outputs = watched.write(source, search, prefix)[: request.hypotheses]
     return TextDone(hypotheses=[hypothesis(watched, o) for o in outputs], drawings=drawings)
 
 
-def token(watched: Watched, partial: Beginning, place: int, text: str | None = None) -> Token:
+def token(
+    watched: Watched, partial: PartialHypothesis, place: int, text: str | None = None
+) -> Token:
     """The last token of a partial hypothesis, at a place of its output."""
     others, names = watched.instead(partial)
     special = partial.token in watched.task.silent

@@ -1,7 +1,7 @@
 """Dynamic batching: items of many clients are answered together, one item of each client in turn.
 
-Lives here: what can be computed for a list of items (`Operation`), the queue of a run, and the
-threads that empty it. Does not live here: which run answers (`foveate.server.runs`).
+An `Operation` is what can be computed for a list of items, a `Batcher` the queue of a run and the
+threads that empty it. Which run answers is up to `foveate.server.runs`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydantic import Field
 from foveate.answers import PairScore, TextAnswer
 from foveate.config import Config
 from foveate.data.batches import sorted_batches
-from foveate.documents.memory import Aided, Aids, Done
+from foveate.documents.memory import Assistance, AssistanceCounts, AssistedRun
 from foveate.run import Run
 from foveate.server.common import RequestError
 from foveate.tasks.base import Scores
@@ -68,16 +68,16 @@ class Operation(Hashable, Protocol):
 class DirectionAids:
     """The aids of one direction, and the counts of what they have done so far."""
 
-    def __init__(self, aids: Aids) -> None:
-        self.aids, self.done = aids, Done()
+    def __init__(self, aids: Assistance) -> None:
+        self.aids, self.done = aids, AssistanceCounts()
         self._lock = threading.Lock()
 
     def translate(self, run: Run, lines: Sequence[str], **options: Any) -> list[TextAnswer]:
         """As `foveate.run.Run.translate`, with the aids."""
-        aided = Aided(run, self.aids)
+        aided = AssistedRun(run, self.aids)
         translations = aided.translate(lines, **options)
         with self._lock:
-            self.done.take(aided.done)
+            self.done.add(aided.counts)
         return translations
 
 

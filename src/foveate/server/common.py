@@ -1,4 +1,4 @@
-"""What both servers share: refused requests, the guard of an application, events, OpenAPI, logs."""
+"""What both APIs share: refused requests, the guard, events, OpenAPI, folders of runs, logs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import socket
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from fastapi import FastAPI
@@ -25,6 +26,7 @@ LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 EVENT_STREAM = "text/event-stream"
 EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 SCHEMA_REF = "#/components/schemas/{model}"
+CHOSEN = "best.json"  # names the checkpoint that counts; a training changes it
 BACKLOG = 2048  # connections that wait to be accepted
 LOG_FIELDS = [
     "run", "why", "id", "method", "route", "status", "ms", "client",
@@ -160,6 +162,25 @@ def openapi_document(
         schemas |= schema.pop("$defs", {})
         schemas[model.__name__] = schema
     return document
+
+
+# ------------------------------------------------------------------------------ folders of runs
+
+
+def chosen_at(folder: Path) -> int:
+    """When a training chose the weights of a run, in ns; 0 where no file says so."""
+    try:
+        return (folder / CHOSEN).stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def unused_name(stem: str, names: Container[str]) -> str:
+    """The name itself, or with a number where another has it."""
+    name, number = stem, 2
+    while name in names:
+        name, number = f"{stem}-{number}", number + 1
+    return name
 
 
 # ------------------------------------------------------------------------------ sockets, logs

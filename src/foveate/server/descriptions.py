@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from typing import Any
 
 from torch import Tensor, nn
 
+import foveate.look.views.examples as examples
 from foveate.config import kinds
 from foveate.decode.search import Search
 from foveate.errors import is_for_the_user, message_of
-from foveate.look.drawing import ModelDrawing, Module
+from foveate.look.drawings import ModelDrawing, Module
+from foveate.look.views import VIEWS, ViewEntry
+from foveate.look.views.options import Question
 from foveate.run import Run, device, task_of
 from foveate.server.studio_schemas import (
     RunDetail,
@@ -28,12 +30,9 @@ from foveate.server.studio_schemas import (
 )
 from foveate.server.studio_state import RunStore
 from foveate.tasks.base import Classifies
-from foveate.tasks.forecasting import SeriesTask
+from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.journal import Line
-from foveate.views import examples, fits
-from foveate.views.question import Question
-from foveate.views.registry import VIEWS, Entry
 
 CAN = {  # what a page can ask of a run, by what its task gives
     "text": ("stream", "beam", "sample", "force"),
@@ -106,7 +105,7 @@ def detail(store: RunStore, name: str) -> RunDetail:
         **shape(run),
         vocabulary={key: t.vocab_size for key, t in task.tokenizers_by_name().items()},
         labels=list(task.label_names) if isinstance(task, Classifies) else [],
-        channels=list(task.names) if isinstance(task, SeriesTask) else [],
+        channels=list(task.names) if isinstance(task, Forecasting) else [],
         most_tokens=task.data.max_length if task.reads == "text" else None,
         search=searches(run) if task.gives == "text" else None,
         views=[view_info(run, entry) for entry in VIEWS.values()],
@@ -117,8 +116,8 @@ def detail(store: RunStore, name: str) -> RunDetail:
 
 def abilities(run: Run) -> list[str]:
     """What can be done with a run, as the names that the page knows."""
-    attention = ("attention", "silence") if fits.attends(run) is None else ()
-    gates = ("gates",) if fits.recurs(run) is None else ()
+    attention = ("attention", "silence") if examples.attends(run) is None else ()
+    gates = ("gates",) if examples.recurs(run) is None else ()
     return [*CAN[run.task.gives], *attention, *gates, "evaluate"]
 
 
@@ -133,7 +132,7 @@ def shape(run: Run) -> dict[str, int | None]:
     }
 
 
-def _collect(tree: Any, sizes: dict[str, int]) -> None:
+def _collect(tree: object, sizes: dict[str, int]) -> None:
     """The first number under each name, the outermost table first."""
     if not isinstance(tree, dict):
         return
@@ -159,7 +158,7 @@ def searches(run: Run) -> SearchInfo:
     return SearchInfo(kind=str(own.kind), fields=fields, kinds=others)
 
 
-def view_info(run: Run, entry: Entry) -> ViewInfo:
+def view_info(run: Run, entry: ViewEntry) -> ViewInfo:
     """A view and whether it fits the run."""
     reason = entry.unfit(run)
     form = Question.model_json_schema()["properties"]
@@ -187,7 +186,7 @@ def model_drawing(run: Run) -> ModelDrawing:
     notes = []
     with recorded_shapes(run.model) as shapes:
         try:
-            run.explain(examples.source(run, Question()))
+            run.explain(examples.source(run))
         except Exception as error:
             if not is_for_the_user(error):
                 raise

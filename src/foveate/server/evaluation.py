@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from foveate.answers import LabelAnswer
+from foveate.answers import LabelAnswer, Picture
 from foveate.data.series import labels as date_labels
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run
-from foveate.server.answers import Send, data_uri
+from foveate.server.answers import Send, enlarged_uri
 from foveate.server.common import RequestError
 from foveate.server.studio_schemas import (
     Evaluated,
@@ -26,7 +26,7 @@ from foveate.server.studio_schemas import (
     ExampleList,
     Progress,
 )
-from foveate.tasks.base import AnyTask, Classifies
+from foveate.tasks.base import AnyTask, Classifies, spread
 from foveate.tasks.forecasting import Forecasting, by_window, middle
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.language import Language
@@ -58,11 +58,6 @@ def examples(run: Run, most: int) -> ExampleList:
         return ExampleList(examples=samples if isinstance(run.task, TextToText) else [], note=note)
 
 
-def spread(count: int, most: int) -> Sequence[int]:
-    """At most so many numbers from 0 to ``count``, evenly."""
-    return range(0, count, max(1, count // max(1, most)))[:most]
-
-
 def _examples(task: AnyTask, most: int) -> list[Example]:
     if isinstance(task, PictureTask):
         album = task.album("test")
@@ -70,14 +65,14 @@ def _examples(task: AnyTask, most: int) -> list[Example]:
             Example(
                 text=album.names[i],
                 picture=str(i),
-                thumbnail=data_uri(task.seen("test", i), THUMBNAIL),
+                thumbnail=enlarged_uri(task.seen("test", i), THUMBNAIL),
                 wanted=album.texts[i][0] if album.texts[i] else "",
             )
             for i in spread(len(album), most)
         ]
     if isinstance(task, Forecasting):
-        windows = task.some("test")
-        first = windows.asked()[list(spread(len(windows), most))]
+        windows = task.examples("test")
+        first = windows.first_dates()[list(spread(len(windows), most))]
         return [Example(date=date) for date in date_labels(first, windows.table.dates)]
     if isinstance(task, TextTask):
         corpus = task.corpus("test")
@@ -132,7 +127,7 @@ def scoring(run: Run, split: str) -> Scoring | None:
 
 
 @dataclass(frozen=True)
-class Examples:
+class SplitExamples:
     """Texts or pictures of a split by their names, with one right answer each or several."""
 
     names: Sequence[str]
@@ -157,7 +152,7 @@ class Examples:
         )
 
 
-def examples_of(task: AnyTask, split: str) -> Examples | None:
+def examples_of(task: AnyTask, split: str) -> SplitExamples | None:
     """The texts or pictures of a task, None where it reads neither.
 
     Raises `RequestError` for pictures of another split than "test".
@@ -167,14 +162,14 @@ def examples_of(task: AnyTask, split: str) -> Examples | None:
             message = "pictures are asked for by their numbers in the test data"
             raise RequestError(422, message, code="no_split")
         album = task.album(split)
-        return Examples(album.names, album.texts, pictures=True)
+        return SplitExamples(album.names, album.texts, pictures=True)
     if isinstance(task, TextTask) and task.gives != "words":
         corpus = task.corpus(split)
-        return Examples(corpus.sources, corpus.targets, pictures=False)
+        return SplitExamples(corpus.sources, corpus.targets, pictures=False)
     return None
 
 
-def text_scoring(run: Run, examples: Examples) -> Scoring:
+def text_scoring(run: Run, examples: SplitExamples) -> Scoring:
     """A text for a text, or a caption for a picture, by chrF with the nearest reference."""
 
     def rows(places: Sequence[int]) -> Rows:
@@ -200,7 +195,9 @@ def text_scoring(run: Run, examples: Examples) -> Scoring:
     return Scoring("chrf", len(examples.names), rows, mean if examples.pictures else figures)
 
 
-def label_scoring(run: Run, task: Classifies[Any, LabelAnswer], examples: Examples) -> Scoring:
+def label_scoring(
+    run: Run, task: Classifies[Picture, LabelAnswer], examples: SplitExamples
+) -> Scoring:
     """A label, by the probability of the right one."""
     scored = "p of the right label"
 
@@ -223,8 +220,8 @@ def label_scoring(run: Run, task: Classifies[Any, LabelAnswer], examples: Exampl
 
 def forecast_scoring(run: Run, task: Forecasting, split: str) -> Scoring:
     """A forecast, by its mean squared error on scaled values."""
-    windows = task.some(split)
-    dates = date_labels(windows.asked(), windows.table.dates)
+    windows = task.examples(split)
+    dates = date_labels(windows.first_dates(), windows.table.dates)
 
     def rows(places: Sequence[int]) -> Rows:
         part = replace(windows, starts=windows.starts[list(places)])

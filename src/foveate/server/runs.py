@@ -1,7 +1,7 @@
 """The runs that the translation API serves, and the glossaries and memories of their directions.
 
 Runs are loaded at the first request, unloaded when others need the memory, and loaded again when a
-training has chosen other weights. Does not live here: their queues (`foveate.server.batching`).
+training has chosen other weights. Their queues are in `foveate.server.batching`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from functools import partial
 from pathlib import Path
 
 from foveate.config import ConfigError
-from foveate.documents.memory import Aids, Glossary, Memory
+from foveate.documents.memory import Assistance, Glossary, TranslationMemory
 from foveate.run import Run, load, read_run
 from foveate.server.batching import Batcher, Batching, DirectionAids
-from foveate.server.common import RequestError
+from foveate.server.common import RequestError, chosen_at, unused_name
 from foveate.server.languages import Direction, directions
 from foveate.train import checkpoint
 
-CHOSEN = "best.json"  # names the checkpoint that counts; a training changes it
 MIB = 2**20
 FileNames = Sequence[str]  # FILE, or en:fr=FILE, or RUN=FILE
 log = logging.getLogger("foveate.server")
@@ -46,13 +45,6 @@ class ServedRun:
         """Bytes of the weights on disk: about what they take in memory."""
         folder = checkpoint.folder_of(self.folder, "best")
         return (folder / checkpoint.WEIGHTS).stat().st_size
-
-    def chosen(self) -> int:
-        """When its weights were chosen, in ns; 0 where no file says so."""
-        try:
-            return (self.folder / CHOSEN).stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
 
 
 class RunPool:
@@ -80,7 +72,7 @@ class RunPool:
         named = dict(named or {})
         for folder in folders:
             folder = folder.expanduser().resolve()
-            name = self._unused(folder.name)
+            name = unused_name(folder.name, self.runs)
             languages = directions(read_run(folder), folder, named.get(folder.name))
             served = ServedRun(name, folder, languages)
             if memory is not None and (size := self._size(served)) > memory:
@@ -91,12 +83,6 @@ class RunPool:
             self.runs[name] = served
         for name in named.keys() - {served.folder.name for served in self.runs.values()}:
             raise ConfigError(f"--as {name}={named[name]}: no run is called {name}")
-
-    def _unused(self, stem: str) -> str:
-        name, number = stem, 2
-        while name in self.runs:
-            name, number = f"{stem}-{number}", number + 1
-        return name
 
     def _observe(self, name: str, size: int, seconds: float) -> None:
         self.observe_batch(name, size, seconds)
@@ -130,7 +116,7 @@ class RunPool:
         Where the new weights cannot be read, the run continues with the old ones.
         """
         served.used = time.monotonic()
-        run, stamp = served.run, served.chosen()
+        run, stamp = served.run, chosen_at(served.folder)
         if run is not None and stamp == served.stamp:
             return run
         try:
@@ -150,7 +136,7 @@ class RunPool:
             self._load(served)
 
     def _load(self, served: ServedRun) -> Run:
-        stamp = served.chosen()
+        stamp = chosen_at(served.folder)
         with self._lock:
             if served.run is None:
                 self._make_room(served)
@@ -208,7 +194,7 @@ class TranslationOptions:
             key = run.name, direction
             terms = None if key not in glossaries else Glossary.read(glossaries[key])
             memory = None if key not in memories else self._memory(memories[key], direction)
-            aids = Aids(terms, (), self.banned, memory, self.copies_unknown)
+            aids = Assistance(terms, (), self.banned, memory, self.copies_unknown)
             aids.refuse(read_run(run.folder), run.name)
             if aids:
                 run.aids[direction] = DirectionAids(aids)
@@ -216,15 +202,15 @@ class TranslationOptions:
                 sentences.append(f"{direction.code} ({run.name}): {', '.join(words)}")
         return sentences
 
-    def _memory(self, path: Path, direction: Direction) -> Memory:
+    def _memory(self, path: Path, direction: Direction) -> TranslationMemory:
         """The memory of a direction. Raises ``ConfigError`` where it has no pair of it."""
-        memory = Memory.read(path, direction.target, self.fuzzy, direction.source)
+        memory = TranslationMemory.read(path, direction.target, self.fuzzy, direction.source)
         if not memory.pairs:
             raise ConfigError(f"{path} has no pair from {direction.source} to {direction.target}")
         return memory
 
 
-def _words(aids: Aids, glossary: Path | None, memory: Path | None) -> list[str]:
+def _words(aids: Assistance, glossary: Path | None, memory: Path | None) -> list[str]:
     words = []
     if aids.glossary is not None:
         words.append(f"glossary {glossary} (terms: {len(aids.glossary.terms):,})")

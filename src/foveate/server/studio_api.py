@@ -29,7 +29,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from foveate import __version__
 from foveate.config import ConfigError
 from foveate.errors import is_for_the_user, message_of
-from foveate.look.drawing import ModelDrawing, Part
+from foveate.look.drawings import ModelDrawing, Part
+from foveate.look.views import VIEWS
+from foveate.look.views.options import Question
 from foveate.server import descriptions
 from foveate.server import trainings as logs
 from foveate.server.common import (
@@ -78,8 +80,6 @@ from foveate.server.studio_schemas import (
 )
 from foveate.server.studio_state import StudioState, not_found
 from foveate.train.journal import LOG
-from foveate.views.question import Question
-from foveate.views.registry import VIEWS
 
 STATIC = Path(__file__).parent / "static"
 BUILT = "index.html"

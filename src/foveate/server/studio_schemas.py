@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from foveate.look.drawing import AnyDrawing, Node, Part
-from foveate.views.question import Question
+from foveate.look.drawings import AnyDrawing, Node, Part
+from foveate.look.views.options import Question
 
 Reads = Literal["text", "picture", "series"]
 Gives = Literal["text", "label", "forecast", "words"]
@@ -43,7 +43,7 @@ class SearchSettings(Part):
     max_extra: int | None = Field(None, ge=1, le=2000)
     seed: int | None = None
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, object]:
         """The fields that are set, except the kind."""
         return self.model_dump(exclude={"kind"}, exclude_none=True)
 
@@ -123,7 +123,7 @@ class ViewField(StudioResponse):
 
     name: str
     description: str
-    form: dict[str, Any]
+    form: dict[str, object]
 
 
 class ViewInfo(StudioResponse):
@@ -159,8 +159,8 @@ class SearchInfo(StudioResponse):
     """The run's own search, the other kinds of search, and their fields."""
 
     kind: str
-    fields: dict[str, Any]
-    kinds: dict[str, dict[str, Any]]
+    fields: dict[str, object]
+    kinds: dict[str, dict[str, object]]
 
 
 class RunDetail(RunInfo):

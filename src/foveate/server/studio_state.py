@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import gzip
 import hashlib
 import re
@@ -20,13 +19,15 @@ import numpy as np
 
 from foveate.config import ConfigError
 from foveate.look.capture import block_of, tails
-from foveate.look.drawing import Drawing, Numbers, P, Part, changed
+from foveate.look.drawings import Drawing, Numbers, P, Part, changed
 from foveate.look.edit import edit, silence
+from foveate.look.views import ViewEntry, find
+from foveate.look.views.options import Question
 from foveate.nn.attention import BaseAttention
 from foveate.run import Run, RunConfig, load, read_run
 from foveate.server import answers
 from foveate.server.answers import Send, opened
-from foveate.server.common import RequestError
+from foveate.server.common import RequestError, chosen_at, unused_name
 from foveate.server.evaluation import evaluate
 from foveate.server.studio_schemas import (
     AnswerRequest,
@@ -40,12 +41,9 @@ from foveate.server.studio_schemas import (
 )
 from foveate.train import journal
 from foveate.train.checkpoint import steps
-from foveate.views.question import Question
-from foveate.views.registry import Entry, find
 
 T = TypeVar("T")
 CONFIG = "config.toml"
-CHOSEN = "best.json"  # names the checkpoint that counts; a training changes it
 INLINE = 64 * 1024  # bytes of an array that stands in the JSON itself
 
 
@@ -68,17 +66,12 @@ class RunStore:
             if not folders:
                 raise ConfigError(f"{path} is no run and holds none: no {CONFIG} in it or under it")
             for folder in folders:
-                self.folders.setdefault(self._id(folder), folder)
+                if folder not in self.folders.values():
+                    stem = re.sub(r"[^\w.-]+", "-", folder.name) or "run"
+                    self.folders[unused_name(stem, self.folders)] = folder
         self._configs: dict[str, RunConfig] = {}
         self._loaded: dict[str, tuple[int, Run]] = {}
         self._lock = threading.Lock()
-
-    def _id(self, folder: Path) -> str:
-        stem = re.sub(r"[^\w.-]+", "-", folder.name) or "run"
-        name, number = stem, 2
-        while self.folders.get(name, folder) != folder:
-            name, number = f"{stem}-{number}", number + 1
-        return name
 
     def folder(self, name: str) -> Path:
         """The folder of a run. Raises `RequestError` (404) naming the runs that there are."""
@@ -99,8 +92,7 @@ class RunStore:
         Raises ``ConfigError`` where it has no checkpoint.
         """
         folder = self.folder(name)
-        chosen = folder / CHOSEN
-        stamp = chosen.stat().st_mtime_ns if chosen.is_file() else 0
+        stamp = chosen_at(folder)
         with self._lock:
             if name not in self._loaded or self._loaded[name][0] != stamp:
                 self._loaded[name] = stamp, load(folder)
@@ -165,19 +157,18 @@ class Stopped(BaseException):
 class Computation(Generic[T]):
     """A computation that waits, runs, or is over; its events can be read once."""
 
-    def __init__(self, work: Callable[[Send], T], loop: asyncio.AbstractEventLoop) -> None:
-        self._work, self._loop = work, loop
-        self._events: asyncio.Queue[Any] = asyncio.Queue()
+    def __init__(self, work: Callable[[Send], T], thread: ThreadPoolExecutor) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[Part | None] = asyncio.Queue()
         self._stop = threading.Event()
-        self.future: Future[T] | None = None
+        self.future: Future[T] = thread.submit(self._run, work)
 
-    def run(self) -> T:
-        """Compute, in the thread of the queue."""
+    def _run(self, work: Callable[[Send], T]) -> T:
         if self._stop.is_set():
             raise Stopped
-        return self._work(self.send)
+        return work(self.send)
 
-    def send(self, event: Any) -> None:
+    def send(self, event: Part | None) -> None:
         """Add an event. Raises `Stopped` once no client reads the events any more."""
         if self._stop.is_set():
             raise Stopped
@@ -186,34 +177,29 @@ class Computation(Generic[T]):
     def stop(self) -> None:
         """Give up the computation; it ends at its next event."""
         self._stop.set()
-        if self.future is not None:
-            self.future.cancel()
+        self.future.cancel()
 
     async def result(self) -> T:
         """The result; the computation stops where its caller is cancelled."""
-        assert self.future is not None
         try:
             return await asyncio.wrap_future(self.future)
         finally:
             self.stop()
 
-    async def events(self, pause: float, ping: Any) -> AsyncIterator[Any]:
+    async def events(self, pause: float, ping: Part) -> AsyncIterator[Part | T]:
         """Its events as they come, a ``ping`` after each ``pause`` seconds without, its result.
 
         The computation stops where the reader leaves.
         """
-        assert self.future is not None
-        end = object()
-        self.future.add_done_callback(
-            lambda _: self._loop.call_soon_threadsafe(self._events.put_nowait, end)
-        )
+        put = self._events.put_nowait
+        self.future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(put, None))
         try:
             while True:
                 try:
                     event = await asyncio.wait_for(self._events.get(), pause)
                 except TimeoutError:
                     event = ping
-                if event is end:
+                if event is None:
                     yield self.future.result()
                     return
                 yield event
@@ -226,24 +212,18 @@ class JobQueue:
 
     def __init__(self, waiting: int = 8) -> None:
         self.waiting = waiting
-        self._count = 0
+        self.count = 0  # of computations that run or wait
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="studio")
-
-    @property
-    def count(self) -> int:
-        """How many computations run or wait."""
-        return self._count
 
     def start(self, work: Callable[[Send], T]) -> Computation[T]:
         """Put a computation into the queue. Raises `RequestError` (429) where it is full."""
         with self._lock:
-            if self._count > self.waiting:
-                message = f"{self._count} computations wait already"
+            if self.count > self.waiting:
+                message = f"{self.count} computations wait already"
                 raise RequestError(429, message, code="busy", hint="try again in a moment")
-            self._count += 1
-        computation = Computation(work, asyncio.get_running_loop())
-        computation.future = self._thread.submit(computation.run)
+            self.count += 1
+        computation = Computation(work, self._thread)
         computation.future.add_done_callback(self._leave)
         return computation
 
@@ -255,9 +235,9 @@ class JobQueue:
         """Accept nothing more; what waits is dropped."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _leave(self, future: Future[Any]) -> None:
+    def _leave(self, future: Future[T]) -> None:
         with self._lock:
-            self._count -= 1
+            self.count -= 1
 
 
 # ------------------------------------------------------------------------------ arrays
@@ -295,9 +275,10 @@ class ArrayStore:
         return changed(drawing, self._numbers)
 
     def _numbers(self, numbers: Numbers) -> Numbers:
-        if len(numbers.data) * 3 // 4 <= INLINE:
+        content = numbers.bytes()
+        if len(content) <= INLINE:
             return numbers
-        name = self.put(base64.b64decode(numbers.data))
+        name = self.put(content)
         return numbers.model_copy(update={"data": "", "url": f"/api/v1/tensors/{name}"})
 
 
@@ -344,12 +325,12 @@ class StudioState:
         frames: list[Frame] = []
         saved = steps(folder)
         count = min(request.most, len(saved))
-        for place in np.linspace(0, len(saved) - 1, count).round().astype(int):
+        for index in np.linspace(0, len(saved) - 1, count).round().astype(int):
             send(Progress(done=len(frames), total=request.most))
-            run = load(folder, str(saved[place]))
+            run = load(folder, str(saved[index]))
             drawings = _drawings(entry, [run], request.question)
             linked: list[Any] = [self.arrays.linked(drawing) for drawing in drawings]
-            frames.append(Frame.model_construct(step=saved[place], drawings=linked))
+            frames.append(Frame.model_construct(step=saved[index], drawings=linked))
         return Film.model_construct(frames=frames)
 
     def evaluate(self, name: str, split: str, most: int, send: Send) -> Evaluated:
@@ -362,7 +343,7 @@ class StudioState:
 
 
 def _drawings(
-    entry: Entry, runs: Sequence[Run], question: Question, heads: Sequence[SilencedHead] = ()
+    entry: ViewEntry, runs: Sequence[Run], question: Question, heads: Sequence[SilencedHead] = ()
 ) -> list[Drawing]:
     """The drawings of a view, with heads silenced; its picture is no path of this machine."""
     with ExitStack() as stack:

@@ -1,6 +1,6 @@
 """Trainings by their logs: curves, samples, and the new lines of a log that still grows.
 
-Does not live here: how a log is written (`foveate.train.journal`).
+`foveate.train.journal` writes the logs.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.look.drawing import listed
+from foveate.look.drawings import listed
 from foveate.server.studio_schemas import (
     CurveOf,
     SampleAt,
@@ -192,11 +192,11 @@ def _written(position: Position) -> str:
     return f"{max(0, position[0])}.{max(0, position[1])}"
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _value(value: Any) -> float:
+def _value(value: object) -> float:
     return float(value) if _is_number(value) else np.nan
 
 

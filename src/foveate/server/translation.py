@@ -26,7 +26,7 @@ from starlette.requests import Request
 from foveate.answers import TextAnswer
 from foveate.config import ConfigError
 from foveate.documents.html import html_passage
-from foveate.documents.memory import Done
+from foveate.documents.memory import AssistanceCounts
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
 from foveate.server.batching import AlignPairs, Links, Pair, TranslateLines
@@ -84,7 +84,7 @@ class Metrics:
         self.batch_items.labels(run).observe(size)
         self.batch_seconds.labels(run).observe(seconds)
 
-    def _set_counts(self, run: str, counts: Sequence[Done]) -> None:
+    def _set_counts(self, run: str, counts: Sequence[AssistanceCounts]) -> None:
         """The counts of glossaries and memories of a run, where it has some."""
         if not counts:
             return
@@ -92,7 +92,7 @@ class Metrics:
         self._known.labels(run, "likeness").set(sum(count.fuzzy for count in counts))
         missing = sum(count.missed for count in counts)
         self._terms.labels(run, "missing").set(missing)
-        self._terms.labels(run, "present").set(sum(count.wanted for count in counts) - missing)
+        self._terms.labels(run, "present").set(sum(count.terms for count in counts) - missing)
 
     def text(self) -> bytes:
         """All figures in the text form of Prometheus."""
@@ -329,8 +329,12 @@ async def stream_sentences(pending: PendingTranslation, until: float) -> AsyncIt
     for number, future in enumerate(pending.answers):
         async with asyncio.timeout_at(until):
             answer = await asyncio.wrap_future(future)
-        sentence = {"index": number, "count": len(pending.answers), "source": answer.source}
-        yield sentence | {"translatedText": answer.hypotheses[0]}
+        yield {
+            "index": number,
+            "count": len(pending.answers),
+            "source": answer.source,
+            "translatedText": str(answer),
+        }
 
 
 def check_size(

@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate.answers import PairScore
 from foveate.config import ConfigError
-from foveate.documents.documents import ENDINGS, Choices, read_document
+from foveate.documents.formats import ENDINGS, DocumentOptions, read_document
 from foveate.errors import is_for_the_user, message_of
 from foveate.server.batching import AlignPairs, Links, ScorePairs
 from foveate.server.common import (
@@ -470,7 +470,7 @@ async def _translated_file(
     Raises ``ConfigError`` for a document that cannot be read.
     """
     source = None if body.source == AUTO else body.source
-    choices = Choices(service.rules, body.target, source=source)
+    choices = DocumentOptions(service.rules, body.target, source=source)
     read = partial(read_document, kind, data, choices, "the file")
     document = await service.in_thread(read, service.document_threads)
     sentences = [text for passage in document.passages for text in passage.sentences]

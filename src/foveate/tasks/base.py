@@ -13,22 +13,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.align.aer import Head, Rows
 from foveate.config import BaseConfig, Configurable
-from foveate.data.batches import Plan
+from foveate.data.batches import BatchPlan, Mixture
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.data.words import split_words
-from foveate.decode.choose import another
+from foveate.decode.beam import another
 from foveate.decode.search import Hypothesis, Search
 from foveate.look.capture import AttentionRecord, ForcedPass
-from foveate.look.drawing import Units
+from foveate.look.words import Units
 
 Input = TypeVar("Input")  # of one example: a line, a picture, a date
 Answer = TypeVar("Answer")  # to one input
@@ -36,6 +37,21 @@ Batch = TypeVar("Batch")
 Reads = Literal["text", "picture", "series"]
 Gives = Literal["text", "label", "words", "forecast"]
 CUT = "longer than the model allows, cut"  # what is noted of such an input
+
+
+@dataclass(frozen=True)
+class TensorBatch:
+    """Tensors of some examples, by their names; those that are not needed are None."""
+
+    def to(self, device: torch.device) -> Self:
+        """The same on a device."""
+        tensors = {name: t if t is None else t.to(device) for name, t in vars(self).items()}
+        return replace(self, **tensors)
+
+
+def spread(count: int, most: int) -> range:
+    """At most so many numbers from 0 to ``count``, evenly."""
+    return range(0, count, max(1, count // max(1, most)))[:most]
 
 
 @dataclass(frozen=True)
@@ -52,7 +68,7 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Sample:
+class ValidationSample:
     """One example as people read it: what went in, what was wanted, what came out."""
 
     source: str
@@ -65,7 +81,7 @@ class Measures:
     """Figures of a validation by name, such as ``{"loss": 1.2, "bleu": 31.5}``, and samples."""
 
     figures: dict[str, float]
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[ValidationSample] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -172,9 +188,9 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> Batch:
         """The examples of the given indices as tensors; ``noise`` seeds what is random in them."""
 
-    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Any:
+    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> BatchPlan | Mixture:
         """Which examples stand together in which batch of which epoch (`foveate.data.batches`)."""
-        return Plan(lengths, batch_tokens, seed)
+        return BatchPlan(lengths, batch_tokens, seed)
 
     def describe_data(self) -> list[str]:
         """Lines that say what was read, dropped and why, for the start of training."""
@@ -191,7 +207,7 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
         """The loss of one batch, as sums over its targets."""
 
     @abstractmethod
-    def measure(self, model: Any, split: str, search: Any, samples: int = 3) -> Measures:
+    def measure(self, model: Any, split: str, search: Search, samples: int = 3) -> Measures:
         """Loss on a split and what users care for (BLEU by free-running decoding, …)."""
 
     # ---- answers
@@ -209,12 +225,14 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
         raise NotImplementedError
 
     def evaluate(
-        self, model: Any, examples: Any, search: Any, batch_tokens: int = 8192
+        self, model: Any, examples: Any, search: Search, batch_tokens: int = 8192
     ) -> Evaluation:
         """All that is measured of a trained model, and its outputs."""
         raise NotImplementedError
 
-    def forced(self, model: Any, source: Any, target: Any = None, search: Any = None) -> ForcedPass:
+    def forced(
+        self, model: Any, source: Input, target: Any = None, search: Search | None = None
+    ) -> ForcedPass:
         """An example made ready to be looked at: a forced pass over the source and the target.
 
         Without a target, what the search finds, or the model answers.
@@ -223,10 +241,10 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
 
     def explain(
         self,
-        model: Any,
-        source: Any,
-        target: Any = None,
-        search: Any = None,
+        model: nn.Module,
+        source: Input,
+        target: str | list[int] | None = None,
+        search: Search | None = None,
         units: Units = "auto",
     ) -> AttentionRecord:
         """The weights of every attention in a forced pass, with labels on both axes."""
@@ -343,10 +361,7 @@ class Aligns(ABC):
 class Classifies(ABC, Generic[Input, Answer]):
     """Gives one of a fixed set of labels."""
 
-    @property
-    @abstractmethod
-    def label_names(self) -> tuple[str, ...]:
-        """The labels, in the order of the model's outputs."""
+    label_names: tuple[str, ...] = ()  # in the order of the model's outputs
 
     @abstractmethod
     def classify(

@@ -18,16 +18,24 @@ from foveate.data.batches import pad, sorted_batches
 from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
 from foveate.data.text import TextData
-from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, Word
+from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, WordTokenizer
+from foveate.decode.beam import Greedy
 from foveate.decode.constraints import byte_table
-from foveate.decode.greedy import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import EncoderDecoder, Model
 from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample
+from foveate.tasks.base import (
+    Evaluation,
+    Generates,
+    Loss,
+    Measures,
+    TensorBatch,
+    ValidationSample,
+    spread,
+)
 from foveate.tasks.image_classification import PictureTask, place_labels
 from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
@@ -39,7 +47,7 @@ from foveate.tasks.objectives import (
     steps_drawn,
     watched,
 )
-from foveate.tasks.text import END, START, TokenizedText, caption_record, namer
+from foveate.tasks.text import END, START, OneTokenizer, TokenizedText, caption_record, namer
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
 
@@ -68,7 +76,7 @@ def _thumbnails(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 # -------------------------------------------------------------------------------------- captioning
-# Captioning: a picture in, a sentence out; the only file that knows both pictures and text.
+# Captioning: a picture in, a sentence out.
 #
 # loss   = −Σ_t log p(y_t | y_<t, x), and what `caption_loss` adds
 # answer = search for the y of the highest score; figures: loss, BLEU-4 against all references
@@ -79,7 +87,7 @@ Ids = list[int]
 
 
 @dataclass(frozen=True)
-class CaptionBatch:
+class CaptionBatch(TensorBatch):
     """``pixels`` (B, C, H, W); ``read`` (B, T) the caption behind its start, ``target`` (B, T) the
     caption with its end, ``real`` (B, T) false at padding.
     """
@@ -89,13 +97,8 @@ class CaptionBatch:
     target: Tensor
     real: Tensor
 
-    def to(self, device: torch.device) -> CaptionBatch:
-        """The same on a device."""
-        parts = (self.pixels, self.read, self.target, self.real)
-        return CaptionBatch(*(part.to(device) for part in parts))
 
-
-class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
+class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     """A sentence for each picture; training sees each of its captions once an epoch."""
 
     class Config(PictureTask.Config, kind="captioning"):
@@ -104,7 +107,7 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
         ``bleu_tokenizer`` is as of a translation.
         """
 
-        tokenizer: Tokenizer.Config = Word.Config(lowercase=True, min_frequency=3)
+        tokenizer: Tokenizer.Config = WordTokenizer.Config(lowercase=True, min_frequency=3)
         """Of the captions."""
         doubly_stochastic: float = Field(0.0, ge=0)
         """Weight of the penalty that spreads attention over the picture (Xu et al., 2015)."""
@@ -116,15 +119,11 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
-        self.tokenizer: Tokenizer = config.tokenizer.build()
         self._pairs: dict[str, list[tuple[int, Ids]]] = {}
 
     @property
     def output_tokenizer(self) -> Tokenizer:
         return self.tokenizer
-
-    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
-        return {"text": self.tokenizer}
 
     # ---- data
 
@@ -132,12 +131,12 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
         self.measure_pixels()
         self.save_pixels(folder)
         captions = [text for texts in self.album("train").texts for text in texts]
-        self.tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
+        self._tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
         self.tokenizer.save(folder / TOKENIZER)
 
     def restore(self, folder: Path) -> None:
         self.restore_pixels(folder)
-        self.tokenizer = Tokenizer.load(folder / TOKENIZER)
+        self._tokenizer = Tokenizer.load(folder / TOKENIZER)
 
     def pairs(self, split: str) -> list[tuple[int, Ids]]:
         """Every caption of a split with the number of its picture."""
@@ -169,8 +168,7 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(self.source, Tokens(self.tokenizer.vocab_size))
-        return built
+        return model.build(self.source, Tokens(self.tokenizer.vocab_size))
 
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
@@ -205,10 +203,12 @@ class Captioning(PictureTask[CaptionAnswer, CaptionBatch], Generates[Picture]):
             total, count = total + float(loss.total), count + loss.count
         album = self.album(split)
         outputs = [answer.caption for answer in self._describe(model, split, search)]
-        shown = range(0, len(album), max(1, len(album) // max(1, samples)))[:samples]
         return Measures(
             {"loss": total / max(count, 1), "bleu": self._bleu(outputs, album)[0]},
-            [Sample(album.names[i], album.texts[i][0], outputs[i]) for i in shown],
+            [
+                ValidationSample(album.names[i], album.texts[i][0], outputs[i])
+                for i in spread(len(album), samples)
+            ],
         )
 
     # ---- answers

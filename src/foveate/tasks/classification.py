@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from foveate.answers import LabelAnswer
 from foveate.config import from_json
 from foveate.data.batches import sorted_batches
 from foveate.data.catalogue import DataError
-from foveate.data.text import Corpus, Pair, Reading, TextData, at, read_pairs
+from foveate.data.text import Corpus, Pair, Reading, at, read_pairs
 from foveate.data.tokenizer import UNK
 from foveate.decode.search import Search
 from foveate.files import replace_file
@@ -29,7 +28,17 @@ from foveate.look.capture import ForcedPass
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.spec import Labels, Tokens
-from foveate.tasks.base import CUT, Classifies, Evaluation, Loss, Measures, Sample, Table
+from foveate.tasks.base import (
+    CUT,
+    Classifies,
+    Evaluation,
+    Loss,
+    Measures,
+    Table,
+    TensorBatch,
+    ValidationSample,
+    spread,
+)
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import (
     END,
@@ -40,7 +49,6 @@ from foveate.tasks.text import (
     TokenizedText,
     encoder_record,
     sizes_of,
-    to,
     wrapped,
 )
 
@@ -91,16 +99,6 @@ def numbers_of(labels: Sequence[str], names: Names, place: Callable[[int], str])
 # ------------------------------------------------------------------------------ loss, figures
 
 
-def label_loss(
-    model: Classifier,
-    features: Float[Tensor, "B D"],
-    target: Int[Tensor, "B"],
-    objective: CrossEntropy,
-) -> Loss:
-    """−Σ_b log p(label_b | x_b), from the pooled vectors of B examples."""
-    return objective(features, model.output.weight, target, model.output.bias)
-
-
 FIGURES = ("loss", "accuracy", "f1_macro")
 
 
@@ -138,12 +136,11 @@ def measures_of_labels(
     log_p: LogP, target: Sequence[int], names: Names, texts: Sequence[str], samples: int
 ) -> Measures:
     """The figures of a validation; ``texts`` say what each example is, for the samples."""
-    step = max(1, len(texts) // max(1, samples))
-    shown = range(0, len(texts), step)[:samples]
+    shown = spread(len(texts), samples)
     predicted = log_p.argmax(axis=1)
     return Measures(
         figures_of_labels(log_p, target),
-        [Sample(texts[i], names[target[i]], names[predicted[i]]) for i in shown],
+        [ValidationSample(texts[i], names[target[i]], names[predicted[i]]) for i in shown],
     )
 
 
@@ -174,7 +171,7 @@ def probabilities_of(log_p: NDArray[np.float32], names: Names) -> dict[str, floa
 
 
 @dataclass(frozen=True)
-class LabelledBatch:
+class LabelledBatch(TensorBatch):
     """``source`` (B, S) texts with start and end, ``keys`` true at real tokens or None where all
     are, ``target`` (B,) the numbers of the labels.
     """
@@ -204,21 +201,15 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
     gives = "label"
     config: Config
 
-    def __init__(self, config: Config, data: TextData) -> None:
-        super().__init__(config, data)
-        self.names: Names = ()
-
-    @property
-    def label_names(self) -> Names:
-        return self.names
-
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         """Read the labels of all splits first: what is wrong with one is met before training."""
-        self.names = sorted_labels(self.corpus("train").targets)
-        if len(self.names) < 2:
-            raise DataError(f"{self.config.source}: one label is nothing to learn: {self.names}")
+        self.label_names = sorted_labels(self.corpus("train").targets)
+        if len(self.label_names) < 2:
+            raise DataError(
+                f"{self.config.source}: one label is nothing to learn: {self.label_names}"
+            )
         for split in ("valid", "test"):
             corpus = None
             with contextlib.suppress(DataError):  # a run may do without
@@ -226,11 +217,11 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
             if corpus is not None:
                 self._numbers(corpus, self._file(split))
         super().prepare(folder, seed)
-        save_labels(self.names, folder)
+        save_labels(self.label_names, folder)
 
     def restore(self, folder: Path) -> None:
         super().restore(folder)
-        self.names = load_labels(folder)
+        self.label_names = load_labels(folder)
 
     def _reading(self, split: str) -> Reading:
         return Labelled(self.config.source, self.config.labels, split, self.data)
@@ -240,7 +231,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         return at(self.config.labels or self.config.source, split, self.data.splits)
 
     def _numbers(self, corpus: Corpus, file: Path) -> list[int]:
-        return numbers_of(corpus.targets, self.names, lambda i: f"{file}:{corpus.lines[i]}")
+        return numbers_of(corpus.targets, self.label_names, lambda i: f"{file}:{corpus.lines[i]}")
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> LabelledBatch:
         corpus, ids = self._tokens(split)
@@ -248,7 +239,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         if self.config.word_dropout and split == "train":
             texts = [self._noisy(ids[i], noise, i) for i in indices]
         source, keys = wrapped(texts)
-        known = {name: number for number, name in enumerate(self.names)}
+        known = {name: number for number, name in enumerate(self.label_names)}
         target = torch.tensor([known[corpus.targets[i]] for i in indices])
         return LabelledBatch(source, keys, target)
 
@@ -258,25 +249,24 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
 
     def _about(self, corpus: Corpus) -> str:
         counts = Counter(corpus.targets)
-        return "labels " + ", ".join(f"{name}: {counts[name]:,}" for name in self.names)
+        return "labels " + ", ".join(f"{name}: {counts[name]:,}" for name in self.label_names)
 
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(Tokens(self.tokenizer.vocab_size), Labels(self.names))
-        return built
+        return model.build(Tokens(self.tokenizer.vocab_size), Labels(self.label_names))
 
     def loss(self, model: Classifier, batch: LabelledBatch, objective: CrossEntropy) -> Loss:
-        device = model.output.weight.device
-        source, keys, target = to(device, batch.source, batch.keys, batch.target)
-        return label_loss(model, model.features(source, keys), target, objective)
+        batch = batch.to(model.output.weight.device)
+        features = model.features(batch.source, batch.keys)
+        return objective(features, model.output.weight, batch.target, model.output.bias)
 
     def measure(self, model: Classifier, split: str, search: Search, samples: int = 3) -> Measures:
         corpus, ids = self._tokens(split)
         limit = self.data.max_length
         log_p = self.predict(model, [text[:limit] for text in ids])
         target = self._numbers(corpus, self._file(split))
-        return measures_of_labels(log_p, target, self.names, corpus.sources, samples)
+        return measures_of_labels(log_p, target, self.label_names, corpus.sources, samples)
 
     @torch.inference_mode()
     def predict(
@@ -287,10 +277,10 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         progress: Callable[[int], None] | None = None,
     ) -> LogP:
         """Log p of every label for each text, (N, C)."""
-        log_p = np.zeros((len(texts), len(self.names)), dtype=np.float32)
+        log_p = np.zeros((len(texts), len(self.label_names)), dtype=np.float32)
         lengths: NDArray[np.int64] = sizes_of(texts)[:, None] + EXTRA
         for indices in sorted_batches(lengths, batch_tokens):
-            source, keys = to(model.output.weight.device, *wrapped([texts[i] for i in indices]))
+            source, keys = wrapped([texts[i] for i in indices], model.output.weight.device)
             scores = model(source, keys).float().log_softmax(dim=-1)
             log_p[indices] = scores.cpu().numpy()
             if progress is not None:
@@ -322,8 +312,12 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
     ) -> Evaluation:
         ids, longer = self.cut(examples)
         log_p = self.predict(model, ids, batch_tokens)
-        target = numbers_of(examples.targets, self.names, lambda i: f"line {examples.lines[i]}")
-        return evaluation_of_labels(log_p, target, self.names, {CUT: longer} if longer else {})
+        target = numbers_of(
+            examples.targets, self.label_names, lambda i: f"line {examples.lines[i]}"
+        )
+        return evaluation_of_labels(
+            log_p, target, self.label_names, {CUT: longer} if longer else {}
+        )
 
     def classify(
         self,
@@ -342,7 +336,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         answers = [LabelAnswer(line, "", {}) for line in inputs]
         log_p = self.predict(model, texts, batch_size or 8192, progress)
         for i, row in zip(filled, log_p, strict=True):
-            probabilities = probabilities_of(row, self.names)
+            probabilities = probabilities_of(row, self.label_names)
             cut = max(0, len(encoded[i]) - limit)
             answers[i] = LabelAnswer(inputs[i], next(iter(probabilities)), probabilities, cut)
         return answers
@@ -359,11 +353,11 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         A pooling that attends has one row: what the label was read from.
         """
         encoded = self.tokenizer.encode(source)
-        ids, keys = to(model.output.weight.device, *wrapped([encoded.ids]))
+        ids, keys = wrapped([encoded.ids], model.output.weight.device)
         with torch.inference_mode():
-            best = self.names[int(model(ids, keys).argmax())]
+            best = self.label_names[int(model(ids, keys).argmax())]
         label = best if target is None else target
-        [number] = numbers_of([label], self.names, lambda i: f"target {label!r}")
+        [number] = numbers_of([label], self.label_names, lambda i: f"target {label!r}")
         text = TokenizedText.of(self.tokenizer, source, encoded)
         return ForcedPass(
             model,
@@ -371,7 +365,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
             partial(encoder_record, source=text, produced=label),
             [label],
             {"encoder": [START, *text.labels, END]},
-            token=self.names.__getitem__,
+            token=self.label_names.__getitem__,
             answer_at=0 if isinstance(model.pooling, First) else None,
         )
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pydantic
@@ -27,8 +27,8 @@ from foveate.data.series import (
     Floats,
     Scaling,
     SeriesData,
+    SeriesTable,
     Standard,
-    Table,
     Windows,
     calendar,
     divide,
@@ -39,15 +39,25 @@ from foveate.data.series import (
     starts,
 )
 from foveate.data.text import TextData
+from foveate.decode.search import Search
 from foveate.files import replace_file
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
-from foveate.look.drawing import Units
+from foveate.look.words import Units
 from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series
-from foveate.tasks.base import Evaluation, Loss, Measures, Sample, Task
+from foveate.tasks.base import (
+    Evaluation,
+    Loss,
+    Measures,
+    Task,
+    TensorBatch,
+    ValidationSample,
+    spread,
+)
 from foveate.tasks.objectives import Objective
 
 Array = NDArray[np.floating]
+F = TypeVar("F", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -172,7 +182,7 @@ def figures_of(
     levels: tuple[float, ...],
 ) -> dict[str, float]:
     """All figures of forecasts (M, H, C, Q); ``naive`` is the error of each channel, (C,)."""
-    target, forecast = windows.wanted(), middle(predicted)
+    target, forecast = windows.targets(), middle(predicted)
     original, truth = scaling.leave(forecast), scaling.leave(target)
     figures = {
         "mse": mse(forecast, target),
@@ -189,9 +199,9 @@ def figures_of(
     return figures
 
 
-def middle(levels: NDArray[Any]) -> NDArray[Any]:
+def middle(levels: NDArray[F]) -> NDArray[F]:
     """The forecast (…) among the levels (…, Q): the median, or the only one."""
-    forecast: NDArray[Any] = levels[..., levels.shape[-1] // 2]
+    forecast: NDArray[F] = levels[..., levels.shape[-1] // 2]
     return forecast
 
 
@@ -207,13 +217,13 @@ def naive_forecasts(windows: Windows, season: int) -> dict[str, Floats]:
 
 def by_window(forecast: Floats, windows: Windows) -> Floats:
     """Mean (ŷ − y)² of each window, over steps and channels."""
-    errors: Floats = np.square(forecast - windows.wanted()).mean(axis=(1, 2))
+    errors: Floats = np.square(forecast - windows.targets()).mean(axis=(1, 2))
     return errors
 
 
 def by_step(forecast: Floats, windows: Windows) -> list[float]:
     """Mean (ŷ − y)² of each step ahead, over windows and channels."""
-    error = np.square(forecast - windows.wanted(), dtype=np.float64).mean(axis=(0, 2))
+    error = np.square(forecast - windows.targets(), dtype=np.float64).mean(axis=(0, 2))
     return [float(e) for e in error]
 
 
@@ -284,30 +294,37 @@ class QuantileError(ForecastObjective):
         return (q * above).maximum((q - 1) * above).mean(dim=-1).sum()
 
 
-# ------------------------------------------------------------------------------------- series task
-# Series as data: reading, scaling fitted on the training rows, windows. Knows no model.
+# ------------------------------------------------------------------------------------- forecasting
+# loss   = Σ error of the predicted values, scaled, over channels, steps and windows
+# answer = the values of the steps after the last row, in their own units
 
+TOGETHER = 256  # windows forecast at once
+SHOWN = 6  # values of a sample
 FITTED = "series.json"  # in the run: channels, scaling, the naive error of the training rows
 
 
 @dataclass(frozen=True)
-class SeriesBatch:
+class SeriesBatch(TensorBatch):
     """``values`` (B, L, C) read, ``calendar`` (B, L + H, F) of all rows, ``target`` (B, H, C)."""
 
     values: Tensor
     calendar: Tensor
     target: Tensor
 
-    def to(self, device: torch.device) -> SeriesBatch:
-        """The same on a device."""
-        parts = (self.values, self.calendar, self.target)
-        return SeriesBatch(*(part.to(device) for part in parts))
+
+def not_about_numbers(kind: str | None) -> ConfigError:
+    """The error for an objective of another family."""
+    return ConfigError(
+        f"{kind!r} is not about numbers: set objective.kind to "
+        '"squared_error", "absolute_error" or "quantile", or leave out [objective]',
+        ("objective", "kind"),
+    )
 
 
-class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
-    """Rows of numbers in, the rows after them out; how they are modelled is up to who derives."""
+class Forecasting(Task[str | None, Forecast, SeriesBatch]):
+    """The next rows of a series from the last ones."""
 
-    class Config(Task.Config):
+    class Config(Task.Config, kind="forecasting"):
         """``look_back`` L rows are read, ``horizon`` H rows are asked for."""
 
         series: SeriesData  # the CSV, its columns and how it is divided
@@ -337,6 +354,15 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
         def default_objective(self) -> str:
             return "quantile" if self.quantiles else "squared_error"
 
+        def check_objective(self, objective: BaseConfig) -> None:
+            if not issubclass(objective.owner or object, ForecastObjective):
+                raise not_about_numbers(objective.kind)
+            objective.build().check_levels(self.quantiles)
+
+    figures = (
+        *("loss", "mse", "mae", "mase", "original_mse", "original_mae"),
+        *("crps", "coverage"),  # with quantiles
+    )
     reads, gives = "series", "forecast"
     config: Config
 
@@ -346,7 +372,7 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
         self.names: tuple[str, ...] = ()
         self.scaling: Scaling = config.scaling.build()
         self.naive: NDArray[np.float64] = np.zeros(0)
-        self._table: Table | None = None
+        self._table: SeriesTable | None = None
         self._windows: dict[str, Windows] = {}
 
     # ---- data
@@ -381,7 +407,7 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
             np.array(tree[key], dtype=np.float64) for key in ("shift", "scale", "naive")
         )
 
-    def table(self) -> Table:
+    def table(self) -> SeriesTable:
         """The run's own series."""
         if self._table is None:
             self._table = read_table(self.config.series)
@@ -396,7 +422,7 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
             self._windows[split] = self.cut(self.table(), rows)
         return self._windows[split]
 
-    def cut(self, table: Table, rows: tuple[int, int]) -> Windows:
+    def cut(self, table: SeriesTable, rows: tuple[int, int]) -> Windows:
         """The windows whose horizon lies in some rows of a table."""
         config = self.config
         return Windows(
@@ -449,16 +475,13 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
 
     # ---- examples
 
-    def some(self, split: str) -> Windows:
+    def examples(self, split: str) -> Windows:
         """The windows of a split. Raises ``ConfigError`` where there is none."""
         windows = self.windows(split)
         if not len(windows):
             need = self.config.look_back + self.config.horizon
             raise ConfigError(f"{split} has no window of {need} rows; give it more rows")
         return windows
-
-    def examples(self, split: str) -> Windows:
-        return self.some(split)
 
     def read(self, source: Path, reference: Path | None = None) -> Windows:
         """All windows of a file of the user's with the same columns."""
@@ -470,55 +493,17 @@ class SeriesTask(Task[str | None, Forecast, SeriesBatch]):
             raise DataError(f"{source} has {len(table)} rows; a window takes {need}{without}")
         return windows
 
-    def read_file(self, source: str | Path) -> Table:
+    def read_file(self, source: str | Path) -> SeriesTable:
         """A file with the channels of the run, in a notation of its own."""
         own = {"values": self.names, "delimiter": None, "decimal": None}
         return read_table(self.config.series.model_copy(update=own), source)
-
-
-# ------------------------------------------------------------------------------------- forecasting
-# Forecasting: the only file that knows both series and model.
-#
-# loss   = Σ error of the predicted values, scaled, over channels, steps and windows
-# answer = the values of the steps after the last row, in their own units
-
-TOGETHER = 256  # windows forecast at once
-SHOWN = 6  # values of a sample
-
-
-def not_about_numbers(kind: str | None) -> ConfigError:
-    """The error for an objective of another family."""
-    return ConfigError(
-        f"{kind!r} is not about numbers: set objective.kind to "
-        '"squared_error", "absolute_error" or "quantile", or leave out [objective]',
-        ("objective", "kind"),
-    )
-
-
-class Forecasting(SeriesTask):
-    """The next rows of a series from the last ones."""
-
-    class Config(SeriesTask.Config, kind="forecasting"):
-        """``look_back`` L rows are read, ``horizon`` H rows are asked for."""
-
-        def check_objective(self, objective: BaseConfig) -> None:
-            if not issubclass(objective.owner or object, ForecastObjective):
-                raise not_about_numbers(objective.kind)
-            objective.build().check_levels(self.quantiles)
-
-    figures = (
-        *("loss", "mse", "mae", "mase", "original_mse", "original_mae"),
-        *("crps", "coverage"),  # with quantiles
-    )
-    config: Config
 
     # ---- model
 
     def build(self, model: Forecaster.Config) -> nn.Module:
         config = self.config
         outlook = Outlook(config.horizon, len(config.calendar), max(1, len(config.quantiles)))
-        built: nn.Module = model.build(Series(len(self.names), config.look_back), outlook)
-        return built
+        return model.build(Series(len(self.names), config.look_back), outlook)
 
     def loss(self, model: Forecaster, batch: SeriesBatch, objective: ForecastObjective) -> Loss:
         if not isinstance(objective, ForecastObjective):
@@ -527,13 +512,12 @@ class Forecasting(SeriesTask):
         predicted, target = model.teach(batch.values, batch.calendar, batch.target)
         return objective(predicted, target, self.config.quantiles)
 
-    def measure(self, model: Forecaster, split: str, search: Any, samples: int = 3) -> Measures:
-        windows = self.some(split)
+    def measure(self, model: Forecaster, split: str, search: Search, samples: int = 3) -> Measures:
+        windows = self.examples(split)
         predicted = self.predict(model, windows)
         figures = figures_of(predicted, windows, self.scaling, self.naive, self.config.quantiles)
         figures["loss"] = figures["crps"] / 2 if self.config.quantiles else figures["mse"]
-        every = max(1, len(windows) // max(1, samples))
-        chosen = range(0, len(windows), every)[:samples]
+        chosen = spread(len(windows), samples)
         return Measures(figures, [self._sample(windows, predicted, i) for i in chosen])
 
     def better(self, name: str) -> int:
@@ -558,18 +542,24 @@ class Forecasting(SeriesTask):
             batches.append(predicted.float().cpu().numpy())
         return np.concatenate(batches)
 
-    def _sample(self, windows: Windows, predicted: NDArray[np.float32], index: int) -> Sample:
+    def _sample(
+        self, windows: Windows, predicted: NDArray[np.float32], index: int
+    ) -> ValidationSample:
         """The last channel (by custom the target) of one window, in its own units."""
         read, _, target = (part[0] for part in windows.take([index]))
         shown = (read[-SHOWN:], target[:SHOWN], middle(predicted[index])[:SHOWN])
         texts = [" ".join(f"{v:.4g}" for v in self.scaling.leave(part)[:, -1]) for part in shown]
-        date = labels(windows.asked()[index : index + 1], windows.table.dates)[0]
-        return Sample(f"{self.names[-1]} before {date}: {texts[0]}", texts[1], texts[2])
+        date = labels(windows.first_dates()[index : index + 1], windows.table.dates)[0]
+        return ValidationSample(f"{self.names[-1]} before {date}: {texts[0]}", texts[1], texts[2])
 
     # ---- answers
 
     def evaluate(
-        self, model: Forecaster, examples: Windows, search: Any = None, batch_tokens: int = 8192
+        self,
+        model: Forecaster,
+        examples: Windows,
+        search: Search | None = None,
+        batch_tokens: int = 8192,
     ) -> ForecastEvaluation:
         predicted = self.predict(model, examples)
         figures = figures_of(predicted, examples, self.scaling, self.naive, self.config.quantiles)
@@ -578,10 +568,10 @@ class Forecasting(SeriesTask):
             forecasts["teacher_forced"] = middle(self.predict(model, examples, True))
         forecasts |= naive_forecasts(examples, self.config.season)
         for name, forecast in list(forecasts.items())[1:]:
-            figures[f"{name}_mse"] = mse(forecast, examples.wanted())
-            figures[f"{name}_mae"] = mae(forecast, examples.wanted())
+            figures[f"{name}_mse"] = mse(forecast, examples.targets())
+            figures[f"{name}_mae"] = mae(forecast, examples.targets())
         errors = by_window(forecasts["forecast"], examples)
-        dates = labels(examples.asked(), examples.table.dates)
+        dates = labels(examples.first_dates(), examples.table.dates)
         return ForecastEvaluation(
             figures,
             {name: text for name, text in SIGNATURES.items() if name in figures},
@@ -618,7 +608,9 @@ class Forecasting(SeriesTask):
         return self._forecast(model, windows.table, slice(first, row), ahead)
 
     @torch.inference_mode()
-    def _forecast(self, model: Forecaster, table: Table, read: slice, ahead: Dates) -> Forecast:
+    def _forecast(
+        self, model: Forecaster, table: SeriesTable, read: slice, ahead: Dates
+    ) -> Forecast:
         """The forecast for some dates after the rows read, in the units of the series."""
         config, device = self.config, next(model.parameters()).device
         dates = np.concatenate((table.dates[read], ahead))
@@ -634,7 +626,7 @@ class Forecasting(SeriesTask):
         model: Forecaster,
         source: str | None = None,
         target: str | None = None,
-        search: Any = None,
+        search: Search | None = None,
     ) -> ForcedPass:
         """One forecast of a channel, dates on both axes of its maps.
 

@@ -17,19 +17,29 @@ from torch import Tensor, nn
 from foveate.answers import LabelAnswer, Picture
 from foveate.config import from_json
 from foveate.data.catalogue import DataError
-from foveate.data.image import Album, Augmentation, Pictures, Unchanged
+from foveate.data.image import Album, Augmentation, PictureData, Unchanged
 from foveate.data.text import TextData
+from foveate.decode.search import Search
 from foveate.files import replace_file
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
-from foveate.look.drawing import Units
-from foveate.look.picture import PathView, over_picture
-from foveate.look.view import View
+from foveate.look.drawings import Drawing, PictureDrawing, picture_drawing
+from foveate.look.maps import over_picture
+from foveate.look.words import Units
 from foveate.models.classifier import Classifier, First
 from foveate.models.encoder_decoder import Model
 from foveate.models.vision import Glimpse
 from foveate.nn.scores import choices
 from foveate.spec import Labels, Pixels
-from foveate.tasks.base import Answer, Batch, Classifies, Evaluation, Loss, Measures, Task
+from foveate.tasks.base import (
+    Answer,
+    Batch,
+    Classifies,
+    Evaluation,
+    Loss,
+    Measures,
+    Task,
+    TensorBatch,
+)
 from foveate.tasks.classification import (
     FIGURES,
     LogP,
@@ -58,7 +68,7 @@ class PictureTask(Task[Picture, Answer, Batch]):
     class Config(Task.Config):
         """Where the pictures lie, and what chance does to them."""
 
-        pictures: Pictures.Config  # where the pictures and their texts or labels are
+        pictures: PictureData.Config  # where the pictures and their texts or labels are
         augmentation: Augmentation.Config = Unchanged.Config()  # how training pictures are varied
 
     reads = "picture"
@@ -66,7 +76,7 @@ class PictureTask(Task[Picture, Answer, Batch]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
-        self.pictures: Pictures = config.pictures.build(data.splits)
+        self.pictures: PictureData = config.pictures.build(data.splits)
         self.augmentation: Augmentation = config.augmentation.build()
         self.mean, self.deviation = np.zeros(1, np.float32), np.ones(1, np.float32)
         self.shape = (0, 0, 0)  # channels, height, width of what the model reads
@@ -140,13 +150,13 @@ class PictureTask(Task[Picture, Answer, Batch]):
 
     def view(
         self,
-        model: Any,
+        model: nn.Module,
         source: Picture,
-        target: Any = None,
-        search: Any = None,
+        target: str | list[int] | None = None,
+        search: Search | None = None,
         units: Units = "auto",
         **part: Any,
-    ) -> View:
+    ) -> Drawing:
         """What `explain` finds, drawn over the picture; ``part`` names block, layer, head."""
         record = self.explain(model, source, target, search, units)
         return over_picture(record, self.shown(source)[0], **part)
@@ -174,24 +184,21 @@ def place_labels(encoder: nn.Module) -> list[str]:
 
 
 # ---------------------------------------------------------------------------- image classification
-# Pictures to labels: the only file that knows both pictures and classifiers.
+# Image classification: one of the labels of the training data for a picture.
 #
 # loss = −log p(label | picture); figures and answers are those of `foveate.tasks.classification`
 
 ROWS = 250  # pictures that are judged together
-Item = TypeVar("One")
+Item = TypeVar("Item")
+PictureModel = Classifier | Glimpse
 
 
 @dataclass(frozen=True)
-class PictureBatch:
+class PictureBatch(TensorBatch):
     """``pixels`` (B, C, H, W), normalised; ``labels`` (B,) the numbers of their classes."""
 
     pixels: Tensor
     labels: Tensor
-
-    def to(self, device: torch.device) -> PictureBatch:
-        """The same on a device."""
-        return PictureBatch(self.pixels.to(device), self.labels.to(device))
 
 
 class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Picture, LabelAnswer]):
@@ -203,23 +210,18 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
     figures = FIGURES
     gives = "label"
     config: Config
-    labels: Labels
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        return self.labels.names
 
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
         self.measure_pixels()
         self.save_pixels(folder)
-        self.labels = Labels(sorted_labels(text for (text,) in self._texts("train")))
-        save_labels(self.labels.names, folder)
+        self.label_names = sorted_labels(text for (text,) in self._texts("train"))
+        save_labels(self.label_names, folder)
 
     def restore(self, folder: Path) -> None:
         self.restore_pixels(folder)
-        self.labels = Labels(load_labels(folder))
+        self.label_names = load_labels(folder)
 
     def _texts(self, split: str) -> list[list[str]]:
         album = self.album(split)
@@ -238,19 +240,18 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
 
     def _numbers(self, album: Album, indices: Sequence[int]) -> Tensor:
         labels = [album.texts[i][0] for i in indices]
-        names = self.labels.names
+        names = self.label_names
         return torch.tensor(numbers_of(labels, names, lambda n: album.names[indices[n]]))
 
     def describe_data(self) -> list[str]:
-        return [*self.describe_pixels(), f"labels: {', '.join(self.labels.names)}"]
+        return [*self.describe_pixels(), f"labels: {', '.join(self.label_names)}"]
 
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(self.source, self.labels)
-        return built
+        return model.build(self.source, Labels(self.label_names))
 
-    def loss(self, model: Any, batch: PictureBatch, objective: CrossEntropy) -> Loss:
+    def loss(self, model: PictureModel, batch: PictureBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(next(model.parameters()).device)
         with choices(model) as made:
             scores = model(batch.pixels)
@@ -259,23 +260,23 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         logged = loss.logged | {"accuracy": 100 * right.sum()}
         return add_choices(Loss(loss.total, loss.count, logged), made, right, objective)
 
-    def measure(self, model: Any, split: str, search: Any, samples: int = 3) -> Measures:
+    def measure(
+        self, model: PictureModel, split: str, search: Search, samples: int = 3
+    ) -> Measures:
         log_p, target = self._judged(model, split, ROWS)
-        return measures_of_labels(
-            log_p, target, self.labels.names, self.album(split).names, samples
-        )
+        return measures_of_labels(log_p, target, self.label_names, self.album(split).names, samples)
 
-    def _judged(self, model: Any, split: str, rows: int) -> tuple[LogP, list[int]]:
+    def _judged(self, model: PictureModel, split: str, rows: int) -> tuple[LogP, list[int]]:
         """Log p of every label for each picture of a split (N, C), and the right ones (N,)."""
         every = range(len(self.album(split)))
         log_p = self.predict(model, (self.pixels(split, part) for part in _parts(every, rows)))
         return log_p, self._numbers(self.album(split), every).tolist()
 
     @torch.inference_mode()
-    def predict(self, model: Any, batches: Iterable[Tensor]) -> LogP:
+    def predict(self, model: PictureModel, batches: Iterable[Tensor]) -> LogP:
         """Log p of every label for each picture of all batches (B, C, H, W), (N, C)."""
         device = next(model.parameters()).device
-        log_p = [np.zeros((0, len(self.labels.names)), np.float32)]
+        log_p = [np.zeros((0, len(self.label_names)), np.float32)]
         for pixels in batches:
             scores = model(pixels.to(device)).float().log_softmax(dim=1)
             log_p.append(scores.cpu().numpy())
@@ -288,15 +289,15 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         return split
 
     def evaluate(
-        self, model: Any, examples: str, search: Any, batch_tokens: int = 8192
+        self, model: PictureModel, examples: str, search: Search, batch_tokens: int = 8192
     ) -> Evaluation:
         """Accuracy and macro F1 in percent, mean loss and confusion matrix of a split."""
         log_p, target = self._judged(model, examples, min(ROWS, batch_tokens))
-        return evaluation_of_labels(log_p, target, self.labels.names)
+        return evaluation_of_labels(log_p, target, self.label_names)
 
     def classify(
         self,
-        model: Any,
+        model: PictureModel,
         inputs: Sequence[Picture],
         batch_size: int | None = None,
         progress: Callable[[int], None] | None = None,
@@ -305,11 +306,15 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         shown = [self.shown(source)[0] for source in inputs]  # all are read before one is judged
         parts = _parts(shown, batch_size or ROWS)
         log_p = self.predict(model, (self.tensor(part) for part in parts))
-        labels = [probabilities_of(row, self.labels.names) for row in log_p]
+        labels = [probabilities_of(row, self.label_names) for row in log_p]
         return [LabelAnswer(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
 
     def forced(
-        self, model: Classifier, source: Picture, target: Any = None, search: Any = None
+        self,
+        model: Classifier,
+        source: Picture,
+        target: str | None = None,
+        search: Search | None = None,
     ) -> ForcedPass:
         """A picture being read, and log p of the label, or of the most probable one.
 
@@ -318,9 +323,9 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         pixels, picture = self.shown(source)
         seen = self.tensor([pixels]).to(model.output.weight.device)
         with torch.inference_mode():
-            best = self.labels.names[int(model(seen)[0].argmax())]
+            best = self.label_names[int(model(seen)[0].argmax())]
         label = best if target is None else str(target)
-        [number] = numbers_of([label], self.labels.names, lambda i: f"target {label!r}")
+        [number] = numbers_of([label], self.label_names, lambda i: f"target {label!r}")
 
         def named(maps: Maps, units: Units) -> AttentionRecord:
             if not maps:
@@ -332,39 +337,40 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
             rows = {n: places if w.shape[1] == len(places) else [label] for n, w in maps.items()}
             return AttentionRecord(dict(maps), rows, {"": places}, f"{picture} → {label}")
 
+        first = isinstance(model, Classifier) and isinstance(model.pooling, First)
         return ForcedPass(
             model,
             lambda: model(seen).log_softmax(dim=-1)[0, number][None],
             named,
             [label],
-            token=self.labels.names.__getitem__,
-            answer_at=0 if isinstance(getattr(model, "pooling", None), First) else None,
+            token=self.label_names.__getitem__,
+            answer_at=0 if first else None,
         )
 
     def view(
         self,
-        model: Any,
+        model: nn.Module,
         source: Picture,
-        target: Any = None,
-        search: Any = None,
+        target: str | list[int] | None = None,
+        search: Search | None = None,
         units: Units = "auto",
         **part: Any,
-    ) -> View:
+    ) -> Drawing:
         """The path of a model that takes glimpses; the attention over patches of another."""
         if isinstance(model, Glimpse):
             return self._path(model, source)
         return super().view(model, source, target, search, units, **part)
 
     @torch.inference_mode()
-    def _path(self, model: Glimpse, source: Picture) -> PathView:
+    def _path(self, model: Glimpse, source: Picture) -> PictureDrawing:
         pixels, name = self.shown(source)
         seen = model.look(self.tensor([pixels]).to(model.output.weight.device))
         _, height, width = pixels.shape
         size = torch.tensor([width, height], dtype=torch.float32)
         places = ((seen.places[0].cpu() + 1) / 2 * size).numpy()
-        answer = self.labels.names[int(model.output(seen.final)[0].argmax())]
+        answer = self.label_names[int(model.output(seen.final)[0].argmax())]
         sides = tuple(model.config.patch_size * 2**k for k in range(model.config.scales))
-        return PathView(pixels, places, sides, f"{name} → {answer}")
+        return picture_drawing(pixels, f"{name} → {answer}", places, sides)
 
 
 def _cross_entropy(scores: Tensor, labels: Tensor, objective: CrossEntropy) -> Loss:

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,19 +31,19 @@ from foveate.data.corpus import (
 from foveate.data.readers import taken
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer
-from foveate.decode.choose import another
+from foveate.decode.beam import another
 from foveate.decode.constraints import byte_table
 from foveate.decode.sample import Sample as Sampling
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.look.capture import AttentionRecord, ForcedPass, Maps
-from foveate.look.drawing import Units, to_words
+from foveate.look.words import Units, to_words
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.state import State
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Sample, Task
+from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Task, ValidationSample
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import Axis, TokenizedText, namer
+from foveate.tasks.text import Axis, OneTokenizer, TokenizedText, namer
 
 NEVER = PAD  # stands for an end that no text has
 SHOWN = 60  # tokens of a sample
@@ -80,8 +79,7 @@ def _alike(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 #
 #     loss = −Σ_t log p(x_t | x_<t),   perplexity = exp(loss / T)
 #
-# A text is its lines, each followed by ``</s>``, which stands for the end of the line. Lives here:
-# blocks, the loss, the measures. Does not live here: continuing a text (`foveate.tasks.language`).
+# A text is its lines, each followed by ``</s>``, which stands for the end of the line.
 
 LOGIT_ROWS = 2048  # places whose logits are held at a time
 CHUNK = 512  # tokens read at a time where a state is carried over the whole text
@@ -101,7 +99,7 @@ class Stream:
         return len(self.ids)
 
 
-class Language(Task[str, Continuation, Tensor], Generates[str]):
+class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
     """Plain text: p(x) = Π_t p(x_t | x_<t)."""
 
     class Config(Task.Config, kind="language"):
@@ -125,7 +123,6 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
-        self._tokenizer: Tokenizer | None = None
         self._texts: dict[str, Text] = {}
         self._streams: dict[str, Stream] = {}
 
@@ -140,15 +137,6 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
 
     def restore(self, folder: Path) -> None:
         self._tokenizer = Tokenizer.load(folder / "text.tokenizer.json")
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        if self._tokenizer is None:
-            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
-        return self._tokenizer
-
-    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
-        return {"text": self.tokenizer}
 
     def _text(self, split: str) -> Text:
         if split not in self._texts:
@@ -228,8 +216,7 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(Tokens(self.tokenizer.vocab_size))
-        return built
+        return model.build(Tokens(self.tokenizer.vocab_size))
 
     def loss(self, model: LanguageModel, batch: Tensor, objective: CrossEntropy) -> Loss:
         ids = batch.to(model.output.weight.device)
@@ -385,7 +372,7 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
 
         return tap
 
-    def samples(self, model: LanguageModel, stream: Any, count: int) -> list[Sample]:
+    def samples(self, model: LanguageModel, stream: Stream, count: int) -> list[ValidationSample]:
         """Beginnings from all over a text, how the text goes on, and how the model does."""
         search = Sampling.Config.parse(SHORT).build()
         step = max(1, (len(stream) - 2 * SHOWN) // count)
@@ -394,7 +381,7 @@ class Language(Task[str, Continuation, Tensor], Generates[str]):
         starts = [self.text_of(piece[:SHOWN]) for piece in pieces]
         outputs = self.generate(model, starts, search)
         return [
-            Sample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
+            ValidationSample(start, self._after(piece[:SHOWN], piece[SHOWN:]), made.text)
             for start, piece, made in zip(starts, pieces, outputs, strict=True)
         ]
 

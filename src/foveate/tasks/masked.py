@@ -27,7 +27,15 @@ from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.spec import Tokens
-from foveate.tasks.base import CUT, Evaluation, Loss, Measures, Sample
+from foveate.tasks.base import (
+    CUT,
+    Evaluation,
+    Loss,
+    Measures,
+    TensorBatch,
+    ValidationSample,
+    spread,
+)
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.text import (
     END,
@@ -40,7 +48,6 @@ from foveate.tasks.text import (
     namer,
     read_texts,
     sizes_of,
-    to,
     wrapped,
 )
 
@@ -48,7 +55,7 @@ MASKS = ("<mask>", "[MASK]")  # pieces that stand for a hidden token, where a vo
 
 
 @dataclass(frozen=True)
-class MaskedBatch:
+class MaskedBatch(TensorBatch):
     """``source`` (B, S) texts with hidden tokens, ``keys`` true at real tokens or None where all
     are, ``places`` (N,) the chosen places in B·S, ``target`` (N,) what stood there.
     """
@@ -133,8 +140,7 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(Tokens(self.tokenizer.vocab_size))
-        return built
+        return model.build(Tokens(self.tokenizer.vocab_size))
 
     def loss(self, model: MaskedLanguageModel, batch: MaskedBatch, objective: CrossEntropy) -> Loss:
         hidden, target = self._features(model, batch)
@@ -142,11 +148,10 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
 
     def _features(self, model: MaskedLanguageModel, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
         """The vectors (N, E) of the chosen places, and what stood there."""
-        device = model.output.weight.device
-        parts = to(device, batch.source, batch.keys, batch.places, batch.target)
-        source, keys, places, target = parts
-        values = model.encode(source, keys).values.flatten(0, 1)  # (B, S, D) -> (B·S, D)
-        return model.features(values[places]), target
+        batch = batch.to(model.output.weight.device)
+        memory = model.encode(batch.source, batch.keys)
+        values = memory.values.flatten(0, 1)  # (B, S, D) -> (B·S, D)
+        return model.features(values[batch.places]), batch.target
 
     def measure(
         self, model: MaskedLanguageModel, split: str, search: Search, samples: int = 3
@@ -155,10 +160,11 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
         corpus, ids = self._tokens(split)
         ids = [text[: self.data.max_length] for text in ids]
         guesses = self.guess(model, ids)
-        step = max(1, len(corpus) // max(1, samples))
         shown = [
-            Sample(self._shown(ids[i], i), corpus.sources[i], self._filled(ids[i], guesses, i))
-            for i in range(0, len(corpus), step)[:samples]
+            ValidationSample(
+                self._shown(ids[i], i), corpus.sources[i], self._filled(ids[i], guesses, i)
+            )
+            for i in spread(len(corpus), samples)
         ]
         return Measures(_figures(guesses), shown)
 
@@ -230,7 +236,7 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
     ) -> ForcedPass:
         """A text being read, nothing of it hidden, and log p of each of its own tokens."""
         encoded = self.tokenizer.encode(source)
-        ids, keys = to(model.output.weight.device, *wrapped([encoded.ids]))
+        ids, keys = wrapped([encoded.ids], model.output.weight.device)
         text = TokenizedText.of(self.tokenizer, source, encoded)
         return ForcedPass(
             model,

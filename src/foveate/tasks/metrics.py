@@ -245,9 +245,9 @@ def interval(
         raise ValueError(f"no interval of {name!r}; there are: bleu, chrf")
     metric = CHRF() if name == "chrf" else _bleu(references, bleu_tokenizer)
     streams = list(map(list, zip_longest(*map(_all, references))))
-    found: Any = metric.corpus_score(list(outputs), streams, n_bootstrap=draws)
-    middle, half = float(found._mean), float(found._ci)
-    return float(found.score), middle - half, middle + half
+    score: Any = metric.corpus_score(list(outputs), streams, n_bootstrap=draws)
+    middle, half = float(score._mean), float(score._ci)
+    return float(score.score), middle - half, middle + half
 
 
 def _sacrebleu(metric: object, outputs: Texts, references: References) -> tuple[float, str]:
@@ -279,7 +279,7 @@ class MinimumBayesRisk(Search):
     class Config(Search.Config, kind="minimum_bayes_risk"):
         """``candidates`` finds C; its limits of length and rules are those said here.
 
-        ``utility`` is a metric by name (sentence chrF unless told); one of errors is turned round.
+        ``utility`` is a metric by name (by default sentence chrF); the sign of an error is turned.
         """
 
         candidates: Search.Config = Sample.Config(num_samples=32)
@@ -292,11 +292,11 @@ class MinimumBayesRisk(Search):
             return known_metrics((name,))[0]
 
         @pydantic.model_validator(mode="after")
-        def _said_once(self) -> Self:
+        def _not_contradicted(self) -> Self:
             plain = Search.Config()
             for name in Search.Config.model_fields:
-                said = getattr(self.candidates, name)
-                if said not in (getattr(plain, name), getattr(self, name)):
+                value = getattr(self.candidates, name)
+                if value not in (getattr(plain, name), getattr(self, name)):
                     raise ValueError(f"say {name} of the search itself, not of its candidates")
             return self
 

@@ -17,7 +17,7 @@ from foveate.config import BaseConfig, Configurable
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.nn.attention import Attention, Tap
 from foveate.nn.loss import linear_cross_entropy
-from foveate.nn.scores import Choice
+from foveate.nn.scores import HardChoice
 from foveate.nn.state import State
 from foveate.tasks.base import Loss
 
@@ -48,7 +48,7 @@ class Always(TeacherForcing):
         return gold
 
 
-class Own(TeacherForcing):
+class OwnOutput(TeacherForcing):
     """The model's own greedy output at every place but the first: what it meets when it is used."""
 
     class Config(TeacherForcing.Config, kind="own"):
@@ -261,7 +261,7 @@ class Reinforce(CrossEntropy):
 
 def add_choices(
     loss: Loss,
-    made: Sequence[Choice],
+    made: Sequence[HardChoice],
     reward: Float[Tensor, "B"] | Float[Tensor, "T B"],
     objective: Objective,
 ) -> Loss:
@@ -289,7 +289,7 @@ def add_choices(
     return Loss(total - drawn, loss.count, logged)
 
 
-def _baseline(choice: Choice) -> Tensor:
+def _baseline(choice: HardChoice) -> Tensor:
     assert choice.baseline is not None
     return choice.baseline.float()
 
@@ -352,14 +352,14 @@ def doubly_stochastic(
     return torch.stack(parts).mean()
 
 
-def steps_drawn(made: Sequence[Choice], steps: int) -> list[Choice]:
+def steps_drawn(made: Sequence[HardChoice], steps: int) -> list[HardChoice]:
     """One choice for each of T steps, of all layers together.
 
     A recurrent decoder draws (B, 1) T times, a Transformer (B, T) in each of its layers.
     """
     drawn = torch.cat([choice.log_probability for choice in made], dim=1)
     each = drawn.unflatten(1, (-1, steps)).sum(dim=1)  # (B, L·T) -> (B, T)
-    return [Choice(log_p) for log_p in each.unbind(dim=1)]
+    return [HardChoice(log_p) for log_p in each.unbind(dim=1)]
 
 
 def advantage(

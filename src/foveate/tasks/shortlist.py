@@ -6,8 +6,7 @@ F are the tokens that the targets of the training data have most often, t the ta
 between the tokens of both sides. A step then computes |V(x)| logits and not V; p is over V(x), so
 that scores are a little higher than over all tokens, and a rare word may be out of reach.
 
-Lives here: the choice, learning it, its file in a run. Does not live here: the step that computes
-some logits alone (`foveate.models.encoder_decoder`).
+The step that computes the logits of V(x) alone is `foveate.models.encoder_decoder.DecoderSteps`.
 """
 
 from __future__ import annotations
@@ -27,13 +26,15 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.align.ibm import Model1, Numbers
+from foveate.align.ibm import Model1, WordIds
 from foveate.config import ConfigError
 from foveate.data.corpus import sample
 from foveate.data.tokenizer import EOS
 from foveate.decode.search import Hypothesis
 from foveate.files import replace_file
+from foveate.tasks.base import Batch
 from foveate.tasks.text import Ids
+from foveate.tasks.text_to_text import TextToText
 
 FILE = "shortlist.npz"
 ARRAYS = ("often", "likely")
@@ -92,7 +93,7 @@ class Reach:
     size: float
 
 
-def learn(task: Any, often: int, likely: int, seed: int = 0) -> Shortlist:
+def learn(task: TextToText[Batch], often: int, likely: int, seed: int = 0) -> Shortlist:
     """The shortlist of a task with text on both sides, from its training data."""
     corpus = task.corpus("train")
     some = corpus.take(sample(len(corpus), PAIRS, seed))
@@ -129,7 +130,7 @@ def partners(
     ]
     aligner = Model1(Model1.Config.parse({"kind": "ibm1", "lowercase": False}))
     aligner.train(pairs)
-    numbers: Numbers = aligner.numbers
+    numbers: WordIds = aligner.numbers
     of_source = np.array([-1, *map(int, numbers.source)])  # number -> id; NULL has none
     of_target = np.array([*map(int, numbers.target)])
     keys, p = aligner.lexicon.keys, aligner.lexicon.probability[:-1]
@@ -143,7 +144,9 @@ def partners(
     return table
 
 
-def reach(task: Any, shortlist: Shortlist, split: str = "valid", most: int = 1000) -> Reach:
+def reach(
+    task: TextToText[Batch], shortlist: Shortlist, split: str = "valid", most: int = 1000
+) -> Reach:
     """How much of held-out pairs a shortlist holds, one sentence at a time."""
     corpus = task.corpus(split)
     sources = task.source_tokenizer.encode_ids(list(corpus.sources[:most]))

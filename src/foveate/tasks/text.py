@@ -8,29 +8,28 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.data.batches import pad
+from foveate.data.batches import pad, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.readers import TokenIds, is_table, taken
 from foveate.data.text import Corpus, Reading, TextData, at, collect, keep, read_pairs
-from foveate.data.tokenizer import BOS, BPE, EOS, PAD, SILENT, Encoded, Span, Tokenizer
+from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
 from foveate.data.words import is_unsegmented, split_words
 from foveate.look.capture import AttentionRecord
-from foveate.look.drawing import Units, group_pieces, to_words
-from foveate.tasks.base import Answer, Batch, Task
+from foveate.look.words import Units, group_pieces, to_words
+from foveate.tasks.base import Answer, Batch, Task, TensorBatch
 
 Ids = list[int]
 
 
 @dataclass(frozen=True)
-class TextBatch:
+class TextBatch(TensorBatch):
     """Pairs side by side: ``source`` (B, S) with ends, ``keys`` true at real source tokens or None,
     ``read`` (B, T) the target behind its start, ``target`` (B, T) the target with its end, ``real``
     the flat places of real targets or None where all are.
@@ -41,11 +40,6 @@ class TextBatch:
     read: Tensor
     target: Tensor
     real: Tensor | None
-
-    def to(self, device: torch.device) -> TextBatch:
-        """The same on a device."""
-        parts = (self.source, self.keys, self.read, self.target, self.real)
-        return TextBatch(*(p if p is None else p.to(device) for p in parts))  # type: ignore[arg-type]
 
 
 def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
@@ -58,13 +52,6 @@ def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:
     places = torch.arange(read.shape[1])[None] < lengths[:, None]
     real = places.flatten().nonzero().flatten() if ragged else None
     return TextBatch(source, keys, read, target, real)
-
-
-def source_batch(sources: Sequence[Ids]) -> tuple[Tensor, Tensor | None]:
-    """Ids (B, S) of some sources with their ends, and where they are real, None if everywhere."""
-    ids = torch.from_numpy(pad([[*s, EOS] for s in sources]))
-    keys = ids != PAD
-    return ids, None if bool(keys.all()) else keys
 
 
 def lengths_of(*sides: Sequence[Ids]) -> NDArray[np.int32]:
@@ -159,13 +146,8 @@ def caption_record(
     """Maps (H, T, S) of a picture's captioner: the encoder's between ``places`` of the picture,
     the decoder's from what is produced to places, or to what was read.
     """
-    written, before = caption.axis(units, after=[END]), caption.axis(units, before=[START])
-    seen: Axis = [[i] for i in range(len(places))], list(places)
-    axes = {}
-    for block in maps:
-        row = seen if block.startswith("encoder") else written
-        axes[block] = row, before if row is written and block.endswith("self_attention") else seen
-    return _merged(maps, axes, f"{name} → {caption.text}")
+    read: Axis = [[i] for i in range(len(places))], list(places)
+    return _cross_record(maps, units, read, caption, f"{name} → {caption.text}")
 
 
 def attention_record(
@@ -180,13 +162,23 @@ def attention_record(
     produced and the end, and the columns of its self-attention the start and what was read.
     """
     read = source.axis(units, after=[END])
+    return _cross_record(maps, units, read, target, f"{source.text} → {target.text}")
+
+
+def _cross_record(
+    maps: Mapping[str, NDArray[np.float32]],
+    units: Units,
+    read: Axis,
+    target: TokenizedText,
+    title: str,
+) -> AttentionRecord:
+    """Maps of an encoder of ``read``, and of a decoder that produces the target."""
     written, before = target.axis(units, after=[END]), target.axis(units, before=[START])
     axes = {}
     for name in maps:
-        own = name.endswith("self_attention")
-        row = read if name.startswith("encoder") else written
-        axes[name] = row, read if row is read or not own else before
-    return _merged(maps, axes, f"{source.text} → {target.text}")
+        encodes, own = name.startswith("encoder"), name.endswith("self_attention")
+        axes[name] = (read, read) if encodes else (written, before if own else read)
+    return _merged(maps, axes, title)
 
 
 def encoder_record(
@@ -260,7 +252,22 @@ class TextTask(Task[str, Answer, Batch]):
         """The texts of a split, without those that the config drops."""
 
 
-class SingleText(TextTask[Answer, Batch]):
+class OneTokenizer:
+    """The tokenizer of a task that has one."""
+
+    _tokenizer: Tokenizer | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        if self._tokenizer is None:
+            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
+        return self._tokenizer
+
+    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
+        return {"text": self.tokenizer}
+
+
+class SingleText(OneTokenizer, TextTask[Answer, Batch]):
     """Lines of text in; every text is read as ``<s> text </s>``."""
 
     class Config(Task.Config):
@@ -277,7 +284,6 @@ class SingleText(TextTask[Answer, Batch]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
-        self._tokenizer: Tokenizer | None = None
         self._read: dict[str, Corpus] = {}
         self._encoded: dict[str, tuple[Corpus, Sequence[Ids]]] = {}
 
@@ -299,15 +305,6 @@ class SingleText(TextTask[Answer, Batch]):
         if file is None:
             raise DataError(f"{run} has no tokenizer to take over: no {' or '.join(TOKENIZERS)}")
         self._tokenizer = Tokenizer.load(file)
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        if self._tokenizer is None:
-            raise RuntimeError("the task has no tokenizer yet: call prepare or restore first")
-        return self._tokenizer
-
-    def tokenizers_by_name(self) -> dict[str, Tokenizer]:
-        return {"text": self.tokenizer}
 
     def corpus(self, split: str) -> Corpus:
         """The texts of a split and what belongs to them, without those that the config drops.
@@ -391,13 +388,8 @@ def read_texts(source: Path) -> Corpus:
     return corpus
 
 
-def wrapped(texts: Sequence[Ids]) -> tuple[Tensor, Tensor | None]:
+def wrapped(
+    texts: Sequence[Ids], device: torch.device | None = None
+) -> tuple[Tensor, Tensor | None]:
     """``<s> text </s>`` of some texts, (B, S), and where they are real, None if everywhere."""
-    ids = torch.from_numpy(pad([[BOS, *text, EOS] for text in texts]))
-    keys = ids != PAD
-    return ids, None if bool(keys.all()) else keys
-
-
-def to(device: torch.device, *tensors: Tensor | None) -> Any:
-    """The tensors on a device; what is None stays None."""
-    return tuple(None if tensor is None else tensor.to(device) for tensor in tensors)
+    return source_batch(texts, device, [BOS])

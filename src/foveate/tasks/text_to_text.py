@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import pydantic
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from foveate.align.aer import Rows
 from foveate.answers import TextAnswer
 from foveate.config import Config
-from foveate.data.batches import Mixture, sorted_batches
+from foveate.data.batches import BatchPlan, Mixture, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.readers import taken
@@ -30,13 +30,26 @@ from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, collect, keep, read_pairs, to_measure
 from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
 from foveate.data.words import split_words
+from foveate.decode.beam import Greedy
 from foveate.decode.constraints import Steps, byte_table
 from foveate.decode.search import EnsembleSteps, Hypothesis, Search, log_mean_p
 from foveate.look.capture import capture
-from foveate.look.drawing import group_pieces, to_words
+from foveate.look.words import group_pieces, to_words
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.tasks.base import CUT, Cut, Evaluation, Generates, Measures, Sample, Scores, WordMaps
+from foveate.tasks.base import (
+    CUT,
+    AnyTask,
+    Batch,
+    Cut,
+    Evaluation,
+    Generates,
+    Measures,
+    Scores,
+    ValidationSample,
+    WordMaps,
+    spread,
+)
 from foveate.tasks.metrics import (
     LOWER_IS_BETTER,
     METRICS,
@@ -47,7 +60,7 @@ from foveate.tasks.metrics import (
     known_metrics,
 )
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import Ids, TextBatch, TextTask, collate, lengths_of
+from foveate.tasks.text import Ids, TextTask, collate, lengths_of
 
 
 class CorpusFiles(Config):
@@ -162,15 +175,15 @@ class Ensemble(nn.Module):
         self.members = nn.ModuleList(members)
 
     @property
-    def output(self) -> Any:
+    def output(self) -> nn.Linear:
         """The output projection of the first member; it says where all compute."""
-        return self.members[0].output
+        return cast(EncoderDecoder, self.members[0]).output
 
     def forward(self, *inputs: Tensor | None) -> Tensor:
         """Log of the mean p of every next token (B, T, V)."""
         return log_mean_p([member(*inputs) for member in self.members])
 
-    def decode(self, *inputs: Any) -> Tensor:
+    def decode(self, *inputs: object) -> Tensor:
         """Refuse: members have states and attention of their own. Raises ``ValueError``."""
         raise ValueError(
             "several models that decode together have no one map to draw; look at a run by itself"
@@ -186,7 +199,9 @@ def steps_of(model: nn.Module, begin: Callable[[Any], Steps]) -> Steps:
     return EnsembleSteps([begin(member) for member in model.members])
 
 
-def together(tasks: Sequence[Any], models: Sequence[nn.Module], names: Sequence[str]) -> Ensemble:
+def together(
+    tasks: Sequence[AnyTask], models: Sequence[nn.Module], names: Sequence[str]
+) -> Ensemble:
     """The models of several runs as one. Raises ``ValueError`` where they read other tokens."""
     first, *others = tasks
     for task, name in zip(others, names[1:], strict=True):
@@ -276,7 +291,7 @@ def _forced(
 # Pairs of texts as data: files, tokenizers, lengths, batches. Knows no model.
 
 
-class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
+class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
     """A line of text for a line of text; a subclass says how they are modelled."""
 
     class Config(TextTask.Config):
@@ -442,23 +457,13 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
 
     def lengths(self, split: str) -> NDArray[np.int32]:
         examples = self._tokens(split)
-        return lengths_of(examples.sources, examples.targets) + 1
+        return self.sizes(examples.sources, examples.targets)
 
-    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
-        examples = self._tokens(split)
-        corpus = examples.corpus
-        sides = [[ids[i] for i in indices] for ids in (examples.sources, examples.targets)]
-        texts = corpus.sources, corpus.targets
-        for side, tokenizer in enumerate(self._both() if split == "train" else ()):
-            if tokenizer.noisy:
-                drawn = tokenizer.encode_noisy(
-                    [texts[side][i] for i in indices], [(noise, side, i) for i in indices]
-                )
-                both = zip(drawn, sides[side], strict=True)
-                sides[side] = [d if len(d) <= self.data.max_length else ids for d, ids in both]
-        return collate(*sides)
+    def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
+        """(N, sides) numbers of tokens that a batch has of each pair, ends included."""
+        return lengths_of(sources, targets) + 1
 
-    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> Any:
+    def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> BatchPlan | Mixture:
         parts, numbers = self.config.parts(), self._tokens("train").corpus.parts
         if numbers is None:
             return super().plan(lengths, batch_tokens, seed)
@@ -540,7 +545,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     @torch.inference_mode()
     def measure(
         self,
-        model: EncoderDecoder,
+        model: nn.Module,
         split: str,
         search: Search,
         samples: int = 3,
@@ -559,17 +564,16 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
         names = [name for name in self.config.metrics if name not in SLOW]
         figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
         nll = total / max(count, 1)
-        step = max(1, len(outputs) // max(1, samples))
-        shown = range(0, len(outputs), step)[:samples]
+        shown = spread(len(outputs), samples)
         return Measures(
             {"loss": nll, "perplexity": float(np.exp(min(nll, 700.0))), **figures},
-            [Sample(corpus.sources[i], corpus.targets[i], outputs[i]) for i in shown],
+            [ValidationSample(corpus.sources[i], corpus.targets[i], outputs[i]) for i in shown],
         )
 
     # ---- answers
 
     def evaluate(
-        self, model: EncoderDecoder, examples: Corpus, search: Search, batch_tokens: int = 8192
+        self, model: nn.Module, examples: Corpus, search: Search, batch_tokens: int = 8192
     ) -> Evaluation:
         answers = self.answer(model, examples.sources, search, batch_tokens)
         outputs = list(map(str, answers))
@@ -585,7 +589,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
 
     def answer(
         self,
-        model: EncoderDecoder,
+        model: nn.Module,
         lines: Sequence[str],
         search: Search,
         batch_tokens: int = 8192,
@@ -616,7 +620,7 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     @torch.inference_mode()
     def search(
         self,
-        model: EncoderDecoder,
+        model: nn.Module,
         sources: Sequence[Ids],
         search: Search,
         batch_tokens: int = 4096,
@@ -632,6 +636,31 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
                 progress(len(indices))
         return results
 
+    def force(self, model: nn.Module, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        """Log p of each token of each given target, its end included."""
+        log_p: list[list[float]] = [[] for _ in pairs]
+        sizes = self.sizes([s for s, _ in pairs], [t for _, t in pairs])
+        for indices in sorted_batches(sizes, 4096):
+            rows = self._log_p(model, [pairs[i] for i in indices])
+            for i, row in zip(indices.tolist(), rows, strict=True):
+                log_p[i] = row
+        return log_p
+
+    @abstractmethod
+    def _log_p(self, model: Any, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        """`force` of one batch."""
+
+    def _output_ids(
+        self, model: nn.Module, source: str, target: Ids | str | None, search: Search | None
+    ) -> Ids:
+        """The ids of a target; without one, those of the search's best output."""
+        if isinstance(target, str):
+            return self.target_tokenizer.encode_ids([target])[0]
+        if target is None:
+            outputs = self.write(model, source, search or Greedy.Config().build())
+            return outputs[0].ids if outputs else []
+        return target
+
     @abstractmethod
     def _searched(
         self, model: Any, sources: Sequence[Ids], search: Search, batch_tokens: int
@@ -642,8 +671,8 @@ class TextToText(TextTask[TextAnswer, TextBatch], Generates[str], Scores):
     def output_tokenizer(self) -> Tokenizer:
         return self.target_tokenizer
 
-    def write(self, model: Any, source: str, search: Search) -> list[Hypothesis]:
-        return self.answer(model, [source], search)[0].found
+    def write(self, model: nn.Module, source: str, search: Search) -> list[Hypothesis]:
+        return self.answer(model, [source], search)[0].outputs
 
     def prefix_ids(self, text: str) -> Ids:
         return self.beginnings(text, 1)[0]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import pydantic
@@ -17,24 +17,23 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from foveate.align.aer import Head, Links, Rows, read_pharaoh, write_pharaoh
-from foveate.align.ibm import Agreement, Aligner
-from foveate.data.batches import pad, sorted_batches
+from foveate.align.ibm import AgreementAligner, Aligner
+from foveate.data.batches import pad, sorted_batches, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.readers import lines_of
 from foveate.data.text import at
-from foveate.data.tokenizer import BOS, EOS, PAD, Encoded
+from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from foveate.data.words import CUTS, split_words
-from foveate.decode.greedy import Greedy
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.files import replace_file
 from foveate.look.capture import ForcedPass
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
-from foveate.models.language_model import LanguageSteps
+from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.models.native import NativeSteps, decoder_steps, native_memory
 from foveate.native.kernels import library
 from foveate.nn.attention import Attention
 from foveate.spec import Tokens
-from foveate.tasks.base import Aligns, Cut, Loss, WordMaps
+from foveate.tasks.base import Aligns, Cut, Loss, TensorBatch, WordMaps
 from foveate.tasks.objectives import CrossEntropy
 from foveate.tasks.shortlist import Shortlist, in_full
 from foveate.tasks.text import (
@@ -46,14 +45,12 @@ from foveate.tasks.text import (
     attention_record,
     collate,
     joined_record,
-    lengths_of,
     namer,
-    source_batch,
 )
 from foveate.tasks.text_to_text import TextToText, pieces_of, steps_of, word_maps
 
 
-class Translation(TextToText, Aligns):
+class Translation(TextToText[TextBatch], Aligns):
     """Text in, text out: translation and whatever else maps one line to another."""
 
     class Config(TextToText.Config, kind="translation"):
@@ -74,12 +71,27 @@ class Translation(TextToText, Aligns):
             self._shortlist = Shortlist.load(self.folder)
         return self._shortlist
 
+    # ---- data
+
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
+        examples = self._tokens(split)
+        corpus = examples.corpus
+        sides = [[ids[i] for i in indices] for ids in (examples.sources, examples.targets)]
+        texts = corpus.sources, corpus.targets
+        for side, tokenizer in enumerate(self._both() if split == "train" else ()):
+            if tokenizer.noisy:
+                drawn = tokenizer.encode_noisy(
+                    [texts[side][i] for i in indices], [(noise, side, i) for i in indices]
+                )
+                both = zip(drawn, sides[side], strict=True)
+                sides[side] = [d if len(d) <= self.data.max_length else ids for d, ids in both]
+        return collate(*sides)
+
     # ---- model
 
     def build(self, model: Model.Config) -> nn.Module:
         sizes = [Tokens(t.vocab_size) for t in self._both()]
-        built: nn.Module = model.build(*sizes)
-        return built
+        return model.build(*sizes)
 
     def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
@@ -100,28 +112,21 @@ class Translation(TextToText, Aligns):
         lengths = np.array([[len(sources[i]) + 1] for i in filled]).reshape(-1, 1)
         for batch in sorted_batches(lengths, batch_tokens):
             indices = [int(filled[i]) for i in batch]
-            ids, keys = source_batch([sources[i] for i in indices])
-            read = ids.to(device), None if keys is None else keys.to(device)
-            tokens = None if shortlist is None else shortlist.tokens(read[0])
-            steps = steps_of(model, partial(_begun, source=read[0], keys=read[1], tokens=tokens))
+            ids, keys = source_batch([sources[i] for i in indices], device)
+            tokens = None if shortlist is None else shortlist.tokens(ids)
+            steps = steps_of(model, partial(_begun, source=ids, keys=keys, tokens=tokens))
             sizes = [len(sources[i]) for i in indices]
             spelling = search if tokens is None else search.among(tokens)
             outputs = spelling(steps, sizes, BOS, EOS, indices)
             yield indices, outputs if tokens is None else in_full(outputs, tokens)
 
     @torch.inference_mode()
-    def force(self, model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
-        """Log p of each token of each given target, its end included."""
-        log_probabilities: list[list[float]] = [[] for _ in pairs]
-        lengths = lengths_of([s for s, _ in pairs], [t for _, t in pairs]) + 1
-        for indices in sorted_batches(lengths, 4096):
-            batch = collate([pairs[i][0] for i in indices], [pairs[i][1] for i in indices])
-            batch = batch.to(model.output.weight.device)
-            logits = model(batch.source, batch.read, batch.keys)
-            log_p = token_log_probabilities(logits, batch.target)
-            for row, index in enumerate(indices.tolist()):
-                log_probabilities[index] = log_p[row, : len(pairs[index][1]) + 1].tolist()
-        return log_probabilities
+    def _log_p(self, model: EncoderDecoder, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        batch = collate([s for s, _ in pairs], [t for _, t in pairs])
+        batch = batch.to(model.output.weight.device)
+        log_p = token_log_probabilities(model(batch.source, batch.read, batch.keys), batch.target)
+        rows = zip(log_p, pairs, strict=True)
+        return [row[: len(target) + 1].tolist() for row, (_, target) in rows]
 
     def word_maps(
         self,
@@ -141,13 +146,8 @@ class Translation(TextToText, Aligns):
         search: Search | None = None,
     ) -> ForcedPass:
         """A target being produced; without one, the search's best output."""
-        if target is None:
-            outputs = self.answer(model, [source], search or Greedy.Config().build())[0].outputs
-            target = outputs[0].ids if outputs else []
+        output = self._output_ids(model, source, target, search)
         tokens = self.source_tokenizer.encode_ids(self.addressed([source]))[0]
-        output = (
-            self.target_tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
-        )
         batch = collate([tokens], [output]).to(model.output.weight.device)
         read = TokenizedText.read(self.source_tokenizer, source)
         written = TokenizedText.written(self.target_tokenizer, output)
@@ -214,7 +214,7 @@ class GuidedTranslation(Translation):
 
         links: str | tuple[str, ...] | None = None
         """Files of word links with {split}; absent: made by the aligner."""
-        aligner: Aligner.Config = Agreement.Config()  # what makes the links
+        aligner: Aligner.Config = AgreementAligner.Config()  # what makes the links
         layer: int = -1  # decoder layer of the guided head; -1: the last
         head: int = Field(0, ge=0)  # number of the guided head
         weight: float = Field(0.05, gt=0)  # of the guidance in the loss
@@ -302,7 +302,7 @@ class GuidedTranslation(Translation):
 
     # ---- model
 
-    def build(self, model: Any) -> nn.Module:
+    def build(self, model: Model.Config) -> nn.Module:
         built = super().build(model)
         guided_attention(built, self.config)
         return built
@@ -366,8 +366,8 @@ def recorded_weights(attention: Attention) -> Iterator[list[Tensor]]:
         attention.tap = before
 
 
-def _pieces(tokenizer: Any, texts: list[str], cut: Any) -> list[list[list[int]]]:
-    encoded: list[Encoded] = tokenizer.encode_batch(texts)
+def _pieces(tokenizer: Tokenizer, texts: list[str], cut: Cut) -> list[list[list[int]]]:
+    encoded = tokenizer.encode_batch(texts)
     return [pieces_of(e, cut(text)) for e, text in zip(encoded, texts, strict=True)]
 
 
@@ -379,7 +379,7 @@ def _pieces(tokenizer: Any, texts: list[str], cut: Any) -> list[list[list[int]]]
 
 
 @dataclass(frozen=True)
-class JoinedBatch:
+class JoinedBatch(TensorBatch):
     """Sequences side by side: ``read`` (B, L), ``target`` (B, L) the tokens after them, ``real``
     the flat places after which a token of the target, or its end, comes.
     """
@@ -387,10 +387,6 @@ class JoinedBatch:
     read: Tensor
     target: Tensor
     real: Tensor
-
-    def to(self, device: torch.device) -> JoinedBatch:
-        """The same on a device."""
-        return JoinedBatch(*(part.to(device) for part in (self.read, self.target, self.real)))
 
 
 def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
@@ -404,7 +400,7 @@ def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
     return JoinedBatch(ids[:, :-1], ids[:, 1:], real)
 
 
-class PrefixTranslation(TextToText):
+class PrefixTranslation(TextToText[JoinedBatch]):
     """Translation without an encoder: a language model reads the source and goes on with the target
     (as GPT-2 was asked to; Radford et al., 2019).
     """
@@ -421,26 +417,24 @@ class PrefixTranslation(TextToText):
 
     config: Config
 
-    def lengths(self, split: str) -> NDArray[np.int32]:
-        sides = super().lengths(split)  # each with its end
+    def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
+        sides = super().sizes(sources, targets)
         return sides.sum(axis=1, keepdims=True).astype(np.int32)
 
-    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> Any:
+    def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> JoinedBatch:
         examples = self._tokens(split)
         return join(*([ids[i] for i in indices] for ids in (examples.sources, examples.targets)))
 
     def build(self, model: Model.Config) -> nn.Module:
-        built: nn.Module = model.build(Tokens(self.target_tokenizer.vocab_size))
-        return built
+        return model.build(Tokens(self.target_tokenizer.vocab_size))
 
-    def loss(self, model: Any, batch: Any, objective: Any) -> Loss:
+    def loss(self, model: LanguageModel, batch: JoinedBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
         hidden = model.decode(batch.read).flatten(0, 1)[batch.real]
-        loss: Loss = objective(hidden, model.output.weight, batch.target.flatten()[batch.real])
-        return loss
+        return objective(hidden, model.output.weight, batch.target.flatten()[batch.real])
 
     def _searched(
-        self, model: Any, sources: Sequence[Ids], search: Search, batch_tokens: int
+        self, model: LanguageModel, sources: Sequence[Ids], search: Search, batch_tokens: int
     ) -> Iterator[tuple[Ids, list[list[Hypothesis]]]]:
         """Sources of one length at a time: a prompt is not padded."""
         device = model.output.weight.device
@@ -456,23 +450,16 @@ class PrefixTranslation(TextToText):
                 yield some, search(steps_of(model, begin), [length] * len(some), BOS, EOS, some)
 
     @torch.inference_mode()
-    def force(self, model: Any, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
-        log_probabilities: list[list[float]] = [[] for _ in pairs]
-        lengths = np.array([[len(s) + len(t) + 2] for s, t in pairs]).reshape(-1, 1)
-        for indices in sorted_batches(lengths, 4096):
-            some = [pairs[i] for i in indices]
-            batch = join([s for s, _ in some], [t for _, t in some])
-            batch = batch.to(model.output.weight.device)
-            log_p = token_log_probabilities(model(batch.read), batch.target)
-            for row, index in enumerate(indices.tolist()):
-                source, target = pairs[index]
-                first = len(source) + 1
-                log_probabilities[index] = log_p[row, first : first + len(target) + 1].tolist()
-        return log_probabilities
+    def _log_p(self, model: LanguageModel, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
+        batch = join([s for s, _ in pairs], [t for _, t in pairs])
+        batch = batch.to(model.output.weight.device)
+        log_p = token_log_probabilities(model(batch.read), batch.target)
+        spans = ((len(s) + 1, len(s) + len(t) + 2) for s, t in pairs)
+        return [row[a:b].tolist() for row, (a, b) in zip(log_p, spans, strict=True)]
 
     def forced(
         self,
-        model: Any,
+        model: LanguageModel,
         source: str,
         target: Ids | str | None = None,
         search: Search | None = None,
@@ -481,17 +468,13 @@ class PrefixTranslation(TextToText):
 
         Scores are of the target's tokens alone.
         """
-        if target is None:
-            outputs = self.answer(model, [source], search or Greedy.Config().build())[0].outputs
-            target = outputs[0].ids if outputs else []
+        output = self._output_ids(model, source, target, search)
         pieces = self.target_tokenizer
         read = pieces.encode(source)
-        output = pieces.encode_ids([target])[0] if isinstance(target, str) else target
         batch = join([read.ids], [output]).to(model.output.weight.device)
 
         def run() -> Tensor:
-            outputs = token_log_probabilities(model(batch.read), batch.target)[0]
-            return outputs[batch.real]
+            return token_log_probabilities(model(batch.read), batch.target)[0][batch.real]
 
         first = TokenizedText.of(pieces, source, read)
         second = TokenizedText.written(pieces, output)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -25,9 +25,16 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from foveate.config import ConfigError, load_tree
+from foveate.config import Config, ConfigError, Tree, load_tree
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+    from typing_extensions import TypeIs
 
 MANIFEST = "manifest.json"
+Record = Tree  # a JSON object
+T = TypeVar("T")
+C = TypeVar("C", bound=Config)
 NEW, OLD = ".new-", ".old-"  # prefixes of what is being written, and of what is being replaced
 
 
@@ -40,7 +47,7 @@ class DamagedError(TrainError):
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file by another at once: who reads sees the old text or the new."""
+    """Replace a file by another atomically: readers see the old text or the new."""
     new = path.with_name(NEW + path.name)
     try:
         new.write_text(text, encoding="utf-8")
@@ -136,17 +143,17 @@ def is_beside(name: str) -> bool:
     return name not in ("", ".", "..") and Path(name).name == name
 
 
-def _compare(file: Path, size: Any, digest: Any) -> None:
+def _compare(file: Path, size: object, digest: object) -> None:
     if not file.is_file():
         raise DamagedError(f"{file} is missing")
-    if (found := file.stat().st_size) != size:
-        raise DamagedError(f"{file} has {found:,} bytes instead of {size}")
+    if (actual := file.stat().st_size) != size:
+        raise DamagedError(f"{file} has {actual:,} bytes instead of {size}")
     if sha256(file) != digest:
         raise DamagedError(f"{file} has changed: its sha256 is not the manifest's")
 
 
 def remove(folder: Path) -> None:
-    """Delete a sealed folder, at once for those who look by its name."""
+    """Delete a sealed folder, atomically for readers of its name."""
     gone = folder.with_name(NEW + folder.name)
     shutil.rmtree(gone, ignore_errors=True)
     os.replace(folder, gone)
@@ -196,8 +203,32 @@ HEADER = 16 * 2**20  # bytes at most; a tensor takes about 100, so 160,000 tenso
 FOREIGN = {b"PK": "a ZIP archive", b"\x80": "a pickle", b"\x1f\x8b": "packed by gzip"}
 
 
+class Slice(Protocol):
+    """A tensor of an open file, not yet read."""
+
+    def get_shape(self) -> list[int]:
+        """Its sizes along each axis."""
+        ...
+
+
+class TensorFile(Protocol):
+    """An open file of named tensors, as ``safetensors.safe_open`` gives it."""
+
+    def keys(self) -> list[str]:
+        """The names of the tensors."""
+        ...
+
+    def get_tensor(self, name: str) -> Tensor:
+        """Read a tensor."""
+        ...
+
+    def get_slice(self, name: str) -> Slice:
+        """A tensor without reading it."""
+        ...
+
+
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def opened(path: Path) -> Iterator[TensorFile]:
     """A file of tensors, open for reading as by ``safetensors.safe_open``.
 
     Raises `DamagedError` that names the file where it is missing, of another kind, cut off, or
@@ -222,7 +253,7 @@ class Size:
         return f"the weights are {self.numbers:,} numbers in {self.tensors:,} tensors"
 
 
-def size_of(file: Any) -> Size:
+def size_of(file: TensorFile) -> Size:
     """The size of an open file, by its header."""
     shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     return Size(len(shapes), sum(map(math.prod, shapes)))
@@ -250,8 +281,7 @@ def _check(path: Path) -> None:
 # ------------------------------------------------------------------------------------------ bounds
 # How large a model may become that a stranger's config asks for: the weights beside it bound it.
 #
-# A config can name any size. What is built is held against the file of its weights while it is
-# built,
+# A config can name any size. A model is compared with the file of its weights while it is built,
 # so that a config which does not fit ends in an error, and not in gigabytes.
 
 SMALL = 10_000_000  # the largest number of any config, whatever the weights
@@ -259,7 +289,7 @@ TABLES = 50_000_000  # numbers that are made beside the weights at most
 MAKERS = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full, torch.arange)
 
 
-def refuse_larger(value: Any, there: Size, where: str) -> None:
+def refuse_larger(value: object, there: Size, where: str) -> None:
     """Raise ``ConfigError`` for a number of a config that is larger than all its weights."""
     if isinstance(value, dict):
         for key, part in value.items():
@@ -284,8 +314,12 @@ class Within(TorchFunctionMode):
         self.numbers, self.tensors = 8 * there.numbers + TABLES, 16 * there.tensors + 1000
 
     def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
+        self,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Record | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         if func in MAKERS:
             self.numbers -= _numbers((*args, kwargs.get("size", ())))
@@ -296,7 +330,7 @@ class Within(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _numbers(size: Any) -> int:
+def _numbers(size: object) -> int:
     """How many numbers a tensor of a size has, which is given as numbers or as lists of them."""
     if isinstance(size, Sequence):
         return math.prod(map(_numbers, size))
@@ -315,7 +349,7 @@ class BusyError(TrainError):
 
 @contextlib.contextmanager
 def alone(run: Path) -> Iterator[None]:
-    """Nobody else writes into the run meanwhile; the folder is made, and goes if it stays empty.
+    """Hold the lock of the run; the folder is made, and removed if it stays empty.
 
     Raises `BusyError` where another does, and `TrainError` where the folder cannot be written.
     """
@@ -343,15 +377,15 @@ def _taken(path: Path) -> FileIO:
         file = path.open("a+b", buffering=0)  # what a full disk refuses is not tried again
         if not _locked(file):
             file.seek(0)
-            said = _told(file.read(1000))
+            holder = _holder(file.read(1000))
             file.close()
             raise BusyError(
-                f"{path.parent} is being written by {said}: wait until it has ended, end it, or "
+                f"{path.parent} is being written by {holder}: wait until it has ended, end it, or "
                 "train in another folder: --run"
             )
         if _is(path, file):
             break
-        file.close()  # who had it before has just removed it
+        file.close()  # the process that held it has just removed it
     with contextlib.suppress(OSError):  # of a full disk: it is locked all the same
         file.truncate(0)
         since = time.strftime("%Y-%m-%d %H:%M:%S %z")
@@ -384,10 +418,10 @@ def _is(path: Path, file: FileIO) -> bool:
         return False
 
 
-def _told(text: bytes) -> str:
-    """Who has the lock, by what it wrote."""
+def _holder(text: bytes) -> str:
+    """The process that holds the lock, by what it wrote."""
     try:
-        who: dict[str, Any] = json.loads(text)
+        who: Record = json.loads(text)
         return f"process {who['process']} on {who['host']}, since {who['since']}"
     except (ValueError, LookupError, TypeError):
         return "another process"
@@ -397,31 +431,28 @@ def _told(text: bytes) -> str:
 # Tensors of which each rank holds a part (`torch.distributed.tensor.DTensor`), seen as whole.
 
 
-def is_shard(tensor: Tensor) -> bool:
+def is_shard(tensor: Tensor) -> TypeIs[DTensor]:
     """Whether this rank holds a part of it only."""
     return hasattr(tensor, "full_tensor")
 
 
 def own_part(tensor: Tensor) -> Tensor:
     """What this rank holds of a tensor, as a plain tensor on the same memory."""
-    part: Any = tensor
-    return part.to_local() if is_shard(tensor) else tensor
+    return tensor.to_local() if is_shard(tensor) else tensor
 
 
 def whole(tensor: Tensor) -> Tensor:
     """All of a tensor; for a shard every rank must call it, and each gets a copy of its own."""
-    part: Any = tensor
-    return part.full_tensor() if is_shard(tensor) else tensor
+    return tensor.full_tensor() if is_shard(tensor) else tensor
 
 
 def assign(target: Tensor, value: Tensor) -> None:
-    """Copy a whole tensor into another; a shard takes its part, and speaks to nobody."""
+    """Copy a whole tensor into another; a shard takes its part, without collectives."""
     if is_shard(target):
         from torch.distributed.tensor import distribute_tensor
 
-        shard: Any = target
-        value = value.to(target.device)
-        value = distribute_tensor(value, shard.device_mesh, shard.placements, src_data_rank=None)
+        mesh, placements = target.device_mesh, target.placements
+        value = distribute_tensor(value.to(target.device), mesh, placements, src_data_rank=None)
     target.copy_(value)
 
 
@@ -440,7 +471,6 @@ def assign(target: Tensor, value: Tensor) -> None:
 
 WEIGHTS, OPTIMIZER, REST = "model.safetensors", "optimizer.safetensors", "optimizer.json"
 TRAINED = "trained.safetensors"
-Record = dict[str, Any]  # a JSON object
 
 # ------------------------------------------------------------------------------ weights
 
@@ -586,12 +616,12 @@ class Contents:
 
 
 def _gathered(tensors: dict[str, Tensor], keep: bool) -> dict[str, Tensor]:
-    found = {}
+    gathered = {}
     for name, tensor in tensors.items():
         full = whole(tensor)
         if keep:
-            found[name] = full.cpu() if is_shard(tensor) else full
-    return found
+            gathered[name] = full.cpu() if is_shard(tensor) else full
+    return gathered
 
 
 def save(run: Path, step: int, contents: Contents, state: Record, toml: str) -> Path:
@@ -606,9 +636,9 @@ def save(run: Path, step: int, contents: Contents, state: Record, toml: str) -> 
             (folder / "config.toml").write_text(toml, encoding="utf-8")
     except TrainError as error:
         known = steps(run)
-        kept = f"step {known[-1]} is kept" if known else "no earlier checkpoint is there"
+        earlier = f"step {known[-1]} is kept" if known else "no earlier checkpoint is there"
         raise TrainError(
-            f"{error}, or keep fewer checkpoints (train.save.keep). {kept}; the same command "
+            f"{error}, or keep fewer checkpoints (train.save.keep). {earlier}; the same command "
             "goes on from there"
         ) from error
     return target
@@ -655,7 +685,7 @@ def folder_of(run: Path, which: str) -> Path:
     return folder
 
 
-def read_chosen(run: Path, which: str, read: Callable[[Path], Any]) -> tuple[Path, Any]:
+def read_chosen(run: Path, which: str, read: Callable[[Path], T]) -> tuple[Path, T]:
     """`folder_of`, and what is read there; again where a training has meanwhile replaced it."""
     folder = folder_of(run, which)
     try:
@@ -710,7 +740,7 @@ def chosen(run: Path) -> Path | None:
 CONFIG = "config.toml"
 
 
-def rebuilt(config: Any, build: Callable[[Any], nn.Module], run: Path, folder: Path) -> nn.Module:
+def rebuilt(config: C, build: Callable[[C], nn.Module], run: Path, folder: Path) -> nn.Module:
     """The model of a config with the weights of a ``folder`` of its run.
 
     Raises `DamagedError` for weights that are not as they were written, ``ConfigError`` for weights
@@ -734,7 +764,7 @@ def rebuilt(config: Any, build: Callable[[Any], nn.Module], run: Path, folder: P
     return model
 
 
-def _same_model(config: Any, run: Path, folder: Path) -> None:
+def _same_model(config: Config, run: Path, folder: Path) -> None:
     """Raise ``ConfigError`` where the folder was written by a run with another model."""
     own = folder / CONFIG
     if folder == run or not own.is_file():

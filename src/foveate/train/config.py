@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import torch
 from pydantic import Field
@@ -41,12 +41,12 @@ def resolve(name: Name, device: torch.device | str = "cpu") -> Precision:
     kind = torch.device(device).type
     if name != "auto":
         return Precision(name, kind, f"precision {name}, as the config says")
-    found = _ABLE.get(kind, lambda: None)()
-    if not found:
+    feature = {"cpu": _cpu, "cuda": _cuda}.get(kind, lambda: None)()
+    if not feature:
         return Precision("fp32", kind, f"precision fp32 (auto): this {kind} has no bf16 products")
     gain = _gain(kind)
     chosen: Literal["fp32", "bf16"] = "bf16" if gain > WORTH else "fp32"
-    why = f"{found}, whose products ran {gain:.1f} times as fast as fp32 here, measured"
+    why = f"{feature}, whose products ran {gain:.1f} times as fast as fp32 here, measured"
     return Precision(chosen, kind, f"precision {chosen} (auto): {why}")
 
 
@@ -81,17 +81,14 @@ def _cpu_flags() -> set[str]:
     except OSError:
         able = getattr(torch.cpu, "_is_avx512_bf16_supported", None)  # absent before torch 2.6
         return {"avx512_bf16"} if able is not None and able() else set()
-    found = next((line for line in lines if line.startswith("flags")), "")
-    return set(found.partition(":")[2].split())
+    flags = next((line for line in lines if line.startswith("flags")), "")
+    return set(flags.partition(":")[2].split())
 
 
 def _cuda() -> str | None:
     if not torch.cuda.is_bf16_supported(including_emulation=False):
         return None
     return f"{torch.cuda.get_device_name()} has bf16"
-
-
-_ABLE: dict[str, Callable[[], str | None]] = {"cpu": _cpu, "cuda": _cuda}
 
 
 # ------------------------------------------------------------------------------------------ config
@@ -237,12 +234,12 @@ FIXED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Change:
-    """A key whose value is another one than before, and what this changes."""
+class ConfigChange:
+    """A key of the config with its old and new value, and what the new one changes."""
 
     key: str
-    old: Any
-    new: Any
+    old: object
+    new: object
     effect: str
 
     def __str__(self) -> str:
@@ -274,13 +271,13 @@ class Experiment(Protocol):
         ...
 
 
-def changes(path: Path, old: Experiment, new: Experiment) -> list[Change]:
+def changes(path: Path, old: Experiment, new: Experiment) -> list[ConfigChange]:
     """What differs between the config of the run ``path`` and the one with which it goes on.
 
     Raises ``ConfigError`` naming the first key that may not change.
     """
     before, after = _flat(old.tree()), _flat(new.tree())
-    found = []
+    differences = []
     for key in sorted(before.keys() | after.keys()):
         was, now = before.get(key, "none"), after.get(key, "none")
         if was == now:
@@ -294,8 +291,8 @@ def changes(path: Path, old: Experiment, new: Experiment) -> list[Change]:
             )
         if key == "train.max_steps" and _moves_schedule(old.train, new.train):
             effect = f"moves the {new.train.schedule.kind} schedule"
-        found.append(Change(key, was, now, effect))
-    return found
+        differences.append(ConfigChange(key, was, now, effect))
+    return differences
 
 
 def _moves_schedule(old: TrainConfig, new: TrainConfig) -> bool:
@@ -311,24 +308,26 @@ def _moves_schedule(old: TrainConfig, new: TrainConfig) -> bool:
     return len(rates) > 1
 
 
-def record(folder: Path, toml: str, changed: Sequence[Change], journal: Journal, step: int) -> None:
+def record(
+    folder: Path, toml: str, changed: Sequence[ConfigChange], journal: Journal, step: int
+) -> None:
     """Keep the config of before as ``config.N.toml``, log the changes, and replace it.
 
     The config itself comes last: killed before, the next continuation records the changes.
     """
     before = (folder / CONFIG).read_text(encoding="utf-8")
     number = 1
-    while (kept := folder / f"config.{number}.toml").exists():
+    while (earlier := folder / f"config.{number}.toml").exists():
         number += 1
-    write_atomically(kept, before)
+    write_atomically(earlier, before)
     values = {change.key: {"old": change.old, "new": change.new} for change in changed}
-    journal.write("config", step, before=kept.name, changes=values)
+    journal.write("config", step, before=earlier.name, changes=values)
     write_atomically(folder / CONFIG, toml)
 
 
-def _flat(tree: Tree, above: str = "") -> dict[str, Any]:
+def _flat(tree: Tree, above: str = "") -> Tree:
     """The values of a tree by their dotted keys."""
-    flat: dict[str, Any] = {}
+    flat: Tree = {}
     for key, value in tree.items():
         if isinstance(value, dict) and value:
             flat |= _flat(value, f"{above}{key}.")

@@ -16,19 +16,24 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.utils import get_total_norm
 
 from foveate.config import ConfigError
 from foveate.tasks.base import Loss
 from foveate.train.checkpoint import TrainError, own_part, own_tensors, whole
 from foveate.train.config import TrainConfig
+from foveate.train.journal import why_not_finite
 from foveate.train.optim import MovingMean
-from foveate.train.trainer import Job, why_not_finite
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import GradBucket, Store
+    from torch.distributed import ProcessGroup, ReduceOp
 
 HUNG = 75  # exit code: a temporary failure (EX_TEMPFAIL), so that torchrun starts anew
 
@@ -37,15 +42,15 @@ class Watchdog:
     """Ends the process with `HUNG` where one thing takes longer than ``seconds``.
 
     Before that it prints which rank was doing what since when, where in the code it stands, and
-    what the others were last heard doing: the one that hangs is the one that is not waiting. Two
-    threads share the work, so that a store that no longer answers cannot stop the clock.
+    what the other ranks last reported: the one that hangs is the one that is not waiting. The clock
+    and the reports run in two threads, so that a store that does not answer cannot stop the clock.
     """
 
-    def __init__(self, rank: int, world: int, seconds: float, store: Any) -> None:
+    def __init__(self, rank: int, world: int, seconds: float, store: Store) -> None:
         """``store``: a key-value store that all ranks see (`torch.distributed.Store`)."""
         self.rank, self.world, self.seconds = rank, world, seconds
         self._store, self._beats = store, 0
-        self._heard: dict[int, str] = {}
+        self._reports: dict[int, str] = {}
         self._closed = threading.Event()
         self.what, self._since = "starting", time.monotonic()
         self._limited = False  # reading data and building a model have no bound
@@ -76,59 +81,60 @@ class Watchdog:
                 os._exit(HUNG)
 
     def report(self) -> str:
-        """What is said of a hang."""
+        """The message about a hang."""
         lines = [f"rank {self.rank} hangs: {self.what} for {self._waited:.0f} s; it stands at"]
         main = sys._current_frames().get(threading.main_thread().ident or 0)
         frames = traceback.extract_stack(main)[-4:]
         lines += [f"    {f.filename}:{f.lineno} {f.name}: {f.line}" for f in frames]
         for rank in range(self.world):
             if rank != self.rank:
-                lines.append(f"  rank {rank}: {self._heard.get(rank, 'not heard of')}")
+                lines.append(f"  rank {rank}: {self._reports.get(rank, 'no report')}")
         return "\n".join(lines)
 
-    # ---- what ranks tell each other of themselves
+    # ---- reports to the other ranks
 
     def pulse_of(self, rank: int) -> str | None:
-        """A word that changes as long as a rank lives and can be reached."""
+        """The last report of a rank; it changes as long as the rank lives and can be reached."""
         key = f"doing/{rank}"
         return self._store.get(key).decode() if self._store.check([key]) else None
 
     def _pulse(self) -> None:
-        """Tell all twice within the time what goes on here; ask others only where it takes long."""
+        """Report what this rank does; read the reports of the others only where it takes long."""
         while not self._closed.wait(min(1.0, self.seconds / 20)):
+            self._beats += 1
+            report = {"beat": self._beats, "what": self.what, "seconds": round(self._waited)}
             try:
-                self._tell()
+                self._store.set(f"doing/{self.rank}", json.dumps(report))
+                if not self._limited or self._waited < self.seconds / 2:
+                    continue
+                for rank in range(self.world):
+                    if (text := self.pulse_of(rank)) is not None:
+                        last = json.loads(text)
+                        self._reports[rank] = (
+                            f"{last['what']} for {last['seconds']} s when last heard"
+                        )
             except RuntimeError:
-                return  # the store is gone: what is there to tell it then?
-
-    def _tell(self) -> None:
-        self._beats += 1
-        word = {"beat": self._beats, "what": self.what, "seconds": round(self._waited)}
-        self._store.set(f"doing/{self.rank}", json.dumps(word))
-        if not self._limited or self._waited < self.seconds / 2:
-            return
-        for rank in range(self.world):
-            if (heard := self.pulse_of(rank)) is not None:
-                said = json.loads(heard)
-                self._heard[rank] = f"{said['what']} for {said['seconds']} s when last heard"
+                return  # the store is gone, and nobody is left to report to
 
 
 # ------------------------------------------------------------------------------------------- ranks
-# The processes that train one model together, and what they say to each other beside gradients.
+# The processes that train one model together, and their messages besides gradients.
 
 T = TypeVar("T")
+B = TypeVar("B")  # a batch
+LossOf = Callable[[nn.Module, object], Loss]  # of a model and a batch
 Signal = signal.Signals | None
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Ranks:
-    """One process alone: the leader of all, which is itself."""
+    """One process alone, which is rank 0."""
 
     rank, world = 0, 1
 
     @property
     def leads(self) -> bool:
-        """Whether this is the rank that writes files and speaks to people."""
+        """Whether this is rank 0, which writes the files and prints."""
         return self.rank == 0
 
     def sums(self, values: dict[str, float]) -> dict[str, float]:
@@ -136,44 +142,44 @@ class Ranks:
         return values
 
     def agree(self, now: float, received: Signal) -> tuple[float, Signal]:
-        """The leader's clock, and the signal that any rank has received: the same for all."""
+        """The clock of rank 0, and the signal that any rank has received: the same for all."""
         return now, received
 
     def lead(self, what: str, do: Callable[[], T]) -> T:
-        """The leader does something, which takes as long as it takes; all get its JSON result.
+        """Rank 0 calls ``do``, without a time limit, and broadcasts its result, a JSON value.
 
         Where it raises, the other ranks end too.
         """
         return do()
 
     @contextlib.contextmanager
-    def leader_first(self, what: str) -> Iterator[None]:
-        """All ranks do what is inside, the leader alone at first, the others after it."""
+    def leader_first(self, what: str, results: list[T] | None = None) -> Iterator[None]:
+        """Within, rank 0 runs first, and the other ranks after it."""
         yield
 
     def doing(self, what: str) -> None:
-        """Say what begins now, for the report if it hangs."""
+        """Name what begins now, for the report of a hang."""
 
     def same(self, what: str, value: str) -> None:
-        """Raise `TrainError` where a rank has another value than the leader."""
+        """Raise `TrainError` where a rank has another value than rank 0."""
 
 
-class Group(Ranks):
-    """Ranks that `torchrun` has started; collectives of PyTorch, and its store for words.
+class RankGroup(Ranks):
+    """The process group that `torchrun` has started; messages pass through PyTorch's store.
 
-    What the leader does alone (reading data, validating, saving) has no time limit: the others do
-    not wait in a collective, which would time out, but look into the store, where the leader's
-    pulse tells them that it lives and can be reached.
+    What rank 0 does alone (reading data, validating, saving) has no time limit: the others do
+    not wait in a collective, which would time out, but poll the store, where the reports of rank 0
+    show that it lives and can be reached.
     """
 
     def __init__(self, hang_minutes: float) -> None:
-        """Meet the others, by the environment variables that torchrun sets."""
+        """Join the others, by the environment variables that torchrun sets."""
         seconds = 60 * hang_minutes
-        network: Any = dist  # PyTorch declares not all that it says to be public
-        store, self.rank, self.world = next(network.rendezvous("env://"))
-        session = _met(store, self.rank, self.world, seconds)
+        network: Any = dist  # PyTorch does not declare `PrefixStore` public
+        store, self.rank, self.world = next(rendezvous("env://"))
+        session = _session(store, self.rank, self.world, seconds)
         self._store = network.PrefixStore(f"foveate/{session}", store)
-        self._words = 0
+        self._broadcasts = 0
         self._now, self._limited = "starting", False  # the building of a model has no bound
         self.watchdog = Watchdog(self.rank, self.world, seconds, self._store)
         gpu = torch.cuda.is_available()
@@ -188,7 +194,7 @@ class Group(Ranks):
         )
 
     def close(self) -> None:
-        """Part from the others."""
+        """Leave the process group."""
         self.watchdog.close()
         dist.destroy_process_group()
 
@@ -200,12 +206,12 @@ class Group(Ranks):
         return dict(zip(values, total.tolist(), strict=True))
 
     def agree(self, now: float, received: Signal) -> tuple[float, Signal]:
-        said = {"now": now if self.leads else 0.0}
-        said |= {stop.name: float(received is stop) for stop in STOPS}
-        agreed = self.sums(said)
+        own = {"now": now if self.leads else 0.0}
+        own |= {stop.name: float(received is stop) for stop in STOPS}
+        agreed = self.sums(own)
         return agreed["now"], next((stop for stop in STOPS if agreed[stop.name]), None)
 
-    # ---- words
+    # ---- messages
 
     def doing(self, what: str) -> None:
         self._go_on(what, limited=True)
@@ -215,34 +221,33 @@ class Group(Ranks):
         self.watchdog.doing(what, limited)
 
     def lead(self, what: str, do: Callable[[], T]) -> T:
-        result: list[T] = []
-        with self.leader_first(what) as told:
+        results: list[T] = []
+        with self.leader_first(what, results):
             if self.leads:
-                result.append(do())
-                told.append(result[0])
-        return result[0] if self.leads else told[0]
+                results.append(do())
+        return results[0]
 
     @contextlib.contextmanager
-    def leader_first(self, what: str) -> Iterator[Any]:
-        self._words += 1
-        key, told = f"word/{self._words}", list[Any]()
-        before = self._now, self._limited
+    def leader_first(self, what: str, results: list[T] | None = None) -> Iterator[None]:
+        results = [] if results is None else results
+        self._broadcasts += 1
+        key, before = f"broadcast/{self._broadcasts}", (self._now, self._limited)
         if not self.leads:
-            told.append(self._heard(key, what))
+            results += self._received(key, what)
             self._go_on(*before)
-            yield told
+            yield
             return
         self.watchdog.doing(what, limited=False)
         try:
-            yield told
+            yield
         except BaseException:
             self._store.set(key, json.dumps({"failed": True}))
             raise
-        self._store.set(key, json.dumps({"said": told[0] if told else None}))
+        self._store.set(key, json.dumps({"results": results}))
         self._go_on(*before)
 
-    def _heard(self, key: str, what: str) -> Any:
-        """What the leader says under a key, for which there is time as long as it lives."""
+    def _received(self, key: str, what: str) -> list[T]:
+        """What rank 0 broadcasts under a key; there is time as long as rank 0 lives."""
         self.doing(f"{self._now}, waiting for rank 0: {what}")
         pulse, pause = self.watchdog.pulse_of(0), 0.005
         while not self._store.check([key]):
@@ -251,14 +256,13 @@ class Group(Ranks):
             if (now := self.watchdog.pulse_of(0)) != pulse:
                 pulse = now
                 self.doing(self._now)
-        word = json.loads(self._store.get(key))
-        if "failed" in word:
-            raise SystemExit(2)  # rank 0 has said why
-        return word["said"]
+        message = json.loads(self._store.get(key))
+        if "failed" in message:
+            raise SystemExit(2)  # rank 0 has printed why
+        return list(message["results"])
 
     def same(self, what: str, value: str) -> None:
-        told = self.lead(what, lambda: value)
-        if told != value:
+        if self.lead(what, lambda: value) != value:
             raise TrainError(
                 f"rank {self.rank} on {socket.gethostname()} has another {what} than rank 0: all "
                 "hosts must read the same files with the same versions"
@@ -266,7 +270,7 @@ class Group(Ranks):
 
     @contextlib.contextmanager
     def lost(self) -> Iterator[None]:
-        """Within, an error of the network becomes one that says who misses whom, and where."""
+        """Within, an error of the network becomes a `TrainError` that names the rank."""
         try:
             yield
         except RuntimeError as error:
@@ -280,11 +284,11 @@ class Group(Ranks):
             ) from error
 
 
-def _met(store: Any, rank: int, world: int, seconds: float) -> str:
-    """A name for this meeting of the ranks, once all are there.
+def _session(store: Store, rank: int, world: int, seconds: float) -> str:
+    """A name for this start of the ranks, once all are there.
 
-    After a restart the store may still hold what processes that are gone have said. So rank 0
-    draws a name, the others sign it, each with a word of its own, and go when rank 0 has read it.
+    After a restart the store may still hold the keys of earlier processes. So rank 0 draws a name,
+    every other rank writes a token of its own under it, and goes on when rank 0 has read it.
     """
     own, until = uuid.uuid4().hex, time.monotonic() + seconds
     if rank == 0:
@@ -294,13 +298,13 @@ def _met(store: Any, rank: int, world: int, seconds: float) -> str:
         store.set(f"{own}/all", " ".join(store.get(key).decode() for key in signed))
         return own
 
-    def go() -> bool:
+    def joined() -> bool:
         session = store.get("session").decode() if store.check(["session"]) else "none"
         store.set(f"{session}/{rank}", own)
         key = f"{session}/all"
         return bool(store.check([key])) and own in store.get(key).decode().split()
 
-    _until(go, until, "rank 0 has not come")
+    _until(joined, until, "rank 0 has not come")
     return str(store.get("session").decode())
 
 
@@ -312,10 +316,10 @@ def _until(holds: Callable[[], bool], end: float, what: str) -> None:
 
 
 def _own_gpu() -> int:
-    local, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-    if local >= there:
+    local, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if local >= count:
         raise TrainError(
-            f"rank {local} of this host has no GPU of its own: {there} are there; start fewer "
+            f"rank {local} of this host has no GPU of its own: the host has {count}; start fewer "
             "ranks a host (torchrun --nproc-per-node), or hide them (CUDA_VISIBLE_DEVICES=)"
         )
     return local
@@ -323,7 +327,7 @@ def _own_gpu() -> int:
 
 @contextlib.contextmanager
 def ranks_of(config: TrainConfig) -> Iterator[Ranks]:
-    """The ranks that ``torchrun`` has started this process as one of, or one process alone.
+    """The ranks that ``torchrun`` has started, or this process alone.
 
     Raises ``ConfigError`` where there are several and ``train.parallel`` is "none".
     """
@@ -338,18 +342,18 @@ def ranks_of(config: TrainConfig) -> Iterator[Ranks]:
     if not started or (world == 1 and config.parallel in ("auto", "none")):
         yield Ranks()
         return
-    group = Group(config.hang_minutes)
+    group = RankGroup(config.hang_minutes)
     try:
         with group.lost():
             yield group
     except BaseException:
-        group.watchdog.close()  # and no more: parting would wait for those who are lost
+        group.watchdog.close()  # leaving the group would wait for lost ranks
         raise
     group.close()
 
 
 # ---------------------------------------------------------------------------------------- parallel
-# One model on several devices: who holds which weights, and how gradients become those of all.
+# One model on several devices: replicas or shards of the weights, and the sum of the gradients.
 #
 # The gradient of a step is that of one process with all batches: Σ over ranks and batches of
 # ∇total, over Σ count. So nothing here divides by the number of ranks.
@@ -363,14 +367,14 @@ class Parallel:
 
     name = "none"
 
-    def __init__(self, ranks: Ranks, job: Job) -> None:
-        self.ranks, self.job = ranks, job
-        self.moved: dict[str, int] = {}  # bytes by kind of collective, as this rank gave them
-        self.plain: nn.Module = job.model  # where whole weights can be looked at, on rank 0
+    def __init__(self, ranks: Ranks, model: nn.Module, loss: LossOf) -> None:
+        self.ranks, self.model, self._loss = ranks, model, loss
+        self.moved: dict[str, int] = {}  # bytes by kind of collective, as this rank sent them
+        self.plain = model  # the model with whole weights, on rank 0
 
-    def loss(self, batch: Any) -> Loss:
+    def loss(self, batch: object) -> Loss:
         """The loss of a batch, with its graph."""
-        return self.job.task.loss(self.job.model, batch, self.job.objective)
+        return self._loss(self.model, batch)
 
     def gathering(self, last: bool) -> contextlib.AbstractContextManager[object]:
         """Around forward and backward of a batch; the last of a step brings gradients together."""
@@ -378,8 +382,7 @@ class Parallel:
 
     def gradients(self) -> list[Tensor]:
         """What this rank holds of the gradients."""
-        parameters = self.job.model.parameters()
-        return [own_part(p.grad) for p in parameters if p.grad is not None]
+        return [own_part(p.grad) for p in self.model.parameters() if p.grad is not None]
 
     def norm(self, gradients: Sequence[Tensor]) -> float:
         """‖g‖ of the gradients of all weights, wherever they are."""
@@ -395,27 +398,27 @@ class Parallel:
             yield self.plain
 
     def why(
-        self, turns: Sequence[Any], loss: float, forward: Callable[[Any], Loss], rate: float
+        self, batches: Sequence[B], loss: float, forward: Callable[[B], Loss], rate: float
     ) -> str:
         """Why numbers are not finite, by this rank's batches with their summed loss."""
-        return why_not_finite(self.job.model, turns, forward, rate)
+        return why_not_finite(self.model, batches, forward, rate)
 
     def volume(self, steps: int) -> dict[str, float]:
-        """MiB that a rank gave into collectives, for each step since last asked."""
-        found = {f"{kind}_mib": round(n / steps / 2**20, 6) for kind, n in self.moved.items()}
+        """MiB that a rank sent by collectives, a step, over the ``steps`` since the last call."""
+        sent = {f"{kind}_mib": round(n / steps / 2**20, 6) for kind, n in self.moved.items()}
         self.moved.update(dict.fromkeys(self.moved, 0))
-        return found
+        return sent
 
 
-class _WholeLoss(nn.Module):
-    """From batch to loss as one module, for the hooks of PyTorch hang on its forward."""
+class _LossModule(nn.Module):
+    """From batch to loss as one module, because PyTorch wraps the forward of a module."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, model: nn.Module, loss: LossOf) -> None:
         super().__init__()
-        self.model, self._job = job.model, job
+        self.model, self._loss = model, loss
 
-    def forward(self, batch: Any) -> tuple[Tensor, int, dict[str, Tensor]]:
-        loss = self._job.task.loss(self.model, batch, self._job.objective)
+    def forward(self, batch: object) -> tuple[Tensor, int, dict[str, Tensor]]:
+        loss = self._loss(self.model, batch)
         return loss.total, loss.count, loss.logged
 
 
@@ -427,14 +430,14 @@ class Replicas(Parallel):
 
     name = "ddp"
 
-    def __init__(self, ranks: Ranks, job: Job) -> None:
-        super().__init__(ranks, job)
+    def __init__(self, ranks: Ranks, model: nn.Module, loss: LossOf) -> None:
+        super().__init__(ranks, model, loss)
         self.moved = {"all_reduced": 0}
-        self._marks = 4 * sum(1 for p in job.model.parameters() if p.requires_grad)
-        module = _WholeLoss(job)
-        # one weight that nothing uses: where there is none, DDP complains of having looked for it
-        module.unused = nn.Parameter(next(job.model.parameters()).new_zeros(1))
-        with warnings.catch_warnings():  # of a name that newer PyTorch has for broadcast_buffers
+        self._marks = 4 * sum(1 for p in model.parameters() if p.requires_grad)
+        module = _LossModule(model, loss)
+        # one weight that nothing uses: DDP warns where every weight is used
+        module.unused = nn.Parameter(next(model.parameters()).new_zeros(1))
+        with warnings.catch_warnings():  # newer PyTorch has another name for broadcast_buffers
             warnings.simplefilter("ignore", FutureWarning)
             self._replica = nn.parallel.DistributedDataParallel(
                 module,
@@ -444,7 +447,7 @@ class Replicas(Parallel):
             )
         self._replica.register_comm_hook(None, lambda _, bucket: self._sum(bucket))
 
-    def loss(self, batch: Any) -> Loss:
+    def loss(self, batch: object) -> Loss:
         return Loss(*self._replica(batch))
 
     def gathering(self, last: bool) -> contextlib.AbstractContextManager[object]:
@@ -453,19 +456,20 @@ class Replicas(Parallel):
         self.moved["all_reduced"] += self._marks
         return contextlib.nullcontext()
 
-    def _sum(self, bucket: Any) -> torch.futures.Future[Tensor]:
+    def _sum(self, bucket: GradBucket) -> torch.futures.Future[Tensor]:
         """Gradients ← their sums over ranks, where DDP by itself would take the mean."""
         buffer = bucket.buffer()
         self.moved["all_reduced"] += buffer.nbytes
-        work: Any = dist.all_reduce(buffer, async_op=True)
+        work = dist.all_reduce(buffer, async_op=True)
+        assert work is not None  # it is asynchronous
         return work.get_future().then(lambda done: done.value()[0])
 
     def why(
-        self, turns: Sequence[Any], loss: float, forward: Callable[[Any], Loss], rate: float
+        self, batches: Sequence[B], loss: float, forward: Callable[[B], Loss], rate: float
     ) -> str:
         if loss == loss and abs(loss) != float("inf"):
-            return "the loss of this rank is finite, but not what all ranks together make"
-        return super().why(turns, loss, forward, rate)
+            return "the loss of this rank is finite, but the sum over all ranks is not"
+        return super().why(batches, loss, forward, rate)
 
 
 class Shards(Parallel):
@@ -478,7 +482,7 @@ class Shards(Parallel):
 
     name = "fsdp"
 
-    def __init__(self, ranks: Ranks, job: Job) -> None:
+    def __init__(self, ranks: Ranks, model: nn.Module, loss: LossOf) -> None:
         try:
             from torch.distributed.device_mesh import init_device_mesh
             from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -487,15 +491,15 @@ class Shards(Parallel):
                 f'train.parallel = "fsdp" needs a newer PyTorch than {torch.__version__}'
             ) from None
 
-        super().__init__(ranks, job)
+        super().__init__(ranks, model, loss)
         self.moved = {"all_gathered": 0, "reduce_scattered": 0}
-        self._device = next(job.model.parameters()).device
+        self._device = next(model.parameters()).device
         if ranks.leads:
-            self.plain = copy.deepcopy(job.model.cpu())
-        job.model.to(self._device)
-        self._whole = _WholeLoss(job)
+            self.plain = copy.deepcopy(model.cpu())
+        model.to(self._device)
+        self._whole = _LossModule(model, loss)
         mesh = init_device_mesh(self._device.type, (ranks.world,))
-        for layer in layers(job.model):
+        for layer in layers(model):
             fully_shard(layer, mesh=mesh)
         fully_shard(self._whole, mesh=mesh)
         gather: Any = _Gather(self.moved)
@@ -507,7 +511,7 @@ class Shards(Parallel):
                 module.set_custom_all_gather(gather)
                 module.set_custom_reduce_scatter(scatter)
 
-    def loss(self, batch: Any) -> Loss:
+    def loss(self, batch: object) -> Loss:
         return Loss(*self._whole(batch))
 
     def norm(self, gradients: Sequence[Tensor]) -> float:
@@ -517,7 +521,7 @@ class Shards(Parallel):
 
     @contextlib.contextmanager
     def measured(self, mean: MovingMean | None) -> Iterator[nn.Module]:
-        tensors = own_tensors(self.job.model) if mean is None else mean.tensors
+        tensors = own_tensors(self.model) if mean is None else mean.tensors
         plain = own_tensors(self.plain) if self.ranks.leads else {}
         with torch.no_grad():
             for name, tensor in tensors.items():
@@ -533,7 +537,7 @@ class Shards(Parallel):
                 self.plain.cpu()
 
     def why(
-        self, turns: Sequence[Any], loss: float, forward: Callable[[Any], Loss], rate: float
+        self, batches: Sequence[B], loss: float, forward: Callable[[B], Loss], rate: float
     ) -> str:
         return f"numbers are not finite (learning rate {rate:.2g}); one device can say where"
 
@@ -569,8 +573,12 @@ class _Gather:
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(
-        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False
-    ) -> Any:
+        self,
+        output_tensor: Tensor,
+        input_tensor: Tensor,
+        group: ProcessGroup,
+        async_op: bool = False,
+    ) -> dist.Work | None:
         self.moved["all_gathered"] += output_tensor.nbytes
         gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # the newer name
         return gather(output_tensor, input_tensor, group=group, async_op=async_op)
@@ -583,38 +591,33 @@ class _Scatter(_Gather):
         self,
         output_tensor: Tensor,
         input_tensor: Tensor,
-        group: Any,
-        op: Any,
+        group: ProcessGroup,
+        op: ReduceOp,
         async_op: bool = False,
-    ) -> Any:
+    ) -> dist.Work | None:
         self.moved["reduce_scattered"] += input_tensor.nbytes
         scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
         return scatter(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
 
 
-KINDS: dict[str, type[Parallel]] = {kind.name: kind for kind in (Parallel, Replicas, Shards)}
-
-
 def parallel_of(
-    name: Literal["auto", "none", "ddp", "fsdp"], ranks: Ranks, job: Job
+    name: Literal["auto", "none", "ddp", "fsdp"], ranks: Ranks, model: nn.Module, loss: LossOf
 ) -> tuple[Parallel, list[str]]:
-    """How these ranks train the model together, and what to say of it.
+    """How these ranks train the model together, and the lines that describe it.
 
     "auto" keeps replicas where weights, gradients and moments leave room for activations, and
     shards them elsewhere.
     """
     if type(ranks) is Ranks:
         waiting = [f'train.parallel = "{name}" waits for torchrun: this is one process']
-        return Parallel(ranks, job), waiting if name in ("ddp", "fsdp") else []
-    needed = BYTES * sum(p.numel() for p in job.model.parameters())
-    chosen = ("ddp" if needed <= SHARE * _memory() else "fsdp") if name == "auto" else name
-    said = f"{ranks.world} ranks, {chosen}: weights, gradients and moments take"
-    found = KINDS[chosen](ranks, job)
-    return found, [f"{said} {needed / 2**20 / (ranks.world if chosen == 'fsdp' else 1):,.1f} MiB"]
-
-
-def _memory() -> float:
-    """Bytes of this rank's GPU; on processors, where replicas are simplest, without a bound."""
-    if not torch.cuda.is_available():
-        return float("inf")
-    return float(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
+        return Parallel(ranks, model, loss), waiting if name in ("ddp", "fsdp") else []
+    needed = BYTES * sum(p.numel() for p in model.parameters())
+    memory = float("inf")  # on processors, where replicas are simplest
+    if torch.cuda.is_available():
+        memory = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    sharded = name == "fsdp" or (name == "auto" and needed > SHARE * memory)
+    parallel = (Shards if sharded else Replicas)(ranks, model, loss)
+    size = needed / 2**20 / (ranks.world if sharded else 1)
+    return parallel, [
+        f"{ranks.world} ranks, {parallel.name}: weights, gradients and moments take {size:,.1f} MiB"
+    ]

@@ -7,7 +7,7 @@ import copy
 import ctypes
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -20,22 +20,28 @@ from torch.utils import checkpoint as activation_checkpoint
 from foveate.models.transformer import DecoderLayer, EncoderLayer
 from foveate.nn.attention import BaseAttention
 from foveate.train import checkpoint
-from foveate.train.checkpoint import WEIGHTS, DamagedError, TrainError
-from foveate.train.config import Name, Precision, TrainConfig, record, resolve
-from foveate.train.distributed import Parallel, Ranks, parallel_of, stacks
-from foveate.train.journal import Display, Health, Journal, NoJournal, clock
-from foveate.train.optim import average, moving_mean
+from foveate.train.checkpoint import WEIGHTS, DamagedError, Record, TrainError
+from foveate.train.config import Precision, TrainConfig, record, resolve
+from foveate.train.distributed import Ranks, parallel_of, stacks
+from foveate.train.journal import (
+    Display,
+    Health,
+    Journal,
+    NoJournal,
+    clock,
+    is_out_of_memory,
+)
+from foveate.train.optim import MovingMean, average
 from foveate.train.trainer import (
     Best,
     Interrupt,
     Job,
+    MicroBatch,
     Plan,
-    State,
     Tools,
     Trainer,
-    Turn,
+    TrainState,
     fingerprint,
-    is_out_of_memory,
     mix,
 )
 
@@ -55,27 +61,26 @@ def keep_freed_memory() -> None:
 
 
 # --------------------------------------------------------------------------------------- compiling
-# Layers of Transformers compiled by PyTorch: what stands between products becomes few kernels.
+# Layers of Transformers compiled by PyTorch: the operations between products become few kernels.
 #
-# It pays where starting a kernel takes longer than what the kernel does: on GPUs. Attention is
-# left
-# as it is, for its road is chosen by what is there. What was compiled stays on disk for other
+# It pays where starting a kernel takes longer than the kernel runs: on GPUs. Attention is not
+# compiled, for its implementation depends on its inputs. Compiled kernels stay on disk for other
 # runs.
 
-Forward = Callable[..., Any]
+Forward = Callable[..., object]
 
 
-class Made:
-    """A module's forward as something makes it anew, for a copy of the module too."""
+class WrappedForward:
+    """The forward of a module, wrapped; a copy of the module wraps its own forward."""
 
-    def __init__(self, forward: Forward, make: Callable[[Forward], Forward]) -> None:
-        self.forward, self.make, self.made = forward, make, make(forward)
+    def __init__(self, forward: Forward, wrap: Callable[[Forward], Forward]) -> None:
+        self.forward, self.wrap, self.wrapped = forward, wrap, wrap(forward)
 
-    def __call__(self, *inputs: Any, **more: Any) -> Any:
-        return self.made(*inputs, **more)
+    def __call__(self, *inputs: object, **more: object) -> object:
+        return self.wrapped(*inputs, **more)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Made:
-        return Made(copy.deepcopy(self.forward, memo), self.make)
+    def __deepcopy__(self, memo: dict[int, object]) -> WrappedForward:
+        return WrappedForward(copy.deepcopy(self.forward, memo), self.wrap)
 
 
 def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
@@ -95,14 +100,14 @@ def compile_layers(model: nn.Module, backend: str = "inductor") -> None:
         raise TrainError(
             "train.compile is for Transformers, and this model has no layer of one: leave it out"
         )
-    _make([m for m in modules if isinstance(m, BaseAttention)], torch.compiler.disable)
-    _make(layers, compiled)
+    _wrap([m for m in modules if isinstance(m, BaseAttention)], torch.compiler.disable)
+    _wrap(layers, compiled)
 
 
-def _make(modules: Sequence[Any], make: Callable[[Forward], Forward]) -> None:
+def _wrap(modules: Sequence[nn.Module], wrap: Callable[[Forward], Forward]) -> None:
     for module in modules:
-        if not isinstance(module.forward, Made):
-            module.forward = Made(module.forward, make)
+        if not isinstance(module.forward, WrappedForward):
+            module.forward = WrappedForward(module.forward, wrap)
 
 
 # --------------------------------------------------------------------------------------- recompute
@@ -114,11 +119,11 @@ def _make(modules: Sequence[Any], make: Callable[[Forward], Forward]) -> None:
 
 @dataclass
 class Recomputed:
-    """A layer's forward whose inside is computed again when gradients want it."""
+    """A layer's forward whose inside is computed again in the backward pass."""
 
-    forward: Callable[..., Any]
+    forward: Forward
 
-    def __call__(self, *inputs: Any, **more: Any) -> Any:
+    def __call__(self, *inputs: object, **more: Any) -> object:
         if not torch.is_grad_enabled():
             return self.forward(*inputs, **more)
         return activation_checkpoint.checkpoint(self.forward, *inputs, use_reentrant=False, **more)
@@ -174,19 +179,19 @@ def try_average(trainer: Trainer, count: int, reason: str) -> str:
 
 
 def _sound_steps(trainer: Trainer) -> list[int]:
-    found = []
+    sound = []
     for step in trainer.regular():
         try:
             checkpoint.verify(checkpoint.path_of(trainer.folder, step))
         except DamagedError as damage:
             trainer.tools.display.say(f"left out of the mean: {damage}")
             continue
-        found.append(step)
-    return found
+        sound.append(step)
+    return sound
 
 
-def _known_average(folder: Path, steps: list[int]) -> dict[str, Any] | None:
-    """What is known of the mean of these steps from an earlier session."""
+def _known_average(folder: Path, steps: list[int]) -> Record | None:
+    """The record of the mean of these steps, where an earlier session wrote it."""
     try:
         checkpoint.verify(folder / "averaged")
         record = json.loads((folder / "averaged" / "state.json").read_text(encoding="utf-8"))
@@ -195,10 +200,10 @@ def _known_average(folder: Path, steps: list[int]) -> dict[str, Any] | None:
     return dict(record) if record.get("steps") == steps else None
 
 
-def _average(trainer: Trainer, steps: list[int]) -> dict[str, Any]:
+def _average(trainer: Trainer, steps: list[int]) -> Record:
     """Write the mean, measure it where the run is validated; gives its ``state.json``."""
     job, config = trainer.job, trainer.config
-    record: dict[str, Any] = {"steps": steps}
+    record: Record = {"steps": steps}
     with checkpoint.sealed_folder(trainer.folder / "averaged") as target:
         paths = [checkpoint.path_of(trainer.folder, step) for step in steps]
         checkpoint.write_tensors(average(paths), target / WEIGHTS)
@@ -214,7 +219,7 @@ def _average(trainer: Trainer, steps: list[int]) -> dict[str, Any]:
 
 
 # --------------------------------------------------------------------------------------------- fit
-# Training from beginning to end: set up or go on, train, average, say which weights are best.
+# Training from beginning to end: set up or go on, train, average, choose the weights.
 
 
 @dataclass(frozen=True)
@@ -227,7 +232,7 @@ class Outcome:
     """
 
     reason: str
-    state: State
+    state: TrainState
     best: Best | None
     weights: Path
     exit_code: int = 0
@@ -251,12 +256,16 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             compile_layers(job.model)
         if config.recompute:
             recompute(job.model)
-        parallel, how = parallel_of(config.parallel, ranks, job)
+        parallel, how = parallel_of(config.parallel, ranks, job.model, job.loss)
         plan = job.plan(job.task.lengths("train"), config.batch_tokens, job.seed)
         optimizer = config.optimizer.build(job.model)
-        state, said = resume(job, config, folder, plan, optimizer, ranks)
+        state, messages = resume(job, config, folder, plan, optimizer, ranks)
         total = _total_steps(config, plan, state.batches)
         limit = None if config.max_minutes is None else 60 * config.max_minutes
+        newest = checkpoint.path_of(folder, state.step)
+        mean = None
+        if config.ema is not None:
+            mean = MovingMean(config.ema, job.model, newest if newest.is_dir() else None)
         tools = Tools(
             parallel=parallel,
             optimizer=optimizer,
@@ -266,14 +275,20 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             journal=Journal(folder, state.step, config.tensorboard) if ranks.leads else NoJournal(),
             display=Display(total, limit, config.validation.every, silent=not ranks.leads),
             interrupt=Interrupt(),
-            mean=moving_mean(config.ema, job.model, checkpoint.path_of(folder, state.step)),
+            mean=mean,
         )
-        tools.health = health_of(config, job, parallel, tools.journal)
+        if config.health_every is not None:
+            if parallel.name == "fsdp":
+                raise TrainError(
+                    'train.health_every needs whole weights, and train.parallel = "fsdp" has '
+                    "shards: leave one of them out"
+                )
+            tools.health = Health(job.model, config.health_every, tools.journal)
         stack.callback(tools.journal.close)
         stack.enter_context(tools.interrupt)
         stack.enter_context(tools.display)
         trainer = Trainer(job, config, folder, state, tools)
-        for line in (*said, *map(str, job.changes), *how, tools.precision.why):
+        for line in (*messages, *map(str, job.changes), *how, tools.precision.why):
             tools.display.say(line)
         if job.changes and ranks.leads:
             record(folder, job.toml, job.changes, tools.journal, state.step)
@@ -286,18 +301,6 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         return _end(trainer, reason)
 
 
-def health_of(config: TrainConfig, job: Job, parallel: Parallel, journal: Journal) -> Health | None:
-    """What watches the modules where that is asked for; `TrainError` for weights in shards."""
-    if config.health_every is None:
-        return None
-    if parallel.name == "fsdp":
-        raise TrainError(
-            'train.health_every wants whole weights, and train.parallel = "fsdp" has shards: '
-            "leave one of them out"
-        )
-    return Health(job.model, config.health_every, journal)
-
-
 def resume(
     job: Job,
     config: TrainConfig,
@@ -305,8 +308,8 @@ def resume(
     plan: Plan,
     optimizer: torch.optim.Optimizer,
     ranks: Ranks,
-) -> tuple[State, list[str]]:
-    """The state to begin with, from the newest sound checkpoint or new, and what to say of it.
+) -> tuple[TrainState, list[str]]:
+    """The state to begin with, of the newest sound checkpoint or new, and messages about it.
 
     Raises `TrainError` where the data, the seed or ``batch_tokens`` are not those of the run.
     """
@@ -316,36 +319,36 @@ def resume(
             checkpoint.clean(place)
         return checkpoint.newest_sound(folder)
 
-    order = fingerprint(plan)
-    ranks.same("order of the training examples", order)
-    step, said = ranks.lead("looking for checkpoints", newest)
+    digest = fingerprint(plan)
+    ranks.same("order of the training examples", digest)
+    step, messages = ranks.lead("looking for checkpoints", newest)
     job.model.train()
-    if step is None and said:
+    if step is None and messages:
         raise TrainError(
-            f"no checkpoint of {folder} is whole ({'; '.join(said)}): remove "
+            f"no checkpoint of {folder} is whole ({'; '.join(messages)}): remove "
             f"{folder / 'checkpoints'} to train from the beginning"
         )
     if step is None:
-        state = State(seed=job.seed, plan=order)
-        return state, said + share_out(config, state, ranks)
-    state = State.of(checkpoint.load(folder, step, job.model, optimizer))
-    if (state.seed, state.plan) != (job.seed, order):
+        state = TrainState(seed=job.seed, plan=digest)
+        return state, messages + share_out(config, state, ranks)
+    state = TrainState.of(checkpoint.load(folder, step, job.model, optimizer))
+    if (state.seed, state.plan) != (job.seed, digest):
         raise TrainError(
             f"{checkpoint.path_of(folder, step)} was trained on other data, with another seed or "
             "train.batch_tokens than the config has now, so that its place in the data means "
             "nothing: take the old ones, or start a run in another folder"
         )
-    said.append(f"going on from step {step:,} ({clock(state.seconds)} of training before)")
+    messages.append(f"going on from step {step:,} ({clock(state.seconds)} of training before)")
     if state.best is not None and state.best.figure != config.save.best:
-        said.append(
+        messages.append(
             f"the best is chosen by {config.save.best} from now on, not {state.best.figure}"
         )
         state.best, state.stale = None, 0
-    return state, said + share_out(config, state, ranks)
+    return state, messages + share_out(config, state, ranks)
 
 
-def share_out(config: TrainConfig, state: State, ranks: Ranks) -> list[str]:
-    """Set how many batches make a step; what to say where some ranks get none.
+def share_out(config: TrainConfig, state: TrainState, ranks: Ranks) -> list[str]:
+    """Set how many batches make a step; gives a message where some ranks get fewer.
 
     A run keeps the number that it began with, and so its curve, on however many ranks it goes on;
     a new ``train.accumulate`` sets it anew.
@@ -360,20 +363,21 @@ def share_out(config: TrainConfig, state: State, ranks: Ranks) -> list[str]:
     ]
 
 
-def _precision(config: TrainConfig, state: State, device: torch.device, ranks: Ranks) -> Precision:
+def _precision(
+    config: TrainConfig, state: TrainState, device: torch.device, ranks: Ranks
+) -> Precision:
     """What the config says; "auto" is decided once, for another choice would give other weights."""
     begun = config.precision == "auto" and state.precision != "auto"
-    wanted = state.precision if begun else config.precision
-    name, why = ranks.lead("precision", lambda: _resolved(wanted, device))
-    precision = Precision(name, device.type, why)
-    state.precision = precision.name
-    why = f"precision {precision.name}, as this run began"
-    return replace(precision, why=why) if begun else precision
+    requested = state.precision if begun else config.precision
 
+    def resolved() -> tuple[Literal["fp32", "bf16"], str]:
+        precision = resolve(requested, device)
+        return precision.name, precision.why
 
-def _resolved(name: Name, device: torch.device) -> tuple[Literal["fp32", "bf16"], str]:
-    found = resolve(name, device)
-    return found.name, found.why
+    state.precision, why = ranks.lead("precision", resolved)
+    if begun:
+        why = f"precision {state.precision}, as this run began"
+    return Precision(state.precision, device.type, why)
 
 
 def _total_steps(config: TrainConfig, plan: Plan, batches: int) -> int | None:
@@ -406,6 +410,7 @@ def _settings(config: TrainConfig, device: torch.device) -> Iterator[None]:
 
 def _start(trainer: Trainer) -> None:
     tools, model, state = trainer.tools, trainer.job.model, trainer.state
+    world, parallel = trainer.ranks.world, trainer.parallel.name
     tools.journal.write(
         "start",
         state.step,
@@ -414,19 +419,15 @@ def _start(trainer: Trainer) -> None:
         threads=torch.get_num_threads(),
         torch=torch.__version__,
         parameters=sum(p.numel() for p in model.parameters()),
-        **({} if trainer.ranks.world == 1 else _company(trainer)),
+        **({} if world == 1 else {"ranks": world, "parallel": parallel}),
     )
     trainer.ranks.doing("the rehearsal")
     rehearse(trainer)
     trainer.parallel.volume(1)
     if state.best is not None:
-        trainer.point()  # it may have named a checkpoint that was found damaged
+        trainer.point()  # best.json may have named a damaged checkpoint
     if not checkpoint.steps(trainer.folder):
         trainer.save()  # first weights and precision are kept, and a full disk is met at once
-
-
-def _company(trainer: Trainer) -> dict[str, Any]:
-    return {"ranks": trainer.ranks.world, "parallel": trainer.parallel.name}
 
 
 def rehearse(trainer: Trainer) -> None:
@@ -445,7 +446,7 @@ def rehearse(trainer: Trainer) -> None:
     for i in sorted({int(np.argmax(tokens)), int(np.argmax(longest))}) if batches else []:
         noise = mix(job.seed, "noise", 0)
         try:
-            trainer.backward(Turn(job.task.batch("train", batches[i].tolist(), noise=noise)))
+            trainer.backward(MicroBatch(job.task.batch("train", batches[i].tolist(), noise=noise)))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -5,22 +5,30 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO, TypeVar
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from torch import Tensor, nn
 
-from foveate.tasks.base import Measures
-from foveate.train.checkpoint import TrainError, write_atomically
+from foveate.tasks.base import Loss, Measures
+from foveate.train.checkpoint import Record, TrainError, write_atomically
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+B = TypeVar("B")  # a batch
 
 LOG = "log.jsonl"  # its name in a run
-Line = dict[str, Any]
+Line = Record
 
 
 class Journal:
@@ -36,9 +44,10 @@ class Journal:
         self._file: TextIO = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         self._board = _board(run / "tensorboard", step) if tensorboard else None
 
-    def write(self, event: str, step: int, **values: Any) -> None:
+    def write(self, event: str, step: int, **values: object) -> None:
         """Append a line and hand it to the system at once."""
-        line = json.dumps({"event": event, "step": step} | _finite(values), ensure_ascii=False)
+        record = _without_infinities({"event": event, "step": step} | values)
+        line = json.dumps(record, ensure_ascii=False)
         try:
             self._file.write(line + "\n")
             self._file.flush()
@@ -53,18 +62,18 @@ class Journal:
 
     def close(self) -> None:
         """Close the files; the journal cannot be used afterwards."""
-        with contextlib.suppress(OSError):  # of a full disk, which `write` has told of
+        with contextlib.suppress(OSError):  # of a full disk, which `write` has reported
             self._file.close()
         if self._board is not None:
             self._board.close()
 
 
 class NoJournal(Journal):
-    """What a rank that does not lead writes: nothing."""
+    """The journal of every rank but 0: it writes nothing."""
 
     def __init__(self) -> None: ...
 
-    def write(self, event: str, step: int, **values: Any) -> None: ...
+    def write(self, event: str, step: int, **values: object) -> None: ...
 
     def close(self) -> None: ...
 
@@ -77,10 +86,8 @@ def read(run: Path) -> list[Line]:
 
 def last_samples(run: Path) -> list[dict[str, str]]:
     """The examples of the last validation that kept any: source, reference and output of each."""
-    kept: list[list[dict[str, str]]] = [
-        line["samples"] for line in read(run) if line.get("samples")
-    ]
-    return kept[-1] if kept else []
+    lines = [line for line in read(run) if line.get("samples")]
+    return list(lines[-1]["samples"]) if lines else []
 
 
 def sound(content: bytes) -> list[Line]:
@@ -97,26 +104,28 @@ def sound(content: bytes) -> list[Line]:
 
 
 def _cut(path: Path, step: int) -> int:
-    """Drop the lines after a step, and torn ones; says how many are gone."""
+    """Drop the lines after a step, and torn ones; returns how many were dropped."""
     if not path.exists():
         return 0
     content = path.read_bytes()
-    kept = [line for line in sound(content) if line.get("step", 0) <= step]
-    dropped = len(content.splitlines()) - len(kept)
+    lines = [line for line in sound(content) if line.get("step", 0) <= step]
+    dropped = len(content.splitlines()) - len(lines)
     if dropped or not content.endswith(b"\n"):
-        write_atomically(path, "".join(json.dumps(line) + "\n" for line in kept))
+        write_atomically(path, "".join(json.dumps(line) + "\n" for line in lines))
     return dropped
 
 
-def _finite(value: Any) -> Any:
+def _without_infinities(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
+        return {key: _without_infinities(part) for key, part in value.items()}
+    return (
+        [_without_infinities(part) for part in value] if isinstance(value, list | tuple) else value
+    )
 
 
-def _board(folder: Path, step: int) -> Any:
+def _board(folder: Path, step: int) -> SummaryWriter:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
@@ -128,7 +137,7 @@ def _board(folder: Path, step: int) -> Any:
 
 
 # ---------------------------------------------------------------------------------------- progress
-# Training as people see it: a bar where standard error is a terminal, quiet lines where not.
+# The progress of a training: a bar where standard error is a terminal, lines elsewhere.
 
 RECENT = 100  # steps whose mean duration gives the time left
 SMOOTHING = 0.95  # of the loss and speed shown; those in the log are exact
@@ -154,14 +163,14 @@ def time_left(
 
 
 class Display:
-    """What a run says while it trains, on standard error.
+    """The progress of a training, on standard error.
 
     ``total`` steps and ``budget`` seconds end the training, where they are set. The time left is
     that of the last steps for those to come, and that of the last validation for those that are
     due ``every`` so many steps. The loss is the plain NLL where the objective logs it, as that of
     a validation is; the ``objective``, which is minimised, stands beside it. Where there is no
-    terminal a line appears every ``quiet`` seconds. A ``silent`` one, of a rank that does not
-    lead, says none.
+    terminal a line appears every ``quiet`` seconds. A ``silent`` display, that of every rank
+    but 0, prints none.
     """
 
     def __init__(
@@ -182,7 +191,7 @@ class Display:
         self._losses: dict[str, float] = {}
         self._rate: float | None = None
         self._figures = ""
-        self._said = time.monotonic()
+        self._printed = time.monotonic()
         self._bar: Progress | None = None
         self._task = TaskID(0)
 
@@ -210,18 +219,23 @@ class Display:
         self._rate = _smooth(self._rate, rate)
         self._spent.append(spent)
         if self._bar is not None:
-            done = self._done(step, seconds)
+            shares = [step / self.total] if self.total else []
+            shares += [seconds / self.budget] if self.budget else []
+            done = min(1.0, max(shares, default=0.0))
             self._bar.update(self._task, completed=done, description=self.line(step, seconds))
-        elif time.monotonic() - self._said >= self.quiet:
+        elif time.monotonic() - self._printed >= self.quiet:
             self.say(self.line(step, seconds))
 
     def line(self, step: int, seconds: float) -> str:
-        """Where training stands, in one line."""
+        """The progress at a step, in one line."""
+        validations = 0
+        if self.total is not None and self.every is not None:  # the last step has one
+            validations = max(0, -(-self.total // self.every) - step // self.every)
         left = time_left(
             None if self.total is None else self.total - step,
             sum(self._spent) / max(1, len(self._spent)),
             None if self.budget is None else self.budget - seconds,
-            self._validation * self._validations_left(step),
+            self._validation * validations,
         )
         losses = {name: f"{name} {value:.3f}" for name, value in self._losses.items()}
         if self._losses.get("objective") == self._losses.get("loss"):
@@ -232,19 +246,9 @@ class Display:
         parts += [] if left is None else [f"{clock(left)} left"]
         return " · ".join(parts + ([self._figures] if self._figures else []))
 
-    def _validations_left(self, step: int) -> int:
-        if self.total is None or self.every is None:
-            return 0
-        return max(0, -(-self.total // self.every) - step // self.every)  # the last step has one
-
-    def _done(self, step: int, seconds: float) -> float:
-        parts = [step / self.total] if self.total else []
-        parts += [seconds / self.budget] if self.budget else []
-        return min(1.0, max(parts, default=0.0))
-
     def say(self, text: str) -> None:
         """A line that stays."""
-        self._said = time.monotonic()
+        self._printed = time.monotonic()
         self.console.print(text, markup=False)
 
     def validated(self, step: int, measures: Measures, best: bool, spent: float = 0.0) -> None:
@@ -253,8 +257,7 @@ class Display:
         self._figures = " · ".join(f"{k} {v:.4g}" for k, v in measures.figures.items())
         self.say(f"step {step:,} · valid: {self._figures}" + (" · best so far" if best else ""))
         for sample in measures.samples:
-            rows: dict[str, Any] = {"source": sample.source, "reference": sample.reference}
-            for name, text in (rows | {"output": sample.output}).items():
+            for name, text in vars(sample).items():
                 self.say(f"    {name:<9} {text}")
 
 
@@ -267,7 +270,7 @@ def _smooth(old: float | None, new: float) -> float:
 #
 #     ratio = ‖w_{n+1} − w_n‖ / ‖w_n‖ over the parameters of a module
 #
-# About 1/1000 is the rule of thumb: far below, a part stands still; far above, it is shaken.
+# About 1/1000 is the rule of thumb: far below, a module hardly learns; far above, it is unstable.
 
 
 class Health:
@@ -322,3 +325,79 @@ def norm(tensors: list[Tensor]) -> float:
     if not tensors:
         return 0.0
     return float(torch.stack([t.float().norm() for t in tensors]).norm())
+
+
+# ---------------------------------------------------------------------------------------- diagnose
+# The cause of a failed step: the first module whose numbers are not finite, and memory.
+
+
+def why_not_finite(
+    model: nn.Module, batches: Sequence[B], forward: Callable[[B], Loss], rate: float
+) -> str:
+    """The first module or weight with numbers that are not finite, by a second forward pass."""
+    remedy = (
+        f"likely the learning rate ({rate:.2g} here) is too high or its warm-up too short; "
+        'precision = "fp32" tells whether rounding is to blame'
+    )
+    for name, parameter in model.named_parameters():
+        if not _finite(parameter):
+            return f"the weights {name} are not finite: {remedy}"
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    first = next((name for name, grad in gradients.items() if not _finite(grad)), "")
+    for batch in batches:
+        layer, loss = _first_overflow(model, batch, forward)
+        if not _finite(loss.total):
+            return (
+                f"the loss is {float(loss.total)}, and {layer or 'no layer'} is the first whose "
+                f"output is not finite (of the gradients, that of {first}): look at these "
+                f"examples, if they hold anything odd; else {remedy}"
+            )
+    return f"the loss is finite, but the gradient of {first} is not: {remedy}"
+
+
+def _first_overflow(
+    model: nn.Module, batch: B, forward: Callable[[B], Loss]
+) -> tuple[str | None, Loss]:
+    """The first module whose output holds NaN or +∞ (-∞ is what masks are made of)."""
+    names: list[str] = []
+
+    def hook(name: str, module: nn.Module, inputs: object, output: object) -> None:
+        if any(bool((t.isnan() | t.isposinf()).any()) for t in _tensors(output)):
+            names.append(name)
+
+    with ExitStack() as stack, torch.no_grad():
+        for name, module in model.named_modules():
+            handle = module.register_forward_hook(partial(hook, name or "the model"))
+            stack.callback(handle.remove)
+        loss = forward(batch)
+    return (names[0] if names else None), loss
+
+
+def _tensors(output: object) -> Iterator[Tensor]:
+    if isinstance(output, Tensor) and output.is_floating_point():
+        yield output
+    elif isinstance(output, tuple | list):
+        for part in output:
+            yield from _tensors(part)
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
+
+
+def peak_memory(device: torch.device) -> float | None:
+    """The most memory that the process has held so far, in MiB; ``None`` where unknown."""
+    if device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
+    try:
+        import resource
+    except ImportError:
+        return None  # Windows
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory has run out, on a GPU, in PyTorch or in Python."""
+    known = (MemoryError, torch.OutOfMemoryError)
+    return isinstance(error, known) or "can't allocate memory" in str(error)

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import Field
@@ -132,7 +131,7 @@ class Cosine(_Ending):
         return (1 + math.cos(math.pi * done)) / 2
 
 
-class Linear(_Ending):
+class LinearSchedule(_Ending):
     """rate = peak · (r + (1 − r)(1 − x)), x = (step − warmup) / (total − warmup)."""
 
     class Config(_Ending.Config, kind="linear"):
@@ -165,7 +164,7 @@ def _rise(step: int, warmup: int) -> float:
 # ------------------------------------------------------------------------------------------- optim
 # Optimisers by kind: which parameters decay, and PyTorch's fused steps over them.
 
-Group = dict[str, Any]
+ParameterGroup = dict[str, object]
 FUSED = ("cpu", "cuda", "mps")  # devices on which PyTorch steps all parameters in one kernel
 
 
@@ -243,7 +242,7 @@ class SGDConfig(OptimizerConfig, kind="sgd"):
         )
 
 
-def decay_groups(model: nn.Module, weight_decay: float) -> list[Group]:
+def decay_groups(model: nn.Module, weight_decay: float) -> list[ParameterGroup]:
     """The trainable parameters in two groups: those that decay, and those that do not.
 
     A parameter does not decay if it has fewer than two axes (biases, gains of norms), or if any
@@ -255,9 +254,9 @@ def decay_groups(model: nn.Module, weight_decay: float) -> list[Group]:
         if isinstance(module, nn.Embedding) or "norm" in name or "embedding" in name:
             spared.update(module.parameters(recurse=False))
     trainable = _trainable(model)
-    kept = [p for p in trainable if p.ndim < 2 or p in spared]
+    constant = [p for p in trainable if p.ndim < 2 or p in spared]
     decayed = [p for p in trainable if not (p.ndim < 2 or p in spared)]
-    groups = [(decayed, weight_decay), (kept, 0.0)]
+    groups = [(decayed, weight_decay), (constant, 0.0)]
     return [{"params": params, "weight_decay": decay} for params, decay in groups if params]
 
 
@@ -289,21 +288,20 @@ class MovingMean(Configurable):
     def __init__(self, config: Config, model: nn.Module, folder: Path | None = None) -> None:
         """Begin with the weights of the model, or with the mean in a checkpoint's folder."""
         self.config, self.model = config, model
-        self.tensors = {name: tensor.detach().clone() for name, tensor in self._present().items()}
+        self.tensors = {
+            name: tensor.detach().clone() for name, tensor in own_tensors(self.model).items()
+        }
         self._trained = [name for name, _ in model.named_parameters() if name in self.tensors]
         if folder is not None:
             with opened(folder / WEIGHTS) as file:
                 for name, tensor in self.tensors.items():
                     assign(tensor, file.get_tensor(name))
 
-    def _present(self) -> dict[str, Tensor]:
-        return own_tensors(self.model)
-
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Take in the weights after a step."""
         decay = min(self.config.decay, (1 + step) / (10 + step))
-        present = self._present()
+        present = own_tensors(self.model)
         mean = [self.tensors[name] for name in self._trained]
         torch._foreach_lerp_(mean, [present[name] for name in self._trained], 1 - decay)
         for name in present.keys() - set(self._trained):
@@ -312,21 +310,13 @@ class MovingMean(Configurable):
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
         """The model with the mean as its weights; afterwards with its own, bit for bit."""
-        present = self._present()
+        present = own_tensors(self.model)
         own = {name: tensor.clone() for name, tensor in present.items()}
         try:
             _copy(self.tensors, present)
             yield
         finally:
             _copy(own, present)
-
-
-def moving_mean(
-    config: MovingMean.Config | None, model: nn.Module, checkpoint: Path
-) -> MovingMean | None:
-    """The mean as a checkpoint has it, or a new one where there is no checkpoint; None without."""
-    known = checkpoint if checkpoint.is_dir() else None
-    return None if config is None else MovingMean(config, model, known)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""One training step and the loop around it: feeding batches, signals, state, errors explained."""
+"""The training loop: batches made in the background, steps, validation, checkpoints, signals."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ import contextlib
 import hashlib
 import queue
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from foveate.decode.search import Search
 from foveate.tasks.base import AnyTask, Loss, Measures
+from foveate.tasks.objectives import Objective
 from foveate.train import checkpoint
-from foveate.train.checkpoint import TrainError
-from foveate.train.config import Change, Precision, TrainConfig
-from foveate.train.journal import Display, Health, Journal
+from foveate.train.checkpoint import Record, TrainError
+from foveate.train.config import ConfigChange, Precision, TrainConfig
+from foveate.train.distributed import Parallel
+from foveate.train.journal import Display, Health, Journal, peak_memory
 from foveate.train.optim import MovingMean, Schedule
-
-if TYPE_CHECKING:
-    from foveate.train.distributed import Parallel
 
 
 class Interrupt:
@@ -41,7 +40,7 @@ class Interrupt:
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self._at_once = False
-        self._before: dict[signal.Signals, Any] = {}
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -61,7 +60,7 @@ class Interrupt:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Within, the first signal too raises ``KeyboardInterrupt`` where it strikes."""
+        """Within, the first signal too raises ``KeyboardInterrupt``, at once."""
         self._at_once = True
         try:
             yield
@@ -75,13 +74,13 @@ class Interrupt:
 
 
 # -------------------------------------------------------------------------------------------- feed
-# The batches of each step, made in the background: which ones is a function of the plan alone.
+# The batches of each step, made in the background; they are a function of the plan alone.
 
 Indices = NDArray[np.integer]
 
 
 class Plan(Protocol):
-    """Which examples stand together in which batch of which epoch."""
+    """The examples of each batch of each epoch."""
 
     def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
         """The batches of an epoch, as indices, in order."""
@@ -98,7 +97,7 @@ def mix(*parts: object) -> int:
 
 
 def fingerprint(plan: Plan) -> str:
-    """A short name of the order in which a plan deals its examples, by its first epoch."""
+    """A hash of the order of the examples in the first epoch of a plan."""
     digest = hashlib.sha256()
     for batch in plan.epoch(0):
         digest.update(np.asarray(batch, dtype=np.int64).tobytes() + b"|")
@@ -113,7 +112,7 @@ class Portion:
     epochs: list[int]  # the epoch of each batch
     after: tuple[int, int]  # epoch and batch to go on from
     places: list[int]  # of each batch in the step
-    counted: list[bool]  # a batch that does not count only keeps a rank in step with the others
+    counted: list[bool]  # False: a repeated batch, of weight 0
 
     @classmethod
     def of(cls, indices: list[Indices], epochs: list[int], after: tuple[int, int]) -> Self:
@@ -123,8 +122,8 @@ class Portion:
     def share(self, rank: int, world: int) -> Portion:
         """The part of one rank of ``world``: every world-th batch.
 
-        All ranks get as many, for they wait for each other in each. Where batches do not suffice
-        the first one comes again, and does not count.
+        All ranks get equally many, for every batch ends in collectives. Where batches do not
+        suffice the first one is repeated with weight 0.
         """
         count = -(-len(self.indices) // world) * world
         places = [p if p < len(self.indices) else 0 for p in range(rank, count, world)]
@@ -132,24 +131,24 @@ class Portion:
         indices, epochs = [self.indices[p] for p in places], [self.epochs[p] for p in places]
         return Portion(indices, epochs, self.after, places, counted)
 
-    def turns(self, batches: list[Any], seed: int, step: int) -> list[Turn]:
-        """The batches of the portion with their noise, which is a function of (seed, step, place).
+    def micro_batches(self, batches: list[object], seed: int, step: int) -> list[MicroBatch]:
+        """The batches with the seeds of their noise, functions of (seed, step, place) alone.
 
-        So it is the same whichever rank runs them.
+        So they are the same on whichever rank a batch runs.
         """
         seeds = [mix(seed, "step", step, *([place] if place else [])) for place in self.places]
         last = [False] * (len(batches) - 1) + [True]
-        return [Turn(*turn) for turn in zip(batches, seeds, self.counted, last, strict=True)]
+        return list(map(MicroBatch, batches, seeds, self.counted, last))
 
     def __str__(self) -> str:
         shown = [f"{batch[:8].tolist()}{'…' if len(batch) > 8 else ''}" for batch in self.indices]
         return f"epoch {self.epochs[0]}, training examples {' + '.join(shown)}"
 
 
-class Turn(NamedTuple):
-    """One batch as it is run: the seed of its noise, if it has one, and its part in the step."""
+class MicroBatch(NamedTuple):
+    """One batch of an accumulated step, with the seed of its dropout and other noise."""
 
-    batch: Any
+    batch: object
     seed: int | None = None
     counts: bool = True
     last: bool = True  # of this rank's batches of the step
@@ -183,20 +182,20 @@ class Feed:
     """A thread that makes the batches of the next portions, at most ``ahead`` of them.
 
     Batches are functions of their indices and a noise seed, so the thread changes nothing but
-    the time when they are ready. What goes wrong in it is raised by `next`.
+    the time when they are ready. Its exceptions are raised by `next`.
     """
 
     def __init__(
         self, task: AnyTask, portions: Iterator[Portion], seed: int, ahead: int = 3
     ) -> None:
         self._task, self._portions, self._seed = task, portions, seed
-        self._ready: queue.Queue[tuple[Portion, list[Any]] | BaseException | None]
+        self._ready: queue.Queue[tuple[Portion, list[object]] | BaseException | None]
         self._ready = queue.Queue(maxsize=ahead)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._work, name="foveate-feed", daemon=True)
         self._thread.start()
 
-    def next(self) -> tuple[Portion, list[Any]] | None:
+    def next(self) -> tuple[Portion, list[object]] | None:
         """The next portion with its batches; ``None`` where the last epoch has ended."""
         item = self._ready.get()
         if isinstance(item, BaseException):
@@ -207,24 +206,24 @@ class Feed:
         """Stop the thread and wait for it."""
         self._closed.set()
         with contextlib.suppress(queue.Empty):
-            while True:  # so that a thread that waits for room goes on, and sees that it is over
+            while True:  # so that a thread that waits for room sees that it is closed
                 self._ready.get_nowait()
         self._thread.join()
 
     def _work(self) -> None:
         try:
             for portion in self._portions:
-                pairs = zip(portion.indices, portion.epochs, strict=True)
-                if not self._put((portion, [self._batch(i, e) for i, e in pairs])):
+                batches: list[object] = [
+                    self._task.batch("train", rows.tolist(), noise=mix(self._seed, "noise", epoch))
+                    for rows, epoch in zip(portion.indices, portion.epochs, strict=True)
+                ]
+                if not self._put((portion, batches)):
                     return
             self._put(None)
         except BaseException as error:  # carried over to the training thread
             self._put(error)
 
-    def _batch(self, indices: Indices, epoch: int) -> Any:
-        return self._task.batch("train", indices.tolist(), noise=mix(self._seed, "noise", epoch))
-
-    def _put(self, item: tuple[Portion, list[Any]] | BaseException | None) -> bool:
+    def _put(self, item: tuple[Portion, list[object]] | BaseException | None) -> bool:
         while not self._closed.is_set():
             try:
                 self._ready.put(item, timeout=0.1)
@@ -234,92 +233,13 @@ class Feed:
         return False
 
 
-# ---------------------------------------------------------------------------------------- diagnose
-# Looking at a step that went wrong or may: numbers that are not finite, memory.
-
-
-def why_not_finite(
-    model: nn.Module, batches: Sequence[Any], forward: Callable[[Any], Loss], rate: float
-) -> str:
-    """Where numbers first left the finite: the step is run again; and the likely cause."""
-    remedy = (
-        f"likely the learning rate ({rate:.2g} here) is too high or its warm-up too short; "
-        'precision = "fp32" tells whether rounding is to blame'
-    )
-    for name, parameter in model.named_parameters():
-        if not _finite(parameter):
-            return f"the weights {name} are not finite: {remedy}"
-    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    first = next((name for name, grad in gradients.items() if not _finite(grad)), "")
-    for batch in batches:
-        layer, loss = _first_overflow(model, batch, forward)
-        if not _finite(loss.total):
-            return (
-                f"the loss is {float(loss.total)}, and {layer or 'no layer'} is the first whose "
-                f"output is not finite (of the gradients, that of {first}): look at these "
-                f"examples, if they hold anything odd; else {remedy}"
-            )
-    return f"the loss is finite, but the gradient of {first} is not: {remedy}"
-
-
-def _first_overflow(
-    model: nn.Module, batch: Any, forward: Callable[[Any], Loss]
-) -> tuple[str | None, Loss]:
-    """The first module whose output holds NaN or +∞ (-∞ is what masks are made of)."""
-    found: list[str] = []
-
-    def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def look(module: nn.Module, given: Any, output: Any) -> None:
-            if any(bool((t.isnan() | t.isposinf()).any()) for t in _tensors(output)):
-                found.append(name)
-
-        return look
-
-    with ExitStack() as stack, torch.no_grad():
-        for name, module in model.named_modules():
-            handle = module.register_forward_hook(watch(name or "the model"))
-            stack.callback(handle.remove)
-        loss = forward(batch)
-    return (found[0] if found else None), loss
-
-
-def _tensors(output: Any) -> Iterator[Tensor]:
-    if isinstance(output, Tensor) and output.is_floating_point():
-        yield output
-    elif isinstance(output, tuple | list):
-        for part in output:
-            yield from _tensors(part)
-
-
-def _finite(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all())
-
-
-def peak_memory(device: torch.device) -> float | None:
-    """The most memory that the process has held so far, in MiB; ``None`` where unknown."""
-    if device.type == "cuda":
-        return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
-    try:
-        import resource
-    except ImportError:
-        return None  # Windows
-    unit = 1 if sys.platform == "darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory has run out, on a GPU, in PyTorch or in Python."""
-    known = (MemoryError, torch.OutOfMemoryError)
-    return isinstance(error, known) or "can't allocate memory" in str(error)
-
-
 # --------------------------------------------------------------------------------------------- job
-# What is trained, and with what: the two bundles that the trainer is given.
+# What is trained, and the objects that train it.
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained: a task with its data, a model, what is minimised, how outputs are found.
+    """What is trained: a task with its data, a model, the objective, the search of validations.
 
     ``toml`` is the resolved config, kept in each checkpoint; ``plan`` makes the plan of batches
     from lengths, ``batch_tokens`` and the seed. ``changes`` are those of the config since
@@ -328,17 +248,21 @@ class Job:
 
     task: AnyTask
     model: nn.Module
-    objective: Any
-    search: Any
+    objective: Objective | None
+    search: Search | None
     seed: int
     toml: str
     plan: PlanFactory
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ConfigChange, ...] = ()
+
+    def loss(self, model: nn.Module, batch: object) -> Loss:
+        """The loss of a batch, with its graph."""
+        return self.task.loss(model, batch, self.objective)
 
 
 @dataclass
 class Tools:
-    """What the trainer works with, made by `foveate.train.fit`."""
+    """The objects of a training besides its model, made by `foveate.train.fit`."""
 
     parallel: Parallel
     optimizer: torch.optim.Optimizer
@@ -366,13 +290,13 @@ class Best:
 
 
 @dataclass
-class State:
+class TrainState:
     """All that a run needs to go on, besides the weights and the optimiser's tensors."""
 
     seed: int
     plan: str  # fingerprint of the order of the data
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # what "auto" became at the start
-    accumulate: int = 0  # what the config said of it when the next was set; 0 is: not yet
+    accumulate: int = 0  # train.accumulate when ``batches`` was set; 0: not yet
     batches: int = 1  # of a step, on all ranks together
     step: int = 0
     epoch: int = 0  # place in the data: epoch, and batch within it
@@ -386,8 +310,8 @@ class State:
     window: dict[str, float] = field(default_factory=dict)  # sums since the last line of the log
 
     @classmethod
-    def of(cls, record: dict[str, Any]) -> Self:
-        """The state that `dataclasses.asdict` had made a record of."""
+    def of(cls, record: Record) -> Self:
+        """The state of a record that `dataclasses.asdict` made."""
         best = record.pop("best")
         return cls(**record, best=None if best is None else Best(**best))
 
@@ -412,7 +336,7 @@ class Trainer:
     """Trains from a state until something ends it; everything random is a function of the step."""
 
     def __init__(
-        self, job: Job, config: TrainConfig, folder: Path, state: State, tools: Tools
+        self, job: Job, config: TrainConfig, folder: Path, state: TrainState, tools: Tools
     ) -> None:
         self.job, self.config, self.folder = job, config, folder
         self.state, self.tools = state, tools
@@ -424,7 +348,7 @@ class Trainer:
         self._measured = Measures({})  # of the last validation, on rank 0
 
     def agree(self) -> None:
-        """What time it is, and whether a signal has come: for all ranks, until asked again."""
+        """Set the time and the received signal, the same on all ranks."""
         self._now, self.stop = self.ranks.agree(time.monotonic(), self.tools.interrupt.received)
 
     def run(self) -> str:
@@ -454,22 +378,15 @@ class Trainer:
 
     def _settle(self, last: bool = False) -> None:
         """Validate and save where that is due after a step, or after the last one."""
-        improved = self._validation_due(last) and self.validate()
-        if improved or self._save_due(last):
-            self.save()
-
-    def _validation_due(self, last: bool) -> bool:
-        every, step = self.config.validation.every, self.state.step
-        if every is None or step <= self.state.validated or self.stop:
-            return False
-        return last or step % every == 0
-
-    def _save_due(self, last: bool) -> bool:
-        config, step = self.config.save, self.state.step
+        step, every, save = self.state.step, self.config.validation.every, self.config.save
+        improved = False
+        if every is not None and step > self.state.validated and not self.stop:
+            improved = (last or step % every == 0) and self.validate()
+        regular = save.every is not None and step % save.every == 0
         waited = (self._now - self._last_save) / 60
-        regular = config.every is not None and step % config.every == 0
-        timed = config.every_minutes is not None and waited >= config.every_minutes
-        return step > self.saved and (last or regular or timed)
+        timed = save.every_minutes is not None and waited >= save.every_minutes
+        if improved or (step > self.saved and (last or regular or timed)):
+            self.save()
 
     def seconds(self) -> float:
         """Wall clock of the run, that of earlier sessions included."""
@@ -506,7 +423,7 @@ class Trainer:
         self._record(sums | {"time": time.perf_counter() - started}, norm)
         return True
 
-    def _step(self, portion: Portion, batches: list[Any]) -> tuple[dict[str, float], float]:
+    def _step(self, portion: Portion, batches: list[object]) -> tuple[dict[str, float], float]:
         """One step along Σ ∇totals / Σ counts of the batches, clipped to the norm allowed.
 
         The sums are over all batches of all ranks.
@@ -514,8 +431,8 @@ class Trainer:
         number, optimizer = self.state.step + 1, self.tools.optimizer
         if self.job.objective is not None:
             self.job.objective.advance(number)
-        turns = portion.turns(batches, self.state.seed, number)
-        own = sums_of([self.backward(turn) for turn in turns])
+        micro_batches = portion.micro_batches(batches, self.state.seed, number)
+        own = sums_of([self.backward(micro) for micro in micro_batches])
         sums = self.ranks.sums(own)
         count = int(sums["count"])
         if count == 0:
@@ -524,9 +441,10 @@ class Trainer:
         norm = self.parallel.norm(grads) / count
         rate = self.tools.schedule.rate(number)
         if not np.isfinite(norm + sums["loss"]):
-            cause = self.parallel.why(turns, own["loss"], self._forward, rate)
-            kept = f"the checkpoint of step {self.saved} is kept"
-            raise TrainError(f"step {number}, {portion}: {cause}; {kept}")
+            cause = self.parallel.why(micro_batches, own["loss"], self._forward, rate)
+            raise TrainError(
+                f"step {number}, {portion}: {cause}; the checkpoint of step {self.saved} is kept"
+            )
         clip = self.config.clip_norm
         scale = 1.0 if clip is None else min(1.0, clip / (norm + 1e-6))
         torch._foreach_mul_(grads, scale / count)
@@ -539,21 +457,21 @@ class Trainer:
             self.tools.mean.update(number)
         return sums, norm
 
-    def _forward(self, turn: Turn) -> Loss:
-        """The loss of a batch, on which no other rank waits."""
-        if turn.seed is not None:
-            torch.manual_seed(turn.seed)
+    def _forward(self, micro: MicroBatch) -> Loss:
+        """The loss of a batch, without collectives."""
+        if micro.seed is not None:
+            torch.manual_seed(micro.seed)
         with self.tools.precision.context():
-            return self.job.task.loss(self.job.model, turn.batch, self.job.objective)
+            return self.job.loss(self.job.model, micro.batch)
 
-    def backward(self, turn: Turn) -> Loss:
+    def backward(self, micro: MicroBatch) -> Loss:
         """Add the gradient of a batch's total; gives the loss without its graph."""
-        if turn.seed is not None:
-            torch.manual_seed(turn.seed)
-        with self.parallel.gathering(turn.last):
+        if micro.seed is not None:
+            torch.manual_seed(micro.seed)
+        with self.parallel.gathering(micro.last):
             with self.tools.precision.context():
-                loss = self.parallel.loss(turn.batch)
-            if not turn.counts:
+                loss = self.parallel.loss(micro.batch)
+            if not micro.counts:
                 loss = Loss(0 * loss.total, 0, {name: 0 * x for name, x in loss.logged.items()})
             loss.total.backward()
         return Loss(loss.total.detach(), loss.count, loss.logged)

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look; do not edit. Of 4675316c4bbcb7a8.
+// Written by `npm run types` from src/foveate/look; do not edit. Of 806497134cb16547.
 export type AnyDrawing =
   | AttentionDrawing
   | SheetDrawing
@@ -32,8 +32,8 @@ export interface AttentionDrawing {
 /**
  * The maps of one block of a model: weights (H, T, S) of each layer, with one set of labels.
  *
- * ``row_means`` says whether a row is the word a decoder is ``producing`` or the one it is ``at``;
- * ``kinds`` may call each head of each layer something (diagonal, sink …).
+ * ``row_means`` says whether a row is the word a decoder is ``producing`` or the word it is
+ * ``at``; ``kinds`` may name what each head of each layer does (diagonal, sink …).
  */
 export interface Block {
   name: string;
@@ -45,9 +45,10 @@ export interface Block {
   kinds: string[][];
 }
 /**
- * An array as base64 of little-endian numbers, or the place where its bytes are to be had.
+ * An array as base64 of little-endian numbers, or the URL from which its bytes are read.
  *
- * ``u16`` counts 1/65,535 (weights from 0 to 1; 0 is kept for 0); ``f32`` is float32, NaN a blank.
+ * ``u16`` counts 1/65,535 (weights from 0 to 1; 0 stands for 0 alone); ``f32`` is float32, NaN a
+ * blank.
  */
 export interface Numbers {
   shape: number[];
@@ -58,8 +59,8 @@ export interface Numbers {
 /**
  * Numbers (T, S) as colours, the first row on top; they diverge from white at 0 where ends do.
  *
- * ``told`` is what the ends are called where they are no numbers; ``cells`` are texts written
- * into the cells; ``aspect`` is the height of a cell by its width.
+ * NaN stays blank. ``cells`` are texts that stand in the cells, ``told`` says what the ends are
+ * where they should not be numbers. ``aspect`` is the height of a cell by its width.
  */
 export interface SheetDrawing {
   title: string;
@@ -78,7 +79,9 @@ export interface SheetDrawing {
   cells: string[][];
 }
 /**
- * Lines over one axis, told apart by colour and dash.
+ * Lines over one axis ``x`` (N,), told apart by colour and dash; NaN where there is no value.
+ *
+ * ``across`` and ``up`` are what the axes are, ``log`` which of them are logarithmic.
  */
 export interface LinesDrawing {
   title: string;
@@ -103,14 +106,16 @@ export interface Curve {
   high: (number | null)[];
 }
 /**
- * A place on the axis with a name: where a forecast begins, a checkpoint was kept.
+ * A place on the axis with a name: where a forecast begins, a checkpoint was written.
  */
 export interface Mark {
   x: number;
   label: string;
 }
 /**
- * Bars for each label, beside each other where there are several series.
+ * Bars for each label, beside each other where there are several series; NaN is no bar.
+ *
+ * ``at`` is a value that bars are compared with, a line in figures.
  */
 export interface BarsDrawing {
   title: string;
@@ -164,7 +169,7 @@ export interface Choice {
   p: number;
 }
 /**
- * A beam as it went: a column for each step, in it the beginnings, best first.
+ * A beam search: a column for each step, in it the partial hypotheses, best first.
  *
  * ``best`` are the nodes of the answer.
  */
@@ -177,7 +182,7 @@ export interface LanesDrawing {
   best: number[];
 }
 /**
- * A beginning in the beam at one step: its last token, and the beginning that it extends.
+ * A partial hypothesis of a beam at one step: its last token, and the one that it extends.
  */
 export interface Node {
   id: number;
@@ -188,9 +193,10 @@ export interface Node {
   state: "live" | "done" | "pruned";
 }
 /**
- * A picture (a data URI), beside it what was looked at in it: weights on cells, or a path.
+ * A picture (C, H, W) and the attention to it: weights on its cells, or a path of glimpses.
  *
- * ``path`` are middles of glimpses as (x, y) in pixels, ``sides`` the widths that they see.
+ * ``path`` are middles of glimpses as (x, y) in pixels, ``sides`` the widths that they see, one
+ * for each scale.
  */
 export interface PictureDrawing {
   title: string;
@@ -234,7 +240,7 @@ export interface Module {
   parts: Module[];
 }
 /**
- * Rows of figures or texts under the names of their columns.
+ * Rows under the names of their columns; numbers stand at the right, texts at the left.
  */
 export interface TableDrawing {
   title: string;

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 258cef33ae9da386.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 2e1518bb58cd1330.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -346,7 +346,7 @@ export interface FilmRequest {
   most?: number;
 }
 /**
- * What to look at, and how. A view says which fields it reads (`Entry.reads`).
+ * What to look at, and how. A view reads those fields that it has as parameters.
  *
  * Where no ``text`` is given, an example of the run's last validation stands in.
  */

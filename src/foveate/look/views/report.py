@@ -10,20 +10,20 @@ from typing import Any
 from foveate.config import ConfigError
 from foveate.files import replace_file
 from foveate.look.capture import ForcedPass, Maps, Where, everywhere
-from foveate.look.drawing import Drawing, Units
+from foveate.look.drawings import Drawing
 from foveate.look.page import drawn
-from foveate.look.view import View
+from foveate.look.views import VIEWS, ViewEntry
+from foveate.look.views.options import Question
+from foveate.look.words import Units
 from foveate.run import Run
-from foveate.views.question import Question
-from foveate.views.registry import VIEWS, Entry
 
 
 @dataclass(frozen=True)
 class Report:
-    """The views of a run in the order of the registry, and why others are not among them."""
+    """The views of a run in the order of the table, and why others are not among them."""
 
     title: str
-    views: list[tuple[Entry, View]]
+    views: list[tuple[ViewEntry, Drawing]]
     left_out: dict[str, str]
 
     def html(self) -> str:
@@ -38,7 +38,7 @@ class Report:
 
 
 def report(run: Run, question: Question) -> Report:
-    """Draw all that fits. What cannot be drawn, for its data are not here, is said instead."""
+    """Draw every view that fits; the others are left out with the reason."""
     views, left_out, known = [], {}, Known(run)
     for entry in VIEWS.values():
         if reason := entry.unfit(run):
@@ -63,10 +63,10 @@ class Known(Run):
         self._passes: dict[tuple[Any, Any, Units], Recorded] = {}
 
     def forced(self, source: Any, target: Any = None, units: Units = "auto") -> Recorded:
-        asked = source, target, units
-        if asked not in self._passes:
-            self._passes[asked] = Recorded(**vars(super().forced(*asked)))
-        return self._passes[asked]
+        key = source, target, units
+        if key not in self._passes:
+            self._passes[key] = Recorded(**vars(super().forced(*key)))
+        return self._passes[key]
 
 
 class Recorded(ForcedPass):
@@ -80,11 +80,11 @@ class Recorded(ForcedPass):
         return super().maps()
 
 
-def _named(entry: Entry, view: View) -> list[Drawing]:
+def _named(entry: ViewEntry, view: Drawing) -> list[Drawing]:
     """The drawings of a view under its name, the first with what the view shows."""
-    found = []
+    named = []
     for number, drawing in enumerate(view.drawings()):
         title = " · ".join(part for part in (entry.name, drawing.title) if part)
-        told = " ".join(part for part in (entry.summary * (not number), drawing.caption) if part)
-        found.append(drawing.model_copy(update={"title": title, "caption": told}))
-    return found
+        caption = " ".join(part for part in (entry.summary * (not number), drawing.caption) if part)
+        named.append(drawing.model_copy(update={"title": title, "caption": caption}))
+    return named

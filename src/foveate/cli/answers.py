@@ -1,0 +1,457 @@
+"""The verbs that answer: classify, generate, forecast, caption, score and evaluate."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, cast
+
+import typer
+
+import foveate.cli.options as options
+from foveate.cli.options import (
+    CHUNK,
+    DAMAGED,
+    Tally,
+    chunks,
+    hint,
+    load,
+    one_line,
+    say,
+    set_threads,
+    to_json,
+)
+from foveate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from foveate.answers import Continuation, LabelAnswer
+    from foveate.look.views.examples import Picture
+    from foveate.run import Run
+    from foveate.tasks.base import Evaluation
+    from foveate.tasks.metrics import BleuTokenizer
+
+EMPTY = "empty, no label"
+RULE = "-" * 40  # between two texts, which may have many lines
+
+Above0 = Annotated[float | None, typer.Option(min=0.0, help="default: the run's own")]
+
+
+# ------------------------------------------------------------------------------ labels
+
+
+def classify(
+    run: options.RunPath,
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[IMAGE…]", help="JPEG or PNG, or numbers of test pictures"),
+    ] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="LABEL TAB P of every label")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print a JSON object a line")] = False,
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="tokens, or pictures, of a batch")
+    ] = None,
+    checkpoint: options.Checkpoint = "best",
+    threads: options.Threads = None,
+) -> None:
+    """Label each line of stdin, or each picture."""
+    if scores and as_json:
+        raise ConfigError("--scores and --json are two forms of the output: choose one")
+    write = label_json if as_json else partial(label_line, all_labels=scores)
+    loaded = load(run, checkpoint, threads)
+    if images:
+        classify_pictures(loaded, images, sys.stdout, write, batch_tokens)
+        return
+    hint("Type a text a line; Ctrl-D ends.")
+    say(classify_lines(loaded, sys.stdin.buffer, sys.stdout, write, batch_tokens).report())
+
+
+Write = Callable[["LabelAnswer", str | None], str]  # an answer, and the name of its picture
+
+
+def classify_lines(
+    run: Run, source: BinaryIO, target: TextIO, write: Write, batch_tokens: int | None = None
+) -> Tally:
+    """Label a stream, a line for a line and in order, in bounded memory.
+
+    Raises `ConfigError` for a run that labels pictures.
+    """
+    from foveate.data.readers import read_lines
+    from foveate.tasks.base import CUT
+
+    if run.task.reads == "picture":
+        raise ConfigError(
+            f"{run.path} labels pictures: name some behind it, JPEG or PNG, or numbers of test "
+            "pictures"
+        )
+    tally, number, damaged = Tally(), 0, list[int]()
+    size = 1 if source.isatty() else CHUNK
+    for chunk in chunks(read_lines(source, damaged), size):
+        for answer in run.classify(chunk, batch_tokens):
+            number += 1
+            target.write(write(answer, None) + "\n")
+            if not answer.probabilities:
+                tally.note(EMPTY, number)
+            if answer.cut:
+                tally.note(CUT, number)
+        target.flush()
+    tally.note(DAMAGED, *damaged)
+    return tally
+
+
+def classify_pictures(
+    run: Run, names: Sequence[str], target: TextIO, write: Write, batch_size: int | None = None
+) -> None:
+    """Label pictures, a line for each and in order; all are read before a line is written.
+
+    Raises ``DataError`` naming the first that is no picture, and `ConfigError` for a run that
+    labels no pictures.
+    """
+    from foveate.tasks.image_classification import PictureTask
+
+    run.need(PictureTask, "classify pictures; give it lines of text on stdin")
+    answers = run.classify_images(pictures_of(names), batch_size)
+    for name, answer in zip(names, answers, strict=True):
+        target.write(write(answer, name) + "\n")
+    target.flush()
+
+
+def label_line(answer: LabelAnswer, picture: str | None = None, all_labels: bool = False) -> str:
+    """``[PICTURE TAB] LABEL TAB p``, of all labels the most probable first; empty without one."""
+    pairs = list(answer.probabilities.items())
+    columns = [] if picture is None else [one_line(picture)]
+    for label, p in pairs if all_labels else pairs[:1]:
+        columns += [one_line(label), f"{p:.6f}"]
+    return "\t".join(columns)
+
+
+def label_json(answer: LabelAnswer, picture: str | None = None) -> str:
+    """The text or picture, its label and all probabilities, as JSON on a line."""
+    record: dict[str, object] = {"text": answer.source} if picture is None else {"picture": picture}
+    record |= {"label": answer.label or None, "probabilities": answer.probabilities}
+    return json.dumps(record, ensure_ascii=False)
+
+
+def pictures_of(names: Sequence[str]) -> list[Picture]:
+    """Files, or numbers of pictures of the run's test data. Raises `ConfigError` for neither."""
+    from foveate.look.views.examples import picture_of
+
+    return [picture_of(name) for name in names]
+
+
+# ------------------------------------------------------------------------------ texts
+
+
+def generate(
+    run: options.RunPath,
+    prompt: Annotated[
+        str | None, typer.Option(help="or lines on stdin; a blank line is an empty prompt")
+    ] = None,
+    max_length: Annotated[int, typer.Option(min=1, help="tokens")] = 200,
+    num: Annotated[int, typer.Option(min=1, help="texts for each prompt")] = 1,
+    temperature: Above0 = None,
+    top_k: Annotated[int | None, typer.Option(min=1, help="the k most probable")] = None,
+    top_p: Annotated[float | None, typer.Option(help="the most probable of mass p")] = None,
+    min_p: Annotated[float | None, typer.Option(help="p times the most probable")] = None,
+    repetition_penalty: Above0 = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="equal seeds draw equal texts")] = None,
+    beam_size: Annotated[int | None, typer.Option(min=1, help="search instead; 1: greedy")] = None,
+    whole_lines: Annotated[bool, typer.Option("--whole-lines", help="end with the line")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON, a text a line")] = False,
+    checkpoint: options.Checkpoint = "best",
+    threads: options.Threads = None,
+) -> None:
+    """Go on with a text, by a language model."""
+    sampling: dict[str, Any] = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "seed": seed,
+    }
+    sampling = {name: value for name, value in sampling.items() if value is not None}
+    if beam_size is not None and sampling:
+        name = next(iter(sampling)).replace("_", "-")
+        raise ConfigError(f"--beam-size searches, --{name} samples: leave one of them out")
+    stdin = None if prompt is not None or sys.stdin.isatty() else sys.stdin.buffer
+    loaded = load(run, checkpoint, threads)
+    damaged: list[int] = []
+    texts = prompts(prompt, stdin, damaged)
+    continue_text = partial(
+        loaded.generate,
+        max_length=max_length, num=num, whole_lines=whole_lines, beam_size=beam_size, **sampling,
+    )  # fmt: skip
+    single = len(texts) == 1 and num == 1 and beam_size is None
+    write_texts(continue_text, texts, sys.stdout, as_json, stream=single)
+    if damaged:
+        say([f"not UTF-8, the bytes read as U+FFFD: lines {damaged[:10]}"])
+
+
+def prompts(prompt: str | None, stdin: BinaryIO | None, damaged: list[int]) -> list[str]:
+    """The prompt, or the lines of standard input, or an empty one.
+
+    Lines that are not UTF-8 are read with U+FFFD, and their numbers added to ``damaged``.
+    """
+    if stdin is None:
+        return [prompt or ""]
+    from foveate.data.readers import read_lines
+
+    return list(read_lines(stdin, damaged)) or [""]
+
+
+def write_texts(
+    continue_text: Callable[..., list[Continuation]],
+    texts: Sequence[str],
+    target: TextIO,
+    as_json: bool,
+    stream: bool = False,
+) -> None:
+    """Write each prompt with its continuations, divided by a rule, or as JSON a line each.
+
+    With ``stream`` a single text appears on a terminal while it is generated.
+    """
+    if stream and target.isatty() and not as_json:
+        _stream(continue_text, texts[0], target)
+        return
+    for number, generation in enumerate(continue_text(texts)):
+        if as_json:
+            target.write(json.dumps(asdict(generation), ensure_ascii=False) + "\n")
+        else:
+            target.write(f"{RULE}\n" * (number > 0) + f"{generation}\n")
+
+
+def _stream(continue_text: Callable[..., list[Continuation]], prompt: str, target: TextIO) -> None:
+    written = 0
+    target.write(prompt)
+
+    def listen(text: str) -> None:
+        nonlocal written
+        complete = text.rstrip("\ufffd")  # of a character of which bytes are still to come
+        target.write(complete[written:])
+        target.flush()
+        written = max(written, len(complete))
+
+    (generation,) = continue_text([prompt], listen=listen)
+    target.write(generation.text[written:] + "\n")
+
+
+def caption(
+    run: options.RunPath,
+    images: Annotated[
+        list[str], typer.Argument(metavar="IMAGE…", help="JPEG or PNG, or numbers of test pictures")
+    ],
+    beam_size: options.BeamSize = None,
+    scores: Annotated[bool, typer.Option("--scores", help="SCORE TAB NAME TAB CAPTION")] = False,
+    checkpoint: options.Checkpoint = "best",
+) -> None:
+    """Describe pictures, a line for each."""
+    for answer in load(run, checkpoint).caption(pictures_of(images), beam_size):
+        line = f"{answer.name}\t{answer.caption}"
+        typer.echo(f"{answer.score:.4f}\t{line}" if scores else line)
+
+
+def forecast(
+    run: options.RunPath,
+    source: Annotated[
+        Path | None, typer.Argument(metavar="[CSV]", help="the run's own series if absent")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="a CSV file instead of stdout")] = None,
+    checkpoint: options.Checkpoint = "best",
+) -> None:
+    """The rows after the end of a series, as CSV."""
+    text = load(run, checkpoint).forecast(source).csv()
+    if out is None:
+        typer.echo(text.rstrip("\n"))
+        return
+    from foveate.files import replace_file
+
+    replace_file(out, text.encode())
+    typer.echo(f"wrote {out}")
+
+
+# ------------------------------------------------------------------------------ scores
+
+
+def score(
+    run: options.RunPath,
+    tokens: Annotated[bool, typer.Option("--tokens", help="also each token's")] = False,
+    ensemble: options.Ensemble = None,
+    checkpoint: options.Checkpoint = "best",
+    threads: options.Threads = None,
+) -> None:
+    """Log-probabilities of given pairs (TSV, stdin)."""
+    if threads is not None:
+        set_threads(threads)
+    from foveate.cli.workers import RunSpec
+    from foveate.tasks.base import Scores
+
+    loaded = RunSpec(str(run), checkpoint, tuple(map(str, ensemble or ()))).load()
+    loaded.need(Scores, "score")
+    layout = loaded.config.data.format
+    check = None if layout is None else layout.build().source
+    hint("Type SOURCE TAB TARGET; Ctrl-D ends.")
+    say(score_lines(loaded, sys.stdin.buffer, sys.stdout, tokens, check).report())
+
+
+def score_lines(
+    run: Run,
+    source: BinaryIO,
+    target: TextIO,
+    tokens: bool = False,
+    check: Callable[[str], str] | None = None,
+) -> Tally:
+    """Score pairs ``source TAB target``: their log-probability, then that of each token.
+
+    ``check`` raises ``ValueError`` for a text that is no source, and converts raw lines of the
+    data. Raises `ConfigError` naming the line that has no tab, or no source before it.
+    """
+    from foveate.data.readers import read_lines
+
+    tally, number, damaged = Tally(), 0, list[int]()
+    for chunk in chunks(read_lines(source, damaged), CHUNK):
+        pairs = []
+        for line in chunk:
+            number += 1
+            left, tab, right = line.partition("\t")
+            if not tab:
+                raise ConfigError(f"line {number} has no tab: give source TAB target")
+            right = right.partition("\t")[0]
+            if check is not None:
+                _check_source(left, right, line, number, check)
+            pairs.append((left, right))
+        for scored in run.score(pairs):
+            columns = [f"{scored.log_probability:.6f}"]
+            if tokens:
+                each = zip(scored.tokens, scored.token_log_probabilities, strict=True)
+                columns += [f"{one_line(token)} {value:.4f}" for token, value in each]
+            target.write("\t".join(columns) + "\n")
+        target.flush()
+    tally.note(DAMAGED, *damaged)
+    return tally
+
+
+def _check_source(
+    source: str, target: str, line: str, number: int, check: Callable[[str], str]
+) -> None:
+    """Raise ``ConfigError`` where a source is none, with the pair of a raw line of the data."""
+    try:
+        check(source)
+    except ValueError as error:
+        try:
+            pair = f"{check(line)} TAB {target}"
+        except ValueError:
+            raise ConfigError(f"line {number}: {error}") from None
+        raise ConfigError(
+            f"line {number} is a line of the data, not SOURCE TAB TARGET: write {pair}"
+        ) from None
+
+
+def evaluate(
+    run: options.RunPath,
+    overrides: options.Decode = None,
+    source: Annotated[Path | None, typer.Option("--data", help="inputs, or pairs")] = None,
+    reference: Annotated[Path | None, typer.Option(help="references, line by line")] = None,
+    split: Annotated[str, typer.Option(help="of the run's own data, without --data")] = "test",
+    beam_size: options.BeamSize = None,
+    length_penalty: options.LengthPenalty = None,
+    batch_tokens: options.BatchTokens = None,
+    bleu_tokenizer: Annotated[
+        str | None, typer.Option(help="that cuts BLEU's words; default: by the references' script")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="write the outputs here")] = None,
+    ensemble: options.Ensemble = None,
+    checkpoint: options.Checkpoint = "best",
+    precision: options.Precision = "fp32",
+    threads: options.Threads = None,
+    as_json: options.Json = False,
+) -> None:
+    """All figures of the task on held-out data."""
+    if threads is not None:
+        set_threads(threads)
+    from foveate.cli.workers import RunSpec
+
+    others = tuple(map(str, ensemble or ())), tuple(overrides or ())
+    loaded = RunSpec(str(run), checkpoint, *others, precision).load()
+    if source is None and reference is not None:
+        raise ConfigError(f"--reference {reference} needs --data SOURCE beside it")
+    figures = (
+        partial(evaluate_split, loaded, split)
+        if source is None
+        else partial(loaded.evaluate_files, source, reference)
+    )
+    evaluation = figures(
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        batch_tokens=batch_tokens,
+        bleu_tokenizer=cast("BleuTokenizer | None", bleu_tokenizer),
+    )
+    if output is not None:
+        from foveate.files import replace_file
+
+        replace_file(output, "".join(one_line(text) + "\n" for text in evaluation.outputs))
+    typer.echo(evaluation_text(evaluation, as_json))
+    tally = Tally()
+    for event, numbers in evaluation.noted.items():
+        tally.note(event, *numbers)
+    say(tally.report())
+
+
+def evaluate_split(
+    run: Run,
+    split: str,
+    beam_size: int | None = None,
+    length_penalty: float | None = None,
+    batch_tokens: int | None = None,
+    bleu_tokenizer: BleuTokenizer | None = None,
+) -> Evaluation:
+    """Figures on a split of the run's own data. Raises ``DataError`` where it is missing."""
+    from foveate.data.catalogue import DataError, MissingData
+
+    try:
+        return run.evaluate(
+            split=split,
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            batch_tokens=batch_tokens,
+            bleu_tokenizer=bleu_tokenizer,
+        )
+    except MissingData as error:
+        other = "" if split == "valid" else ", or measure on --split valid"
+        reason = error.reason.rstrip(" .:;")
+        raise DataError(
+            f"{run.path}: no {split} data ({reason}); name a file of examples: "
+            f"foveate evaluate {run.path} --data FILE{other}"
+        ) from None
+
+
+def evaluation_text(evaluation: Evaluation, as_json: bool) -> str:
+    """The figures of an evaluation with their signatures, as a table or as JSON."""
+    count = len(evaluation.outputs)
+    if as_json:
+        tree = {
+            "examples": count,
+            "figures": evaluation.figures,
+            "signatures": evaluation.signatures,
+            "tables": {name: asdict(table) for name, table in evaluation.tables.items()},
+        }
+        return to_json(tree)
+    lines = [f"{count:,} examples"]
+    width = max((len(name) for name in evaluation.figures), default=0)
+    values = _figures(list(evaluation.figures.values()))
+    for name, value in zip(evaluation.figures, values, strict=True):
+        lines.append(f"{name:<{width}}  {value}  {evaluation.signatures.get(name, '')}".rstrip())
+    for table in evaluation.tables.values():
+        lines += ["", *table.lines()]
+    return "\n".join(lines)
+
+
+def _figures(values: Sequence[float]) -> list[str]:
+    """Two decimals from 10 on (31.50), four digits below (0.3845), aligned at the point."""
+    texts = [f"{v:#.4g}" if 0 < abs(v) < 10 else f"{v:.2f}" for v in values]
+    before = max((len(text.partition(".")[0]) for text in texts), default=0)
+    placed = [" " * (before - len(text.partition(".")[0])) + text for text in texts]
+    return [f"{text:<{max(map(len, placed))}}" for text in placed]

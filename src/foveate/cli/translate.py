@@ -1,0 +1,447 @@
+"""``foveate translate``: lines of standard input, a document, or a folder of documents."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO
+
+import typer
+
+import foveate.cli.options as options
+from foveate.cli.options import CHUNK, DAMAGED, Tally, chunks, hint, one_line, say, set_threads
+from foveate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from foveate.answers import TextAnswer, TranslateOptions
+    from foveate.cli.workers import RunSpec
+    from foveate.documents.formats import DocumentOptions
+    from foveate.documents.memory import Assistance
+    from foveate.look.capture import AttentionRecord
+    from foveate.run import Run
+
+SHARE = 512  # lines that a process of several translates together
+PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
+
+NumHypotheses = Annotated[int, typer.Option(min=1, help="more: n-best list")]
+Scores = Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")]
+Alignments = Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")]
+Attention = Annotated[Path | None, typer.Option(help="one HTML file of the maps")]
+To = Annotated[str | None, typer.Option(help="language, if the run knows several")]
+PrefixFile = Annotated[Path | None, typer.Option(help="how outputs begin, line by line")]
+Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt or docx")]
+In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
+Out = Annotated[Path | None, typer.Option("--out", help="where it goes")]
+Protect = Annotated[
+    list[str] | None, typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …")
+]
+Again = Annotated[bool, typer.Option("--again", help="in catalogues, what is translated too")]
+Terms = Annotated[
+    Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
+]
+Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")]
+Known = Annotated[Path | None, typer.Option(help="TMX or TSV, looked up first")]
+Silence = Annotated[
+    list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
+]
+Engine = Annotated[str, typer.Option(help="torch, ctranslate2, or ray for a folder")]
+Processes = Annotated[
+    int | None, typer.Option(min=1, help="of one thread each, for bulk work; of a folder: all")
+]
+
+
+def translate(
+    run: options.RunPath,
+    overrides: options.Decode = None,
+    beam_size: options.BeamSize = None,
+    num_hypotheses: NumHypotheses = 1,
+    scores: Scores = False,
+    alignments: Alignments = None,
+    attention: Attention = None,
+    to: To = None,
+    prefix_file: PrefixFile = None,
+    format: Format = None,
+    source: In = None,
+    target: Out = None,
+    protect: Protect = None,
+    again: Again = False,
+    glossary: Terms = None,
+    force: Force = None,
+    ban: options.Ban = None,
+    memory: Known = None,
+    fuzzy: options.Fuzzy = 100.0,
+    copy_unknown: options.CopyUnknown = False,
+    silence: Silence = None,
+    ensemble: options.Ensemble = None,
+    batch_tokens: options.BatchTokens = None,
+    length_penalty: options.LengthPenalty = None,
+    checkpoint: options.Checkpoint = "best",
+    precision: options.Precision = "fp32",
+    engine: Engine = "torch",
+    sample: options.Sample = None,
+    processes: Processes = None,
+    threads: options.Threads = None,
+) -> None:
+    """Translate lines of stdin, a document, or a folder of them."""
+    if threads is not None:
+        set_threads(threads)
+    from foveate.cli.workers import RunSpec
+
+    others = tuple(map(str, ensemble or ())), tuple(overrides or ())
+    tried = None if sample is None else str(sample)
+    request = Request(
+        RunSpec(str(run), checkpoint, *others, precision, engine, tried),
+        {
+            "beam_size": beam_size,
+            "length_penalty": length_penalty,
+            "batch_tokens": batch_tokens,
+            "to": to,
+        },
+        LineOutputs(num_hypotheses, scores, alignments, attention, prefix_file),
+        protect or (),
+        again,
+        Resources(glossary, memory, fuzzy, force or (), ban or (), copy_unknown),
+        silence or (),
+        processes,
+        threads,
+    )
+    chosen: Source = Lines()
+    if source is not None and source.is_dir():
+        chosen = Folder(source, target, format)
+    elif source is not None or target is not None or format is not None:
+        chosen = DocumentFile(source, target, format)
+    say(chosen.translate(request))
+
+
+# ------------------------------------------------------------------------------ requests
+
+
+@dataclass(frozen=True)
+class LineOutputs:
+    """What is read and written line by line, beside the lines and their best hypotheses."""
+
+    num_hypotheses: int = 1
+    scores: bool = False
+    alignments: Path | None = None
+    attention: Path | None = None
+    prefixes: Path | None = None  # how each output begins, a line for a line of the input
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The options of a glossary, a translation memory, and phrases that outputs must (not) hold."""
+
+    glossary: Path | None = None
+    memory: Path | None = None
+    fuzzy: float = 100.0
+    forced: Sequence[str] = ()
+    banned: Sequence[str] = ()
+    copy_unknown: bool = False
+
+    def __bool__(self) -> bool:
+        files = self.glossary is not None or self.memory is not None
+        return files or bool(self.forced or self.banned or self.copy_unknown)
+
+    def read(self, to: str | None) -> Assistance:
+        """The resources in memory. Raises ``ConfigError`` naming a phrase or line that is wrong."""
+        from foveate.documents.memory import Assistance, Glossary, TranslationMemory
+
+        for option, phrases in (("--force", self.forced), ("--ban", self.banned)):
+            if not all(phrase.strip() for phrase in phrases):
+                raise ConfigError(f"{option} names an empty phrase; give a word, or leave it out")
+        terms = None if self.glossary is None else Glossary.read(self.glossary)
+        known = None if self.memory is None else TranslationMemory.read(self.memory, to, self.fuzzy)
+        return Assistance(terms, self.forced, self.banned, known, self.copy_unknown)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call of ``foveate translate``, but for what is translated."""
+
+    run: RunSpec
+    search: TranslateOptions
+    outputs: LineOutputs = LineOutputs()
+    protect: Sequence[str] = ()
+    again: bool = False
+    resources: Resources = Resources()
+    silence: Sequence[str] = ()
+    processes: int | None = None
+    threads: int | None = None
+
+    def refuse_assistance(self) -> None:
+        """Raise ``ConfigError`` for options that work in one process alone."""
+        if self.silence:
+            raise ConfigError(
+                "--silence works in this process alone: leave out --processes, folders"
+            )
+        if self.resources:
+            raise ConfigError(
+                "glossary, memory, phrases work in one process: no --processes, folders"
+            )
+
+    def document_options(self) -> DocumentOptions:
+        """How documents are read. Raises ``ConfigError`` for a pattern that is not valid."""
+        from foveate.documents.formats import DocumentOptions
+        from foveate.documents.spans import Rules
+
+        return DocumentOptions(Rules(tuple(self.protect)), self.search["to"], self.again)
+
+    @contextmanager
+    def loaded(self, messages: list[str]) -> Iterator[Run]:
+        """The run with its processes, silenced heads and resources, which report ``messages``."""
+        if (self.processes or 1) > 1:
+            from foveate.cli.workers import ProcessRun
+
+            yield ProcessRun(self.run.load(), self.run, self.processes or 1)
+        elif not (self.silence or self.resources):
+            yield self.run.load()
+        else:
+            from foveate.documents.memory import AssistedRun
+            from foveate.look.edit import edit, silenced
+
+            assistance = self.resources.read(self.search["to"])
+            assisted = AssistedRun(self.run.load(), assistance)
+            with edit(assisted.model, silenced(self.silence)):
+                yield assisted
+            messages += assisted.report()
+
+
+class Source(ABC):
+    """Texts to translate, and the place where their translations go."""
+
+    @abstractmethod
+    def translate(self, request: Request) -> list[str]:
+        """Translate all of it; the messages for standard error."""
+
+
+# ------------------------------------------------------------------------------ lines
+
+
+class Lines(Source):
+    """Lines of standard input; a line of standard output for each."""
+
+    def translate(self, request: Request) -> list[str]:
+        if request.protect or request.again:
+            option = "--protect" if request.protect else "--again"
+            raise ConfigError(f"{option} is for documents: name one with --in, or a --format")
+        if (request.processes or 1) > 1:
+            request.refuse_assistance()
+        messages: list[str] = []
+        with request.loaded(messages) as run:
+            hint("Type a sentence a line; Ctrl-D ends.")
+            streams = sys.stdin.buffer, sys.stdout
+            tally = translate_lines(run, *streams, request.outputs, request.search)
+        return tally.report() + messages
+
+
+def translate_lines(
+    run: Run,
+    source: BinaryIO,
+    target: TextIO,
+    outputs: LineOutputs,
+    search: TranslateOptions,
+) -> Tally:
+    """Translate a stream, a line for a line and in order, in bounded memory.
+
+    ``search`` goes to ``run.translate``. Several hypotheses have the usual form of n-best lists:
+    ``line ||| hypothesis ||| features ||| score``, lines counted from 0.
+    """
+    from foveate.cli.workers import ProcessRun
+    from foveate.data.readers import read_lines
+    from foveate.tasks.base import CUT
+
+    tally, number, damaged = Tally(), 0, list[int]()
+    size = 1 if source.isatty() else SHARE if isinstance(run, ProcessRun) else CHUNK
+    lines = chunks(read_lines(source, damaged), size)
+    options: TranslateOptions = {**search, "num_hypotheses": outputs.num_hypotheses}
+    with ExitStack() as stack:
+        named = (outputs.alignments, outputs.attention, outputs.prefixes)
+        files = stack.enter_context(LineFiles(outputs, tally)) if any(named) else None
+        jobs = (
+            (chunk, options if files is None else files.options(chunk, options)) for chunk in lines
+        )
+        if isinstance(run, ProcessRun):
+            batches = run.in_order(jobs)
+        else:
+            batches = (run.translate(chunk, **chosen) for chunk, chosen in jobs)
+        for answers in batches:
+            for answer in answers:
+                target.write(_written(answer, number, outputs))
+                number += 1
+                if answer.cut:
+                    tally.note(CUT, number)
+                if files is not None:
+                    files.add(answer, number)
+            target.flush()
+    tally.note(DAMAGED, *damaged)
+    return tally
+
+
+def _written(answer: TextAnswer, number: int, outputs: LineOutputs) -> str:
+    """The lines of output for one line of input."""
+    if outputs.num_hypotheses > 1:
+        return "".join(
+            f"{number} ||| {one_line(text)} ||| model= {score:.6f} ||| {score:.6f}\n"
+            for text, score in zip(answer.hypotheses, answer.scores, strict=True)
+        )
+    line = one_line(answer.hypotheses[0]) + "\n"
+    return f"{answer.scores[0]:.6f}\t{line}" if outputs.scores else line
+
+
+class LineFiles:
+    """The files beside the translations: prefixes to read, word links and attention to write."""
+
+    def __init__(self, outputs: LineOutputs, tally: Tally) -> None:
+        """Raises ``ConfigError`` for a file that cannot be read or has the wrong ending."""
+        self.outputs, self.tally = outputs, tally
+        self.records: list[AttentionRecord] = []
+        page, prefixes = outputs.attention, outputs.prefixes
+        if page is not None and page.suffix.lower() not in (".html", ".htm"):
+            raise ConfigError(f"--attention {page}: the maps go into one .html file; end it so")
+        self.links = (
+            None
+            if outputs.alignments is None
+            else outputs.alignments.open("w", encoding="utf-8", newline="\n")
+        )
+        self.prefixes = None if prefixes is None else Prefixes(prefixes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def options(self, lines: Sequence[str], options: TranslateOptions) -> TranslateOptions:
+        """The options for the next lines: with how each output begins."""
+        if self.prefixes is None:
+            return options
+        return {**options, "prefix": self.prefixes.take(len(lines))}
+
+    def add(self, answer: TextAnswer, number: int) -> None:
+        """Write the links of the answer to a line (from 1), and record its attention."""
+        if self.links is not None:
+            self.links.write(" ".join(f"{i}-{j}" for i, j in answer.alignment()) + "\n")
+        if self.outputs.attention is None or not answer.source.strip():
+            return
+        if len(self.records) < PAGE:
+            self.records.append(answer.record())
+        else:
+            self.tally.note(f"not drawn, {self.outputs.attention} holds {PAGE}", number)
+
+    def __exit__(self, *error: object) -> None:
+        if self.links is not None:
+            self.links.close()
+        if self.prefixes is not None:
+            self.tally.remarks += self.prefixes.close()
+        if self.outputs.attention is not None and self.records:
+            from foveate.look.page import save_html
+
+            self.tally.remarks += save_html(self.records, self.outputs.attention).notes
+
+
+class Prefixes:
+    """The lines of a file with which outputs begin, read in step with the lines of the input."""
+
+    def __init__(self, path: Path) -> None:
+        from foveate.data.readers import read_lines
+
+        self.path, self.damaged, self._count = path, list[int](), 0
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise ConfigError(f"cannot read the prefixes {path}: {error.strerror}") from None
+        self._lines = read_lines(self._file, self.damaged)
+
+    def take(self, count: int) -> list[str]:
+        """The next lines. Raises ``ConfigError`` where there are fewer, or one is not UTF-8."""
+        lines = list(islice(self._lines, count))
+        self._count += len(lines)
+        if len(lines) < count:
+            raise ConfigError(f"{self.path} ends after line {self._count}; give one for each line")
+        if self.damaged:
+            raise ConfigError(f"{self.path}:{self.damaged[0]} is not UTF-8; no output begins so")
+        return lines
+
+    def close(self) -> list[str]:
+        """Close the file; a message where it has more lines than the input."""
+        left = sum(1 for _ in self._lines)
+        self._file.close()
+        return (
+            [f"{self.path} has {left:,} lines more than the input; they were left"] if left else []
+        )
+
+
+# ------------------------------------------------------------------------------ documents
+
+
+@dataclass(frozen=True)
+class DocumentFile(Source):
+    """A document of a file or of standard input, written to a file or to standard output."""
+
+    source: Path | None
+    target: Path | None
+    format: str | None
+
+    def translate(self, request: Request) -> list[str]:
+        from foveate.cli.folders import translate_document, with_languages
+        from foveate.documents.formats import format_of, read_document
+        from foveate.files import replace_file
+        from foveate.tasks.base import CUT
+
+        refuse_line_outputs(request.outputs, request.processes or 1)
+        if self.format is None and self.source is None:
+            raise ConfigError(
+                f"--out {self.target} needs --in FILE, or --format for a document on standard "
+                "input; lines go to a file by > FILE"
+            )
+        kind = self.format or format_of(self.source or Path())
+        options = request.document_options()
+        messages: list[str] = []
+        with request.loaded(messages) as run:
+            name = str(self.source or "standard input")
+            document = read_document(kind, self._read(), with_languages(run, options), name)
+            data, answers = translate_document(run, document, request.search)
+            tally = Tally()
+            tally.note(f"of the sentences {CUT}", *(n for n, a in enumerate(answers, 1) if a.cut))
+            if self.target is None:
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+            else:
+                replace_file(self.target, data)
+        count = f"{len(answers):,} sentence" + "s" * (len(answers) != 1)
+        return [*tally.report(), f"{count} translated{document.note}", *messages]
+
+    def _read(self) -> bytes:
+        """The document. Raises ``ConfigError`` naming a file that cannot be read."""
+        if self.source is None:
+            return sys.stdin.buffer.read()
+        try:
+            return self.source.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"cannot read {self.source}: {error.strerror}") from None
+
+
+@dataclass(frozen=True)
+class Folder(Source):
+    """All documents of a folder, written into another folder under the same names."""
+
+    source: Path
+    target: Path | None
+    format: str | None
+
+    def translate(self, request: Request) -> list[str]:
+        from foveate.cli.folders import translate_folder
+
+        refuse_line_outputs(request.outputs, processes=1)
+        request.refuse_assistance()
+        job = (request.run, request.search, request.document_options())
+        workers = request.processes, request.threads or 1
+        return translate_folder(self.source, self.target, self.format, *job, *workers)
+
+
+def refuse_line_outputs(outputs: LineOutputs, processes: int) -> None:
+    """Raise ``ConfigError`` for options of lines, which documents do not have."""
+    if outputs != LineOutputs() or processes > 1:
+        raise ConfigError("a document has one answer, of one process: no n-best, maps, …")

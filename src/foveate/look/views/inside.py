@@ -1,0 +1,147 @@
+"""Views between input and answer: heads silenced, layers, states and gates, gradients, the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import foveate.look.inside as inside
+import foveate.look.models as models
+from foveate.config import ConfigError
+from foveate.data.tokenizer import EOS
+from foveate.look.capture import ForcedPass, everywhere
+from foveate.look.drawings import LensDrawing, LinesDrawing, SheetGrid, StatesDrawing
+from foveate.look.views import view
+from foveate.look.views.examples import (
+    attends,
+    embeds,
+    explains,
+    gives_probabilities,
+    layered,
+    models_language,
+    ready,
+    recurs,
+    stemmed,
+    text_of,
+)
+from foveate.look.views.options import Block, Image, Layer, Steps, Target, Text
+from foveate.run import Run
+from foveate.tasks.language import END_OF_LINE, Language
+
+
+@view(attends, explains)
+def ablation(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None
+) -> SheetGrid:
+    """Each head silenced in turn; of a block, or of all."""
+    passes = [ready(run, text, target, image)]
+    lost = inside.importance(passes, block or everywhere)
+    return inside.importances(lost, passes, run.path.name)
+
+
+@view(gives_probabilities, layered, silence=True)
+def lens(run: Run, text: Text = None, target: Target = None, image: Image = None) -> LensDrawing:
+    """The top token after each layer."""
+    return inside.lens(ready(run, text, target, image), run.path.name)
+
+
+@view(explains, stemmed)
+def permutation(
+    run: Run, text: Text = None, target: Target = None, image: Image = None
+) -> LinesDrawing:
+    """The input shuffled, with positions and without."""
+    title = f"Does order matter to {run.path.name}?"
+    return models.permutation(ready(run, text, target, image), title)
+
+
+@view(explains, recurs)
+def states(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
+) -> StatesDrawing:
+    """Of the cell that is named, in the order of the text."""
+    forced = ready(run, text, target, image)
+    with torch.inference_mode(), inside.capture_states(run.model) as captured:
+        forced.run()
+    name = _cell(run, list(captured), layer)
+    path = _of_example(captured[name], forced, name).numpy()
+    return inside.states(path, _words_of(forced, name, len(path)), f"{name}: {run.path.name}")
+
+
+@view(explains, recurs)
+def gates(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
+) -> SheetGrid:
+    """Of the cell that is named, in the order of the text."""
+    forced = ready(run, text, target, image)
+    with torch.inference_mode(), inside.capture_gates(run.model) as captured:
+        forced.run()
+    name = _cell(run, list(captured), layer)
+    opened = {gate: _of_example(steps, forced, name) for gate, steps in captured[name].items()}
+    words = _words_of(forced, name, max(map(len, opened.values()), default=0))
+    batch = {gate: steps[None] for gate, steps in opened.items()}
+    try:
+        return inside.gates(batch, words, title=f"{name}: {run.path.name}")
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+def _cell(run: Run, names: Sequence[str], layer: int) -> str:
+    """A recurrent cell by its number. Raises ``ConfigError`` where there are fewer."""
+    if not -len(names) <= layer < len(names):
+        raise ConfigError(f"layer {layer}: {run.path} has {len(names)}, counted from 0")
+    return names[layer]
+
+
+def _of_example(steps: Tensor, forced: ForcedPass, name: str) -> Tensor:
+    """Of the steps of a cell (B, T, H) those of the example, (T, H), in the order of the text."""
+    rows = steps[min(forced.row, len(steps) - 1)].cpu()
+    return rows.flip(0) if inside.backwards(name) else rows
+
+
+def _words_of(forced: ForcedPass, name: str, count: int) -> Sequence[str]:
+    """What a cell reads at each step, or the numbers of the steps."""
+    words = forced.read.get(name.split(".")[0], ())
+    return words if len(words) == count else [str(t) for t in range(count)]
+
+
+@view(gives_probabilities)
+def surface(
+    runs: Sequence[Run], text: Text = None, target: Target = None, image: Image = None,
+    steps: Steps = 7,
+) -> SheetGrid:  # fmt: skip
+    """Mean −log p of the example, over the same two directions' lengths for each run."""
+    losses = {}
+    for run in runs:
+        loss = partial(_loss, ready(run, text, target, image))
+        losses[run.path.name] = models.surface(run.model, loss, steps)
+    return models.surfaces(losses, title="Loss around the weights")
+
+
+def _loss(forced: ForcedPass) -> float:
+    return -float(np.mean(forced.scores()))
+
+
+@view(models_language, embeds)
+def gradients(runs: Sequence[Run], text: Text = None) -> LinesDrawing:
+    """The gradient's norm against distance, for language models that read a text."""
+    text, norms = text_of(runs[0], text), {}
+    for run in runs:
+        ids, _ = reading(run, text)
+        decoder = run.model.decoder
+        norms[run.path.name] = inside.influence(partial(decoder, ids, None), decoder.stem)
+    return inside.gradients(norms)
+
+
+def reading(run: Run, text: str) -> tuple[Tensor, list[str]]:
+    """What a language model reads of a text, (1, T), the end of a line before it; and its labels.
+
+    Raises `ConfigError` for a run of another task.
+    """
+    task = run.need(Language, "read a text as a language model does")
+    ids: list[int] = [EOS, *task.ids_of(text)]
+    labels = [END_OF_LINE if i == EOS else task.tokenizer.decode([i]) for i in ids]
+    return torch.tensor([ids], device=run.model.output.weight.device), labels

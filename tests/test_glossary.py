@@ -9,6 +9,7 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -98,13 +99,16 @@ def banned_phrases(tree: ast.AST) -> list[tuple[int, str]]:
     ]
 
 
-TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Every module of the package."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
 
 
 def test_names_and_texts_are_plain() -> None:
     names: dict[str, list[str]] = defaultdict(list)
     phrases: dict[str, list[str]] = defaultdict(list)
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         package = path.relative_to(SOURCE).parts[0].removesuffix(".py")
         place = path.relative_to(ROOT)
         names[package] += [f"{place}:{line}: {name}" for line, name in banned_names(tree)]
@@ -120,7 +124,7 @@ def test_names_and_texts_are_plain() -> None:
 def test_a_public_class_name_stands_in_one_module() -> None:
     modules = Counter(
         name
-        for tree in TREES.values()
+        for tree in trees().values()
         for name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
         if not name.startswith("_")
     )

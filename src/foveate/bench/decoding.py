@@ -26,6 +26,7 @@ from foveate.decode.search import Search
 from foveate.native.kernels import library, without_kernels
 from foveate.nn.linear import quantized
 from foveate.run import device
+from foveate.tasks.base import TensorBatch
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Name, Precision, resolve
 
@@ -122,7 +123,7 @@ def levers(work: Workload, seconds: float, sentences: int = 1000, rounds: int = 
     }
 
 
-def _task(work: Workload) -> TextToText:
+def _task(work: Workload) -> TextToText[TensorBatch]:
     if not isinstance(work.task, TextToText):
         kind = work.config.task.kind
         raise ConfigError(f"bench decode needs a task with sources and a search, not {kind}")
@@ -137,7 +138,7 @@ def _sources(work: Workload, sentences: int) -> list[Ids]:
 
 
 def speed(
-    task: TextToText,
+    task: TextToText[TensorBatch],
     model: torch.nn.Module,
     sources: Sequence[Ids],
     case: Case,

@@ -35,7 +35,7 @@ class AttentionView(AttentionDrawing):
     The exact weights are those of its ``record``; a browser gets every map of it.
     """
 
-    blocks: list[Block] = []
+    blocks: list[Block] = Field(default_factory=list)
     record: AttentionRecord = Field(exclude=True)
 
     @property

@@ -159,7 +159,7 @@ class Computation(Generic[T]):
 
     def __init__(self, work: Callable[[Send], T], thread: ThreadPoolExecutor) -> None:
         self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[Part | None] = asyncio.Queue()
+        self._events: asyncio.Queue[DrawingPart | None] = asyncio.Queue()
         self._stop = threading.Event()
         self.future: Future[T] = thread.submit(self._run, work)
 
@@ -168,7 +168,7 @@ class Computation(Generic[T]):
             raise Stopped
         return work(self.send)
 
-    def send(self, event: Part | None) -> None:
+    def send(self, event: DrawingPart | None) -> None:
         """Add an event. Raises `Stopped` once no client reads the events any more."""
         if self._stop.is_set():
             raise Stopped
@@ -186,7 +186,7 @@ class Computation(Generic[T]):
         finally:
             self.stop()
 
-    async def events(self, pause: float, ping: Part) -> AsyncIterator[Part | T]:
+    async def events(self, pause: float, ping: DrawingPart) -> AsyncIterator[DrawingPart | T]:
         """Its events as they come, a ``ping`` after each ``pause`` seconds without, its result.
 
         The computation stops where the reader leaves.

@@ -58,14 +58,14 @@ class Argos(Export):
     def _codes(self) -> tuple[str, str]:
         """The languages: those that were given, or what the names of the data end in."""
         task: Any = self.run.config.task
-        found = self.languages or tuple(
+        languages = self.languages or tuple(
             Path(str(name).removesuffix(".gz")).suffix[1:] for name in (task.source, task.target)
         )
-        if len(found) != 2 or not all(2 <= len(code) <= 3 for code in found):
+        if len(languages) != 2 or not all(2 <= len(code) <= 3 for code in languages):
             raise ExchangeError(
                 "Argos wants to know the languages: --language en --language fr (source, target)"
             )
-        return found[0], found[1]
+        return languages[0], languages[1]
 
     def write(self, place: Path, pointer: dict[str, Any]) -> None:
         source, target = self._codes()
@@ -73,14 +73,14 @@ class Argos(Export):
         spec = specification(self.run, Pieces(pieces, pieces))
         spec.validate()
         spec.optimize(None if self.quantization == "float32" else self.quantization)
-        said = {"package_version": "1.0", "argos_version": "1.9", "type": "translate"}
-        said |= {"from_code": source, "from_name": source, "to_code": target, "to_name": target}
+        metadata = {"package_version": "1.0", "argos_version": "1.9", "type": "translate"}
+        metadata |= {"from_code": source, "from_name": source, "to_code": target, "to_name": target}
         with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(place, "w") as archive:
             spec.save(name)
             for path in sorted(Path(name).iterdir()):
                 _put(archive, f"{self._folder}/model/{path.name}", path.read_bytes())
             _put(archive, f"{self._folder}/{MODEL}", sentencepiece_model(self._tokenizer))
-            _put(archive, f"{self._folder}/{METADATA}", _text(said))
+            _put(archive, f"{self._folder}/{METADATA}", _text(metadata))
 
     @property
     def _folder(self) -> str:
@@ -100,20 +100,20 @@ class Argos(Export):
                     f"{len(other)} of {len(lines)} lines are cut otherwise by SentencePiece, as "
                     f"{lines[other[0]]!r}: this tokenizer cannot be one of it; nothing was written"
                 )
-            kept = [line for number, line in enumerate(lines) if number not in set(other)]
-            theirs = answers(folder, kept)
-        ours = self._ours(kept)
+            comparable = [line for number, line in enumerate(lines) if number not in set(other)]
+            theirs = answers(folder, comparable)
+        ours = self._ours(comparable)
         name = f"Argos' beam of {BEAM}"
         if self.quantization != "float32":
-            return self._by_chrf(sample, kept, ours, theirs, name)
-        for number, (line, one, there) in enumerate(zip(kept, ours, theirs, strict=True)):
-            if one != there:
+            return self._by_chrf(sample, comparable, ours, theirs, name)
+        for number, (line, mine, there) in enumerate(zip(comparable, ours, theirs, strict=True)):
+            if mine != there:
                 raise Different(
                     f"sentence {number + 1} of the sample comes out otherwise: {line!r} gives "
-                    f"{one!r} here and {there!r} there; nothing was written"
+                    f"{mine!r} here and {there!r} there; nothing was written"
                 )
         tokens = sum(map(len, self._tokenizer.encode_ids(ours)))
-        return Checked(len(kept), [name], tokens, cut_otherwise=len(other))
+        return Checked(len(comparable), [name], tokens, cut_otherwise=len(other))
 
     def _ours(self, lines: list[str]) -> list[str]:
         """What the run finds by the search that Argos uses, in which no output is empty.
@@ -132,15 +132,15 @@ class Argos(Export):
         return [str(answer).replace("_", " ") for answer in answers]
 
     def _by_chrf(
-        self, sample: Sample, kept: list[str], ours: list[str], theirs: list[str], name: str
+        self, sample: Sample, lines: list[str], ours: list[str], theirs: list[str], name: str
     ) -> Checked:
         from foveate.export.base import held_by_chrf
 
         if sample.references is None:
             raise ExchangeError("int8 is compared by chrF: SOURCE TAB REFERENCE in --sample FILE")
         right = dict(zip(sample.sources, sample.references, strict=True))
-        scores = held_by_chrf(ours, theirs, [right[line] for line in kept])
-        return Checked(len(kept), [name], chrf=scores)
+        scores = held_by_chrf(ours, theirs, [right[line] for line in lines])
+        return Checked(len(lines), [name], chrf=scores)
 
 
 class ByPower(Beam):
@@ -169,7 +169,7 @@ def answers(folder: Path, lines: list[str]) -> list[str]:
 
     translator = ctranslate2.Translator(str(folder / "model"), compute_type="default")
     processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / MODEL))
-    found = translator.translate_batch(
+    results = translator.translate_batch(
         processor.encode(lines, out_type=str),
         replace_unknowns=True,
         max_batch_size=32,
@@ -177,7 +177,7 @@ def answers(folder: Path, lines: list[str]) -> list[str]:
         num_hypotheses=BEAM,
         length_penalty=EXPONENT,
     )
-    texts = (processor.decode_pieces(one.hypotheses[0]) for one in found)
+    texts = (processor.decode_pieces(result.hypotheses[0]) for result in results)
     return [text.replace("▁", " ").replace("_", " ").removeprefix(" ") for text in texts]
 
 

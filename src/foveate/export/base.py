@@ -133,12 +133,12 @@ def compare(
         others = theirs(ids, search)
         if not exact:
             return by_chrf(run, sample, name, ours, others)
-        for number, (one, other) in enumerate(zip(ours, others, strict=True)):
-            tokens += len(one)
-            if one == other:
+        for number, (own, other) in enumerate(zip(ours, others, strict=True)):
+            tokens += len(own)
+            if own == other:
                 continue
-            if not _tie(run, ids[number], one, other):
-                raise Different(_told(run, sample.sources[number], number, name, one, other))
+            if not _tie(run, ids[number], own, other):
+                raise Different(_difference(run, sample.sources[number], number, name, own, other))
             ties += 1
     return Checked(len(ids), list(tried), tokens, ties)
 
@@ -167,26 +167,26 @@ def encoded(run: Run, lines: Sequence[str]) -> list[Ids]:
 
 def _tie(run: Run, source: Ids, ours: Ids, theirs: Ids) -> bool:
     """Whether the run finds both equally probable: in all, or where they part."""
-    one, other = translator(run).force(run.model, [(source, ours), (source, theirs)])
+    own, other = translator(run).force(run.model, [(source, ours), (source, theirs)])
     parted = next((n for n, (a, b) in enumerate(zip(ours, theirs)) if a != b), None)  # noqa: B905
     parted = min(len(ours), len(theirs)) if parted is None else parted
-    return abs(sum(one) - sum(other)) < TIE or abs(one[parted] - other[parted]) < TIE
+    return abs(sum(own) - sum(other)) < TIE or abs(own[parted] - other[parted]) < TIE
 
 
-def _told(run: Run, line: str, number: int, name: str, ours: Ids, theirs: Ids) -> str:
+def _difference(run: Run, line: str, number: int, name: str, ours: Ids, theirs: Ids) -> str:
     pieces = translator(run).target_tokenizer.pieces
-    one, other = (" ".join(pieces[i] for i in ids) for ids in (ours, theirs))
+    own, other = (" ".join(pieces[i] for i in ids) for ids in (ours, theirs))
     return (
         f"sentence {number + 1} of the sample comes out otherwise ({name}): {line!r} gives "
-        f"[{one}] here and [{other}] there; nothing was written"
+        f"[{own}] here and [{other}] there; nothing was written"
     )
 
 
 def by_chrf(run: Run, sample: Sample, name: str, ours: list[Ids], theirs: list[Ids]) -> Checked:
     """The same by chrF: rounded weights may choose other words, no worse ones."""
     decode = translator(run).target_tokenizer.decode
-    one, other = (list(map(decode, ids)) for ids in (ours, theirs))
-    scores = held_by_chrf(one, other, sample.references)
+    own, other = (list(map(decode, ids)) for ids in (ours, theirs))
+    scores = held_by_chrf(own, other, sample.references)
     return Checked(len(ours), [name], sum(map(len, ours)), 0, scores)
 
 
@@ -194,13 +194,13 @@ def held_by_chrf(ours: list[str], theirs: list[str], references: list[str] | Non
     """ChrF of both. Raises `Different` where theirs is more than 0.3 lower."""
     from foveate.tasks.metrics import figures_of
 
-    one, other = (figures_of(o, references or [], ["chrf"])[0]["chrf"] for o in (ours, theirs))
-    if other < one - CHRF:
+    own, other = (figures_of(o, references or [], ["chrf"])[0]["chrf"] for o in (ours, theirs))
+    if other < own - CHRF:
         raise Different(
-            f"chrF {other:.2f} where the run has {one:.2f}: more than {CHRF} is lost; take another "
+            f"chrF {other:.2f} where the run has {own:.2f}: more than {CHRF} is lost; take another "
             "--quantization, or a larger sample: --check N; nothing was written"
         )
-    return [one, other]
+    return [own, other]
 
 
 # -------------------------------------------------------------------------------------------- base

@@ -150,8 +150,8 @@ class CTranslate2(Export):
         engine = Engine(self.run, place)
 
         def theirs(ids: list[list[int]], search: Any) -> list[list[int]]:
-            found = engine.search(self.run.model, ids, search)
-            return [one[0].ids if one else [] for one in found]
+            answers = engine.search(self.run.model, ids, search)
+            return [hypotheses[0].ids if hypotheses else [] for hypotheses in answers]
 
         exact = self.quantization == "float32"
         return compare(self.run, sample, searches(self.run), theirs, exact)
@@ -183,9 +183,16 @@ def specification(run: Run, named: Pieces | None = None) -> Any:
     pieces = named or Pieces.of(run)
     spec.register_source_vocabulary(pieces.source)
     spec.register_target_vocabulary(pieces.target)
-    said: dict[str, Any] = {"layer_norm_epsilon": encoder.config.norm.eps, "add_source_eos": True}
-    said |= {"bos_token": SPECIALS[BOS], "eos_token": SPECIALS[EOS], "unk_token": SPECIALS[UNK]}
-    for key, value in (said | {"decoder_start_token": SPECIALS[BOS]}).items():
+    attributes: dict[str, Any] = {
+        "layer_norm_epsilon": encoder.config.norm.eps,
+        "add_source_eos": True,
+    }
+    attributes |= {
+        "bos_token": SPECIALS[BOS],
+        "eos_token": SPECIALS[EOS],
+        "unk_token": SPECIALS[UNK],
+    }
+    for key, value in (attributes | {"decoder_start_token": SPECIALS[BOS]}).items():
         spec.config.add_attribute(key, value)
     return spec
 
@@ -203,7 +210,7 @@ def _sizes(part: TransformerEncoder | TransformerDecoder) -> dict[str, Any]:
     config = part.config
     attention = cast(Attention, cast(Any, part.layers[0]).self_attention)
     size = config.hidden_size // config.num_heads
-    said: dict[str, Any] = {
+    sizes: dict[str, Any] = {
         "num_layers": config.num_layers,
         "num_heads": config.num_heads,
         "pre_norm": config.norm_order == "pre",
@@ -213,13 +220,13 @@ def _sizes(part: TransformerEncoder | TransformerDecoder) -> dict[str, Any]:
         "ffn_glu": isinstance(cast(Any, part.layers[0]).feed_forward, GatedFeedForward),
     }
     if attention.key_heads != attention.num_heads:
-        said["num_heads_kv"] = attention.key_heads
+        sizes["num_heads_kv"] = attention.key_heads
     if attention.config.head_size is not None:
-        said["head_dim"] = size = attention.config.head_size
+        sizes["head_dim"] = size = attention.config.head_size
     if isinstance(config.position, Rotary.Config):
         turned = {"rotary_interleave": False, "rotary_base": config.position.base}
-        said |= {"rotary_dim": size} | turned
-    return said
+        sizes |= {"rotary_dim": size} | turned
+    return sizes
 
 
 def _fill_side(spec: Any, part: TransformerEncoder | TransformerDecoder, places: int) -> None:
@@ -365,17 +372,17 @@ class Engine:
         Raises `ExchangeError` for a search that CTranslate2 does not have.
         """
         _refuse(search)
-        found: list[list[Hypothesis]] = [[] for _ in sources]
+        hypotheses: list[list[Hypothesis]] = [[] for _ in sources]
         for length, numbers in by_length(sources).items():
             limit = search.limits([length])[0]
             lines = [[self.source[i] for i in sources[n]] for n in numbers]
-            for number, one in zip(
+            for number, best in zip(
                 numbers, self._translated(lines, limit, search, batch_tokens), strict=True
             ):
-                found[number] = one
+                hypotheses[number] = best
             if progress is not None:
                 progress(len(numbers))
-        return found
+        return hypotheses
 
     def _translated(
         self, lines: list[list[str]], limit: int, search: Search, batch_tokens: int
@@ -396,14 +403,14 @@ class Engine:
         return [self._ranked(answer, search, _exponent(search, limit)) for answer in answers]
 
     def _ranked(self, answer: Any, search: Search, exponent: float) -> list[Hypothesis]:
-        found = []
+        hypotheses = []
         for tokens, mean in zip(answer.hypotheses, answer.scores, strict=True):
             ids = [self.ids[token] for token in tokens]
             log_p = mean * len(ids) ** exponent
             ended = bool(ids) and ids[-1] == EOS
             score = log_p / search.penalty(len(ids)) if isinstance(search, Beam) else log_p
-            found.append(Hypothesis(ids[:-1] if ended else ids, log_p, score, ended))
-        return sorted(found, key=lambda one: -one.score)
+            hypotheses.append(Hypothesis(ids[:-1] if ended else ids, log_p, score, ended))
+        return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
 
 def _exponent(search: Search, limit: int) -> float:

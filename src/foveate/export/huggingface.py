@@ -60,6 +60,7 @@ from foveate.export.huggingface_rules import (
     Settings,
     Tensors,
     in_halves,
+    read_by,
     wave_table,
 )
 from foveate.export.tokenizers import tokenizer_json
@@ -120,7 +121,7 @@ def from_huggingface(folder: str | Path) -> nn.Module:
     there = Size(len(tensors), sum(tensor.numel() for tensor in tensors.values()))
     family = next(f for f in families if f.head is None or f.head in tensors)
     try:
-        settings = family.said(settings, tensors)
+        settings = family.completed(settings, tensors)
         config = family.read_config(settings)
         refuse_larger(config.tree(), there, "the model")
         with Within(there, "the config"):
@@ -192,13 +193,13 @@ def _read_settings(path: Path) -> Settings:
 
 def _families(name: str, path: Path) -> list[Family]:
     """Those of a ``model_type``."""
-    found = [family for family in FAMILIES if family.name == name]
-    if not found:
+    families = [family for family in FAMILIES if family.name == name]
+    if not families:
         have = ", ".join(dict.fromkeys(family.name for family in FAMILIES))
         raise ExchangeError(
             f"{path}: model_type = {name!r} is no architecture that we have: {have}"
         )
-    return found
+    return families
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -249,17 +250,19 @@ def _fill(
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             theirs, form = family.their_name(name, settings)
-            found = _stored(theirs, family.prefix, tensors)
-            if found is None and theirs in family.optional:
+            stored = _stored(theirs, family.prefix, tensors)
+            if stored is None and theirs in family.optional:
                 parameter.zero_()
                 continue
-            if found is None:
+            if stored is None:
                 raise ExchangeError(
                     f"{path}: no tensor {theirs!r} (our {name}): the file is damaged or not of "
                     f"the {family.name} that {CONFIG} describes; {AGAIN}"
                 )
-            parameter.copy_(_fitted(tensors[found], form, settings, parameter, f"{path}: {found}"))
-            used.add(found)
+            parameter.copy_(
+                _fitted(tensors[stored], form, settings, parameter, f"{path}: {stored}")
+            )
+            used.add(stored)
     _account(family, {name: t for name, t in tensors.items() if name not in used}, tensors, path)
 
 
@@ -358,11 +361,10 @@ class HuggingFace(Export):
                 "language and masked models and classifiers of pictures of Transformer layers "
                 "have a place there; safetensors takes any run"
             )
-        for side in ("encoder", "decoder"):
-            part = getattr(self.run.model, side, None)
-            if part is not None and type(part) not in (TransformerEncoder, TransformerDecoder):
+        for side, part in sides_of(self.run.model).items():
+            if type(part) not in (TransformerEncoder, TransformerDecoder):
                 raise ExchangeError(
-                    f"transformers has no {side} of the kind {part.config.kind} like ours: it "
+                    f"transformers has no {side} of the kind {cast(Config, part.config).kind} like ours: it "
                     "takes transformer, and what else can be exported is safetensors"
                 )
         try:
@@ -383,9 +385,7 @@ class HuggingFace(Export):
 
     def _tokenizers(self) -> list[Tokenizer]:
         """Those of the source and of the target, or the only one, or none."""
-        task = self.run.task
-        found = [getattr(task, f"{name}tokenizer", None) for name in ("source_", "target_", "")]
-        return [one for one in dict.fromkeys(found) if isinstance(one, Tokenizer)]
+        return list(dict.fromkeys(self.run.task.tokenizers_by_name().values()))
 
     def write(self, place: Path, pointer: dict[str, Any]) -> None:
         place.mkdir()
@@ -404,11 +404,11 @@ class HuggingFace(Export):
         """How `generate` begins and ends: greedy, as ``foveate translate --beam-size 1``."""
         search = self.run.config.decode
         longest = int(search.max_ratio * min(self._longest(), 1024)) + search.max_extra
-        said: dict[str, Any] = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
-        said |= {"num_beams": 1, "do_sample": False, "max_new_tokens": longest}
+        settings: dict[str, Any] = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
+        settings |= {"num_beams": 1, "do_sample": False, "max_new_tokens": longest}
         if isinstance(self.run.model, EncoderDecoder):
-            return said | {"decoder_start_token_id": BOS}
-        return said | {"suppress_tokens": [PAD, BOS]}
+            return settings | {"decoder_start_token_id": BOS}
+        return settings | {"suppress_tokens": [PAD, BOS]}
 
     def check(self, place: Path, sample: Sample) -> Checked:
         import transformers
@@ -418,8 +418,8 @@ class HuggingFace(Export):
             logging: Any = transformers.utils.logging
             logging.set_verbosity_error()
             logging.disable_progress_bar()
-            auto = getattr(transformers, CLASSES[type(self.run.model)])
-            model = auto.from_pretrained(str(place)).eval()
+            name = CLASSES[type(self.run.model)]
+            model = getattr(transformers, name).from_pretrained(str(place)).eval()
             if not isinstance(self.run.model, EncoderDecoder):
                 return self._scores(model)
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(place))
@@ -435,16 +435,16 @@ class HuggingFace(Export):
                 raise Different(f"the tokenizer there cuts {line!r} otherwise; nothing was written")
 
         def theirs(sources: list[Ids], search: Search) -> list[Ids]:
-            found: list[Ids] = [[] for _ in sources]
+            outputs: list[Ids] = [[] for _ in sources]
             for numbers in by_length(sources).values():
-                outputs = _generated(model, [sources[n] for n in numbers], search)
-                for number, ids in zip(numbers, outputs, strict=True):
-                    found[number] = ids
-            for ids in found:
+                generated = _generated(model, [sources[n] for n in numbers], search)
+                for number, ids in zip(numbers, generated, strict=True):
+                    outputs[number] = ids
+            for ids in outputs:
                 text = tokenizer.decode(ids, skip_special_tokens=True)
                 if text != task.target_tokenizer.decode(ids):
                     raise Different(f"the tokenizer there reads {text!r} in {ids}")
-            return found
+            return outputs
 
         tried = {
             name: search if not isinstance(search, Beam) else _without_penalty(search)
@@ -457,22 +457,26 @@ class HuggingFace(Export):
         """Scores of every token or label on drawn inputs, for models that write no text."""
         inputs = drawn(self.run.model)
         name = "pixel_values" if inputs.is_floating_point() else "input_ids"
-        there, here = model(**{name: inputs}).logits, self.run.model(inputs)
-        far = float((there - here).abs().max())
+        theirs, ours = model(**{name: inputs}).logits, self.run.model(inputs)
+        far = float((theirs - ours).abs().max())
         if not far < CLOSE:
             raise Different(
                 f"scores on drawn inputs are {far:.2g} apart, more than {CLOSE:g}; nothing was "
                 "written"
             )
-        places = here.shape[:-1].numel()
+        places = ours.shape[:-1].numel()
         return Checked(len(inputs), [f"scores {far:.1g} apart on drawn inputs"], places)
 
 
-def drawn(model: Any) -> Tensor:
+def sides_of(model: nn.Module) -> dict[str, nn.Module]:
+    """The encoder and the decoder of a model, as far as it has them."""
+    return {name: p for name, p in model.named_children() if name in ("encoder", "decoder")}
+
+
+def drawn(model: nn.Module) -> Tensor:
     """Inputs of a model's kind, always the same."""
     generator = torch.Generator().manual_seed(0)
-    stem = getattr(model, "encoder", None) or model.decoder
-    source = stem.stem.source
+    source = read_by(model)
     if isinstance(source, Pixels):
         return torch.rand(ROWS, source.channels, source.height, source.width, generator=generator)
     assert isinstance(source, Tokens)
@@ -612,17 +616,17 @@ def read_tokenizer(path: Path) -> Tokenizer:
         )
     rest = tree | {"post_processor": None, "added_tokens": []}
     config = {"kind": kind, "vocab_size": max(len(ids), 4 + 256)}
-    found: Tokenizer = Tokenizer.Config.parse(config).build()
+    tokenizer: Tokenizer = Tokenizer.Config.parse(config).build()
     try:
-        found._restore(rest)
-        same = found.decode(found.encode("an élan ☃").ids) == "an élan ☃"
+        tokenizer._restore(rest)
+        same = tokenizer.decode(tokenizer.encode("an élan ☃").ids) == "an élan ☃"
     except BaseException as error:
         if not is_failure(error):
             raise
         raise ExchangeError(f"{path}: no tokenizer over bytes ({error!r})") from None
     if not same:
         raise ExchangeError(f"{path}: texts do not come back as they were; it is none over bytes")
-    return found
+    return tokenizer
 
 
 def _json(path: Path, remedy: str) -> Any:
@@ -652,8 +656,8 @@ def _vocabulary(source: Path, out: Path) -> str:
 
 def _from_json(path: Path) -> list[str]:
     """CTranslate2's shared_vocabulary.json and its like: a list."""
-    found: list[str] = _json(path, "give the vocabulary of a CTranslate2 model")
-    return found if isinstance(found, list) else []
+    pieces: list[str] = _json(path, "give the vocabulary of a CTranslate2 model")
+    return pieces if isinstance(pieces, list) else []
 
 
 def _lines(path: Path) -> list[str]:

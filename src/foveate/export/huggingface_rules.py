@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from foveate.config import Config, Tree
 from foveate.data.tokenizer import BOS, EOS, PAD
+from foveate.models.classifier import Classifier
 from foveate.nn.embedding import Stem
 from foveate.nn.positions import Sinusoidal, SinusoidalHalves
 from foveate.spec import Input, Labels, Pixels, Tokens
@@ -41,7 +42,7 @@ class Words:
         return (Tokens(settings["vocab_size"]),) * self.count
 
     def write(self, model: nn.Module) -> Settings:
-        source = _read_by(model)
+        source = read_by(model)
         assert isinstance(source, Tokens)
         return SPECIALS | (START if self.count == 2 else {}) | {"vocab_size": source.vocab_size}
 
@@ -57,16 +58,15 @@ class Pictures:
         return (pixels, Labels(_names(settings["id2label"]))) if self.labels else (pixels,)
 
     def write(self, model: nn.Module) -> Settings:
-        source = _read_by(model)
+        source = read_by(model)
         assert isinstance(source, Pixels)
         square = source.height == source.width
         size = source.height if square else [source.height, source.width]
-        found: Settings = {"image_size": size, "num_channels": source.channels}
-        labels = getattr(model, "labels", None)
-        if not self.labels or not isinstance(labels, Labels):
-            return found
-        names = dict(enumerate(labels.names))
-        return found | {"id2label": names, "label2id": {name: n for n, name in names.items()}}
+        settings: Settings = {"image_size": size, "num_channels": source.channels}
+        if not self.labels or not isinstance(model, Classifier):
+            return settings
+        names = dict(enumerate(model.labels.names))
+        return settings | {"id2label": names, "label2id": {name: n for n, name in names.items()}}
 
 
 def sides(size: Any) -> tuple[int, int]:
@@ -80,7 +80,7 @@ def _names(numbered: Mapping[Any, str]) -> tuple[str, ...]:
     return tuple(numbered[n] for n in sorted(numbered, key=int))
 
 
-def _read_by(model: nn.Module) -> Input:
+def read_by(model: nn.Module) -> Input:
     """What the first stem of a model reads."""
     return next(part.source for part in model.modules() if isinstance(part, Stem))
 
@@ -166,10 +166,10 @@ class Rule:
     def match(self, name: str) -> str | None:
         """Their name of a tensor of ours, or None where the rule is of another."""
         pattern = re.escape(self.ours).replace(r"\*", r"(\d+)") + r"(\..*)?"
-        found = re.fullmatch(pattern, name)
-        if found is None:
+        match = re.fullmatch(pattern, name)
+        if match is None:
             return None
-        *layer, rest = found.groups()
+        *layer, rest = match.groups()
         return self.theirs.replace("*", "".join(layer)) + (rest or "")
 
 
@@ -266,8 +266,8 @@ class Family:
     complete: Callable[[Settings, Tensors], Settings] = unchanged
     finish: Callable[[Settings], Settings] = dict
 
-    def said(self, settings: Settings, tensors: Tensors) -> Settings:
-        """Settings in which everything is said."""
+    def completed(self, settings: Settings, tensors: Tensors) -> Settings:
+        """Settings in which every key has its value."""
         defaults = {key.theirs: key.default for key in self.keys}
         return defaults | self.complete(settings, tensors)
 
@@ -347,11 +347,11 @@ def _set(tree: Tree, path: str, value: Any) -> Tree:
 
 def _paths(tree: Tree, before: str = "") -> list[str]:
     """The dotted names of all plain values."""
-    found: list[str] = []
+    names: list[str] = []
     for key, value in tree.items():
         inner = isinstance(value, dict)
-        found += _paths(value, f"{before}{key}.") if inner else [before + key]
-    return found
+        names += _paths(value, f"{before}{key}.") if inner else [before + key]
+    return names
 
 
 def _explicit(tree: Tree) -> Tree:
@@ -362,8 +362,8 @@ def _explicit(tree: Tree) -> Tree:
     for name in ("attention", "cross_attention"):
         if name in filled and "hidden_size" in filled:
             heads = filled["num_heads"]
-            said = {"key_heads": heads, "head_size": filled["hidden_size"] // heads}
-            filled[name] = said | filled[name] | {"num_heads": heads}
+            sizes = {"key_heads": heads, "head_size": filled["hidden_size"] // heads}
+            filled[name] = sizes | filled[name] | {"num_heads": heads}
     return filled
 
 
@@ -396,9 +396,9 @@ def in_halves(model: nn.Module) -> tuple[Any, Mapping[str, Tensor]]:
         return config, weights
     changed = {name: _halved(getattr(config, name)) for name in sides}
     size = getattr(config, sides[0]).hidden_size
-    order = torch.cat((torch.arange(0, size, 2), torch.arange(1, size, 2)))
+    permutation = torch.cat((torch.arange(0, size, 2), torch.arange(1, size, 2)))
     return config.model_copy(update=changed), {
-        name: _ordered(name, weight, order) for name, weight in weights.items()
+        name: _ordered(name, weight, permutation) for name, weight in weights.items()
     }
 
 
@@ -418,8 +418,8 @@ def _halved(part: Any) -> Any:
     return part.model_copy(update={"position": halves})
 
 
-def _ordered(name: str, weight: Tensor, order: Tensor) -> Tensor:
+def _ordered(name: str, weight: Tensor, permutation: Tensor) -> Tensor:
     for pattern, axis in AXES.items():
-        if re.fullmatch(pattern, name) and weight.shape[axis] == len(order):
-            return weight.index_select(axis, order.to(weight.device))
+        if re.fullmatch(pattern, name) and weight.shape[axis] == len(permutation):
+            return weight.index_select(axis, permutation.to(weight.device))
     return weight

@@ -93,13 +93,13 @@ class Onnx(Export):
         graphs = Graphs(place)
 
         def theirs(sources: list[Ids], search: Any) -> list[Ids]:
-            found: list[Ids] = [[] for _ in sources]
+            results: list[Ids] = [[] for _ in sources]
             for length, numbers in by_length(sources).items():
                 ids, _ = source_batch([sources[n] for n in numbers])
                 outputs = search(graphs.steps(ids), [length] * len(numbers), BOS, EOS)
                 for number, (best, *_) in zip(numbers, outputs, strict=True):
-                    found[number] = best.ids
-            return found
+                    results[number] = best.ids
+            return results
 
         return compare(self.run, sample, searches(self.run), theirs, exact=True)
 
@@ -213,25 +213,29 @@ def _write_graphs(model: EncoderDecoder, place: Path) -> dict[str, Any]:
 
 def _example(model: EncoderDecoder, places: int) -> list[Tensor]:
     """A state of so many places, as each layer's self-attention has it."""
-    found = []
+    state = []
     for layer in cast(Any, model.decoder).layers:
         attention = cast(Attention, layer.self_attention)
         size = attention.mixed_size // attention.num_heads
-        found += [torch.zeros(2, attention.key_heads, places, size) for _ in range(2)]
-    return found
+        state += [torch.zeros(2, attention.key_heads, places, size) for _ in range(2)]
+    return state
 
 
 def _write(
-    module: nn.Module, given: tuple[Any, ...], path: Path, into: dict[str, Any], out: dict[str, Any]
+    module: nn.Module,
+    inputs: tuple[Any, ...],
+    path: Path,
+    into: dict[str, Any],
+    out: dict[str, Any],
 ) -> None:
     """Trace a module; the exporter that needs nothing but PyTorch itself."""
     register: Any = getattr(torch.onnx, "register_custom_op_symbolic")  # noqa: B009
-    for name, said in LACKING.items():
-        register(name, said, OPSET)
+    for name, symbolic in LACKING.items():
+        register(name, symbolic, OPSET)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # sizes that the trace takes for constant are so
         torch.onnx.export(
-            module.eval(), given, str(path), dynamo=False, opset_version=OPSET,
+            module.eval(), inputs, str(path), dynamo=False, opset_version=OPSET,
             input_names=list(into), output_names=list(out), dynamic_axes=into | out,
         )  # fmt: skip
 
@@ -267,8 +271,8 @@ class Graphs:
             onnxruntime.InferenceSession(str(folder / name), options, ["CPUExecutionProvider"])
             for name in (ENCODER, STEP)
         )
-        self.read = {one.name for one in self.step.get_inputs()}  # a graph has what it uses
-        self.said = json.loads((folder / GRAPHS).read_text(encoding="utf-8"))
+        self.read = {node.name for node in self.step.get_inputs()}  # a graph has what it uses
+        self.names = json.loads((folder / GRAPHS).read_text(encoding="utf-8"))
 
     def steps(self, ids: Tensor) -> GraphSteps:
         """The sources (B, S), all of one length, being decoded."""
@@ -284,15 +288,15 @@ class GraphSteps:
 
     def __init__(self, graphs: Graphs, memory: Tensor, keys: Tensor) -> None:
         self.graphs, self.device, self.at = graphs, torch.device("cpu"), 0
-        shapes = graphs.said["state"]
+        shapes = graphs.names["state"]
         state = [torch.zeros(len(memory), heads, 0, size) for heads, size in shapes]
         self.parts = [memory, keys, *state]
 
     def step(self, ids: Tensor) -> Tensor:
         """Logits (N, V) after reading one more id (N,) of each hypothesis."""
-        names = self.graphs.said["step"]["inputs"]
-        given = [ids, torch.tensor(self.at), *self.parts]
-        parts = {name: part.numpy() for name, part in zip(names, given, strict=True)}
+        names = self.graphs.names["step"]["inputs"]
+        inputs = [ids, torch.tensor(self.at), *self.parts]
+        parts = {name: part.numpy() for name, part in zip(names, inputs, strict=True)}
         read = {name: part for name, part in parts.items() if name in self.graphs.read}
         logits, *state = self.graphs.step.run(None, read)
         self.parts[2:], self.at = map(torch.from_numpy, state), self.at + 1

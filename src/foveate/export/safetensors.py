@@ -62,5 +62,5 @@ class Safetensors(Export):
 
 
 def _texts(run: Run, again: Run, sample: Sample) -> tuple[list[str], list[str]]:
-    ours, theirs = (one.translate(sample.sources, beam_size=1) for one in (run, again))
-    return [str(one) for one in ours], [str(one) for one in theirs]
+    ours, theirs = (run_.translate(sample.sources, beam_size=1) for run_ in (run, again))
+    return [str(run_) for run_ in ours], [str(run_) for run_ in theirs]

@@ -67,8 +67,8 @@ def _added(i: int) -> Json:
 
 
 def _subword(tokenizer: Tokenizer) -> Json:
-    found: Json = json.loads(tokenizer.text())["vocabulary"]
-    return found
+    vocabulary: Json = json.loads(tokenizer.text())["vocabulary"]
+    return vocabulary
 
 
 def _byte(tokenizer: Tokenizer) -> Json:
@@ -159,16 +159,16 @@ def sentencepiece_model(tokenizer: Tokenizer) -> bytes:
     for i, (piece, score) in enumerate(zip(named(tokenizer), _scores(tokenizer), strict=True)):
         kind = UNKNOWN if i == UNK else CONTROL if i < len(SPECIALS) else NORMAL
         model.pieces.add(piece=piece, score=score, type=kind)
-    said = model.trainer_spec
-    said.model_type = said.BPE if isinstance(tokenizer, BPE) else said.UNIGRAM
-    said.unk_id, said.pad_id, said.bos_id, said.eos_id = UNK, PAD, BOS, EOS
-    said.vocab_size = tokenizer.vocab_size
+    trainer = model.trainer_spec
+    trainer.model_type = trainer.BPE if isinstance(tokenizer, BPE) else trainer.UNIGRAM
+    trainer.unk_id, trainer.pad_id, trainer.bos_id, trainer.eos_id = UNK, PAD, BOS, EOS
+    trainer.vocab_size = tokenizer.vocab_size
     for spec, marks in ((model.normalizer_spec, True), (model.denormalizer_spec, False)):
         spec.add_dummy_prefix = spec.escape_whitespaces = marks
         spec.remove_extra_whitespaces = False
         spec.ClearField("normalization_rule_tsv")  # the name of a passing file
-    found: bytes = model.SerializeToString()
-    return found
+    content: bytes = model.SerializeToString()
+    return content
 
 
 def refuse(tokenizer: Tokenizer) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from statistics import median
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 import torch
 
@@ -122,7 +122,7 @@ def levers(work: Workload, seconds: float, sentences: int = 1000, rounds: int = 
     }
 
 
-def _task(work: Workload) -> TextToText:
+def _task(work: Workload) -> TextToText[Any]:
     if not isinstance(work.task, TextToText):
         kind = work.config.task.kind
         raise ConfigError(f"bench decode needs a task with sources and a search, not {kind}")
@@ -137,7 +137,7 @@ def _sources(work: Workload, sentences: int) -> list[Ids]:
 
 
 def speed(
-    task: TextToText,
+    task: TextToText[Any],
     model: torch.nn.Module,
     sources: Sequence[Ids],
     case: Case,

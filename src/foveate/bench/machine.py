@@ -113,7 +113,8 @@ def start_method() -> str:
 # **Counted FLOPs.** Every product that PyTorch dispatches counts by its shapes, (m × k)(k × n) as
 # 2·m·k·n: linear layers forwards and backwards, batched products of attention, fused attention
 # (five products in its backward, which forms the weights anew), LSTM kernels. Padding counts; sums,
-# norms and softmax do not. Native kernels are not dispatched: without them PyTorch computes the same.
+# norms and softmax do not. Native kernels are not dispatched: PyTorch computes and counts the same
+# without them.
 
 # Groups of operations by what their names hold; the first that fits takes an operation.
 GROUPS = {

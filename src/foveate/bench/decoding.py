@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from statistics import median
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 import torch
 
@@ -26,7 +26,6 @@ from foveate.decode.search import Search
 from foveate.native.kernels import library, without_kernels
 from foveate.nn.linear import quantized
 from foveate.run import device
-from foveate.tasks.base import TensorBatch
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import Name, Precision, resolve
 
@@ -123,7 +122,7 @@ def levers(work: Workload, seconds: float, sentences: int = 1000, rounds: int = 
     }
 
 
-def _task(work: Workload) -> TextToText[TensorBatch]:
+def _task(work: Workload) -> TextToText[Any]:
     if not isinstance(work.task, TextToText):
         kind = work.config.task.kind
         raise ConfigError(f"bench decode needs a task with sources and a search, not {kind}")
@@ -138,7 +137,7 @@ def _sources(work: Workload, sentences: int) -> list[Ids]:
 
 
 def speed(
-    task: TextToText[TensorBatch],
+    task: TextToText[Any],
     model: torch.nn.Module,
     sources: Sequence[Ids],
     case: Case,

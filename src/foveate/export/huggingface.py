@@ -364,8 +364,8 @@ class HuggingFace(Export):
         for side, part in sides_of(self.run.model).items():
             if type(part) not in (TransformerEncoder, TransformerDecoder):
                 raise ExchangeError(
-                    f"transformers has no {side} of the kind {cast(Config, part.config).kind} like ours: it "
-                    "takes transformer, and what else can be exported is safetensors"
+                    f"transformers has no {side} of the kind {cast(Config, part.config).kind} like "
+                    "ours: it takes transformer, and what else can be exported is safetensors"
                 )
         try:
             fitting(in_halves(self.run.model)[0].plain())

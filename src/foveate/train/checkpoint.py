@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, Self, TypeGuard, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -29,7 +29,6 @@ from foveate.config import Config, ConfigError, Tree, load_tree
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
-    from typing_extensions import TypeIs
 
 MANIFEST = "manifest.json"
 Record = Tree  # a JSON object
@@ -431,7 +430,7 @@ def _holder(text: bytes) -> str:
 # Tensors of which each rank holds a part (`torch.distributed.tensor.DTensor`), seen as whole.
 
 
-def is_shard(tensor: Tensor) -> TypeIs[DTensor]:
+def is_shard(tensor: Tensor) -> TypeGuard[DTensor]:
     """Whether this rank holds a part of it only."""
     return hasattr(tensor, "full_tensor")
 

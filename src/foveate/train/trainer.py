@@ -256,7 +256,7 @@ class Job:
     task: AnyTask
     model: nn.Module
     objective: TrainObjective | None
-    search: Search | None
+    search: Search
     seed: int
     toml: str
     plan: PlanFactory

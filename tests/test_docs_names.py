@@ -56,7 +56,7 @@ def wrong_command(line: str) -> str | None:
     words = [word for word in shlex.split(line.replace("[", "").replace("]", "")) if word != "…"]
     command, words = COMMAND, words[1:]
     context = command.context_class(command)
-    while isinstance(command, options.Group) and words and not words[0].startswith("-"):
+    while isinstance(command, options.VerbGroup) and words and not words[0].startswith("-"):
         name = "attention" if words[0] == "VIEW" else words[0]
         default = getattr(command, "default", None)
         if name not in command.list_commands(context) and default is None:
@@ -77,7 +77,7 @@ def all_options() -> frozenset[str]:
     """The options of every command."""
     names, waiting = {"--help", *OTHERS}, [COMMAND]
     for command in waiting:
-        if isinstance(command, options.Group):
+        if isinstance(command, options.VerbGroup):
             context = command.context_class(command)
             waiting += [command.get_command(context, n) for n in command.list_commands(context)]
         for parameter in command.params:

@@ -90,18 +90,16 @@ def translate(
     """Translate lines of stdin, a document, or a folder of them."""
     if threads is not None:
         set_threads(threads)
+    from foveate.answers import TranslateOptions
     from foveate.cli.workers import RunSpec
 
     others = tuple(map(str, ensemble or ())), tuple(overrides or ())
     tried = None if sample is None else str(sample)
     request = Request(
         RunSpec(str(run), checkpoint, *others, precision, engine, tried),
-        {
-            "beam_size": beam_size,
-            "length_penalty": length_penalty,
-            "batch_tokens": batch_tokens,
-            "to": to,
-        },
+        TranslateOptions(
+            beam_size=beam_size, length_penalty=length_penalty, batch_tokens=batch_tokens, to=to
+        ),
         LineOutputs(num_hypotheses, scores, alignments, attention, prefix_file),
         protect or (),
         again,

@@ -280,8 +280,7 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
         if config.health_every is not None:
             if parallel.name == "fsdp":
                 raise TrainError(
-                    'train.health_every needs whole weights, and train.parallel = "fsdp" has '
-                    "shards: leave one of them out"
+                    "train.health_every needs whole weights, which fsdp has not: leave one out"
                 )
             tools.health = Health(job.model, config.health_every, tools.journal)
         stack.callback(tools.journal.close)

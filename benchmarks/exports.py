@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import foveate
-from foveate.export.base import Sample, export
+from foveate.export.base import CheckSample, export
 from machine import RESULTS, describe, write
 
 EXPORTS = {  # name, target and weights
@@ -37,7 +37,7 @@ EXPORTS = {  # name, target and weights
 }
 
 
-def sample(count: int, task: Any) -> Sample:
+def sample(count: int, task: Any) -> CheckSample:
     """The first sentences of the test set of 2016, with references."""
     folder = Path(os.environ["FOVEATE_DATA"])
     sides = []
@@ -45,10 +45,10 @@ def sample(count: int, task: Any) -> Sample:
         path = folder / (str(name).replace("{split}", "test_2016_flickr") + ".gz")
         with gzip.open(path, "rt", encoding="utf-8") as file:
             sides.append([line.rstrip("\n") for line in file][:count])
-    return Sample(*sides)
+    return CheckSample(*sides)
 
 
-def row(run: Any, name: str, tried: Sample) -> dict[str, Any]:
+def row(run: Any, name: str, tried: CheckSample) -> dict[str, Any]:
     to, quantization = EXPORTS[name]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / ("out.argosmodel" if to == "argos" else "out")

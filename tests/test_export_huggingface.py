@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import transformers
 
-from foveate.export.base import Sample, export, sample_of
+from foveate.export.base import CheckSample, export, sample_of
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from small_runs import made
 from variants import SIZES, TOKENIZERS, transformer, translator, with_model
 
-NONE = Sample([])
+NONE = CheckSample([])
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_text_in_and_the_same_text_out(tokenizer: str, folder: Path, tmp_path: P
             export(run, tmp_path / "out", "huggingface", NONE)
         return
     lines = ["the dog runs", "a girl  eats", "un chat dort", "</s> l'homme <s>", "Ünknown ☃"]
-    sample = Sample([*sample_of(run, 20).sources, *lines])
+    sample = CheckSample([*sample_of(run, 20).sources, *lines])
     checked = export(run, tmp_path / "out", "huggingface", sample)[1]
     assert checked.sentences == 12 and checked.ties == 0
     with warnings.catch_warnings():

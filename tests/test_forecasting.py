@@ -380,7 +380,7 @@ def test_a_forced_pass_is_the_forecast_of_a_channel(trained: dict[str, Run]) -> 
     forced = run.task.forced(run.model, "2020-04-15", "wave")
     record = forced.record()
     assert len(forced.produced) == len(forced.scores()) == run.config.task.horizon
-    assert forced.produced[0] in record.title and forced.told == "forecast"
+    assert forced.produced[0] in record.title and forced.score_name == "forecast"
     whole = run.task.forecast_at(run.model, "2020-04-15")
     channel = run.task.names.index("wave")
     scale = np.ptp(whole.values[:, channel]) / np.ptp(forced.scores())  # scores are standardised

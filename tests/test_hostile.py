@@ -240,12 +240,12 @@ def test_an_index_of_weights_names_files_beside_it(name: str, tmp_path: Path) ->
 
 
 def test_an_export_takes_nothing_along_from_outside_of_the_run(run: Path, tmp_path: Path) -> None:
-    from foveate.export.base import Sample, export
+    from foveate.export.base import CheckSample, export
 
     (tmp_path / "secret").write_text("private", "utf-8")
     (run / "notes.txt").symlink_to(tmp_path / "secret")
     loaded = load(run)
-    sample = Sample(["the dog runs"])
+    sample = CheckSample(["the dog runs"])
     refused(lambda: export(loaded, tmp_path / "out", "safetensors", sample), "notes.txt")
     assert not (tmp_path / "out").exists()
 

@@ -9,7 +9,7 @@ import pytest
 
 import foveate
 from foveate.data.tokenizer import Tokenizer
-from foveate.export.base import Sample, export, sample_of
+from foveate.export.base import CheckSample, export, sample_of
 from foveate.export.huggingface import import_from
 from foveate.export.huggingface_rules import ExchangeError
 from variants import transformer, translator
@@ -18,7 +18,7 @@ from variants import transformer, translator
 @pytest.mark.parametrize("tokenizer", ["bpe", "unigram"])
 def test_there_and_back_translates_the_same(tokenizer: str, tmp_path: Path) -> None:
     run = transformer(translator(tmp_path, tokenizer))
-    export(run, tmp_path / "there", "huggingface", Sample(sample_of(run, 3).sources))
+    export(run, tmp_path / "there", "huggingface", CheckSample(sample_of(run, 3).sources))
     said = import_from(tmp_path / "there", tmp_path / "back")
     assert "task.source" in said
     back = foveate.load(tmp_path / "back")

@@ -120,9 +120,9 @@ def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
     assert said[0].startswith(f"en:fr (transformer): glossary {terms} (terms: 1), memory {tmx}")
     assert "pairs: 1, 80 % alike will do" in said[0]
     assert said[1].startswith(f"fr:en (rnn): memory {tmx}") and "glossary" not in said[1]
-    [helped] = fleet.runs["rnn"].aids.values()
-    assert helped.aids.memory is not None
-    assert helped.aids.memory.find("il dort") == ("a cat sleeps", 100.0)
+    [helped] = fleet.runs["rnn"].assistance.values()
+    assert helped.assistance.memory is not None
+    assert helped.assistance.memory.find("il dort") == ("a cat sleeps", 100.0)
     assert TranslationOptions().equip(fleet) == []
 
 

@@ -1,7 +1,6 @@
 """The verbs ``foveate look …``: one for each view of the registry, made when it is called.
 
-Lives here: how the fields of a question become options. Does not live here: the views
-(`foveate.look.views`).
+The fields of a question become options; the views themselves are in `foveate.look.views`.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ class Views(VerbGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Names and lines, without making a verb of each view."""
-        told = {name: entry.summary for name, entry in VIEWS.items()}
-        told |= {name: command.help or "" for name, command in self.commands.items()}
+        summaries = {name: entry.summary for name, entry in VIEWS.items()}
+        summaries |= {name: command.help or "" for name, command in self.commands.items()}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, told[name]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, summaries[name]) for name in self.list_commands(ctx)])
 
 
 look = typer.Typer(
@@ -63,10 +62,10 @@ def positions(
     import foveate.cli.pictures as pictures
 
     if (Path(kind) / "config.toml").is_file():
-        found = pictures.drawn("positions", [Path(kind)], {"length": length}, checkpoint)
+        drawing = pictures.drawn("positions", [Path(kind)], {"length": length}, checkpoint)
     else:
-        found = pictures.positions(kind, length, hidden_size, num_heads)
-    _say(pictures.saved(found, out or []))
+        drawing = pictures.positions(kind, length, hidden_size, num_heads)
+    _say(pictures.saved(drawing, out or []))
 
 
 @look.command()
@@ -93,22 +92,22 @@ def report(
     """Write one page with every view that fits a run."""
     import foveate.cli.pictures as pictures
 
-    asked = {"text": text, "image": image, "split": split}
-    _say(pictures.report(run, out, asked, checkpoint))
+    fields = {"text": text, "image": image, "split": split}
+    _say(pictures.report(run, out, fields, checkpoint))
 
 
 def verb(entry: ViewEntry) -> Any:
     """The verb of a view: its runs, the fields that it reads as options, and where to write."""
     second, several = entry.spec.by_place, entry.spec.several
 
-    def call(**given: Any) -> None:
+    def call(**fields: Any) -> None:
         import foveate.cli.pictures as pictures
 
-        if "units" in given:
-            given["units"] = UNITS[given["units"]]
-        runs, out, checkpoint = given.pop("runs"), given.pop("out"), given.pop("checkpoint")
+        if "units" in fields:
+            fields["units"] = UNITS[fields["units"]]
+        runs, out, checkpoint = fields.pop("runs"), fields.pop("out"), fields.pop("checkpoint")
         folders = runs if several else [runs]
-        view = pictures.drawn(entry.name, folders or [], given, checkpoint)
+        view = pictures.drawn(entry.name, folders or [], fields, checkpoint)
         _say(pictures.saved(view, out or []))
 
     runs: Any = Runs if several else OnlyRun
@@ -130,13 +129,15 @@ def _option(name: str, by_place: bool) -> inspect.Parameter:
     field = Question.model_fields[name]
     default = None if field.default == () else field.default
     if by_place:
-        told: Any = typer.Argument(metavar=name.upper(), help=field.description)
-        return _parameter(name, Annotated[_plain(field.annotation), told], inspect.Parameter.empty)
+        option: Any = typer.Argument(metavar=name.upper(), help=field.description)
+        return _parameter(
+            name, Annotated[_plain(field.annotation), option], inspect.Parameter.empty
+        )
     if name == "units":
         flag = typer.Option("--tokens/--words", help=field.description)
         return _parameter(name, Annotated[bool | None, flag], None)
-    told = typer.Option(help=field.description)
-    return _parameter(name, Annotated[_plain(field.annotation) | None, told], default)
+    option = typer.Option(help=field.description)
+    return _parameter(name, Annotated[_plain(field.annotation) | None, option], default)
 
 
 def _plain(annotation: Any) -> Any:
@@ -158,11 +159,11 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 def _command(
     entry: ViewEntry, call: Callable[..., None], parameters: list[inspect.Parameter]
 ) -> Any:
-    told: Any = call
-    told.__signature__ = inspect.Signature(parameters)
-    told.__annotations__ = {each.name: each.annotation for each in parameters}
+    command: Any = call
+    command.__signature__ = inspect.Signature(parameters)
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(entry.name, help=entry.summary)(told)
+    app.command(entry.name, help=entry.summary)(command)
     return typer.main.get_command(app)
 
 

@@ -20,30 +20,30 @@ def saved(view: Drawing, out: Sequence[Path]) -> list[str]:
     return [f"wrote {view.save(path)}" for path in out] or [view.text()]
 
 
-def drawn(name: str, runs: Sequence[Path], asked: Mapping[str, Any], checkpoint: str) -> Drawing:
+def drawn(name: str, runs: Sequence[Path], fields: Mapping[str, Any], checkpoint: str) -> Drawing:
     """The view of some runs that a question asks for; what is absent in it is not asked."""
     from foveate.run import load
 
-    question = Question.parse({key: value for key, value in asked.items() if value is not None})
+    question = Question.parse({key: value for key, value in fields.items() if value is not None})
     loaded = [load(path, checkpoint) for path in runs]
     for run in loaded:
-        check_inputs(run, asked.get("text"), asked.get("image"))
+        check_inputs(run, fields.get("text"), fields.get("image"))
     return find(name).draw(loaded, question)
 
 
-def report(run: Path, out: Path, asked: Mapping[str, Any], checkpoint: str) -> list[str]:
+def report(run: Path, out: Path, fields: Mapping[str, Any], checkpoint: str) -> list[str]:
     """Write the page of all views that fit a run; say where, and which do not fit and why."""
     from foveate.look.views.report import report as made
     from foveate.run import load
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the report is one page; end its name in .html")
-    question = Question.parse({key: value for key, value in asked.items() if value is not None})
+    question = Question.parse({key: value for key, value in fields.items() if value is not None})
     loaded = load(run, checkpoint)
-    check_inputs(loaded, asked.get("text"), asked.get("image"))
-    found = made(loaded, question)
-    found.save(out)
-    return [f"wrote {out}", *(f"not in it: {name}: {why}" for name, why in found.left_out.items())]
+    check_inputs(loaded, fields.get("text"), fields.get("image"))
+    page = made(loaded, question)
+    page.save(out)
+    return [f"wrote {out}", *(f"not in it: {name}: {why}" for name, why in page.left_out.items())]
 
 
 def positions(kind: str, length: int, hidden_size: int, num_heads: int) -> Drawing:

@@ -3,8 +3,6 @@
 A zip archive of one folder: metadata.json, a model of CTranslate2 in model/, sentencepiece.model.
 Sentences are found by Argos itself, with a model that it fetches at its first use. It computes in
 eight bits unless ``ARGOS_COMPUTE_TYPE=default`` says that weights are to stay as they are.
-
-Lives here: the archive, and what Argos does with it. Does not live here: the two models in it.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from typing import Any
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import MinLength
-from foveate.export.base import POINTER, Checked, Different, Export, Pieces, Sample, translator
+from foveate.export.base import POINTER, Checked, CheckSample, Different, Export, Pieces, translator
 from foveate.export.ctranslate2 import CTranslate2, specification
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.export.tokenizers import differing, named, refuse, sentencepiece_model
@@ -90,7 +88,7 @@ class Argos(Export):
         with zipfile.ZipFile(place, "a") as archive:
             _put(archive, f"{self._folder}/{POINTER}", _text(pointer))
 
-    def check(self, place: Path, sample: Sample) -> Checked:
+    def check(self, place: Path, sample: CheckSample) -> Checked:
         with unpacked(place) as folder:
             model = (folder / MODEL).read_bytes()
             lines = [line for line in sample.sources if line.strip()]
@@ -132,7 +130,7 @@ class Argos(Export):
         return [str(answer).replace("_", " ") for answer in answers]
 
     def _by_chrf(
-        self, sample: Sample, lines: list[str], ours: list[str], theirs: list[str], name: str
+        self, sample: CheckSample, lines: list[str], ours: list[str], theirs: list[str], name: str
     ) -> Checked:
         from foveate.export.base import held_by_chrf
 

@@ -41,7 +41,7 @@ class Different(ExchangeError):
 
 
 @dataclass(frozen=True)
-class Sample:
+class CheckSample:
     """Sentences on which an export is tried, with references where there are any."""
 
     sources: list[str]
@@ -76,7 +76,7 @@ class Checked:
         return f"{tried}: the same {self.tokens:,} tokens{ties}"
 
 
-def sample_of(run: Run, count: int, source: Path | None = None) -> Sample:
+def sample_of(run: Run, count: int, source: Path | None = None) -> CheckSample:
     """Some lines of a file, or of the run's validation data, the whole of it being stepped through.
 
     A line of the file is SOURCE or SOURCE TAB REFERENCE. Raises ``DataError`` where there is none.
@@ -87,13 +87,13 @@ def sample_of(run: Run, count: int, source: Path | None = None) -> Sample:
         if not pairs:
             raise DataError(f"{source} is empty: nothing to try an export on")
         both = all(len(pair) == 2 for pair in pairs)
-        return Sample([p[0] for p in pairs], [p[1] for p in pairs] if both else None)
+        return CheckSample([p[0] for p in pairs], [p[1] for p in pairs] if both else None)
     try:
         sources, references = run.pairs("valid")
     except (DataError, OSError) as error:
         raise DataError(f"{error}; or name sentences to try the export on: --sample FILE") from None
     step = max(1, len(sources) // count)
-    return Sample(list(sources[::step][:count]), list(references[::step][:count]))
+    return CheckSample(list(sources[::step][:count]), list(references[::step][:count]))
 
 
 def searches(run: Run) -> dict[str, Search]:
@@ -112,7 +112,7 @@ Theirs = Callable[[list[Ids], Search], list[Ids]]
 
 
 def compare(
-    run: Run, sample: Sample, tried: dict[str, Search], theirs: Theirs, exact: bool
+    run: Run, sample: CheckSample, tried: dict[str, Search], theirs: Theirs, exact: bool
 ) -> Checked:
     """Hold what ``theirs`` finds for source ids against what the run finds.
 
@@ -182,7 +182,9 @@ def _difference(run: Run, line: str, number: int, name: str, ours: Ids, theirs: 
     )
 
 
-def by_chrf(run: Run, sample: Sample, name: str, ours: list[Ids], theirs: list[Ids]) -> Checked:
+def by_chrf(
+    run: Run, sample: CheckSample, name: str, ours: list[Ids], theirs: list[Ids]
+) -> Checked:
     """The same by chrF: rounded weights may choose other words, no worse ones."""
     decode = translator(run).target_tokenizer.decode
     own, other = (list(map(decode, ids)) for ids in (ours, theirs))
@@ -243,7 +245,7 @@ class Export(ABC):
         """Make the folder or file; ``pointer`` says what it was made of."""
 
     @abstractmethod
-    def check(self, place: Path, sample: Sample) -> Checked:
+    def check(self, place: Path, sample: CheckSample) -> Checked:
         """Let the target's own program answer the sample; raise `Different` where it differs."""
 
     def finish(self, place: Path, pointer: dict[str, Any]) -> None:
@@ -265,7 +267,7 @@ def export(
     run: Run,
     out: Path,
     to: str,
-    sample: Sample,
+    sample: CheckSample,
     quantization: str = "float32",
     languages: tuple[str, ...] = (),
 ) -> tuple[Path, Checked]:

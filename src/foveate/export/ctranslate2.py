@@ -17,9 +17,9 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Hypothesis, Search
 from foveate.export.base import (
     Checked,
+    CheckSample,
     Export,
     Pieces,
-    Sample,
     by_length,
     compare,
     searches,
@@ -145,7 +145,7 @@ class CTranslate2(Export):
         spec.optimize(None if self.quantization == "float32" else self.quantization)
         spec.save(str(place))
 
-    def check(self, place: Path, sample: Sample) -> Checked:
+    def check(self, place: Path, sample: CheckSample) -> Checked:
 
         engine = Engine(self.run, place)
 

@@ -29,10 +29,10 @@ from foveate.decode.beam import Beam, Greedy
 from foveate.decode.search import Search
 from foveate.export.base import (
     Checked,
+    CheckSample,
     Different,
     Export,
     Ids,
-    Sample,
     appearing,
     by_length,
     compare,
@@ -410,7 +410,7 @@ class HuggingFace(Export):
             return settings | {"decoder_start_token_id": BOS}
         return settings | {"suppress_tokens": [PAD, BOS]}
 
-    def check(self, place: Path, sample: Sample) -> Checked:
+    def check(self, place: Path, sample: CheckSample) -> Checked:
         import transformers
 
         with warnings.catch_warnings():
@@ -425,7 +425,7 @@ class HuggingFace(Export):
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(place))
             return self._texts(model, tokenizer, sample)
 
-    def _texts(self, model: Any, tokenizer: Any, sample: Sample) -> Checked:
+    def _texts(self, model: Any, tokenizer: Any, sample: CheckSample) -> Checked:
         """The whole way from text to text."""
         task = translator(self.run)
         limit = task.data.max_length

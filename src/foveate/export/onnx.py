@@ -7,8 +7,7 @@ What the decoder remembers (keys and values of self-attention, layer by layer) g
 tensors (B, H, T, K), one row for each hypothesis: graphs.json says H and K of each. ``at`` counts
 the tokens that were read before; at 0 the state has no places yet, T = 0.
 
-Lives here: the graphs, and the search over them with onnxruntime. Does not live here: the searches
-(`foveate.decode`), which ask it like any other model.
+The searches of `foveate.decode` run over the graphs with onnxruntime as over any other model.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from foveate.data.batches import source_batch
 from foveate.data.tokenizer import BOS, EOS
 from foveate.export.base import (
     Checked,
+    CheckSample,
     Export,
     Ids,
-    Sample,
     by_length,
     compare,
     searches,
@@ -89,7 +88,7 @@ class Onnx(Export):
             tokenizer.save(place / f"{side}.tokenizer.json")
         replace_file(place / GRAPHS, json.dumps(names, indent=2) + "\n")
 
-    def check(self, place: Path, sample: Sample) -> Checked:
+    def check(self, place: Path, sample: CheckSample) -> Checked:
         graphs = Graphs(place)
 
         def theirs(sources: list[Ids], search: Any) -> list[Ids]:

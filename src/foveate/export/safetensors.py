@@ -2,8 +2,7 @@
 
     foveate.load("folder").translate(["A black dog runs."])
 
-Any task, any model. Lives here: which files of a run these are. Does not live here: how a run is
-read (`foveate.run`).
+Any task, any model.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 import torch
 
-from foveate.export.base import Checked, Different, Export, Sample
+from foveate.export.base import Checked, CheckSample, Different, Export
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.files import replace_file
 from foveate.run import Run, load
@@ -47,7 +46,7 @@ class Safetensors(Export):
         best = {"folder": FOLDER, "figure": "exported", "value": 0.0, "step": 0}
         replace_file(place / "best.json", json.dumps(best, indent=1) + "\n")
 
-    def check(self, place: Path, sample: Sample) -> Checked:
+    def check(self, place: Path, sample: CheckSample) -> Checked:
         again = load(place)
         both = self.run.model.state_dict(), again.model.state_dict()
         wrong = [n for n in both[0] if not torch.equal(both[0][n].cpu(), both[1][n].cpu())]
@@ -61,6 +60,6 @@ class Safetensors(Export):
         return Checked(len(texts[0]), [f"{len(both[0])} tensors bit for bit"])
 
 
-def _texts(run: Run, again: Run, sample: Sample) -> tuple[list[str], list[str]]:
+def _texts(run: Run, again: Run, sample: CheckSample) -> tuple[list[str], list[str]]:
     ours, theirs = (run_.translate(sample.sources, beam_size=1) for run_ in (run, again))
     return [str(run_) for run_ in ours], [str(run_) for run_ in theirs]

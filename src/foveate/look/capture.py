@@ -553,9 +553,9 @@ def capture(
 
     def tap(name: str) -> Callable[[Tensor], None]:
         def see(weights: Tensor) -> None:
-            unseen = len(attentions.keys() - maps.keys() - {name})
+            remaining = len(attentions.keys() - maps.keys() - {name})
             held = sum(map(Tensor.numel, maps.values())) + weights.numel()
-            _refuse_above(limit, held + unseen * weights.numel(), weights, len(attentions))
+            _refuse_above(limit, held + remaining * weights.numel(), weights, len(attentions))
             seen = weights.detach().float()
             maps[name] = _joined(name, maps[name], seen) if name in maps else seen
 
@@ -609,8 +609,8 @@ def everywhere(name: str) -> bool:
 class ForcedPass:
     """A model and an example, made ready to be read as often as is wanted.
 
-    ``run`` reads it and gives (N,) scores of what is said of it: log p of each token of the target,
-    of the label, or (``told``) the numbers of a forecast; with a graph where gradients are on.
+    ``run`` reads it and gives (N,) scores of what it predicts: log p of each token of the target,
+    of the label, or the numbers of a forecast (``score_name``); with a graph if gradients are on.
     ``label`` makes a record of maps between tokens, with the ``units`` asked for on its axes.
     ``read`` are the pieces that "encoder" and "decoder" read, ``produced`` what the scores are of.
     ``row`` is the row of the batch that holds the example; ``answer_at`` the place of the encoder's
@@ -627,7 +627,7 @@ class ForcedPass:
     first: int = 0
     answer_at: int | None = None
     token: Callable[[int], str] | None = None
-    told: str = "log p"
+    score_name: str = "log p"
     units: Units = "auto"
 
     @torch.inference_mode()
@@ -640,7 +640,7 @@ class ForcedPass:
         self, before: NDArray[np.float64], after: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """What each score has lost; of a forecast how far it has moved."""
-        return before - after if self.told == "log p" else np.abs(before - after)
+        return before - after if self.score_name == "log p" else np.abs(before - after)
 
     @torch.inference_mode()
     def maps(self, where: Where = everywhere) -> Maps:

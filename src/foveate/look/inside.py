@@ -399,6 +399,6 @@ def importances(
         )  # fmt: skip
     count = sum(len(forced.produced) for forced in passes)
     caption = f"how far the forecast moves without the head, mean of {count} steps"
-    if passes[0].told == "log p":
+    if passes[0].score_name == "log p":
         caption = f"log p lost without the head, mean of {count} (+: the model is worse without it)"
     return sheet_grid(sheets, title, caption, across=1 if len(sheets) == 1 else 2)

@@ -1,7 +1,6 @@
 """Fonts and layout of a matplotlib figure: glyphs that its font lacks, captions that are too wide.
 
-Widths are those that the renderer measures, not numbers of characters. Does not live here: what
-is drawn.
+Widths are those that the renderer measures, not numbers of characters.
 """
 
 from __future__ import annotations

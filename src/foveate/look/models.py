@@ -102,7 +102,7 @@ def relevance(forced: ForcedPass) -> AttentionRecord:
     A place's relevance to itself that comes of the residual is left out. One backward pass for
     each score. Raises ``ConfigError`` for a forecast, and for a model without attention.
     """
-    if forced.told != "log p":
+    if forced.score_name != "log p":
         raise ConfigError("relevance is to what is said with a probability; a forecast has none")
     matrices: dict[str, Matrix] = {}
     for t, gathered in enumerate(_gathered(forced)):
@@ -439,8 +439,10 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> LinesDraw
         curves[f"outputs, {name}"] = result.outputs
         if result.attention is not None:
             curves[f"attention, {name}"] = result.attention
-    moved = "lost" if forced.told == "log p" else "moved by"
-    lost = [f"{name} {forced.told} {moved} {result.lost:.2f}" for name, result in results.items()]
+    moved = "lost" if forced.score_name == "log p" else "moved by"
+    lost = [
+        f"{name} {forced.score_name} {moved} {result.lost:.2f}" for name, result in results.items()
+    ]
     places = len(next(iter(curves.values())))
     labels = list(forced.read.get(side_of(forced.model), ()))
     return line_chart(

@@ -65,16 +65,16 @@ class Operation(Hashable, Protocol):
         """An answer for each item."""
 
 
-class DirectionAids:
-    """The aids of one direction, and the counts of what they have done so far."""
+class DirectionAssistance:
+    """The assistance of one direction, and the counts of what they have done so far."""
 
-    def __init__(self, aids: Assistance) -> None:
-        self.aids, self.done = aids, AssistanceCounts()
+    def __init__(self, assistance: Assistance) -> None:
+        self.assistance, self.done = assistance, AssistanceCounts()
         self._lock = threading.Lock()
 
     def translate(self, run: Run, lines: Sequence[str], **options: Any) -> list[TextAnswer]:
-        """As `foveate.run.Run.translate`, with the aids."""
-        aided = AssistedRun(run, self.aids)
+        """As `foveate.run.Run.translate`, with the assistance."""
+        aided = AssistedRun(run, self.assistance)
         translations = aided.translate(lines, **options)
         with self._lock:
             self.done.add(aided.counts)
@@ -87,12 +87,12 @@ class TranslateLines:
 
     to: str | None = None
     num_hypotheses: int = 1
-    aids: DirectionAids | None = None
+    assistance: DirectionAssistance | None = None
 
     @property
     def exclusive(self) -> bool:
         """Copying unknown words records the attention of the model."""
-        return self.aids is not None and self.aids.aids.copies_unknown
+        return self.assistance is not None and self.assistance.assistance.copies_unknown
 
     def lengths(self, run: Run, items: Sequence[str]) -> list[int]:
         task = run.need(Scores, "translate")
@@ -102,7 +102,9 @@ class TranslateLines:
         return max(1, tokens // run.search(None, None, self.num_hypotheses).width)
 
     def answers(self, run: Run, items: Sequence[str], tokens: int) -> list[TextAnswer]:
-        translate = run.translate if self.aids is None else partial(self.aids.translate, run)
+        translate = (
+            run.translate if self.assistance is None else partial(self.assistance.translate, run)
+        )
         return translate(items, num_hypotheses=self.num_hypotheses, batch_tokens=tokens, to=self.to)
 
 

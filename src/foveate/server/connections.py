@@ -163,6 +163,6 @@ def _raise_file_limit() -> None:
     except ImportError:  # Windows has no such limit
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    if soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

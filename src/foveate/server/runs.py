@@ -17,7 +17,7 @@ from pathlib import Path
 from foveate.config import ConfigError
 from foveate.documents.memory import Assistance, Glossary, TranslationMemory
 from foveate.run import Run, load, read_run
-from foveate.server.batching import Batcher, Batching, DirectionAids
+from foveate.server.batching import Batcher, Batching, DirectionAssistance
 from foveate.server.common import RequestError, chosen_at, unused_name
 from foveate.server.languages import Direction, directions
 from foveate.train import checkpoint
@@ -39,7 +39,7 @@ class ServedRun:
     stamp: int = 0  # of the file that chose the weights in memory
     used: float = 0.0
     loads: int = 0
-    aids: dict[Direction, DirectionAids] = field(default_factory=dict)
+    assistance: dict[Direction, DirectionAssistance] = field(default_factory=dict)
 
     def weights(self) -> int:
         """Bytes of the weights on disk: about what they take in memory."""
@@ -182,7 +182,7 @@ class TranslationOptions:
     copies_unknown: bool = False
 
     def equip(self, pool: RunPool) -> list[str]:
-        """Give each direction its aids; a sentence for each that has some.
+        """Give each direction its assistance; a sentence for each that has some.
 
         Raises ``ConfigError`` naming the file and the line that is wrong, a direction that no run
         has, or a run whose search cannot force terms.
@@ -194,11 +194,11 @@ class TranslationOptions:
             key = run.name, direction
             terms = None if key not in glossaries else Glossary.read(glossaries[key])
             memory = None if key not in memories else self._memory(memories[key], direction)
-            aids = Assistance(terms, (), self.banned, memory, self.copies_unknown)
-            aids.refuse(read_run(run.folder), run.name)
-            if aids:
-                run.aids[direction] = DirectionAids(aids)
-                words = _words(aids, glossaries.get(key), memories.get(key))
+            assistance = Assistance(terms, (), self.banned, memory, self.copies_unknown)
+            assistance.refuse(read_run(run.folder), run.name)
+            if assistance:
+                run.assistance[direction] = DirectionAssistance(assistance)
+                words = _words(assistance, glossaries.get(key), memories.get(key))
                 sentences.append(f"{direction.code} ({run.name}): {', '.join(words)}")
         return sentences
 
@@ -210,16 +210,20 @@ class TranslationOptions:
         return memory
 
 
-def _words(aids: Assistance, glossary: Path | None, memory: Path | None) -> list[str]:
+def _words(assistance: Assistance, glossary: Path | None, memory: Path | None) -> list[str]:
     words = []
-    if aids.glossary is not None:
-        words.append(f"glossary {glossary} (terms: {len(aids.glossary.terms):,})")
-    if aids.memory is not None:
-        least = f", {aids.memory.least:g} % alike will do" if aids.memory.least < 100 else ""
-        words.append(f"memory {memory} (pairs: {len(aids.memory.pairs):,}{least})")
-    if aids.banned:
-        words.append("banned: " + ", ".join(map(repr, aids.banned)))
-    if aids.copies_unknown:
+    if assistance.glossary is not None:
+        words.append(f"glossary {glossary} (terms: {len(assistance.glossary.terms):,})")
+    if assistance.memory is not None:
+        least = (
+            f", {assistance.memory.least:g} % alike will do"
+            if assistance.memory.least < 100
+            else ""
+        )
+        words.append(f"memory {memory} (pairs: {len(assistance.memory.pairs):,}{least})")
+    if assistance.banned:
+        words.append("banned: " + ", ".join(map(repr, assistance.banned)))
+    if assistance.copies_unknown:
         words.append("unknown words are copied")
     return words
 

@@ -403,11 +403,11 @@ Keys = Annotated[str, Query(description="keys such as train.loss, with commas; a
 @training_router.get("")
 def trainings(state: State) -> TrainingList:
     """The progress of every training."""
-    return TrainingList(trainings=[one_training(name, state) for name in state.runs.folders])
+    return TrainingList(trainings=[training_info(name, state) for name in state.runs.folders])
 
 
 @training_router.get("/{name}")
-def one_training(name: str, state: State) -> TrainingInfo:
+def training_info(name: str, state: State) -> TrainingInfo:
     """The progress of a training."""
     folder, steps = state.runs.folder(name), None
     with contextlib.suppress(ConfigError):  # its log can be shown all the same

@@ -100,7 +100,7 @@ class Metrics:
             self._queue.labels(name).set(run.batcher.characters)
             self._loaded.labels(name).set(run.run is not None)
             self._loads.labels(name).set(run.loads)
-            self._set_counts(name, [aids.done for aids in run.aids.values()])
+            self._set_counts(name, [assistance.done for assistance in run.assistance.values()])
         return generate_latest(self.registry)
 
 
@@ -397,8 +397,8 @@ def submit(
     groups: dict[tuple[str, TranslateLines], list[PendingTranslation]] = {}
     for text in pending:
         if (run := text.route.run) is not None:
-            aids = run.aids.get(text.route.direction)
-            operation = TranslateLines(text.route.direction.to, versions, aids)
+            assistance = run.assistance.get(text.route.direction)
+            operation = TranslateLines(text.route.direction.to, versions, assistance)
             groups.setdefault((run.name, operation), []).append(text)
     try:
         for (name, operation), group in groups.items():

@@ -654,7 +654,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             )
             return AttentionRecord(dict(maps), {"": dates}, {"": dates}, title)
 
-        return ForcedPass(model, run, dated, dates_ahead, row=channel, told="forecast")
+        return ForcedPass(model, run, dated, dates_ahead, row=channel, score_name="forecast")
 
     def channel(self, name: str | None) -> int:
         """The number of a channel, the last where none is named."""

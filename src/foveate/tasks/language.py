@@ -340,7 +340,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         """``num`` continuations of each prompt, one prompt after the other.
 
         ``whole_lines`` ends a text at the end of its line. ``listen`` gets the text so far at each
-        step; it hears one prompt, continued once.
+        step, of a single prompt that is continued once.
         """
         search = search.spelling(byte_table(self.tokenizer))
         ids = [self.ids_of(prompt) for prompt in prompts for _ in range(num)]

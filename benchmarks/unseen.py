@@ -1,7 +1,7 @@
 """What looking costs, and what it costs when nobody looks: python benchmarks/unseen.py [--rounds 8]
 
 The same steps of *small*, forward and backward, in turn: as they are; with the lines on taps taken
-out of `foveate.nn.attention`; and with somebody looking (`foveate.look.capture`). Processor time on
+out of `foveate.nn.attention`; and with somebody looking (`foveate.look.records`). Processor time on
 one thread; ratios are of the same batch in the same round. Writes docs/results/unseen.json.
 """
 
@@ -21,7 +21,7 @@ import torch
 
 from foveate.bench.training import workload
 from foveate.data.batches import BatchPlan
-from foveate.look.capture import capture
+from foveate.look.records import capture
 from foveate.nn import attention
 from foveate.nn.attention import Attention
 from foveate.training import job_of

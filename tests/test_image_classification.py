@@ -118,16 +118,16 @@ def test_patches_are_named_on_the_maps(task: ImageClassification) -> None:
     close(record.select("self_attention").sum(axis=1), 1)
     view = task.view(model, 5)
     assert isinstance(view, AttendedPicture)
-    assert [panel.title for panel in view.panels] == ["layer 0", "layer 1"]
+    assert [overlay.title for overlay in view.overlays] == ["layer 0", "layer 1"]
 
 
 def test_the_path_of_glimpses_begins_in_the_middle(task: ImageClassification) -> None:
     model: Any = task.build(GLIMPSE).eval()
     view = task.view(model, 2)
     assert isinstance(view, PictureDrawing)
-    assert view.places.shape == (3, 2)
-    assert view.places[0].tolist() == [6, 6]
-    assert view.sides == (4, 8)
+    assert len(view.path) == 3
+    assert view.path[0] == (6, 6)
+    assert tuple(view.sides) == (4, 8)
     with pytest.raises(ValueError, match="foveate look picture"):
         task.explain(model, 2)
 

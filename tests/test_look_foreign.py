@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look.capture import AttentionRecord, capture, chosen, seams
 from foveate.look.maps import attention
+from foveate.look.records import AttentionRecord, capture, chosen, seams
 from tolerances import ROW, close
 
 transformers = pytest.importorskip("transformers")

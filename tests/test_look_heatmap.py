@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from foveate.look import colors
-from foveate.look.capture import AttentionRecord
 from foveate.look.maps import attention, heads
 from foveate.look.measure import KINDS
+from foveate.look.records import AttentionRecord
 from tolerances import ROW, close
 
 SOURCE, TARGET = ["the", "red", "car", "</s>"], ["la", "voiture", "rouge", "</s>"]

@@ -15,9 +15,9 @@ from matplotlib.font_manager import fontManager
 from matplotlib.text import Text
 
 from foveate.look import layout
-from foveate.look.capture import AttentionRecord
 from foveate.look.drawings import Drawing, bar_chart, line_chart, sheet, sheet_grid
 from foveate.look.maps import attention, heads, links
+from foveate.look.records import AttentionRecord
 
 SENTENCE = ["▁", "日本", "の犬", "が", "走る", "。", "</s>"]
 LONG = "a caption that is far longer than the figure is wide " * 4

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from foveate.look import maps, page
-from foveate.look.capture import AttentionRecord
 from foveate.look.drawings import STEPS
+from foveate.look.records import AttentionRecord
 from tolerances import close
 
 HOSTILE = [

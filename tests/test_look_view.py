@@ -12,7 +12,6 @@ import pytest
 from matplotlib.image import imread
 from numpy.typing import NDArray
 
-from foveate.look.capture import AttentionRecord
 from foveate.look.drawings import (
     AnyDrawing,
     AttentionDrawing,
@@ -28,6 +27,7 @@ from foveate.look.drawings import (
     sheet_grid,
 )
 from foveate.look.maps import attention, heads, over_picture
+from foveate.look.records import AttentionRecord
 from foveate.look.render_matplotlib import picture_bytes
 from tolerances import close
 

@@ -49,7 +49,7 @@ def test_every_row_has_an_adapter_that_does_it(peers: dict[str, ModuleType]) -> 
 def test_the_order_is_a_b_a_b(peers: dict[str, ModuleType]) -> None:
     compare, group = peers["compare"], peers["rows"].GROUPS[0]
     work = compare.Comparison(1.0, 2, 1, 0, ["torch"], [group])
-    order = [(row.mode, number) for _, row, number in work.targets()]
+    order = [(row.mode, number) for _, row, number in work.due()]
     modes = [row.mode for row in work.rows(group)]
     assert order == [(mode, number) for number in range(2) for mode in modes]
 

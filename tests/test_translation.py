@@ -25,7 +25,7 @@ from foveate.data.tokenizer import (
 )
 from foveate.data.words import words
 from foveate.decode.beam import Beam, Greedy
-from foveate.look.capture import capture
+from foveate.look.records import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder

@@ -20,7 +20,7 @@ from foveate.cli.pictures import saved
 from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
 from foveate.data.readers import Inflection
-from foveate.look.capture import AttentionRecord
+from foveate.look.records import AttentionRecord
 from foveate.look.views.maps import part_of
 from foveate.tasks.base import Evaluation
 

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from foveate.look import colors
-from foveate.look.capture import capture
 from foveate.look.drawings import LinesDrawing, SheetGrid, line_chart, sheet, sheet_grid
 from foveate.look.inside import gradients, influence
+from foveate.look.records import capture
 from foveate.look.render_matplotlib import FONT_SIZE
 from foveate.models.classic import BagEncoder, WindowDecoder
 from foveate.models.encoder_decoder import Decoder, Encoder

@@ -75,7 +75,7 @@ class Comparison:
         lines = self.notes.read_text(encoding="utf-8").splitlines()
         return {tuple(record["key"]): record for record in map(json.loads, lines)}
 
-    def wanted(self) -> Iterator[tuple[Group, Row, int]]:
+    def due(self) -> Iterator[tuple[Group, Row, int]]:
         """A B A B: every row of a group, then every row again."""
         for group in self.groups:
             for number in range(self.rounds):
@@ -102,7 +102,7 @@ def main() -> None:
     BUILD.mkdir(parents=True, exist_ok=True)
     about = data.write(BUILD / "data")
     known = work.known()
-    for group, row, number in work.targets():
+    for group, row, number in work.due():
         place = key(group, row, number)
         if place in known:
             continue

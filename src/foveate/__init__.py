@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from foveate import look
     from foveate.config import Config
-    from foveate.look.capture import capture
+    from foveate.look.records import capture
     from foveate.run import load
     from foveate.training import train
 
@@ -31,7 +31,7 @@ __all__ = ["Config", "__version__", "capture", "load", "look", "train"]
 
 _HOME = {
     "Config": "foveate.config",
-    "capture": "foveate.look.capture",
+    "capture": "foveate.look.records",
     "load": "foveate.run",
     "train": "foveate.training",
 }
@@ -42,7 +42,9 @@ _MOVED = {
     "foveate.data.bag": "foveate.data.words",
     "foveate.export.compare": "foveate.export.base",
     "foveate.export.engine": "foveate.export.ctranslate2",
+    "foveate.look.capture": "foveate.look.records",
     "foveate.look.drawing": "foveate.look.drawings",
+    "foveate.look.edit": "foveate.look.edits",
     "foveate.look.flow": "foveate.look.models",
     "foveate.look.heatmap": "foveate.look.maps",
     "foveate.look.importance": "foveate.look.inside",

@@ -10,8 +10,8 @@ from typing import Protocol, Self, TypedDict
 from foveate.align.aer import Links
 from foveate.decode.beam import Wording
 from foveate.decode.search import Hypothesis
-from foveate.look.capture import AttentionRecord
 from foveate.look.maps import AttentionView, attention
+from foveate.look.records import AttentionRecord
 from foveate.look.words import Units
 
 Picture = int | str | Path  # of the test data by its number, or a file

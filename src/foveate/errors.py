@@ -10,7 +10,9 @@ import contextlib
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Iterator
+from typing import Any
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Where = tuple[str, ...]  # the path of keys from the root of a config file
@@ -79,3 +81,17 @@ def _is_ours(error: Exception) -> bool:
         trace = trace.tb_next
     name = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
     return name.partition(".")[0] == "foveate"
+
+
+class Renamed:
+    """An attribute or method under its earlier name, with a warning."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __set_name__(self, owner: type, earlier: str) -> None:
+        self.message = f"{owner.__name__}.{earlier} is now {owner.__name__}.{self.name}"
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        warnings.warn(self.message, FutureWarning, 2)
+        return getattr(instance, self.name)

@@ -32,8 +32,8 @@ from foveate.decode.beam import Beam, Wording, another, with_beam
 from foveate.decode.sample import Sample
 from foveate.decode.search import Search
 from foveate.kinds import load_kinds
-from foveate.look.capture import AttentionRecord, ForcedPass
 from foveate.look.drawings import Drawing
+from foveate.look.records import AttentionRecord, ForcedPass
 from foveate.look.words import Units
 from foveate.models.encoder_decoder import Model
 from foveate.start import Start

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from foveate.look import colors
-from foveate.look.capture import AttentionRecord
 from foveate.look.page import save_html
+from foveate.look.records import AttentionRecord
 
 pytestmark = pytest.mark.browser
 

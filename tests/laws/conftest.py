@@ -15,7 +15,7 @@ from torch import Tensor
 
 from foveate.config import Config, kinds
 from foveate.kinds import load_kinds
-from foveate.look.capture import capture
+from foveate.look.records import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder

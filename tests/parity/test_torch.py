@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from foveate.look.capture import capture
+from foveate.look.records import capture
 from foveate.nn.attention import Attention
 from foveate.nn.masks import Mask
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, RecurrentStack

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from foveate.cli.workers import RunSpec
     from foveate.documents.formats import DocumentOptions
     from foveate.documents.memory import Assistance
-    from foveate.look.capture import AttentionRecord
+    from foveate.look.records import AttentionRecord
     from foveate.run import Run
 
 SHARE = 512  # lines that a process of several translates together
@@ -200,7 +200,7 @@ class Request:
             yield self.run.load()
         else:
             from foveate.documents.memory import AssistedRun
-            from foveate.look.edit import edit, silenced
+            from foveate.look.edits import edit, silenced
 
             assistance = self.resources.read(self.search["to"])
             assisted = AssistedRun(self.run.load(), assistance)

@@ -19,6 +19,7 @@ from foveate.data.words import split_words
 from foveate.decode.beam import Beam, Wording
 from foveate.documents.formats import decoded, language, parse_xml, same_language
 from foveate.documents.translate import Aligner
+from foveate.errors import Renamed
 from foveate.run import Run, RunConfig
 from foveate.tasks.base import Aligns
 
@@ -78,6 +79,8 @@ class Glossary:
             return []
         terms = (" ".join(m.group().casefold().split()) for m in self._pattern.finditer(line))
         return [self.terms[term] for term in dict.fromkeys(terms) if term in self.terms]
+
+    wanted = Renamed("variants")
 
 
 def holds(text: str, variants: tuple[str, ...]) -> bool:

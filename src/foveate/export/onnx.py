@@ -126,6 +126,7 @@ class At(Position):
     def __init__(self, position: Position, start: Tensor | int = 0) -> None:
         nn.Module.__init__(self)
         self.config, self.position, self.start = position.config, position, start
+        self.rotates, self.biases = position.rotates, position.biases
         self.last = torch.zeros(1, dtype=torch.long)
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:

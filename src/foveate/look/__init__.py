@@ -7,8 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foveate.look.capture import AttentionRecord, capture
-    from foveate.look.edit import (
+    from foveate.look.edits import (
         capture_outputs,
         diagonal,
         edit,
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
         uniform,
     )
     from foveate.look.maps import AttentionView, attention
+    from foveate.look.records import AttentionRecord, capture
 
 __all__ = [
     "AttentionRecord",
@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 _HOME = {
-    "AttentionRecord": "capture",
-    "capture": "capture",
+    "AttentionRecord": "records",
+    "capture": "records",
     "AttentionView": "maps",
     "attention": "maps",
 }
@@ -46,4 +46,4 @@ _HOME = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"foveate.look has no {name!r}; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(f"foveate.look.{_HOME.get(name, 'edit')}"), name)
+    return getattr(importlib.import_module(f"foveate.look.{_HOME.get(name, 'edits')}"), name)

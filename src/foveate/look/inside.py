@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look.capture import ForcedPass, Where, block_of, chosen
 from foveate.look.drawings import (
     Curve,
     LensDrawing,
@@ -25,7 +24,8 @@ from foveate.look.drawings import (
     sheet,
     sheet_grid,
 )
-from foveate.look.edit import edit, silence
+from foveate.look.edits import edit, silence
+from foveate.look.records import ForcedPass, Where, block_of, chosen
 from foveate.look.words import visible
 from foveate.nn.recurrent import Cell, Gates, Hidden
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foveate.look.capture import AttentionRecord, block_of
 from foveate.look.colors import scale as scale_of
 from foveate.look.drawings import (
     Arrays,
@@ -23,6 +22,7 @@ from foveate.look.drawings import (
     PictureDrawing,
 )
 from foveate.look.measure import kinds_of
+from foveate.look.records import AttentionRecord, block_of
 
 Weights = NDArray[np.float32]  # (H, T, S), (T, S) or (S,)
 Form = Literal["matrix", "links", "heads"]

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look.capture import AttentionRecord, ForcedPass, Maps, capture, seams, tapped
 from foveate.look.drawings import (
     LinesDrawing,
     SheetDrawing,
@@ -22,6 +21,7 @@ from foveate.look.drawings import (
     sheet,
     sheet_grid,
 )
+from foveate.look.records import AttentionRecord, ForcedPass, Maps, capture, seams, tapped
 from foveate.nn.positions import NoPosition, Position
 
 # -------------------------------------------------------------------------------------------- flow

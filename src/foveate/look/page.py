@@ -16,9 +16,9 @@ from typing import Any
 from pydantic import Field, TypeAdapter
 
 from foveate.files import replace_file
-from foveate.look.capture import AttentionRecord
 from foveate.look.drawings import AnyDrawing, Drawing, DrawingPart, Numbers, Text, changed
 from foveate.look.maps import all_maps
+from foveate.look.records import AttentionRecord
 
 MOST_SENTENCES = 200
 MOST_BYTES = 24_000_000  # of all sentences: a browser opens this in about a second

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 import torch
@@ -274,23 +274,28 @@ def _cross_entropy_(
     return loss.squeeze(1), nll.squeeze(1)
 
 
-class AutogradContext(Protocol):
-    """The context of an autograd function: what its forward leaves for its backward."""
+if TYPE_CHECKING:
 
-    saved_tensors: tuple[Tensor, ...]
-    needs_input_grad: tuple[bool, ...]
-    shape: torch.Size
-    dtype: torch.dtype
-    scale: float
-    seed: int
-    drop: int
-    residual: bool
+    class AutogradContext(Protocol):
+        """The context of an autograd function: what its forward leaves for its backward."""
 
-    def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors until the backward."""
+        saved_tensors: tuple[Tensor, ...]
+        needs_input_grad: tuple[bool, ...]
+        shape: torch.Size
+        dtype: torch.dtype
+        scale: float
+        seed: int
+        drop: int
+        residual: bool
 
-    def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Let no gradient flow through these outputs."""
+        def save_for_backward(self, *tensors: Tensor | None) -> None:
+            """Keep tensors until the backward."""
+
+        def mark_non_differentiable(self, *tensors: Tensor) -> None:
+            """Let no gradient flow through these outputs."""
+
+else:
+    AutogradContext = torch.autograd.function.FunctionCtx
 
 
 Made = TypeVar("Made")

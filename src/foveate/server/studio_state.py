@@ -18,9 +18,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from foveate.config import ConfigError
-from foveate.look.capture import block_of, tails
 from foveate.look.drawings import Drawing, DrawingPart, Numbers, P, changed
-from foveate.look.edit import edit, silence
+from foveate.look.edits import edit, silence
+from foveate.look.records import block_of, tails
 from foveate.look.views import ViewEntry, find
 from foveate.look.views.options import Question
 from foveate.nn.attention import BaseAttention

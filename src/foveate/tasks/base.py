@@ -28,7 +28,7 @@ from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.beam import another
 from foveate.decode.search import Hypothesis, Search
-from foveate.look.capture import AttentionRecord, ForcedPass
+from foveate.look.records import AttentionRecord, ForcedPass
 from foveate.look.words import Units
 
 Input = TypeVar("Input")  # of one example: a line, a picture, a date

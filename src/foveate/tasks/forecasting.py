@@ -41,7 +41,7 @@ from foveate.data.series import (
 from foveate.data.text import TextData
 from foveate.decode.search import Search
 from foveate.files import replace_file
-from foveate.look.capture import AttentionRecord, ForcedPass, Maps
+from foveate.look.records import AttentionRecord, ForcedPass, Maps
 from foveate.look.words import Units
 from foveate.models.forecaster import Forecaster, Outlook
 from foveate.spec import Series

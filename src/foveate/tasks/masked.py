@@ -23,7 +23,7 @@ from foveate.data.batches import sorted_batches
 from foveate.data.text import Corpus
 from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.decode.search import Search, token_log_probabilities
-from foveate.look.capture import ForcedPass
+from foveate.look.records import ForcedPass
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import MaskedLanguageModel
 from foveate.spec import Tokens

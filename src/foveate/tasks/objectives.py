@@ -309,7 +309,7 @@ def _baseline(choice: HardChoice) -> Tensor:
 def watched(model: nn.Module, block: str) -> Iterator[dict[str, list[Tensor]]]:
     """Collect the weights of attentions whose names end in ``block``, with their graph.
 
-    `foveate.look.capture` is for looking and keeps no graph; this is for losses. A tap that was
+    `foveate.look.records` is for looking and keeps no graph; this is for losses. A tap that was
     there goes on being called.
     """
     seen: dict[str, list[Tensor]] = {}

@@ -21,7 +21,8 @@ from foveate.data.readers import TokenIds, is_table, taken
 from foveate.data.text import Corpus, Reading, TextData, at, collect, keep, read_pairs
 from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
 from foveate.data.words import is_unsegmented, split_words
-from foveate.look.capture import AttentionRecord
+from foveate.errors import Renamed
+from foveate.look.records import AttentionRecord
 from foveate.look.words import Units, group_pieces, to_words
 from foveate.tasks.base import Answer, Batch, Task, TensorBatch
 
@@ -40,6 +41,7 @@ class TextBatch(TensorBatch):
     read: Tensor
     target: Tensor
     real: Tensor | None
+    wanted = Renamed("target")
 
 
 def collate(sources: Sequence[Ids], targets: Sequence[Ids]) -> TextBatch:

@@ -33,7 +33,7 @@ from foveate.data.words import split_words
 from foveate.decode.beam import Greedy
 from foveate.decode.constraints import Steps, byte_table
 from foveate.decode.search import EnsembleSteps, Hypothesis, Search, log_mean_p
-from foveate.look.capture import capture
+from foveate.look.records import capture
 from foveate.look.words import group_pieces, to_words
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.language_model import LanguageModel

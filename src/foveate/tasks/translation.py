@@ -26,7 +26,7 @@ from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from foveate.data.words import CUTS, split_words
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.files import replace_file
-from foveate.look.capture import ForcedPass
+from foveate.look.records import ForcedPass
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder, Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.models.native import NativeSteps, decoder_steps, native_memory

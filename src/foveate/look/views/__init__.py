@@ -111,7 +111,7 @@ class ViewEntry:
         try:
             with ExitStack() as stack:
                 if question.silence:
-                    from foveate.look.edit import edit, silenced
+                    from foveate.look.edits import edit, silenced
 
                     for run in runs:
                         stack.enter_context(edit(run.model, silenced(question.silence)))

@@ -7,9 +7,9 @@ from pathlib import Path
 from torch import nn
 
 from foveate.config import ConfigError
-from foveate.look.capture import AttentionRecord, ForcedPass
 from foveate.look.inside import layers_of
 from foveate.look.models import encodings, side_of
+from foveate.look.records import AttentionRecord, ForcedPass
 from foveate.look.words import Units
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel

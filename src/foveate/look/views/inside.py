@@ -13,8 +13,8 @@ import foveate.look.inside as inside
 import foveate.look.models as models
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
-from foveate.look.capture import ForcedPass, everywhere
 from foveate.look.drawings import LensDrawing, LinesDrawing, SheetGrid, StatesDrawing
+from foveate.look.records import ForcedPass, everywhere
 from foveate.look.views import view
 from foveate.look.views.examples import (
     attends,

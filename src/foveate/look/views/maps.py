@@ -14,10 +14,10 @@ import foveate.look.models as models
 from foveate.align.aer import rank_heads, read_gold, read_links
 from foveate.config import ConfigError
 from foveate.data.tokenizer import PAD, Tokenizer
-from foveate.look.capture import AttentionRecord, block_of, capture
 from foveate.look.drawings import BarsDrawing, Drawing, SheetGrid, bar_chart, sheet, sheet_grid
 from foveate.look.maps import AttentionView, HeadsView, LinksView, over_picture
 from foveate.look.measure import Judge, confidence, diagonality, entropy
+from foveate.look.records import AttentionRecord, block_of, capture
 from foveate.look.views import view
 from foveate.look.views.examples import (
     attends,

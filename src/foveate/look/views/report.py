@@ -9,9 +9,9 @@ from typing import Any
 
 from foveate.config import ConfigError
 from foveate.files import replace_file
-from foveate.look.capture import ForcedPass, Maps, Where, everywhere
 from foveate.look.drawings import Drawing
 from foveate.look.page import drawn
+from foveate.look.records import ForcedPass, Maps, Where, everywhere
 from foveate.look.views import VIEWS, ViewEntry
 from foveate.look.views.options import Question
 from foveate.look.words import Units

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look.capture import AttentionSeam, Seam, chosen, tapped
+from foveate.look.records import AttentionSeam, Seam, chosen, tapped
 
 LOST = 1e-6  # weight that may be cut off with keys that are not there
 
@@ -168,7 +168,7 @@ class PatchOutput(Change):
 
 @contextmanager
 def edit(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
-    """Let the attentions that fit each name (see `foveate.look.capture.chosen`) do something else.
+    """Let the attentions that fit each name (see `foveate.look.records.chosen`) do something else.
 
     Of several changes of one place the first is made first. Raises ``ConfigError`` naming the
     places or heads that exist.

@@ -66,7 +66,7 @@ class AttentionRecord:
         title: str = "",
         row: int = 0,
     ) -> AttentionRecord:
-        """What `foveate.look.capture` has seen of one row of a batch, with the tokens of its axes.
+        """What `foveate.look.records` has seen of one row of a batch, with the tokens of its axes.
 
         ``source`` is what an encoder read, ``target`` what a decoder read, its start included: it
         produced the one after, and after the last what nobody told (``…``).
@@ -535,7 +535,7 @@ def capture(
     """Collect the weights (B, H, T, S) of attentions, those that are mixed in the end, by name.
 
     ``where`` names blocks, layers or maps (``"cross_attention"``, ``"decoder.layers.1"``, a
-    pattern, several of them), or says of a name whether it is wanted; `foveate.look.capture` tells
+    pattern, several of them), or says of a name whether it is wanted; `foveate.look.records` tells
     more. Modules called several times (a recurrent decoder asks once a step) have their calls
     joined along the queries T; keys that were not there yet get 0. The numbers that the model
     computes stay the same. So it is with models of plain torch (``nn.MultiheadAttention``) and of

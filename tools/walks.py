@@ -184,7 +184,7 @@ def request(out: Path, run: str) -> None:
             time.sleep(0.2)
     finally:
         server.terminate()
-        server.wait(60)
+        server.communicate(timeout=60)  # closes its input too
 
 
 def translate(port: int, text: str) -> None:

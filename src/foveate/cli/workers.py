@@ -101,7 +101,7 @@ def _through_ctranslate2(run: Run, precision: str, sample: Path | None) -> Run:
     from foveate.export.ctranslate2 import through_ctranslate2
 
     quantization = "float32" if precision == "fp32" else precision
-    name = f"{pointer_to(run)['sha256'][:32]}-{quantization}"
+    name = f"{str(pointer_to(run)['sha256'])[:32]}-{quantization}"
     folder = cache_folder() / "exports" / name
     if not folder.exists():
         export(run, folder, "ctranslate2", sample_of(run, 100, sample), quantization)

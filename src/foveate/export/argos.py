@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,7 +65,7 @@ class Argos(Export):
             )
         return languages[0], languages[1]
 
-    def write(self, place: Path, pointer: dict[str, Any]) -> None:
+    def write(self, place: Path, pointer: dict[str, object]) -> None:
         source, target = self._codes()
         pieces = named(self._tokenizer)
         spec = specification(self.run, Pieces(pieces, pieces))
@@ -84,7 +84,7 @@ class Argos(Export):
     def _folder(self) -> str:
         return "translate-{}_{}-1_0".format(*self._codes())
 
-    def finish(self, place: Path, pointer: dict[str, Any]) -> None:
+    def finish(self, place: Path, pointer: dict[str, object]) -> None:
         with zipfile.ZipFile(place, "a") as archive:
             _put(archive, f"{self._folder}/{POINTER}", _text(pointer))
 
@@ -201,5 +201,5 @@ def _put(archive: zipfile.ZipFile, name: str, content: bytes | str) -> None:
     archive.writestr(zipfile.ZipInfo(name, WHEN), content, zipfile.ZIP_DEFLATED)
 
 
-def _text(tree: dict[str, Any]) -> str:
+def _text(tree: Mapping[str, object]) -> str:
     return json.dumps(tree, indent=2, sort_keys=True) + "\n"

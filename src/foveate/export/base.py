@@ -241,14 +241,14 @@ class Export(ABC):
         """Raise `ExchangeError` that says why this run has no place there, and what would."""
 
     @abstractmethod
-    def write(self, place: Path, pointer: dict[str, Any]) -> None:
+    def write(self, place: Path, pointer: dict[str, object]) -> None:
         """Make the folder or file; ``pointer`` says what it was made of."""
 
     @abstractmethod
     def check(self, place: Path, sample: CheckSample) -> Checked:
         """Let the target's own program answer the sample; raise `Different` where it differs."""
 
-    def finish(self, place: Path, pointer: dict[str, Any]) -> None:
+    def finish(self, place: Path, pointer: dict[str, object]) -> None:
         """Put the pointer, which now says how the export was checked, where it belongs."""
         replace_file(place / POINTER, json.dumps(pointer, indent=2, sort_keys=True) + "\n")
 
@@ -317,7 +317,7 @@ def need(*packages: str, extra: str) -> None:
             ) from None
 
 
-def pointer_to(run: Run) -> dict[str, Any]:
+def pointer_to(run: Run) -> dict[str, object]:
     """Which run, step and weights, without a path."""
     from foveate import __version__
 

@@ -62,7 +62,7 @@ class Part:
 
     what: str
     key: str
-    value: Any
+    value: object
 
 
 def transformer_parts(model: nn.Module) -> Iterator[Part]:
@@ -138,7 +138,7 @@ class CTranslate2(Export):
             raise ExchangeError(f"ctranslate2 has no {part.key} = {part.value!r}{INSTEAD}")
         Pieces.of(self.run)
 
-    def write(self, place: Path, pointer: dict[str, Any]) -> None:
+    def write(self, place: Path, pointer: dict[str, object]) -> None:
         place.mkdir()
         spec = specification(self.run)
         spec.validate()
@@ -149,7 +149,7 @@ class CTranslate2(Export):
 
         engine = Engine(self.run, place)
 
-        def theirs(ids: list[list[int]], search: Any) -> list[list[int]]:
+        def theirs(ids: list[list[int]], search: Search) -> list[list[int]]:
             answers = engine.search(self.run.model, ids, search)
             return [hypotheses[0].ids if hypotheses else [] for hypotheses in answers]
 
@@ -183,7 +183,7 @@ def specification(run: Run, named: Pieces | None = None) -> Any:
     pieces = named or Pieces.of(run)
     spec.register_source_vocabulary(pieces.source)
     spec.register_target_vocabulary(pieces.target)
-    attributes: dict[str, Any] = {
+    attributes: dict[str, object] = {
         "layer_norm_epsilon": encoder.config.norm.eps,
         "add_source_eos": True,
     }
@@ -203,7 +203,7 @@ def _places(run: Run) -> int:
     return max(PLACES, longest + 1, int(search.max_ratio * longest) + search.max_extra + 1)
 
 
-def _sizes(part: TransformerEncoder | TransformerDecoder) -> dict[str, Any]:
+def _sizes(part: TransformerEncoder | TransformerDecoder) -> dict[str, object]:
     """What a specification is made with."""
     from ctranslate2.specs import common_spec
 
@@ -245,7 +245,7 @@ def _fill_side(spec: Any, part: TransformerEncoder | TransformerDecoder, places:
         _layer(theirs, cast(Any, ours))
 
 
-def _table(part: TransformerEncoder | TransformerDecoder, places: int) -> Any:
+def _table(part: TransformerEncoder | TransformerDecoder, places: int) -> object:
     """What a position adds at each place (T, D): learned, waves, or nothing."""
     places = getattr(part.config.position, "max_length", places)
     with torch.no_grad():
@@ -278,12 +278,12 @@ def _feed_forward(spec: Any, network: FeedForward) -> None:
         _linear(spec.linear_0_noact, network.gate)
 
 
-def _array(tensor: Tensor) -> Any:
+def _array(tensor: Tensor) -> object:
     """A copy: what rounds weights does so in place."""
     return tensor.detach().float().cpu().numpy().copy()
 
 
-def _scale(attention: Attention) -> Any:
+def _scale(attention: Attention) -> object:
     import numpy as np
 
     return np.float32(attention.score.scale)

@@ -387,7 +387,7 @@ class HuggingFace(Export):
         """Those of the source and of the target, or the only one, or none."""
         return list(dict.fromkeys(self.run.task.tokenizers_by_name().values()))
 
-    def write(self, place: Path, pointer: dict[str, Any]) -> None:
+    def write(self, place: Path, pointer: dict[str, object]) -> None:
         place.mkdir()
         to_huggingface(self.run.model, place)
         start = isinstance(self.run.model, LanguageModel)
@@ -400,11 +400,15 @@ class HuggingFace(Export):
     def _longest(self) -> int:
         return int(getattr(self.run.config.data, "max_length", 1 << 30))
 
-    def _generation(self) -> dict[str, Any]:
+    def _generation(self) -> dict[str, object]:
         """How `generate` begins and ends: greedy, as ``foveate translate --beam-size 1``."""
         search = self.run.config.decode
         longest = int(search.max_ratio * min(self._longest(), 1024)) + search.max_extra
-        settings: dict[str, Any] = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
+        settings: dict[str, object] = {
+            "pad_token_id": PAD,
+            "bos_token_id": BOS,
+            "eos_token_id": EOS,
+        }
         settings |= {"num_beams": 1, "do_sample": False, "max_new_tokens": longest}
         if isinstance(self.run.model, EncoderDecoder):
             return settings | {"decoder_start_token_id": BOS}
@@ -506,7 +510,7 @@ def _without_penalty(search: Beam) -> Search:
     return built
 
 
-def _settings(longest: int) -> dict[str, Any]:
+def _settings(longest: int) -> dict[str, object]:
     names = dict(zip(("unk_token", "pad_token", "bos_token", "eos_token"), SPECIALS, strict=True))
     return names | {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -517,7 +521,7 @@ def _settings(longest: int) -> dict[str, Any]:
     }
 
 
-def _write_json(path: Path, tree: dict[str, Any]) -> None:
+def _write_json(path: Path, tree: dict[str, object]) -> None:
     replace_file(path, json.dumps(tree, ensure_ascii=False, indent=2) + "\n")
 
 

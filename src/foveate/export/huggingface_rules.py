@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -69,7 +69,7 @@ class Pictures:
         return settings | {"id2label": names, "label2id": {name: n for n, name in names.items()}}
 
 
-def sides(size: Any) -> tuple[int, int]:
+def sides(size: int | Sequence[int]) -> tuple[int, int]:
     """Height and width, which config.json says as one number where they are equal."""
     height, width = size if isinstance(size, list | tuple) else (size, size)
     return int(height), int(width)
@@ -199,7 +199,7 @@ class Key:
     values: Mapping[Any, Any] | None = None
     shift: int = 0
 
-    def read(self, settings: Settings) -> Any:
+    def read(self, settings: Settings) -> object:
         """Our value. Raises `ExchangeError` for one that we have no part for."""
         value = settings.get(self.theirs, self.default)
         if self.values is not None:
@@ -211,13 +211,16 @@ class Key:
             return self.values[value]
         return value - self.shift if self.shift else value
 
-    def write(self, tree: Tree) -> Any:
+    def write(self, tree: Tree) -> object:
         """Their value, from the first of our fields; its default where ours says nothing of it."""
         value = next((v for path in self.ours if (v := look_up(tree, path)) is not None), None)
         if self.values is not None:
             names = [theirs for theirs, ours in self.values.items() if ours == value]
             return names[0] if names else self.default
-        return self.default if value is None else value + self.shift if self.shift else value
+        if value is None or not self.shift:
+            return self.default if value is None else value
+        assert isinstance(value, int)
+        return value + self.shift
 
 
 def no_rules(settings: Settings) -> tuple[Rule, ...]:
@@ -330,15 +333,15 @@ def headed(
     return replace(encoder, keys=(*inner, *keys), rules=(*own, *rules), **changes)
 
 
-def look_up(tree: Tree, path: str) -> Any:
+def look_up(tree: Tree, path: str) -> object:
     """The value at a dotted name, or None."""
-    value: Any = tree
+    value: object = tree
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
 
 
-def _set(tree: Tree, path: str, value: Any) -> Tree:
+def _set(tree: Tree, path: str, value: object) -> Tree:
     """The tree with another value at a dotted name; its neighbours stay."""
     name, _, rest = path.partition(".")
     inner: Any = tree.get(name, {})
@@ -413,7 +416,7 @@ def _waves(part: Config | None) -> bool:
     return type(getattr(part, "position", None)) is Sinusoidal.Config
 
 
-def _halved(part: Any) -> Any:
+def _halved(part: Any) -> object:
     halves = SinusoidalHalves.Config(base=part.position.base)
     return part.model_copy(update={"position": halves})
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from foveate.data.batches import source_batch
 from foveate.data.tokenizer import BOS, EOS
+from foveate.decode.search import Search
 from foveate.export.base import (
     Checked,
     CheckSample,
@@ -78,7 +79,7 @@ class Onnx(Export):
                         "length: onnx takes full attention; safetensors takes any run"
                     )
 
-    def write(self, place: Path, pointer: dict[str, Any]) -> None:
+    def write(self, place: Path, pointer: dict[str, object]) -> None:
         place.mkdir()
         model = cast(EncoderDecoder, self.run.model)
         names = _write_graphs(model, place)
@@ -91,7 +92,7 @@ class Onnx(Export):
     def check(self, place: Path, sample: CheckSample) -> Checked:
         graphs = Graphs(place)
 
-        def theirs(sources: list[Ids], search: Any) -> list[Ids]:
+        def theirs(sources: list[Ids], search: Search) -> list[Ids]:
             results: list[Ids] = [[] for _ in sources]
             for length, numbers in by_length(sources).items():
                 ids, _ = source_batch([sources[n] for n in numbers])
@@ -171,7 +172,9 @@ class Stepping(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, ids: Tensor, at: Tensor, values: Tensor, keys: Tensor, *old: Tensor) -> Any:
+    def forward(
+        self, ids: Tensor, at: Tensor, values: Tensor, keys: Tensor, *old: Tensor
+    ) -> object:
         memory, state = Memory(values, keys), Growing()
         layers = [cast(Any, layer).self_attention for layer in cast(Any, self.model.decoder).layers]
         for number, attention in enumerate(layers):
@@ -183,7 +186,7 @@ class Stepping(nn.Module):
         return logits, *(part for attention in layers for part in state._grown[attention][0])
 
 
-def _write_graphs(model: EncoderDecoder, place: Path) -> dict[str, Any]:
+def _write_graphs(model: EncoderDecoder, place: Path) -> dict[str, object]:
     """Both graphs; their names and shapes."""
     ids, keys = torch.full((2, 5), 4), torch.ones(2, 5, dtype=torch.bool)
     keys[1, 3:] = False
@@ -223,10 +226,10 @@ def _example(model: EncoderDecoder, places: int) -> list[Tensor]:
 
 def _write(
     module: nn.Module,
-    inputs: tuple[Any, ...],
+    inputs: tuple[Tensor, ...],
     path: Path,
-    into: dict[str, Any],
-    out: dict[str, Any],
+    into: dict[str, dict[int, str]],
+    out: dict[str, dict[int, str]],
 ) -> None:
     """Trace a module; the exporter that needs nothing but PyTorch itself."""
     register: Any = getattr(torch.onnx, "register_custom_op_symbolic")  # noqa: B009
@@ -240,14 +243,14 @@ def _write(
         )  # fmt: skip
 
 
-def _transposed(graph: Any, x: Any) -> Any:
+def _transposed(graph: Any, x: Any) -> object:
     """x.mT in ONNX."""
     places = list(range(x.type().dim()))
     places[-2:] = places[:-3:-1]
     return graph.op("Transpose", x, perm_i=places)
 
 
-def _rms_norm(graph: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
+def _rms_norm(graph: Any, x: Any, shape: Any, weight: Any, eps: Any) -> object:
     """γ x / √(mean x² + ε) in ONNX."""
     mean = graph.op("ReduceMean", graph.op("Mul", x, x), axes_i=[-1], keepdims_i=1)
     return graph.op("Mul", graph.op("Div", x, graph.op("Sqrt", graph.op("Add", mean, eps))), weight)

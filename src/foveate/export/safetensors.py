@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -34,7 +33,7 @@ class Safetensors(Export):
     def refuse(self) -> None:
         pass
 
-    def write(self, place: Path, pointer: dict[str, Any]) -> None:
+    def write(self, place: Path, pointer: dict[str, object]) -> None:
         place.mkdir()
         for path in sorted(self.run.path.iterdir()):
             if path.is_file() and path.name not in LOGS and not path.name.startswith("."):

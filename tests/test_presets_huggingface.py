@@ -41,7 +41,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_what_config_json_says(name: str) -> None:
     preset, family, changes = PRESETS[name]
-    wanted = family.said(changes, {})
+    wanted = family.completed(changes, {})
     decided = {"id2label"}  # by what a model is built with, not by its config
     for key, value in family.write_config(preset.plain()).items():
         assert key in decided or value == wanted.get(key, value), key
@@ -52,5 +52,5 @@ def test_a_preset_is_what_config_json_says(name: str) -> None:
 def test_a_preset_has_the_published_number_of_parameters(name: str) -> None:
     preset, family, changes = PRESETS[name]
     with torch.device("meta"):
-        model = preset.build(*family.ends.read(family.said(changes, {})))
+        model = preset.build(*family.ends.read(family.completed(changes, {})))
     assert sum(parameter.numel() for parameter in model.parameters()) == PUBLISHED[name]

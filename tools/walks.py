@@ -24,10 +24,12 @@ import threading
 import time
 import tomllib
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 ROOT = Path(__file__).parent.parent
+LocalTracer = Callable[[FrameType, str, object], object]
 PACKAGE = ROOT / "src" / "foveate"
 PAGE = ROOT / "docs" / "architecture.md"
 TABLE = ROOT / "tools" / "walks.toml"
@@ -74,23 +76,33 @@ class Tracer:
         self.calls: dict[str, None] = {}
         self.local = threading.local()
 
-    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+    def __call__(self, frame: FrameType, event: str, argument: object) -> LocalTracer | None:
         code = frame.f_code
-        if code.co_name == "<module>" and event in ("call", "return"):
-            change = 1 if event == "call" else -1
-            self.local.depth = getattr(self.local, "depth", 0) + change
-        if event != "call" or not self.on or getattr(self.local, "depth", 0) > 0:
-            return
-        optimized = bool(code.co_flags & 1)  # no class bodies
-        if optimized and code.co_filename.startswith(self.root) and "<" not in code.co_qualname:
-            name = f"{code.co_filename[len(self.root) :]}:{code.co_qualname}"
-            self.calls.setdefault(name)
+        if code.co_name == "<module>":
+            frame.f_trace_lines = False
+            self.local.depth = getattr(self.local, "depth", 0) + 1
+            return self.leave
+        if self.on and code.co_filename.startswith(self.root) and not self.importing():
+            optimized = bool(code.co_flags & 1)  # no class bodies
+            if optimized and "<" not in code.co_qualname:
+                self.calls.setdefault(f"{code.co_filename[len(self.root) :]}:{code.co_qualname}")
+        return None
+
+    def importing(self) -> bool:
+        """Whether a module's body runs in this thread."""
+        return getattr(self.local, "depth", 0) > 0
+
+    def leave(self, frame: FrameType, event: str, argument: object) -> LocalTracer:
+        """Follow a module's body to its end."""
+        if event == "return":
+            self.local.depth -= 1
+        return self.leave
 
 
 def children(jobs: list[tuple[str, list[str]]]) -> None:
     """One command line after the other, each in a process that has the slow imports already."""
     for package in ("torch._dynamo", "pydantic", "matplotlib.pyplot", "sacrebleu"):
-        importlib.import_module(package)  # under the tracer these take many times as long
+        importlib.import_module(package)
     for out, arguments in jobs:
         if process := os.fork():
             os.waitpid(process, 0)
@@ -113,8 +125,8 @@ def child(out: str, waits: bool, arguments: list[str]) -> None:
 
     signal.signal(signal.SIGUSR1, lambda *_: setattr(tracer, "on", True))
     signal.signal(signal.SIGUSR2, save)
-    threading.setprofile(tracer)
-    sys.setprofile(tracer)
+    threading.settrace(tracer)
+    sys.settrace(tracer)
     from foveate.cli import main
 
     sys.argv = ["foveate", *arguments]

@@ -314,18 +314,11 @@ class MinimumBayesRisk(Search):
     def width(self) -> int:
         return self.candidates.width
 
-    def find(
-        self,
-        steps: Constrained,
-        limits: Sequence[int],
-        start: int,
-        end: int,
-        rows: Sequence[int],
-    ) -> list[list[Hypothesis]]:
+    def find(self, steps: Constrained) -> list[list[Hypothesis]]:
         candidates = self.candidates
         if self.listener is not None:
             candidates = candidates.watched(self.listener)
-        return candidates.find(steps, limits, start, end, rows)
+        return candidates.find(steps)
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
         return self.candidates.posterior(hypotheses)

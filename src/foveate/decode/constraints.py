@@ -297,14 +297,15 @@ class PhraseTracker:
 Forbidden = tuple[Int[Tensor, "F"], Int[Tensor, "F"]]
 
 
-class Forbids(Protocol):
+class Forbids(ABC):
     """A rule about which tokens may not come next: a forbidden token has p = 0."""
 
+    @abstractmethod
     def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
         """Pairs of a row of ``written``, without the start, and a token that may not follow."""
 
 
-class OutputRule(Configurable, ABC):
+class OutputRule(Configurable, Forbids):
     """A rule of a config about the outputs of every search."""
 
     class Config(BaseConfig, family="rule"):
@@ -312,10 +313,6 @@ class OutputRule(Configurable, ABC):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-
-    @abstractmethod
-    def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
-        """Pairs of a row of ``written``, without the start, and a token that may not follow."""
 
 
 class NoRepeat(OutputRule):
@@ -355,7 +352,7 @@ class MinLength(OutputRule):
         return rows, torch.full_like(rows, end)
 
 
-class Banned:
+class Banned(Forbids):
     """A rule: no output holds any of some phrases as whole words, in whatever case."""
 
     def __init__(self, phrases: Sequence[str], tokenizer: Tokenizer) -> None:

@@ -19,7 +19,6 @@ from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, WordTokenizer
-from foveate.decode.beam import Greedy
 from foveate.decode.constraints import byte_table
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.look.records import ForcedPass
@@ -47,7 +46,7 @@ from foveate.tasks.objectives import (
     steps_drawn,
     watched,
 )
-from foveate.tasks.text import END, START, OneTokenizer, TokenizedText, caption_record, namer
+from foveate.tasks.text import END, START, OneTokenizer, TokenizedText, attention_record, namer
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
 
@@ -244,6 +243,9 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             answers += self._answers(model, pixels, [name for _, name in part], search)
         return answers
 
+    def default_target(self, model: EncoderDecoder, source: Picture, search: Search) -> Ids:
+        return self.caption(model, [source], search)[0].ids
+
     def write(self, model: EncoderDecoder, source: Picture, search: Search) -> list[Hypothesis]:
         self.caption(model, [source], search)
         return []  # the paths of the search say all
@@ -271,21 +273,9 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             for name, h in zip(names, best, strict=True)
         ]
 
-    def forced(
-        self,
-        model: EncoderDecoder,
-        source: Picture,
-        target: str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
-        """A caption being written: rows are words, columns "row,column" of cells.
-
-        Without a target, the words of the search's best caption.
-        """
-        if target is None:
-            ids = self.caption(model, [source], search or Greedy.Config().build())[0].ids
-        else:
-            ids = self.tokenizer.encode_ids([target])[0]
+    def forced_pass(self, model: EncoderDecoder, source: Picture, target: Ids | str) -> ForcedPass:
+        """A caption being written: rows are words, columns "row,column" of cells."""
+        ids = self.tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
         pixels, name = self.shown(source)
         batch = caption_batch(self.tensor([pixels]), [ids]).to(model.output.weight.device)
         caption, places = (
@@ -299,7 +289,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         return ForcedPass(
             model,
             run,
-            partial(caption_record, name=name, places=places, caption=caption),
+            partial(attention_record, source=places, target=caption, name=name),
             [*caption.labels, END],
             {"encoder": places, "decoder": [START, *caption.labels]},
             token=namer(self.tokenizer),

@@ -621,13 +621,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         quantiles = np.sort(original, axis=-1) if config.quantiles else None
         return Forecast(ahead, self.names, middle(original), quantiles, config.quantiles)
 
-    def forced(
-        self,
-        model: Forecaster,
-        source: str | None = None,
-        target: str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
+    def forced_pass(self, model: Forecaster, source: str | None, target: str | None) -> ForcedPass:
         """One forecast of a channel, dates on both axes of its maps.
 
         ``source`` is the date of the first row asked for (the first of the test rows if absent),

@@ -309,13 +309,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         labels = [probabilities_of(row, self.label_names) for row in log_p]
         return [LabelAnswer(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
 
-    def forced(
-        self,
-        model: Classifier,
-        source: Picture,
-        target: str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
+    def forced_pass(self, model: Classifier, source: Picture, target: str | None) -> ForcedPass:
         """A picture being read, and log p of the label, or of the most probable one.
 
         Rows and columns are "row,column" of the patches.

@@ -227,12 +227,8 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
         outputs = [self._filled(text, guesses, i) for i, text in enumerate(ids)]
         return Evaluation(_figures(guesses), {}, outputs, {CUT: longer} if longer else {})
 
-    def forced(
-        self,
-        model: MaskedLanguageModel,
-        source: str,
-        target: str | None = None,
-        search: Search | None = None,
+    def forced_pass(
+        self, model: MaskedLanguageModel, source: str, target: str | None
     ) -> ForcedPass:
         """A text being read, nothing of it hidden, and log p of each of its own tokens."""
         encoded = self.tokenizer.encode(source)

@@ -138,15 +138,9 @@ class Translation(TextToText[TextBatch], Aligns):
         """Cross-attention between the words of pairs; see `foveate.tasks.text_to_text`."""
         return word_maps(model, self._both(), pairs, rows, cut)
 
-    def forced(
-        self,
-        model: EncoderDecoder,
-        source: str,
-        target: Ids | str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
+    def forced_pass(self, model: EncoderDecoder, source: str, target: Ids | str) -> ForcedPass:
         """A target being produced; without one, the search's best output."""
-        output = self._output_ids(model, source, target, search)
+        output = self._target_ids(target)
         tokens = self.source_tokenizer.encode_ids(self.addressed([source]))[0]
         batch = collate([tokens], [output]).to(model.output.weight.device)
         read = TokenizedText.read(self.source_tokenizer, source)
@@ -457,18 +451,12 @@ class PrefixTranslation(TextToText[JoinedBatch]):
         spans = ((len(s) + 1, len(s) + len(t) + 2) for s, t in pairs)
         return [row[a:b].tolist() for row, (a, b) in zip(log_p, spans, strict=True)]
 
-    def forced(
-        self,
-        model: LanguageModel,
-        source: str,
-        target: Ids | str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
+    def forced_pass(self, model: LanguageModel, source: str, target: Ids | str) -> ForcedPass:
         """One sequence of both sides: rows are what is produced, columns what was read before it.
 
         Scores are of the target's tokens alone.
         """
-        output = self._output_ids(model, source, target, search)
+        output = self._target_ids(target)
         pieces = self.target_tokenizer
         read = pieces.encode(source)
         batch = join([read.ids], [output]).to(model.output.weight.device)

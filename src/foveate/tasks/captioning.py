@@ -40,8 +40,8 @@ from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
     CrossEntropy,
     add_choices,
-    add_regulariser,
     advantage,
+    attentions,
     doubly_stochastic,
     steps_drawn,
     watched,
@@ -172,12 +172,14 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
         memory = model.encode(batch.pixels)
-        with choices(model) as made, watched(model, "cross_attention") as seen:
+        layers = attentions(model, "cross_attention")
+        with choices(model) as made, watched(layers) as weights:
             hidden = model.decode(batch.read, memory)
         loss = objective(hidden[batch.real], model.output.weight, batch.target[batch.real])
-        if self.config.doubly_stochastic and seen:
-            cost = doubly_stochastic(seen, batch.real)
-            loss = add_regulariser(loss, cost, self.config.doubly_stochastic)
+        if self.config.doubly_stochastic and any(weights):
+            cost = doubly_stochastic([calls for calls in weights if calls], batch.real)
+            total = loss.total + self.config.doubly_stochastic * cost
+            loss = Loss(total, loss.count, loss.logged | {"places": cost.detach()})
         if not made:
             return loss
         with torch.no_grad():

@@ -329,11 +329,11 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         ``batch_size`` counts tokens.
         """
         limit, encoded = self.data.max_length, self.tokenizer.encode_ids(inputs)
-        filled = [i for i, line in enumerate(inputs) if line.strip()]
-        texts = [encoded[i][:limit] for i in filled]
+        rows = [i for i, line in enumerate(inputs) if line.strip()]
+        texts = [encoded[i][:limit] for i in rows]
         answers = [LabelAnswer(line, "", {}) for line in inputs]
         log_p = self.predict(model, texts, batch_size or 8192, progress)
-        for i, row in zip(filled, log_p, strict=True):
+        for i, row in zip(rows, log_p, strict=True):
             probabilities = probabilities_of(row, self.label_names)
             cut = max(0, len(encoded[i]) - limit)
             answers[i] = LabelAnswer(inputs[i], next(iter(probabilities)), probabilities, cut)

@@ -383,14 +383,13 @@ class SingleText(OneTokenizer, TextTask[Answer, Batch]):
                     f"{split}: {len(corpus):,} texts, {int(sizes.sum()):,} tokens, longest "
                     f"{int(sizes.max(initial=0)):,}; {self._about(corpus)}"
                 )
-                both = (
-                    sum(hash(text) in known for text in corpus.sources) if split != "train" else 0
-                )
-                lines += [f"{split}: {both:,} texts also in train"] if both else []
+                both = sum(hash(text) in known for text in corpus.sources)
+                if both and split != "train":
+                    lines.append(f"{split}: {both:,} texts also in train")
                 lines += [f"{split}: dropped, {what}: {n:,}" for what, n in corpus.dropped.items()]
                 lines += [f"{split}: skipped, {line}" for line in corpus.skipped]
-        sizes = f"{self.tokenizer.vocab_size:,} {self.tokenizer.config.kind}"
-        return [*lines, self.describe_vocabulary(sizes, "texts")]
+        vocabulary = f"{self.tokenizer.vocab_size:,} {self.tokenizer.config.kind}"
+        return [*lines, self.describe_vocabulary(vocabulary, "texts")]
 
     def _about(self, corpus: Corpus) -> str:
         """What else is to be said of a split."""

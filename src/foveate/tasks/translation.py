@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +33,7 @@ from foveate.native.kernels import library
 from foveate.nn.attention import Attention
 from foveate.spec import Tokens
 from foveate.tasks.base import Aligns, Cut, Loss, TensorBatch, WordMaps
-from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy, attentions, watched
 from foveate.tasks.shortlist import Shortlist, in_full
 from foveate.tasks.text import (
     END,
@@ -304,9 +303,9 @@ class GuidedTranslation(Translation):
     def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
         if not isinstance(batch, GuidedBatch):
             return super().loss(model, batch, objective)
-        with recorded_weights(guided_attention(model, self.config)) as seen:
+        with watched([guided_attention(model, self.config)]) as weights:
             loss = super().loss(model, batch, objective)
-        alpha = torch.cat(seen, dim=2)[:, self.config.head]  # (B, T, S)
+        alpha = torch.cat(weights[0], dim=2)[:, self.config.head]  # (B, T, S)
         b, t, s = batch.places.to(alpha.device).unbind(dim=1)
         likely = alpha[b, t, s].float().clamp_min(1e-9).log()
         guide = -(batch.guide.to(alpha.device) * likely).sum()
@@ -336,28 +335,13 @@ def piece_links(
 
 def guided_attention(model: nn.Module, config: GuidedTranslation.Config) -> Attention:
     """The attention whose head is guided. Raises ``ValueError`` naming what exists."""
-    layers = [
-        module
-        for name, module in model.named_modules()
-        if isinstance(module, Attention) and name.endswith("cross_attention")
-    ]
+    layers = [a for a in attentions(model, "cross_attention") if isinstance(a, Attention)]
     if not -len(layers) <= config.layer < len(layers):
         raise ValueError(f"task.layer = {config.layer}: {len(layers)} layers attend to the source")
     if config.head >= layers[config.layer].num_heads:
         heads = layers[config.layer].num_heads
         raise ValueError(f"task.head = {config.head}: the layer has {heads} heads, from 0")
     return layers[config.layer]
-
-
-@contextmanager
-def recorded_weights(attention: Attention) -> Iterator[list[Tensor]]:
-    """The weights (B, H, T, S) that an attention forms, with their graph, call by call."""
-    seen: list[Tensor] = []
-    before, attention.tap = attention.tap, seen.append
-    try:
-        yield seen
-    finally:
-        attention.tap = before
 
 
 def _pieces(tokenizer: Tokenizer, texts: list[str], cut: Cut) -> list[list[list[int]]]:

@@ -217,7 +217,7 @@ def test_evaluation_has_a_figure_without_a_model_beside_it(task: Captioning, mod
 
 
 def test_a_run_comes_back(task: Captioning, tmp_path: Path) -> None:
-    task.save_pixels(tmp_path)
+    task.measure_pixels(tmp_path)
     task.tokenizer.save(tmp_path / "caption.tokenizer.json")
     other: Captioning = task.config.build(TextData())
     other.restore(tmp_path)

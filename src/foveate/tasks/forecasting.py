@@ -527,11 +527,11 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         device, batches = next(model.parameters()).device, []
         for first in range(0, len(windows), TOGETHER):
             rows = range(first, min(first + TOGETHER, len(windows)))
-            rows_batch = SeriesBatch(*map(torch.from_numpy, windows.take(rows))).to(device)
+            part = SeriesBatch(*map(torch.from_numpy, windows.take(rows))).to(device)
             predicted = (
-                model.teach(*vars(rows_batch).values())[0][:, -windows.horizon :]
+                model.teach(part.values, part.calendar, part.target)[0][:, -windows.horizon :]
                 if teacher_forced
-                else model(rows_batch.values, rows_batch.calendar)
+                else model(part.values, part.calendar)
             )
             batches.append(predicted.float().cpu().numpy())
         return np.concatenate(batches)

@@ -338,7 +338,7 @@ def watched(layers: Sequence[BaseAttention]) -> Iterator[list[list[Tensor]]]:
 
 
 def doubly_stochastic(
-    layers: Sequence[Sequence[Tensor]], real: Bool[Tensor, "B T"]
+    layers: Sequence[list[Tensor]], real: Bool[Tensor, "B T"]
 ) -> Float[Tensor, ""]:
     """Σ over pictures and places i of (1 − Σ_t α_ti)², the mean of heads and layers.
 

@@ -447,34 +447,33 @@ class Constrained:
 
         log p(v | y_<t, x) = z_v − log Z,   Z = Σ_w exp z_w      w over the tokens that rules allow
 
-    ``limits`` are the maximum lengths of each source's outputs, their ends included, ``rows`` the
-    numbers of the sources. A prefix takes no part in Z: the score of an output includes what its
-    prefix costs the model, and is that of the same output without a prefix. Rules begin after the
-    prefix. Where rules allow no token the output ends, with p = 1; inside a character they wait
-    for its end.
+    ``limits`` are the maximum lengths of each source's outputs, their ends included, ``ends`` the
+    ids of start and end, ``rows`` the numbers of the sources, ``prefixes`` the first tokens of each
+    source's outputs, none where there are no lists. A prefix takes no part in Z: the score of an
+    output includes what its prefix costs the model, and is that of the same output without a
+    prefix. Rules begin after the prefix. Where rules allow no token the output ends, with p = 1;
+    inside a character they wait for its end.
     """
 
     def __init__(
-        self, steps: Steps, limits: Sequence[int], start: int, end: int, rows: Sequence[int]
-    ) -> None:
-        self.steps, self.device, self.enters = steps, steps.device, steps.enters
-        self.limits, self.start, self.end, self.rows = limits, start, end, rows
-        self.written: Tensor | None = None  # (N, t) without the start, for the rules
-        self.length = -1  # tokens written so far
-        self.rules: Sequence[Forbids] = ()
-        self.prefixes: list[Sequence[int]] = []  # of the sources that are still being decoded
-        self.tracker: PhraseTracker | None = None
-        self.characters: CharacterMask | None = None  # where tokens are parts of characters
-
-    def restrict(
         self,
+        steps: Steps,
+        limits: Sequence[int],
+        ends: tuple[int, int],
+        rows: Sequence[int],
         rules: Sequence[Forbids],
         prefixes: Sequence[Sequence[int]],
         tracker: PhraseTracker | None,
     ) -> None:
-        """Set rules, the first tokens of each source's outputs (or no lists), and phrases."""
-        self.rules, self.prefixes, self.tracker = rules, list(prefixes), tracker
-        self.enters = self.enters and not (rules or prefixes or tracker)
+        self.steps, self.device = steps, steps.device
+        self.limits, self.rows, (self.start, self.end) = limits, rows, ends
+        self.written: Tensor | None = None  # (N, t) without the start, for the rules
+        self.length = -1  # tokens written so far
+        self.rules, self.tracker = rules, tracker
+        self.prefixes = list(prefixes)  # of the sources that are still being decoded
+        self.characters: CharacterMask | None = None  # where tokens are parts of characters
+        free = not (rules or prefixes or tracker)
+        self.enters = free and steps.enters  # whether sources may `enter` while others are decoded
 
     def step(self, ids: Int[Tensor, "N"]) -> Next:
         """The next token of each hypothesis, after reading one more id of each.

@@ -292,8 +292,8 @@ class Search(Configurable):
         rules = [*(rule.build() for rule in self.config.rules), *self.bans]
         demands = [self.demands[n] for n in numbers] if self.demands else []
         tracker = PhraseTracker(demands) if any(demand.phrases for demand in demands) else None
-        constrained = Constrained(steps, limits, start, end, numbers)
-        constrained.restrict(rules, prefixes, tracker)
+        ends = start, end
+        constrained = Constrained(steps, limits, ends, numbers, rules, prefixes, tracker)
         if self.table is not None:
             constrained.characters = CharacterMask(self.table, limits, steps.device)
         return self.find(constrained)

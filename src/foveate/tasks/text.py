@@ -247,6 +247,14 @@ class TextTask(Task[str, Answer, Batch]):
             )
         return self._read[split]
 
+    def encoded(self, split: str, sides: dict[str, Tokenizer]) -> list[Sequence[Ids]]:
+        """The ids of the texts of `corpus` by the tokenizers of "source" and "target"."""
+        corpus = self.corpus(split)
+        if isinstance(corpus, PreparedCorpus):
+            return list(prepare_ids(corpus.folder, sides))
+        texts = {"source": corpus.sources, "target": corpus.targets}
+        return [tokenizer.encode_ids(texts[side]) for side, tokenizer in sides.items()]
+
     def examples(self, split: str) -> Corpus:
         return self.corpus(split)
 
@@ -357,11 +365,7 @@ class SingleText(OneTokenizer, TextTask[Answer, Batch]):
         """Texts and their ids; in training without empty and too long ones, which are counted."""
         if split not in self._encoded:
             corpus = self.corpus(split)
-            ids: Sequence[Ids]
-            if isinstance(corpus, PreparedCorpus):
-                (ids,) = prepare_ids(corpus.folder, {"source": self.tokenizer})
-            else:
-                ids = self.tokenizer.encode_ids(corpus.sources)
+            (ids,) = self.encoded(split, {"source": self.tokenizer})
             if split == "train":
                 rows, dropped = keep(lengths_of(ids), self.data)
                 dropped = {reason.replace("side", "text"): n for reason, n in dropped.items()}

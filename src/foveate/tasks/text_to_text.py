@@ -22,7 +22,7 @@ from foveate.answers import TextAnswer
 from foveate.config import Config
 from foveate.data.batches import BatchPlan, Mixture, sorted_batches
 from foveate.data.catalogue import DataError
-from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, sample
+from foveate.data.corpus import learn_tokenizer, sample
 from foveate.data.readers import taken
 from foveate.data.report import report
 from foveate.data.text import Corpus, Pair, Reading, TextData, keep, read_pairs, to_measure
@@ -229,7 +229,14 @@ def word_maps(
         chosen = pairs[start : start + AT_ONCE]
         sources = tokenizers[0].encode_batch([source for source, _ in chosen])
         targets = [_encoded(tokenizers[1], target) for _, target in chosen]
-        maps = _forced(model, [s.ids for s in sources], [e.ids for _, e in targets])
+        batch = collate([s.ids for s in sources], [encoded.ids for _, encoded in targets])
+        batch = batch.to(model.output.weight.device)
+        with (
+            torch.inference_mode(),
+            capture(model, lambda name: name.endswith("cross_attention")) as weights,
+        ):
+            model.decode(batch.read, model.encode(batch.source, batch.keys))
+        maps = {name: w.cpu().numpy() for name, w in weights.items()}
         for row, ((source, _), (target, encoded)) in enumerate(zip(chosen, targets, strict=True)):
             end = len(sources[row].ids)
             columns = [*pieces_of(sources[row], cut(source)), [end]]
@@ -249,16 +256,6 @@ def _encoded(tokenizer: Tokenizer, target: str | Ids) -> tuple[str, Encoded]:
     if isinstance(target, str):
         return target, tokenizer.encode(target)
     return tokenizer.decode(target), Encoded(list(target), tokenizer.spans(target))
-
-
-@torch.inference_mode()
-def _forced(
-    model: EncoderDecoder, sources: list[Ids], targets: list[Ids]
-) -> dict[str, NDArray[np.float32]]:
-    batch = collate(sources, targets).to(model.output.weight.device)
-    with capture(model, lambda name: name.endswith("cross_attention")) as maps:
-        model.decode(batch.read, model.encode(batch.source, batch.keys))
-    return {name: weights.cpu().numpy() for name, weights in maps.items()}
 
 
 # ------------------------------------------------------------------------------------------- pairs
@@ -400,15 +397,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
     def _ids(self, split: str) -> Sides:
         """The ids of both sides of the pairs of `corpus`."""
         if split not in self._encoded:
-            corpus, (source, target) = self.corpus(split), self._both()
-            if isinstance(corpus, PreparedCorpus):
-                sides = {"source": source, "target": target}
-                self._encoded[split] = tuple(prepare_ids(corpus.folder, sides))
-            else:
-                self._encoded[split] = (
-                    source.encode_ids(corpus.sources),
-                    target.encode_ids(corpus.targets),
-                )
+            self._encoded[split] = tuple(self.encoded(split, self.tokenizers_by_name()))
         return self._encoded[split]
 
     def _tokens(self, split: str) -> Examples:

@@ -79,10 +79,12 @@ class WordIds:
                 of_lengths.setdefault((len(source), len(target)), []).append(index)
         groups, unknown = [], (len(self.source) + 1, len(self.target))
         for _, chosen in sorted(of_lengths.items()):
-            source = [[self.source.get(w, unknown[0]) for w in pairs[i][0]] for i in chosen]
-            target = [[self.target.get(w, unknown[1]) for w in pairs[i][1]] for i in chosen]
-            null_first = np.pad(np.array(source, dtype=np.int64), ((0, 0), (1, 0)))
-            groups.append(PairGroup(np.array(chosen), null_first, np.array(target, dtype=np.int64)))
+            sources = [[self.source.get(w, unknown[0]) for w in pairs[i][0]] for i in chosen]
+            targets = [[self.target.get(w, unknown[1]) for w in pairs[i][1]] for i in chosen]
+            null_first = np.pad(np.array(sources, dtype=np.int64), ((0, 0), (1, 0)))
+            groups.append(
+                PairGroup(np.array(chosen), null_first, np.array(targets, dtype=np.int64))
+            )
         return groups
 
 

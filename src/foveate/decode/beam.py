@@ -331,10 +331,10 @@ def allocate(
         if log_p > -torch.inf:
             bank = demand.progress(demand.after(states[parent], token))
             banks.setdefault(bank, []).append(candidate)
-    order = [banks[bank][::-1] for bank in sorted(banks, reverse=True)]
+    queues = [banks[bank][::-1] for bank in sorted(banks, reverse=True)]
     chosen: list[Candidate] = []
-    while len(chosen) < count and any(order):
-        for left in order:
+    while len(chosen) < count and any(queues):
+        for left in queues:
             if left and len(chosen) < count:
                 chosen.append(left.pop())
     return chosen + [(-torch.inf, 0, 0)] * (count - len(chosen))

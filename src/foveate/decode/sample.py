@@ -33,11 +33,11 @@ def top_p(scores: Scores, p: float) -> Scores:
     """The fewest tokens whose probabilities sum to p, the most probable first
     (nucleus sampling; Holtzman et al., 2020). There is always at least one.
     """
-    ordered, order = scores.sort(dim=1, descending=True, stable=True)
+    ordered, indices = scores.sort(dim=1, descending=True, stable=True)
     odds = ordered.softmax(dim=1)
     cut = odds.cumsum(dim=1) - odds >= p  # by the mass of the more probable ones
     cut[:, 0] = False
-    return scores.masked_fill(torch.empty_like(cut).scatter_(1, order, cut), -torch.inf)
+    return scores.masked_fill(torch.empty_like(cut).scatter_(1, indices, cut), -torch.inf)
 
 
 def min_p(scores: Scores, p: float) -> Scores:

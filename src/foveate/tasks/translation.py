@@ -21,7 +21,7 @@ from foveate.data.batches import pad, sorted_batches, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.readers import lines_of
 from foveate.data.text import at
-from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.data.words import CUTS, split_words
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.files import replace_file
@@ -279,11 +279,14 @@ class GuidedTranslation(Translation):
         corpus = examples.corpus
         cut, later = CUTS[self.config.words], self.config.rows == "read"
         texts = [corpus.sources[i] for i in indices], [corpus.targets[i] for i in indices]
-        sides = zip(
-            *(_pieces(t, x, cut) for t, x in zip(self._both(), texts, strict=True)), strict=True
-        )
+        sides = [
+            [pieces_of(e, cut(x)) for e, x in zip(t.encode_batch(side), side, strict=True)]
+            for t, side in zip(self._both(), texts, strict=True)
+        ]
         entries = []
-        for row, (index, (source, target)) in enumerate(zip(indices, sides, strict=True)):
+        for row, (index, (source, target)) in enumerate(
+            zip(indices, zip(*sides, strict=True), strict=True)
+        ):
             where = f"the links of pair {corpus.lines[index]}"
             links = read_pharaoh(self._guide[examples.row(index)], where)
             weights = piece_links(links, source, target, where)
@@ -342,11 +345,6 @@ def guided_attention(model: nn.Module, config: GuidedTranslation.Config) -> Atte
         heads = layers[config.layer].num_heads
         raise ValueError(f"task.head = {config.head}: the layer has {heads} heads, from 0")
     return layers[config.layer]
-
-
-def _pieces(tokenizer: Tokenizer, texts: list[str], cut: Cut) -> list[list[list[int]]]:
-    encoded = tokenizer.encode_batch(texts)
-    return [pieces_of(e, cut(text)) for e, text in zip(encoded, texts, strict=True)]
 
 
 # ------------------------------------------------------------------------------------------ joined

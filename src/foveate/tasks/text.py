@@ -227,9 +227,7 @@ EXTRA = 2  # the start and the end that stand around each text
 class TextTask(Task[str, Answer, Batch]):
     """Lines of text in, read from files."""
 
-    def __init__(self, config: Task.Config, data: TextData) -> None:
-        super().__init__(config, data)
-        self._read: dict[str, Corpus] = {}
+    _read: dict[str, Corpus]  # by split
 
     @abstractmethod
     def readings(self, split: str) -> list[Reading]:
@@ -334,6 +332,7 @@ class SingleText(OneTokenizer, TextTask[Answer, Batch]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
+        self._read = {}
         self._encoded: dict[str, tuple[Corpus, Sequence[Ids]]] = {}
 
     # ---- data

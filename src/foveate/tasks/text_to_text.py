@@ -315,6 +315,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
+        self._read = {}
         self.tokenizers: tuple[Tokenizer, Tokenizer] | None = None
         self.folder = Path()  # of the run
         self._encoded: dict[str, Sides] = {}

@@ -132,7 +132,7 @@ def run(name: str, folder: str) -> None:
     for steps in ("produced", "read"):
         maps = list(loaded.task.word_maps(loaded.model, pairs, rows=steps, cut=split_blanks))
         for by, reference in references.items():
-            best = choose(maps, reference, steps)[0].head  # type: ignore[arg-type]
+            best = choose(maps, reference, steps)[0][0]  # type: ignore[arg-type]
             found = [best.links(m) for m in maps]
             where = {"layer": best.layer, "head": best.head, "checkpoint": loaded.checkpoint}
             rows[f"{name}, {steps}, head by {by}"] = row(found, **where)

@@ -124,7 +124,7 @@ def chosen_head(run: Run, pairs: Sequence[tuple[str, str]]) -> Head:
     """The head that agrees best with these links."""
     some = [Gold(each, each) for each in linked(pairs)[:300]]
     maps = run.task.word_maps(run.model, list(pairs[:300]))
-    return choose(maps, some)[0].head
+    return choose(maps, some)[0][0]
 
 
 def learnt(pairs: Sequence[tuple[str, str]], links: Sequence[set[Any]]) -> dict[str, Counter[str]]:

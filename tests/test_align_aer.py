@@ -1,4 +1,4 @@
-"""Error rates against examples worked by hand."""
+"""Links from maps and in files, symmetrized, and judged by examples worked by hand."""
 
 from __future__ import annotations
 
@@ -6,8 +6,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from foveate.align.aer import Gold, LinkCounts, aer, agree, judge, rank_heads, read_gold
+from foveate.align.aer import (
+    METHODS,
+    Gold,
+    LinkCounts,
+    Links,
+    aer,
+    agree,
+    judge,
+    links,
+    rank_heads,
+    read_gold,
+    read_pharaoh,
+    symmetrize,
+    write_pharaoh,
+)
 
 GOLD = Gold({(0, 0), (1, 2)}, {(0, 0), (1, 2), (2, 1), (2, 2)})
 FOUND = {(0, 0), (2, 1), (3, 3)}
@@ -70,3 +86,66 @@ def test_heads_are_ranked_over_the_corpus() -> None:
     assert [(name, head) for name, head, _ in ranked] == [("a", 1), ("a", 0), ("b", 0)]
     assert ranked[0][2] == LinkCounts(6, 6, 6, 6)
     assert ranked[1][2].aer == pytest.approx(2 / 3)
+
+
+MAP = np.array([[0.8, 0.1, 0.1], [0.2, 0.1, 0.7], [0.1, 0.1, 0.8], [0.34, 0.33, 0.33]])
+
+
+def test_each_target_word_is_linked_to_what_it_looks_at_most() -> None:
+    assert links(MAP) == {(0, 0), (2, 1), (2, 2), (0, 3)}
+
+
+def test_skipped_and_unsure_rows_have_no_link() -> None:
+    assert links(MAP, skip_columns=[2]) == {(0, 0), (0, 3)}
+    assert links(MAP, skip_rows=[0]) == {(2, 1), (2, 2), (0, 3)}
+    assert links(MAP, least=0.5) == {(0, 0), (2, 1), (2, 2)}
+    assert links(np.zeros((2, 3))) == set()
+    assert links(np.zeros((0, 3))) == links(np.zeros((3, 0))) == set()
+
+
+@given(st.sets(st.tuples(st.integers(0, 99), st.integers(0, 99))))
+def test_pharaoh_comes_back(found) -> None:
+    assert read_pharaoh(write_pharaoh(found)) == found
+
+
+def test_pharaoh_puts_the_source_first() -> None:
+    assert write_pharaoh({(2, 1), (0, 0)}) == "0-0 2-1"
+
+
+@pytest.mark.parametrize("line", ["0-0 1", "1--2", "a-1", "1-", "-1"])
+def test_a_wrong_entry_is_named_with_its_place(line: str) -> None:
+    with pytest.raises(ValueError, match=r"out\.align:3: .* is no link"):
+        read_pharaoh(line, "out.align:3")
+
+
+FORWARD = {(0, 0), (1, 1), (2, 2), (5, 4)}
+BACKWARD = {(0, 0), (1, 1), (2, 1), (4, 5)}
+# both agree on 0-0 and 1-1. 2-1 and 2-2 stand beside 1-1 and what is added; 2-1 comes first and
+# takes word 2, and 2-2 is added since target 2 is free. 5-4 and 4-5 touch nothing that is linked.
+GROWN = {(0, 0), (1, 1), (2, 1), (2, 2)}
+WANTED: dict[str, Links] = {
+    "intersection": {(0, 0), (1, 1)},
+    "union": FORWARD | BACKWARD,
+    "grow-diag": GROWN,
+    "grow-diag-final": GROWN | {(5, 4), (4, 5)},
+    "grow-diag-final-and": GROWN | {(5, 4), (4, 5)},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_example_by_hand(method: str) -> None:
+    assert symmetrize(FORWARD, BACKWARD, method) == WANTED[method]  # type: ignore[arg-type]
+
+
+def test_final_takes_links_with_one_free_word_and_final_and_only_with_two() -> None:
+    forward, backward = {(0, 0), (0, 3)}, {(0, 0)}  # 0-3: source 0 is linked, target 3 is not
+    assert symmetrize(forward, backward, "grow-diag") == {(0, 0)}
+    assert symmetrize(forward, backward, "grow-diag-final") == {(0, 0), (0, 3)}
+    assert symmetrize(forward, backward, "grow-diag-final-and") == {(0, 0)}
+
+
+def test_growing_stays_between_intersection_and_union() -> None:
+    for name in METHODS:
+        found = METHODS[name](FORWARD, BACKWARD)
+        assert FORWARD & BACKWARD <= found <= FORWARD | BACKWARD
+        assert METHODS[name](FORWARD, FORWARD) == FORWARD

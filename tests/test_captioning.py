@@ -94,12 +94,12 @@ def test_the_nearest_picture_lends_its_caption() -> None:
 def test_looking_everywhere_once_costs_nothing() -> None:
     even = torch.full((1, 1, 4, 4), 0.25)
     real = torch.ones(1, 4, dtype=torch.bool)
-    assert float(doubly_stochastic({"a": [even]}, real)) == pytest.approx(0)
+    assert float(doubly_stochastic([[even]], real)) == pytest.approx(0)
     one = torch.zeros(1, 1, 4, 4)
     one[..., 0] = 1  # four looks at one place: (1 − 4)² + 3 · 1²
-    assert float(doubly_stochastic({"a": list(one.split(1, dim=2))}, real)) == pytest.approx(12)
+    assert float(doubly_stochastic([list(one.split(1, dim=2))], real)) == pytest.approx(12)
     real[:, 2:] = False  # two looks there: (1 − 2)² + 3
-    assert float(doubly_stochastic({"a": [one], "b": [one]}, real)) == pytest.approx(4)
+    assert float(doubly_stochastic([[one], [one]], real)) == pytest.approx(4)
 
 
 def test_watching_keeps_the_graph_and_the_tap_that_was_there(task: Captioning, model: Any) -> None:
@@ -111,15 +111,15 @@ def test_watching_keeps_the_graph_and_the_tap_that_was_there(task: Captioning, m
 
     attention = model.decoder.cross_attention
     attention.tap = silent
-    with watched(model, "cross_attention") as seen:
+    with watched([attention]) as weights:
         model.decode(batch.read, model.encode(batch.pixels))
     assert attention.tap is silent
     assert len(seen_before) == batch.read.shape[1]
-    assert not torch.cat(seen["decoder.cross_attention"], dim=2).any()
+    assert not torch.cat(weights[0], dim=2).any()
     attention.tap = None
-    with watched(model, "cross_attention") as seen:
+    with watched([attention]) as weights:
         model.decode(batch.read, model.encode(batch.pixels))
-    doubly_stochastic(seen, batch.real).backward()
+    doubly_stochastic(weights, batch.real).backward()
     assert bool(attention.query.weight.grad.any())
 
 
@@ -155,10 +155,10 @@ def test_hard_attention_draws_in_training_alone(task: Captioning) -> None:
     torch.manual_seed(0)
     model: Any = task.build(config(normalizer=Sampled.Config()))
     batch = task.batch("train", range(6))
-    with choices(model) as drawn, watched(model, "cross_attention") as seen:
+    with choices(model) as drawn, watched([model.decoder.cross_attention]) as weights:
         model.decode(batch.read, model.encode(batch.pixels))
     assert len(drawn) == batch.read.shape[1]
-    largest = torch.cat(seen["decoder.cross_attention"], dim=2).amax(dim=-1)
+    largest = torch.cat(weights[0], dim=2).amax(dim=-1)
     assert 0.2 < float((largest == 1).float().mean()) < 0.8
     objective = Reinforce.Config().build()
     task.loss(model, batch, objective).total.backward()
@@ -217,7 +217,7 @@ def test_evaluation_has_a_figure_without_a_model_beside_it(task: Captioning, mod
 
 
 def test_a_run_comes_back(task: Captioning, tmp_path: Path) -> None:
-    task.save_pixels(tmp_path)
+    task.measure_pixels(tmp_path)
     task.tokenizer.save(tmp_path / "caption.tokenizer.json")
     other: Captioning = task.config.build(TextData())
     other.restore(tmp_path)

@@ -226,8 +226,8 @@ def test_a_head_is_chosen_by_its_error_rate() -> None:
     straight, crossed = np.eye(2, 3, dtype=np.float32), np.eye(2, 3, dtype=np.float32)[::-1]
     maps = {"a": np.stack([crossed, crossed]), "b": np.stack([crossed, straight])}
     gold = [Gold({(0, 0), (1, 1)}, {(0, 0), (1, 1)})]
-    best, *others = choose([maps], gold, "read")
-    assert best.head == Head(1, 1, "read")
-    assert (best.aer, others[0].aer) == (0, 1)
+    (head, best), (_, other), *_ = choose([maps], gold, "read")
+    assert head == Head(1, 1, "read")
+    assert (best.aer, other.aer) == (0, 1)
     with pytest.raises(ValueError, match="no attention to the source"):
         choose([{}], gold)

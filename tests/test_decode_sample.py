@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from foveate.decode.sample import MinP, RepetitionPenalty, Sample, Temperature, TopK, TopP, chain
+from foveate.decode.sample import Sample, min_p, penalize_repetition, top_k, top_p
 from tolerances import close, near, rounding
 
 ODDS = torch.tensor([[0.5, 0.25, 0.15, 0.1]])
@@ -45,34 +45,34 @@ def draw(count: int, rows: list[int] | None = None, **fields: object) -> list[li
 
 
 def test_top_k_keeps_k_and_ties() -> None:
-    assert left(TopK(2)(SCORES, NOTHING)) == [0, 1]
-    assert left(TopK(9)(SCORES, NOTHING)) == [0, 1, 2, 3]
+    assert left(top_k(SCORES, 2)) == [0, 1]
+    assert left(top_k(SCORES, 9)) == [0, 1, 2, 3]
     tied = torch.tensor([[1.0, 2.0, 1.0, 0.0]])
-    assert left(TopK(2)(tied, NOTHING)) == [0, 1, 2]
+    assert left(top_k(tied, 2)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
     ("p", "kept"), [(0.4, [0]), (0.51, [0, 1]), (0.76, [0, 1, 2]), (1.0, [0, 1, 2, 3])]
 )
 def test_top_p_keeps_the_fewest_that_reach_p(p: float, kept: list[int]) -> None:
-    assert left(TopP(p)(SCORES, NOTHING)) == kept
-    mirrored = TopP(p)(SCORES.flip(1), NOTHING)
+    assert left(top_p(SCORES, p)) == kept
+    mirrored = top_p(SCORES.flip(1), p)
     assert left(mirrored) == sorted(3 - i for i in kept)
 
 
 def test_min_p_compares_with_the_best() -> None:
-    assert left(MinP(0.4)(SCORES, NOTHING)) == [0, 1]
-    assert left(MinP(0.19)(SCORES, NOTHING)) == [0, 1, 2, 3]
+    assert left(min_p(SCORES, 0.4)) == [0, 1]
+    assert left(min_p(SCORES, 0.19)) == [0, 1, 2, 3]
 
 
 def test_repetition_makes_what_was_written_less_probable() -> None:
     scores = torch.tensor([[2.0, -2.0, 1.0]])
-    found = RepetitionPenalty(2.0)(scores, torch.tensor([[0, 1, 0]]))
+    found = penalize_repetition(scores, torch.tensor([[0, 1, 0]]), 2.0)
     assert found.tolist() == [[1.0, -4.0, 1.0]]
 
 
 def test_temperature_scales() -> None:
-    found = Temperature(0.5)(SCORES, NOTHING).softmax(dim=1)
+    found = Sample.Config(temperature=0.5).build().filtered(SCORES, NOTHING).softmax(dim=1)
     close(found, ODDS.square() / ODDS.square().sum())
 
 
@@ -80,11 +80,10 @@ def test_temperature_scales() -> None:
 def test_every_chain_leaves_something_and_the_best(seed: int, p: float, k: int) -> None:
     torch.manual_seed(seed)
     scores = 5 * torch.randn(3, 9)
-    config = Sample.Config(top_k=k, top_p=p, min_p=p, temperature=p)
-    for step in chain(config):
-        best = scores.argmax(dim=1)
-        scores = step(scores, torch.empty(3, 0, dtype=torch.long))
-        assert torch.equal(scores.argmax(dim=1), best)
+    best = scores.argmax(dim=1)
+    search = Sample.Config(top_k=k, top_p=p, min_p=p, temperature=p).build()
+    scores = search.filtered(scores, torch.empty(3, 0, dtype=torch.long))
+    assert torch.equal(scores.argmax(dim=1), best)
     assert bool((scores.softmax(dim=1).sum(dim=1) - 1).abs().max() < rounding())
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from foveate.files import replace_file
 
 Link = tuple[int, int]  # source, target
 Links = set[Link]
+Layer = TypeVar("Layer", int, str)  # a map by its number or its name
 DIGITS = 9  # of the number of a word
 
 
@@ -229,17 +230,17 @@ def _from_zero(entry: str, separator: str, where: str) -> tuple[int, int]:
 
 
 def rank_heads(
-    corpus: Iterable[Mapping[str, NDArray[np.float32]]],
+    corpus: Iterable[Mapping[Layer, NDArray[np.float32]]],
     gold: Sequence[Gold],
     links: Callable[[NDArray[np.float32]], Links] = links,
-) -> list[tuple[str, int, LinkCounts]]:
+) -> list[tuple[Layer, int, LinkCounts]]:
     """Every head of a block as (name of its map, head, its counts), the least error rate first.
 
     ``corpus`` holds the maps (H, T, S), between words, of each sentence by name; it is read once,
     so that it may be a generator. ``links`` reads links from one head's (T, S). Equals stay in the
     order of the model. Raises ``ValueError`` where the numbers of sentences differ.
     """
-    counts: dict[tuple[str, int], LinkCounts] = {}
+    counts: dict[tuple[Layer, int], LinkCounts] = {}
     for maps, true in zip(corpus, gold, strict=True):
         for name, heads in maps.items():
             for head, weights in enumerate(heads):
@@ -312,34 +313,15 @@ def read_links(weights: NDArray[np.floating]) -> Links:
     return links(weights, skip_columns=[weights.shape[1] - 1])
 
 
-@dataclass(frozen=True)
-class RankedHead:
-    """A head and how well its links agree with what it was chosen by."""
-
-    head: Head
-    precision: float
-    recall: float
-    aer: float
-
-
 def choose(
     corpus: Iterable[Maps], gold: Sequence[Gold], rows: Rows = "produced"
-) -> list[RankedHead]:
-    """Every head by its error rate against gold or other links, the best first.
+) -> list[tuple[Head, LinkCounts]]:
+    """Every head and how well its links agree with gold or other links, the best first.
 
     Raises ``ValueError`` where the model has no attention to the source.
     """
-    names: list[str] = []
-
-    def seen() -> Iterable[Maps]:
-        for maps in corpus:
-            names[:] = list(maps)
-            yield maps
-
-    ranked = rank_heads(seen(), gold, read_links)
+    layers = (dict(enumerate(maps.values())) for maps in corpus)
+    ranked = rank_heads(layers, gold, read_links)
     if not ranked:
         raise ValueError("there is no head to choose: the run has no attention to the source")
-    return [
-        RankedHead(Head(names.index(name), head, rows), counts.precision, counts.recall, counts.aer)
-        for name, head, counts in ranked
-    ]
+    return [(Head(layer, head, rows), counts) for layer, head, counts in ranked]

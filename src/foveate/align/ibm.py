@@ -77,16 +77,15 @@ class WordIds:
         for index, (source, target) in enumerate(pairs):
             if source and target:
                 of_lengths.setdefault((len(source), len(target)), []).append(index)
-        return [self._group(pairs, chosen) for _, chosen in sorted(of_lengths.items())]
-
-    def _group(self, pairs: Sequence[Pair], chosen: list[int]) -> PairGroup:
-        source = _rows((pairs[i][0] for i in chosen), self.source, len(self.source) + 1)
-        target = _rows((pairs[i][1] for i in chosen), self.target, len(self.target))
-        return PairGroup(np.array(chosen), np.pad(source, ((0, 0), (1, 0))), target)
-
-
-def _rows(lines: Iterator[Words], known: Mapping[str, int], unknown: int) -> Ints:
-    return np.array([[known.get(word, unknown) for word in line] for line in lines], dtype=np.int64)
+        groups, unknown = [], (len(self.source) + 1, len(self.target))
+        for _, chosen in sorted(of_lengths.items()):
+            sources = [[self.source.get(w, unknown[0]) for w in pairs[i][0]] for i in chosen]
+            targets = [[self.target.get(w, unknown[1]) for w in pairs[i][1]] for i in chosen]
+            null_first = np.pad(np.array(sources, dtype=np.int64), ((0, 0), (1, 0)))
+            groups.append(
+                PairGroup(np.array(chosen), null_first, np.array(targets, dtype=np.int64))
+            )
+        return groups
 
 
 class Lexicon:

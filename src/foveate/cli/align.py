@@ -255,8 +255,7 @@ def by_run(
 
     if reference is not None:
         selection.check(reference, files, files.cut(texts))
-        best = choose(maps(), reference, head.rows)[0]
-        head = best.head
+        head, best = choose(maps(), reference, head.rows)[0]
         messages.append(
             f"layer {head.layer}, head {head.head}, rows {head.rows}: precision "
             f"{best.precision:.3f}, recall {best.recall:.3f}, error rate {best.aer:.3f}"

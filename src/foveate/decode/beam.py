@@ -63,22 +63,16 @@ class Beam(Search):
         return self.config.beam_size
 
     @torch.no_grad()
-    def find(
-        self,
-        steps: Constrained,
-        limits: Sequence[int],
-        start: int,
-        end: int,
-        rows: Sequence[int],
-    ) -> list[list[Hypothesis]]:
+    def find(self, steps: Constrained) -> list[list[Hypothesis]]:
         groups, size, device = self.groups, self.width // self.groups, steps.device
+        limits, end = steps.limits, steps.end
         outputs: list[list[list[Hypothesis]]] = [[[] for _ in range(groups)] for _ in limits]
         limit, shortest = torch.tensor(limits, device=device), min(limits, default=0)
         alive = torch.arange(len(limits), device=device)  # (M,) sources still being decoded
         place = alive[:, None, None].expand(-1, groups, 1)  # (M, G, n) row of each hypothesis
         total = torch.zeros(place.shape, device=device)  # (M, G, n) log p of each hypothesis
         written = torch.empty(*place.shape, 0, dtype=torch.long, device=device)  # (M, G, n, t)
-        ids = torch.full((len(limits),), start, device=device)  # (M,), later (M·G·n,)
+        ids = torch.full((len(limits),), steps.start, device=device)  # (M,), later (M·G·n,)
         while len(alive):
             following = steps.step(ids)
             log_p, token, parent = self.extend(total, following, place, end)
@@ -104,7 +98,7 @@ class Beam(Search):
                 state = torch.full_like(token, PRUNED).scatter(-1, chosen, state)
                 state = torch.where(ended, torch.where(final, DONE, PRUNED), state)
                 candidates = log_p, log_p / self.penalty(written.shape[-1]), token, row
-                sources = [rows[s] for s in alive.tolist()]
+                sources = [steps.rows[s] for s in alive.tolist()]
                 self.listener(_step(sources, following, candidates, state, chosen, keep))
             onward = row.gather(-1, chosen)[keep]
             steps.reorder(onward.flatten())
@@ -337,10 +331,10 @@ def allocate(
         if log_p > -torch.inf:
             bank = demand.progress(demand.after(states[parent], token))
             banks.setdefault(bank, []).append(candidate)
-    order = [banks[bank][::-1] for bank in sorted(banks, reverse=True)]
+    queues = [banks[bank][::-1] for bank in sorted(banks, reverse=True)]
     chosen: list[Candidate] = []
-    while len(chosen) < count and any(order):
-        for left in order:
+    while len(chosen) < count and any(queues):
+        for left in queues:
             if left and len(chosen) < count:
                 chosen.append(left.pop())
     return chosen + [(-torch.inf, 0, 0)] * (count - len(chosen))
@@ -359,18 +353,11 @@ class Greedy(SingleSearch):
         def giving(self, count: int) -> Search.Config:
             return self if count == 1 else Beam.Config.like(self, beam_size=count)
 
-    def find(
-        self,
-        steps: Constrained,
-        limits: Sequence[int],
-        start: int,
-        end: int,
-        rows: Sequence[int],
-    ) -> list[list[Hypothesis]]:
+    def find(self, steps: Constrained) -> list[list[Hypothesis]]:
         room = ROOM * torch.get_num_threads()
-        if steps.enters and len(limits) > room and self.listener is None:
-            return [[output] for output in continuous(steps, limits, start, end, room)]
-        return super().find(steps, limits, start, end, rows)
+        if steps.enters and len(steps.limits) > room and self.listener is None:
+            return [[output] for output in continuous(steps, room)]
+        return super().find(steps)
 
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
@@ -379,10 +366,9 @@ class Greedy(SingleSearch):
 
 
 @torch.no_grad()
-def continuous(
-    steps: Constrained, limits: Sequence[int], start: int, end: int, room: int
-) -> list[Hypothesis]:
+def continuous(steps: Constrained, room: int) -> list[Hypothesis]:
     """The greedy output of each source, with at most ``room`` sources decoded at a time."""
+    limits, start, end = steps.limits, steps.start, steps.end
     limit, length = torch.tensor(limits), torch.zeros(len(limits), dtype=torch.long)  # (B,)
     written = torch.empty(len(limits), max(limits), dtype=torch.long)  # (B, T)
     log_p = torch.zeros(len(limits))

@@ -297,14 +297,15 @@ class PhraseTracker:
 Forbidden = tuple[Int[Tensor, "F"], Int[Tensor, "F"]]
 
 
-class Forbids(Protocol):
+class Forbids(ABC):
     """A rule about which tokens may not come next: a forbidden token has p = 0."""
 
+    @abstractmethod
     def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
         """Pairs of a row of ``written``, without the start, and a token that may not follow."""
 
 
-class OutputRule(Configurable, ABC):
+class OutputRule(Configurable, Forbids):
     """A rule of a config about the outputs of every search."""
 
     class Config(BaseConfig, family="rule"):
@@ -312,10 +313,6 @@ class OutputRule(Configurable, ABC):
 
     def __init__(self, config: Config) -> None:
         self.config = config
-
-    @abstractmethod
-    def forbidden(self, written: Int[Tensor, "N t"], end: int) -> Forbidden:
-        """Pairs of a row of ``written``, without the start, and a token that may not follow."""
 
 
 class NoRepeat(OutputRule):
@@ -355,7 +352,7 @@ class MinLength(OutputRule):
         return rows, torch.full_like(rows, end)
 
 
-class Banned:
+class Banned(Forbids):
     """A rule: no output holds any of some phrases as whole words, in whatever case."""
 
     def __init__(self, phrases: Sequence[str], tokenizer: Tokenizer) -> None:
@@ -450,25 +447,30 @@ class Constrained:
 
         log p(v | y_<t, x) = z_v − log Z,   Z = Σ_w exp z_w      w over the tokens that rules allow
 
-    ``prefixes`` are the first tokens of each source's outputs, none where there are no lists. A
-    prefix takes no part in Z: the score of an output includes what its prefix costs the model, and
-    is that of the same output without a prefix. Rules begin after the prefix. Where rules allow no
-    token the output ends, with p = 1; inside a character they wait for its end.
+    ``limits`` are the maximum lengths of each source's outputs, their ends included, ``ends`` the
+    ids of start and end, ``rows`` the numbers of the sources, ``prefixes`` the first tokens of each
+    source's outputs, none where there are no lists. A prefix takes no part in Z: the score of an
+    output includes what its prefix costs the model, and is that of the same output without a
+    prefix. Rules begin after the prefix. Where rules allow no token the output ends, with p = 1;
+    inside a character they wait for its end.
     """
 
     def __init__(
         self,
         steps: Steps,
+        limits: Sequence[int],
+        ends: tuple[int, int],
+        rows: Sequence[int],
         rules: Sequence[Forbids],
         prefixes: Sequence[Sequence[int]],
-        end: int,
-        tracker: PhraseTracker | None = None,
+        tracker: PhraseTracker | None,
     ) -> None:
-        self.steps, self.rules, self.end, self.device = steps, rules, end, steps.device
+        self.steps, self.device = steps, steps.device
+        self.limits, self.rows, (self.start, self.end) = limits, rows, ends
         self.written: Tensor | None = None  # (N, t) without the start, for the rules
         self.length = -1  # tokens written so far
+        self.rules, self.tracker = rules, tracker
         self.prefixes = list(prefixes)  # of the sources that are still being decoded
-        self.tracker = tracker
         self.characters: CharacterMask | None = None  # where tokens are parts of characters
         free = not (rules or prefixes or tracker)
         self.enters = free and steps.enters  # whether sources may `enter` while others are decoded

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -17,73 +15,35 @@ from foveate.decode.search import Draw, Hypothesis, Search, SingleSearch
 Scores = Float[Tensor, "N V"]
 
 
-class Filter(Protocol):
-    """One step of the chain; ``written`` (N, t) are the tokens of each output so far."""
-
-    def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores: ...
-
-
-@dataclass(frozen=True)
-class RepetitionPenalty:
+def penalize_repetition(scores: Scores, written: Int[Tensor, "N t"], penalty: float) -> Scores:
     """Scores of tokens written before are divided by r if positive, multiplied if negative
     (Keskar et al., 2019). The prompt does not count as written.
     """
-
-    penalty: float
-
-    def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
-        old = scores.gather(1, written)
-        new = torch.where(old > 0, old / self.penalty, old * self.penalty)
-        return scores.scatter(1, written, new)
+    old = scores.gather(1, written)
+    return scores.scatter(1, written, torch.where(old > 0, old / penalty, old * penalty))
 
 
-@dataclass(frozen=True)
-class Temperature:
-    """z / τ: below 1 the distribution is sharper, above it flatter."""
-
-    temperature: float
-
-    def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
-        return scores / self.temperature
-
-
-@dataclass(frozen=True)
-class TopK:
+def top_k(scores: Scores, k: int) -> Scores:
     """The k most probable tokens, and those as probable as the last of them (Fan et al., 2018)."""
-
-    k: int
-
-    def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
-        least = scores.topk(min(self.k, scores.shape[1]), dim=1).values[:, -1:]
-        return scores.masked_fill(scores < least, -torch.inf)
+    least = scores.topk(min(k, scores.shape[1]), dim=1).values[:, -1:]
+    return scores.masked_fill(scores < least, -torch.inf)
 
 
-@dataclass(frozen=True)
-class TopP:
+def top_p(scores: Scores, p: float) -> Scores:
     """The fewest tokens whose probabilities sum to p, the most probable first
-    (nucleus sampling; Holtzman et al., 2020). One is always left.
+    (nucleus sampling; Holtzman et al., 2020). There is always at least one.
     """
-
-    p: float
-
-    def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
-        ordered, order = scores.sort(dim=1, descending=True, stable=True)
-        odds = ordered.softmax(dim=1)
-        before = odds.cumsum(dim=1) - odds  # the mass of the more probable ones
-        cut = before >= self.p
-        cut[:, 0] = False
-        return scores.masked_fill(torch.empty_like(cut).scatter_(1, order, cut), -torch.inf)
+    ordered, indices = scores.sort(dim=1, descending=True, stable=True)
+    odds = ordered.softmax(dim=1)
+    cut = odds.cumsum(dim=1) - odds >= p  # by the mass of the more probable ones
+    cut[:, 0] = False
+    return scores.masked_fill(torch.empty_like(cut).scatter_(1, indices, cut), -torch.inf)
 
 
-@dataclass(frozen=True)
-class MinP:
+def min_p(scores: Scores, p: float) -> Scores:
     """Tokens at least p times as probable as the most probable one (Nguyen et al., 2024)."""
-
-    p: float
-
-    def __call__(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
-        odds = scores.softmax(dim=1)
-        return scores.masked_fill(odds < self.p * odds.amax(dim=1, keepdim=True), -torch.inf)
+    odds = scores.softmax(dim=1)
+    return scores.masked_fill(odds < p * odds.amax(dim=1, keepdim=True), -torch.inf)
 
 
 class Sample(SingleSearch):
@@ -118,10 +78,6 @@ class Sample(SingleSearch):
 
     config: Config
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.filters = chain(config)
-
     @property
     def width(self) -> int:
         return self.config.num_samples
@@ -133,27 +89,27 @@ class Sample(SingleSearch):
     def choose(
         self, logits: Float[Tensor, "N V"], written: Int[Tensor, "N t"], draws: Sequence[Draw]
     ) -> Int[Tensor, "N"]:
-        scores = logits.float()
-        for step in self.filters:
-            scores = step(scores, written)
+        scores = self.filtered(logits.float(), written)
         below = scores.double().softmax(dim=1).cumsum(dim=1)  # (N, V) mass up to each token
         drawn = torch.tensor([self._uniform(draw, written.shape[1]) for draw in draws])
         drawn = drawn.to(below)[:, None] * below[:, -1:]
         return torch.searchsorted(below, drawn, right=True).squeeze(1).clamp(max=below.shape[1] - 1)
 
+    def filtered(self, scores: Scores, written: Int[Tensor, "N t"]) -> Scores:
+        """The logits after all filters; ``written`` (N, t) are the tokens of each output so far."""
+        config = self.config
+        if config.repetition_penalty != 1:
+            scores = penalize_repetition(scores, written, config.repetition_penalty)
+        if config.temperature != 1:
+            scores = scores / config.temperature
+        if config.top_k is not None:
+            scores = top_k(scores, config.top_k)
+        if config.top_p is not None:
+            scores = top_p(scores, config.top_p)
+        if config.min_p is not None:
+            scores = min_p(scores, config.min_p)
+        return scores
+
     def _uniform(self, draw: Draw, step: int) -> float:
         row, which = draw
         return float(np.random.default_rng((self.config.seed, row, step, which)).random())
-
-
-def chain(config: Sample.Config) -> list[Filter]:
-    """The filters of a config, in the order in which they are applied."""
-    chosen: list[Filter] = []
-    if config.repetition_penalty != 1:
-        chosen.append(RepetitionPenalty(config.repetition_penalty))
-    if config.temperature != 1:
-        chosen.append(Temperature(config.temperature))
-    chosen += [TopK(config.top_k)] if config.top_k is not None else []
-    chosen += [TopP(config.top_p)] if config.top_p is not None else []
-    chosen += [MinP(config.min_p)] if config.min_p is not None else []
-    return chosen

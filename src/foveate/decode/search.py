@@ -292,23 +292,14 @@ class Search(Configurable):
         rules = [*(rule.build() for rule in self.config.rules), *self.bans]
         demands = [self.demands[n] for n in numbers] if self.demands else []
         tracker = PhraseTracker(demands) if any(demand.phrases for demand in demands) else None
-        constrained = Constrained(steps, rules, prefixes, end, tracker)
+        ends = start, end
+        constrained = Constrained(steps, limits, ends, numbers, rules, prefixes, tracker)
         if self.table is not None:
-            constrained.characters = CharacterMask(self.table, limits, constrained.device)
-        return self.find(constrained, limits, start, end, numbers)
+            constrained.characters = CharacterMask(self.table, limits, steps.device)
+        return self.find(constrained)
 
-    def find(
-        self,
-        steps: Constrained,
-        limits: Sequence[int],
-        start: int,
-        end: int,
-        rows: Sequence[int],
-    ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source by this kind of search; the steps hold all constraints.
-
-        ``limits`` are the maximum lengths of the outputs of each source, the end included.
-        """
+    def find(self, steps: Constrained) -> list[list[Hypothesis]]:
+        """The hypotheses of each source by this kind of search; the steps hold all constraints."""
         raise NotImplementedError
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
@@ -346,15 +337,9 @@ class SingleSearch(Search, ABC):
         """The next token of each output; ``draws`` are the source and number of each output."""
 
     @torch.no_grad()
-    def find(
-        self,
-        steps: Constrained,
-        limits: Sequence[int],
-        start: int,
-        end: int,
-        rows: Sequence[int],
-    ) -> list[list[Hypothesis]]:
-        width, device = self.width, steps.device
+    def find(self, steps: Constrained) -> list[list[Hypothesis]]:
+        width, device, rows = self.width, steps.device, steps.rows
+        limits, end = steps.limits, steps.end
         outputs: list[list[Hypothesis]] = [[] for _ in limits]
         limit = torch.tensor(limits, device=device)
         alive = torch.arange(len(limits), device=device)  # (M,) sources still being decoded
@@ -362,7 +347,7 @@ class SingleSearch(Search, ABC):
         total = torch.zeros(len(owner), device=device)  # (N,) log p so far
         done = torch.zeros(len(owner), dtype=torch.bool, device=device)
         written = torch.empty(len(owner), 0, dtype=torch.long, device=device)  # (N, t)
-        ids = torch.full((len(limits),), start, device=device)
+        ids = torch.full((len(limits),), steps.start, device=device)
         draws = [(row, k) for row in rows for k in range(width)]
         while len(alive):
             following = steps.step(ids)

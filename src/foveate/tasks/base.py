@@ -26,7 +26,7 @@ from foveate.data.batches import BatchPlan, Mixture
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from foveate.data.words import split_words
-from foveate.decode.beam import another
+from foveate.decode.beam import Greedy, another
 from foveate.decode.search import Hypothesis, Search
 from foveate.look.records import AttentionRecord, ForcedPass
 from foveate.look.words import Units
@@ -235,9 +235,22 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
     ) -> ForcedPass:
         """An example made ready to be looked at: a forced pass over the source and the target.
 
-        Without a target, what the search finds, or the model answers.
+        Without a target, the best output of the search (greedy if None), or the model's answer.
+        """
+        if target is None:
+            target = self.default_target(model, source, search or Greedy.Config().build())
+        return self.forced_pass(model, source, target)
+
+    def forced_pass(self, model: Any, source: Input, target: Any) -> ForcedPass:
+        """The forced pass of `forced`; the target is that of `default_target` where none is given.
+
+        Raises ``ValueError`` where the task has none.
         """
         raise ValueError(f"the task {self.config.kind} has nothing to explain")
+
+    def default_target(self, model: Any, source: Input, search: Search) -> object:
+        """The target of a forced pass where none is given: a search's best output, or None."""
+        return None
 
     def explain(
         self,

@@ -19,7 +19,6 @@ from foveate.data.corpus import learn_tokenizer
 from foveate.data.image import Album
 from foveate.data.text import TextData
 from foveate.data.tokenizer import BOS, EOS, UNK, Tokenizer, WordTokenizer
-from foveate.decode.beam import Greedy
 from foveate.decode.constraints import byte_table
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.look.records import ForcedPass
@@ -41,13 +40,13 @@ from foveate.tasks.metrics import BleuTokenizer, bleu
 from foveate.tasks.objectives import (
     CrossEntropy,
     add_choices,
-    add_regulariser,
     advantage,
+    attentions,
     doubly_stochastic,
     steps_drawn,
     watched,
 )
-from foveate.tasks.text import END, START, OneTokenizer, TokenizedText, caption_record, namer
+from foveate.tasks.text import END, START, OneTokenizer, TokenizedText, attention_record, namer
 
 SIDE = 8  # cells of the thumbnails by which pictures are compared
 
@@ -128,8 +127,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
-        self.measure_pixels()
-        self.save_pixels(folder)
+        self.measure_pixels(folder)
         captions = [text for texts in self.album("train").texts for text in texts]
         self._tokenizer = learn_tokenizer(self.config.tokenizer, lambda: captions)
         self.tokenizer.save(folder / TOKENIZER)
@@ -173,12 +171,14 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
         memory = model.encode(batch.pixels)
-        with choices(model) as made, watched(model, "cross_attention") as seen:
+        layers = attentions(model, "cross_attention")
+        with choices(model) as made, watched(layers) as weights:
             hidden = model.decode(batch.read, memory)
         loss = objective(hidden[batch.real], model.output.weight, batch.target[batch.real])
-        if self.config.doubly_stochastic and seen:
-            cost = doubly_stochastic(seen, batch.real)
-            loss = add_regulariser(loss, cost, self.config.doubly_stochastic)
+        if self.config.doubly_stochastic and any(weights):
+            cost = doubly_stochastic([calls for calls in weights if calls], batch.real)
+            total = loss.total + self.config.doubly_stochastic * cost
+            loss = Loss(total, loss.count, loss.logged | {"places": cost.detach()})
         if not made:
             return loss
         with torch.no_grad():
@@ -202,7 +202,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             loss = plain(hidden, model.output.weight, batch.target[batch.real])
             total, count = total + float(loss.total), count + loss.count
         album = self.album(split)
-        outputs = [answer.caption for answer in self._describe(model, split, search)]
+        outputs = self._described(model, split, search)
         return Measures(
             {"loss": total / max(count, 1), "bleu": self._bleu(outputs, album)[0]},
             [
@@ -222,7 +222,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
     ) -> Evaluation:
         """BLEU-4 of a split against all its captions, and that of the nearest picture's caption."""
         album = self.album(examples)
-        outputs = [answer.caption for answer in self._describe(model, examples, search)]
+        outputs = self._described(model, examples, search)
         own, signature = self._bleu(outputs, album)
         nearest, _ = self._bleu(nearest_captions(self.album("train"), album), album)
         figures = {"bleu": own, "bleu_of_nearest_picture": nearest}
@@ -236,56 +236,42 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         self, model: EncoderDecoder, sources: Sequence[Picture], search: Search
     ) -> list[CaptionAnswer]:
         """A caption for each picture: a file, or the number of one of the test data."""
-        shown = [self.shown(source) for source in sources]
-        answers = []
-        for start in range(0, len(shown), ROWS):
-            part = shown[start : start + ROWS]
-            pixels = self.tensor([picture for picture, _ in part])
-            answers += self._answers(model, pixels, [name for _, name in part], search)
-        return answers
+        return self._captions(model, [self.shown(source) for source in sources], search)
+
+    def default_target(self, model: EncoderDecoder, source: Picture, search: Search) -> Ids:
+        return self.caption(model, [source], search)[0].ids
 
     def write(self, model: EncoderDecoder, source: Picture, search: Search) -> list[Hypothesis]:
         self.caption(model, [source], search)
         return []  # the paths of the search say all
 
-    def _describe(self, model: EncoderDecoder, split: str, search: Search) -> list[CaptionAnswer]:
+    def _described(self, model: EncoderDecoder, split: str, search: Search) -> list[str]:
+        """The caption of each picture of a split."""
         names = self.album(split).names
-        answers = []
-        for start in range(0, len(names), ROWS):
-            rows = range(start, min(start + ROWS, len(names)))
-            pixels = self.pixels(split, rows)
-            answers += self._answers(model, pixels, [names[row] for row in rows], search)
-        return answers
+        shown = [(self.seen(split, row), name) for row, name in enumerate(names)]
+        return [answer.caption for answer in self._captions(model, shown, search)]
 
     @torch.inference_mode()
-    def _answers(
-        self, model: EncoderDecoder, pixels: Tensor, names: Sequence[str], search: Search
+    def _captions(
+        self, model: EncoderDecoder, shown: Sequence[tuple[NDArray[np.uint8], str]], search: Search
     ) -> list[CaptionAnswer]:
-        memory = model.encode(pixels.to(model.output.weight.device))
+        answers = []
         search = search.spelling(byte_table(self.tokenizer))
-        outputs = search(decoder_steps(model, memory, never=(UNK,)), [0] * len(names), BOS, EOS)
-        outputs = [search.decide(h, self.tokenizer.decode) for h in outputs]
-        best = [h[0] if h else Hypothesis([], 0.0, 0.0) for h in outputs]
-        return [
-            CaptionAnswer(name, self.tokenizer.decode(h.ids), h.score, h.ids)
-            for name, h in zip(names, best, strict=True)
-        ]
+        for start in range(0, len(shown), ROWS):
+            pictures, names = zip(*shown[start : start + ROWS], strict=True)
+            memory = model.encode(self.tensor(pictures).to(model.output.weight.device))
+            steps = decoder_steps(model, memory, never=(UNK,))
+            outputs = search(steps, [0] * len(names), BOS, EOS)
+            for name, hypotheses in zip(names, outputs, strict=True):
+                ranked = search.decide(hypotheses, self.tokenizer.decode)
+                best = ranked[0] if ranked else Hypothesis([], 0.0, 0.0)
+                text = self.tokenizer.decode(best.ids)
+                answers.append(CaptionAnswer(name, text, best.score, best.ids))
+        return answers
 
-    def forced(
-        self,
-        model: EncoderDecoder,
-        source: Picture,
-        target: str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
-        """A caption being written: rows are words, columns "row,column" of cells.
-
-        Without a target, the words of the search's best caption.
-        """
-        if target is None:
-            ids = self.caption(model, [source], search or Greedy.Config().build())[0].ids
-        else:
-            ids = self.tokenizer.encode_ids([target])[0]
+    def forced_pass(self, model: EncoderDecoder, source: Picture, target: Ids | str) -> ForcedPass:
+        """A caption being written: rows are words, columns "row,column" of cells."""
+        ids = self.tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
         pixels, name = self.shown(source)
         batch = caption_batch(self.tensor([pixels]), [ids]).to(model.output.weight.device)
         caption, places = (
@@ -299,7 +285,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         return ForcedPass(
             model,
             run,
-            partial(caption_record, name=name, places=places, caption=caption),
+            partial(attention_record, source=places, target=caption, name=name),
             [*caption.labels, END],
             {"encoder": places, "decoder": [START, *caption.labels]},
             token=namer(self.tokenizer),

@@ -48,6 +48,8 @@ from foveate.tasks.text import (
     SingleText,
     TokenizedText,
     encoder_record,
+    filled,
+    paired,
     sizes_of,
     wrapped,
 )
@@ -223,8 +225,8 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         super().restore(folder)
         self.label_names = load_labels(folder)
 
-    def _reading(self, split: str) -> Reading:
-        return Labelled(self.config.source, self.config.labels, split, self.data)
+    def readings(self, split: str) -> list[Reading]:
+        return [Labelled(self.config.source, self.config.labels, split, self.data)]
 
     def _file(self, split: str) -> Path:
         """The file in which the labels of a split stand."""
@@ -291,16 +293,12 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
 
     def as_examples(self, texts: Sequence[str], labels: Sequence[str]) -> Corpus:
         """Examples of the user's own. Raises ``ValueError`` where one side has more."""
-        if len(texts) != len(labels):
-            raise ValueError(f"{len(texts)} texts but {len(labels)} labels")
-        corpus = Corpus(list(texts), list(labels), range(1, len(texts) + 1))
+        corpus = paired(texts, labels, ("texts", "labels"))
         self._numbers(corpus, Path("example"))
         return corpus
 
     def read(self, source: Path, reference: Path | None = None) -> Corpus:
-        corpus = read_pairs(source, reference, self.data)
-        if not len(corpus):
-            raise DataError(f"{source} is empty: nothing to evaluate on")
+        corpus = filled(read_pairs(source, reference, self.data), source)
         file = reference or source
         pairs = zip(corpus.lines, corpus.sources, corpus.targets, strict=True)
         corpus.targets = [_stripped(pair, file)[2] for pair in pairs]
@@ -331,23 +329,17 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         ``batch_size`` counts tokens.
         """
         limit, encoded = self.data.max_length, self.tokenizer.encode_ids(inputs)
-        filled = [i for i, line in enumerate(inputs) if line.strip()]
-        texts = [encoded[i][:limit] for i in filled]
+        rows = [i for i, line in enumerate(inputs) if line.strip()]
+        texts = [encoded[i][:limit] for i in rows]
         answers = [LabelAnswer(line, "", {}) for line in inputs]
         log_p = self.predict(model, texts, batch_size or 8192, progress)
-        for i, row in zip(filled, log_p, strict=True):
+        for i, row in zip(rows, log_p, strict=True):
             probabilities = probabilities_of(row, self.label_names)
             cut = max(0, len(encoded[i]) - limit)
             answers[i] = LabelAnswer(inputs[i], next(iter(probabilities)), probabilities, cut)
         return answers
 
-    def forced(
-        self,
-        model: Classifier,
-        source: str,
-        target: str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
+    def forced_pass(self, model: Classifier, source: str, target: str | None) -> ForcedPass:
         """A text being read, and log p of the label, or of the most probable one.
 
         A pooling that attends has one row: what the label was read from.

@@ -399,13 +399,13 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             )
 
     def restore(self, folder: Path) -> None:
-        from_json(folder / FITTED, self._restore_fit)
+        def fitted(tree: dict[str, Any]) -> None:
+            self.names = tuple(map(str, tree["names"]))
+            self.scaling.shift, self.scaling.scale, self.naive = (
+                np.array(tree[key], dtype=np.float64) for key in ("shift", "scale", "naive")
+            )
 
-    def _restore_fit(self, tree: dict[str, Any]) -> None:
-        self.names = tuple(map(str, tree["names"]))
-        self.scaling.shift, self.scaling.scale, self.naive = (
-            np.array(tree[key], dtype=np.float64) for key in ("shift", "scale", "naive")
-        )
+        from_json(folder / FITTED, fitted)
 
     def table(self) -> SeriesTable:
         """The run's own series."""
@@ -434,14 +434,6 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             config.horizon,
         )
 
-    def spanning(self) -> int:
-        """How many windows of all splits are left out because they would span a gap."""
-        size = self.config.look_back, self.config.horizon
-        parts = divide(len(self.table()), self.config.series).values()
-        return sum(
-            len(starts(rows, *size)) - len(starts(rows, *size, self.table().gaps)) for rows in parts
-        )
-
     def lengths(self, split: str) -> NDArray[np.int32]:
         rows = self.config.look_back + self.config.horizon
         return np.full((len(self.windows(split)), 1), rows, dtype=np.int32)
@@ -461,7 +453,11 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         ]
         lines += [f"{count:,} missing values of {n} filled in" for n, count in table.filled.items()]
         if len(table.gaps):
-            lost = self.spanning()
+            size = self.config.look_back, self.config.horizon
+            lost = sum(
+                len(starts(rows, *size)) - len(starts(rows, *size, table.gaps))
+                for rows in parts.values()
+            )
             lines.append(
                 f"gaps: {len(table.gaps):,}, the first: {table.gap(int(table.gaps[0]))}; "
                 f"{lost:,} windows that would span one are left out"
@@ -531,14 +527,12 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         device, batches = next(model.parameters()).device, []
         for first in range(0, len(windows), TOGETHER):
             rows = range(first, min(first + TOGETHER, len(windows)))
-            rows_batch = SeriesBatch(*map(torch.from_numpy, windows.take(rows))).to(device)
-            if teacher_forced:
-                predicted = model.teach(rows_batch.values, rows_batch.calendar, rows_batch.target)[
-                    0
-                ]
-                predicted = predicted[:, -windows.horizon :]
-            else:
-                predicted = model(rows_batch.values, rows_batch.calendar)
+            part = SeriesBatch(*map(torch.from_numpy, windows.take(rows))).to(device)
+            predicted = (
+                model.teach(part.values, part.calendar, part.target)[0][:, -windows.horizon :]
+                if teacher_forced
+                else model(part.values, part.calendar)
+            )
             batches.append(predicted.float().cpu().numpy())
         return np.concatenate(batches)
 
@@ -621,13 +615,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         quantiles = np.sort(original, axis=-1) if config.quantiles else None
         return Forecast(ahead, self.names, middle(original), quantiles, config.quantiles)
 
-    def forced(
-        self,
-        model: Forecaster,
-        source: str | None = None,
-        target: str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
+    def forced_pass(self, model: Forecaster, source: str | None, target: str | None) -> ForcedPass:
         """One forecast of a channel, dates on both axes of its maps.
 
         ``source`` is the date of the first row asked for (the first of the test rows if absent),

@@ -88,17 +88,14 @@ class PictureTask(Task[Picture, Answer, Batch]):
             self._albums[split] = self.pictures.album(split)
         return self._albums[split]
 
-    def measure_pixels(self) -> None:
-        """Take shape, mean and deviation from the training pictures."""
+    def measure_pixels(self, folder: Path) -> None:
+        """Take shape, mean and deviation from the training pictures, and write them into a run."""
         album = self.album("train")
         rows = range(0, len(album), -(-len(album) // MOST))
         seen = np.stack([self.seen("train", row) for row in rows]).astype(np.float32) / 255
         self.shape = seen.shape[1:]
         self.mean = seen.mean(axis=(0, 2, 3))
         self.deviation = np.maximum(seen.std(axis=(0, 2, 3)), 1e-3)
-
-    def save_pixels(self, folder: Path) -> None:
-        """Write what `measure_pixels` found."""
         statistics = {
             "shape": list(self.shape),
             "mean": self.mean.tolist(),
@@ -107,14 +104,15 @@ class PictureTask(Task[Picture, Answer, Batch]):
         replace_file(folder / STATISTICS, json.dumps(statistics, indent=1))
 
     def restore_pixels(self, folder: Path) -> None:
-        """Read what `save_pixels` wrote."""
-        from_json(folder / STATISTICS, self._measured)
+        """Read what `measure_pixels` wrote."""
 
-    def _measured(self, statistics: dict[str, Any]) -> None:
-        channels, height, width = map(int, statistics["shape"])
-        self.shape = (channels, height, width)
-        self.mean = np.array(statistics["mean"], np.float32)
-        self.deviation = np.array(statistics["deviation"], np.float32)
+        def measured(statistics: dict[str, Any]) -> None:
+            channels, height, width = map(int, statistics["shape"])
+            self.shape = (channels, height, width)
+            self.mean = np.array(statistics["mean"], np.float32)
+            self.deviation = np.array(statistics["deviation"], np.float32)
+
+        from_json(folder / STATISTICS, measured)
 
     @property
     def source(self) -> Pixels:
@@ -214,8 +212,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
     # ---- data
 
     def prepare(self, folder: Path, seed: int) -> None:
-        self.measure_pixels()
-        self.save_pixels(folder)
+        self.measure_pixels(folder)
         self.label_names = sorted_labels(text for (text,) in self._texts("train"))
         save_labels(self.label_names, folder)
 
@@ -255,7 +252,9 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         batch = batch.to(next(model.parameters()).device)
         with choices(model) as made:
             scores = model(batch.pixels)
-        loss = _cross_entropy(scores, batch.labels, objective)
+        # The objective joins vectors with the output's weights; scores are joined already: I s.
+        identity = torch.eye(scores.shape[1], device=scores.device)
+        loss = objective(scores, identity, batch.labels)
         right = (scores.argmax(dim=1) == batch.labels).float()  # the reward of where it looked
         logged = loss.logged | {"accuracy": 100 * right.sum()}
         return add_choices(Loss(loss.total, loss.count, logged), made, right, objective)
@@ -309,13 +308,7 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         labels = [probabilities_of(row, self.label_names) for row in log_p]
         return [LabelAnswer(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
 
-    def forced(
-        self,
-        model: Classifier,
-        source: Picture,
-        target: str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
+    def forced_pass(self, model: Classifier, source: Picture, target: str | None) -> ForcedPass:
         """A picture being read, and log p of the label, or of the most probable one.
 
         Rows and columns are "row,column" of the patches.
@@ -371,11 +364,6 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         answer = self.label_names[int(model.output(seen.final)[0].argmax())]
         sides = tuple(model.config.patch_size * 2**k for k in range(model.config.scales))
         return picture_drawing(pixels, f"{name} → {answer}", places, sides)
-
-
-def _cross_entropy(scores: Tensor, labels: Tensor, objective: CrossEntropy) -> Loss:
-    """The objective joins its vectors with the output's weights; scores are joined already: I s."""
-    return objective(scores, torch.eye(scores.shape[1], device=scores.device), labels)
 
 
 def _parts(many: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:

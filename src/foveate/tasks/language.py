@@ -387,13 +387,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
 
     # ---- looking
 
-    def forced(
-        self,
-        model: LanguageModel,
-        source: str,
-        target: str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
+    def forced_pass(self, model: LanguageModel, source: str, target: str | None) -> ForcedPass:
         """A text, and the target after it, being predicted, and the end of its last line.
 
         Rows are what is produced, columns what was read before it. The row of a word is the mean

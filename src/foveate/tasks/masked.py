@@ -8,7 +8,7 @@ token and 10 % stay as they are, so that no place can be trusted (Devlin et al.,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -160,12 +160,11 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
         corpus, ids = self._tokens(split)
         ids = [text[: self.data.max_length] for text in ids]
         guesses = self.guess(model, ids)
-        shown = [
-            ValidationSample(
-                self._shown(ids[i], i), corpus.sources[i], self._filled(ids[i], guesses, i)
-            )
-            for i in spread(len(corpus), samples)
-        ]
+        shown = []
+        for i in spread(len(corpus), samples):
+            question = self.tokenizer.decode(self.hidden(ids[i], (0, i))[0])
+            answer = self._filled(ids[i], guesses, i)
+            shown.append(ValidationSample(question, corpus.sources[i], answer))
         return Measures(_figures(guesses), shown)
 
     @torch.inference_mode()
@@ -177,7 +176,10 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
         total, right = 0.0, 0
         guessed: list[list[int]] = [[] for _ in texts]
         places = [self.hidden(ids, (0, i))[1] for i, ids in enumerate(texts)]
-        for indices in self._batches(texts, batch_tokens):
+        sizes = sizes_of(texts)
+        filled = np.flatnonzero(sizes)  # in the others there is nothing to hide
+        for rows in sorted_batches(sizes[filled][:, None] + EXTRA, batch_tokens):
+            indices = filled[rows].tolist()
             batch = self.collate([texts[i] for i in indices], [(0, i) for i in indices])
             hidden, target = self._features(model, batch)
             total += float(plain(hidden, model.output.weight, target, model.output.bias).total)
@@ -187,16 +189,6 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
             for i, part in zip(indices, parts, strict=True):
                 guessed[i] = part.tolist()
         return Guesses(total, sum(map(len, places)), right, guessed, places)
-
-    def _batches(self, texts: Sequence[Ids], batch_tokens: int) -> Iterator[list[int]]:
-        """Batches of the texts in which there is something to hide."""
-        sizes = sizes_of(texts)
-        filled = np.flatnonzero(sizes)
-        for batch in sorted_batches(sizes[filled][:, None] + EXTRA, batch_tokens):
-            yield filled[batch].tolist()
-
-    def _shown(self, ids: Ids, index: int) -> str:
-        return self.tokenizer.decode(self.hidden(ids, (0, index))[0])
 
     def _filled(self, ids: Ids, guesses: Guesses, index: int) -> str:
         """The text with the guesses in the hidden places."""
@@ -227,12 +219,8 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
         outputs = [self._filled(text, guesses, i) for i, text in enumerate(ids)]
         return Evaluation(_figures(guesses), {}, outputs, {CUT: longer} if longer else {})
 
-    def forced(
-        self,
-        model: MaskedLanguageModel,
-        source: str,
-        target: str | None = None,
-        search: Search | None = None,
+    def forced_pass(
+        self, model: MaskedLanguageModel, source: str, target: str | None
     ) -> ForcedPass:
         """A text being read, nothing of it hidden, and log p of each of its own tokens."""
         encoded = self.tokenizer.encode(source)

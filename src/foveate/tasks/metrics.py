@@ -157,12 +157,9 @@ def per(outputs: Texts, references: References) -> tuple[float, str]:
 
     edits = symbols = 0
     for output, right in zip(outputs, references, strict=True):
-        written = output.split()
-        far = [
-            (Levenshtein.distance(written, reference.split()), len(reference.split()))
-            for reference in _all(right)
-        ]
-        nearest, length = min(far)
+        texts = [reference.split() for reference in _all(right)]
+        distances = [(Levenshtein.distance(output.split(), text), len(text)) for text in texts]
+        nearest, length = min(distances)
         edits, symbols = edits + nearest, symbols + length
     return 100 * edits / max(1, symbols), f"rapidfuzz:{rapidfuzz.__version__}"
 
@@ -268,9 +265,8 @@ def _all(reference: str | Sequence[str]) -> Sequence[str]:
 #
 #     ŷ = argmax_{y ∈ C} Σ_{y' ∈ C} w(y') u(y, y')
 #
-# C are outputs that another search finds: draws from the model, where each weighs the same
-# (Eikema &
-# Aziz, 2020), or an n-best list, where each weighs its probability (Kumar & Byrne, 2004). The
+# C are outputs that another search finds: draws from the model, where each weighs the same (Eikema
+# & Aziz, 2020), or an n-best list, where each weighs its probability (Kumar & Byrne, 2004). The
 # utility u compares texts, which is why this search stands here and not in `foveate.decode`.
 
 
@@ -314,18 +310,11 @@ class MinimumBayesRisk(Search):
     def width(self) -> int:
         return self.candidates.width
 
-    def find(
-        self,
-        steps: Constrained,
-        limits: Sequence[int],
-        start: int,
-        end: int,
-        rows: Sequence[int],
-    ) -> list[list[Hypothesis]]:
+    def find(self, steps: Constrained) -> list[list[Hypothesis]]:
         candidates = self.candidates
         if self.listener is not None:
             candidates = candidates.watched(self.listener)
-        return candidates.find(steps, limits, start, end, rows)
+        return candidates.find(steps)
 
     def posterior(self, hypotheses: Sequence[Hypothesis]) -> list[float]:
         return self.candidates.posterior(hypotheses)

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
-from foveate.nn.attention import Attention, Tap
+from foveate.nn.attention import BaseAttention, Tap
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.scores import HardChoice
 from foveate.nn.state import State
@@ -280,18 +280,14 @@ def add_choices(
     reward = reward.detach().float().expand_as(log_p)
     advantage = reward
     total = loss.total
-    if made[0].baseline is not None:
-        expected = torch.stack([_baseline(choice) for choice in made])
+    baselines = [choice.baseline.float() for choice in made if choice.baseline is not None]
+    if baselines:
+        expected = torch.stack(baselines)
         advantage = reward - expected.detach()
         total = total + (reward - expected).square().mean(dim=0).sum()
     drawn = objective.config.weight * (advantage * log_p).sum()
     logged = loss.logged | {"reward": reward.mean(dim=0).sum()}
     return Loss(total - drawn, loss.count, logged)
-
-
-def _baseline(choice: HardChoice) -> Tensor:
-    assert choice.baseline is not None
-    return choice.baseline.float()
 
 
 # ------------------------------------------------------------------------------------ caption loss
@@ -305,47 +301,51 @@ def _baseline(choice: HardChoice) -> Tensor:
 # moving average of rewards, which would be state outside of the model.
 
 
+def attentions(model: nn.Module, block: str) -> list[BaseAttention]:
+    """The attentions of a model whose names end in ``block``, in the order of their layers."""
+    return [
+        module
+        for name, module in model.named_modules()
+        if isinstance(module, BaseAttention) and name.endswith(block)
+    ]
+
+
 @contextmanager
-def watched(model: nn.Module, block: str) -> Iterator[dict[str, list[Tensor]]]:
-    """Collect the weights of attentions whose names end in ``block``, with their graph.
+def watched(layers: Sequence[BaseAttention]) -> Iterator[list[list[Tensor]]]:
+    """Collect the weights (B, H, T, S) that each attention forms, call by call, with their graph.
 
     `foveate.look.records` is for looking and keeps no graph; this is for losses. A tap that was
     there goes on being called.
     """
-    seen: dict[str, list[Tensor]] = {}
+    weights: list[list[Tensor]] = [[] for _ in layers]
+    taps = [layer.tap for layer in layers]
 
-    def tap(name: str, before: Tap | None) -> Tap:
-        def see(weights: Tensor) -> Tensor | None:
-            replaced = None if before is None else before(weights)
-            seen.setdefault(name, []).append(weights if replaced is None else replaced)
+    def watching(before: Tap | None, calls: list[Tensor]) -> Tap:
+        def tap(formed: Tensor) -> Tensor | None:
+            replaced = None if before is None else before(formed)
+            calls.append(formed if replaced is None else replaced)
             return replaced
 
-        return see
+        return tap
 
-    parts = {
-        name: cast(Attention, module)
-        for name, module in model.named_modules()
-        if name.endswith(block) and hasattr(module, "tap")
-    }
-    taps = {name: attention.tap for name, attention in parts.items()}
-    for name, attention in parts.items():
-        attention.tap = tap(name, taps[name])
+    for layer, before, calls in zip(layers, taps, weights, strict=True):
+        layer.tap = watching(before, calls)
     try:
-        yield seen
+        yield weights
     finally:
-        for name, attention in parts.items():
-            attention.tap = taps[name]
+        for layer, before in zip(layers, taps, strict=True):
+            layer.tap = before
 
 
 def doubly_stochastic(
-    seen: dict[str, list[Tensor]], real: Bool[Tensor, "B T"]
+    layers: Sequence[list[Tensor]], real: Bool[Tensor, "B T"]
 ) -> Float[Tensor, ""]:
     """Σ over pictures and places i of (1 − Σ_t α_ti)², the mean of heads and layers.
 
-    ``seen`` holds weights (B, H, T, S) in pieces along T; ``real`` is false at padding.
+    ``layers`` hold weights (B, H, T, S) in pieces along T; ``real`` is false at padding.
     """
     parts = []
-    for pieces in seen.values():
+    for pieces in layers:
         weights = torch.cat(pieces, dim=2).float()
         looks = (weights * real[:, None, :, None]).sum(dim=2)  # (B, H, S)
         parts.append((1 - looks).square().sum(dim=2).mean(dim=1).sum())
@@ -368,8 +368,3 @@ def advantage(
     """A_t: how much better the words from t on were for what was drawn."""
     gain = (drawn - expected) * real
     return gain.flip(1).cumsum(dim=1).flip(1).T
-
-
-def add_regulariser(loss: Loss, cost: Tensor, weight: float) -> Loss:
-    """The loss with λ times a cost, which is logged by itself."""
-    return Loss(loss.total + weight * cost, loss.count, loss.logged | {"places": cost.detach()})

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 from abc import abstractmethod
+from array import array
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +25,7 @@ from foveate.data.text import Corpus, Reading, TextData, at, collect, keep, read
 from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
 from foveate.data.words import is_unsegmented, split_words
 from foveate.errors import Renamed
-from foveate.look.records import AttentionRecord
+from foveate.look.records import AttentionRecord, Maps
 from foveate.look.words import Units, group_pieces, to_words
 from foveate.tasks.base import Answer, Batch, Task, TensorBatch
 
@@ -138,53 +141,33 @@ def words_of(text: str) -> list[Span]:
     return sorted([*words, *whole])
 
 
-def caption_record(
-    maps: Mapping[str, NDArray[np.float32]],
-    units: Units,
-    name: str,
-    places: Sequence[str],
-    caption: TokenizedText,
-) -> AttentionRecord:
-    """Maps (H, T, S) of a picture's captioner: the encoder's between ``places`` of the picture,
-    the decoder's from what is produced to places, or to what was read.
-    """
-    read: Axis = [[i] for i in range(len(places))], list(places)
-    return _cross_record(maps, units, read, caption, f"{name} → {caption.text}")
-
-
 def attention_record(
-    maps: Mapping[str, NDArray[np.float32]],
+    maps: Maps,
     units: Units,
-    source: TokenizedText,
+    source: TokenizedText | Sequence[str],
     target: TokenizedText,
+    name: str = "",
 ) -> AttentionRecord:
     """Maps (H, T, S) between tokens in the units asked for, with their labels.
 
-    The encoder's rows and columns are the source and its end; the decoder's rows are what is
-    produced and the end, and the columns of its self-attention the start and what was read.
+    The encoder's rows and columns are the source and its end, or the places of a picture; the
+    decoder's rows are what is produced and the end, and the columns of its self-attention the start
+    and what was read. ``name`` is that of a source that is no text.
     """
-    read = source.axis(units, after=[END])
-    return _cross_record(maps, units, read, target, f"{source.text} → {target.text}")
-
-
-def _cross_record(
-    maps: Mapping[str, NDArray[np.float32]],
-    units: Units,
-    read: Axis,
-    target: TokenizedText,
-    title: str,
-) -> AttentionRecord:
-    """Maps of an encoder of ``read``, and of a decoder that produces the target."""
+    if isinstance(source, TokenizedText):
+        name, read = source.text, source.axis(units, after=[END])
+    else:
+        read = [[i] for i in range(len(source))], list(source)
     written, before = target.axis(units, after=[END]), target.axis(units, before=[START])
     axes = {}
-    for name in maps:
-        encodes, own = name.startswith("encoder"), name.endswith("self_attention")
-        axes[name] = (read, read) if encodes else (written, before if own else read)
-    return _merged(maps, axes, title)
+    for block in maps:
+        encodes, own = block.startswith("encoder"), block.endswith("self_attention")
+        axes[block] = (read, read) if encodes else (written, before if own else read)
+    return _merged(maps, axes, f"{name} → {target.text}")
 
 
 def encoder_record(
-    maps: Mapping[str, NDArray[np.float32]], units: Units, source: TokenizedText, produced: str
+    maps: Maps, units: Units, source: TokenizedText, produced: str
 ) -> AttentionRecord:
     """Maps (H, T, S) of what reads ``<s> text </s>``, in the units asked for, with their labels.
 
@@ -197,10 +180,7 @@ def encoder_record(
 
 
 def joined_record(
-    maps: Mapping[str, NDArray[np.float32]],
-    units: Units,
-    source: TokenizedText,
-    target: TokenizedText,
+    maps: Maps, units: Units, source: TokenizedText, target: TokenizedText
 ) -> AttentionRecord:
     """Maps (H, T, T) of what reads ``<s> source </s> target`` in one sequence.
 
@@ -216,9 +196,7 @@ def joined_record(
     return _merged(maps, dict.fromkeys(maps, (rows, columns)), title)
 
 
-def _merged(
-    maps: Mapping[str, NDArray[np.float32]], axes: Mapping[str, tuple[Axis, Axis]], title: str
-) -> AttentionRecord:
+def _merged(maps: Maps, axes: Mapping[str, tuple[Axis, Axis]], title: str) -> AttentionRecord:
     """The record of maps between tokens whose rows and columns are merged as ``axes`` say."""
     return AttentionRecord(
         {
@@ -227,7 +205,7 @@ def _merged(
         },
         {name: rows[1] for name, (rows, _) in axes.items()},
         {name: columns[1] for name, (_, columns) in axes.items()},
-        title=title,
+        title,
     )
 
 
@@ -249,9 +227,77 @@ EXTRA = 2  # the start and the end that stand around each text
 class TextTask(Task[str, Answer, Batch]):
     """Lines of text in, read from files."""
 
+    _read: dict[str, Corpus]  # by split
+
     @abstractmethod
+    def readings(self, split: str) -> list[Reading]:
+        """What is read of a split, one for each of its corpora."""
+
     def corpus(self, split: str) -> Corpus:
-        """The texts of a split, without those that the config drops."""
+        """The texts of a split and what belongs to them, without those that the config drops.
+
+        Those of the training split stay in files and are read when they are asked for.
+        """
+        if split not in self._read:
+            readings = self.readings(split)
+            self._read[split] = (
+                prepare_texts(readings) if split == "train" else join(list(map(collect, readings)))
+            )
+        return self._read[split]
+
+    def encoded(self, split: str, sides: dict[str, Tokenizer]) -> list[Sequence[Ids]]:
+        """The ids of the texts of `corpus` by the tokenizers of "source" and "target"."""
+        corpus = self.corpus(split)
+        if isinstance(corpus, PreparedCorpus):
+            return list(prepare_ids(corpus.folder, sides))
+        texts = {"source": corpus.sources, "target": corpus.targets}
+        return [tokenizer.encode_ids(texts[side]) for side, tokenizer in sides.items()]
+
+    def examples(self, split: str) -> Corpus:
+        return self.corpus(split)
+
+    def describe_vocabulary(self, sizes: str, unit: str) -> str:
+        """The line that says what tokenizers there are, and what they were learnt from."""
+        seen, all_texts = self.data.tokenizer_sample, len(self.corpus("train"))
+        some = f", learnt from {seen:,} of {all_texts:,} {unit}" if seen < all_texts else ""
+        return f"vocabulary: {sizes} pieces{some}"
+
+
+def join(corpora: Sequence[Corpus]) -> Corpus:
+    """One corpus of all, in their order."""
+    if len(corpora) == 1:
+        return corpora[0]
+    dropped = Counter[str]()
+    for corpus in corpora:
+        dropped.update(corpus.dropped)
+    several = any(corpus.alternatives is not None for corpus in corpora)
+    alternatives = [
+        (text,) if isinstance(text, str) else text
+        for corpus in corpora
+        for text in corpus.references
+    ]
+    return Corpus(
+        list(chain.from_iterable(corpus.sources for corpus in corpora)),
+        list(chain.from_iterable(corpus.targets for corpus in corpora)),
+        array("q", chain.from_iterable(corpus.lines for corpus in corpora)),
+        list(chain.from_iterable(corpus.skipped for corpus in corpora)),
+        dict(dropped),
+        alternatives if several else None,
+    )
+
+
+def paired(sources: Sequence[str], others: Sequence[str], names: tuple[str, str]) -> Corpus:
+    """Pairs of the user's own. Raises ``ValueError`` where one side has more."""
+    if len(sources) != len(others):
+        raise ValueError(f"{len(sources)} {names[0]} but {len(others)} {names[1]}")
+    return Corpus(list(sources), list(others), range(1, len(sources) + 1))
+
+
+def filled(corpus: Corpus, source: Path) -> Corpus:
+    """The corpus of a file of the user's. Raises ``DataError`` where it holds none."""
+    if not len(corpus):
+        raise DataError(f"{source} is empty: nothing to evaluate on")
+    return corpus
 
 
 class OneTokenizer:
@@ -286,7 +332,7 @@ class SingleText(OneTokenizer, TextTask[Answer, Batch]):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
-        self._read: dict[str, Corpus] = {}
+        self._read = {}
         self._encoded: dict[str, tuple[Corpus, Sequence[Ids]]] = {}
 
     # ---- data
@@ -308,31 +354,17 @@ class SingleText(OneTokenizer, TextTask[Answer, Batch]):
             raise DataError(f"{run} has no tokenizer to take over: no {' or '.join(TOKENIZERS)}")
         self._tokenizer = Tokenizer.load(file)
 
-    def corpus(self, split: str) -> Corpus:
-        """The texts of a split and what belongs to them, without those that the config drops.
-
-        Those of the training split stay in files and are read when they are asked for.
-        """
-        if split not in self._read:
-            reading = self._reading(split)
-            self._read[split] = prepare_texts([reading]) if split == "train" else collect(reading)
-        return self._read[split]
-
-    def _reading(self, split: str) -> Reading:
+    def readings(self, split: str) -> list[Reading]:
         """The texts of a split; the other side of a table is read and left alone."""
         source = self.config.source
         other = None if is_table(at(source, split, self.data.splits)) else source
-        return Reading(source, other, split, self.data)
+        return [Reading(source, other, split, self.data)]
 
     def _tokens(self, split: str) -> tuple[Corpus, Sequence[Ids]]:
         """Texts and their ids; in training without empty and too long ones, which are counted."""
         if split not in self._encoded:
             corpus = self.corpus(split)
-            ids: Sequence[Ids]
-            if isinstance(corpus, PreparedCorpus):
-                (ids,) = prepare_ids(corpus.folder, {"source": self.tokenizer})
-            else:
-                ids = self.tokenizer.encode_ids(corpus.sources)
+            (ids,) = self.encoded(split, {"source": self.tokenizer})
             if split == "train":
                 rows, dropped = keep(lengths_of(ids), self.data)
                 dropped = {reason.replace("side", "text"): n for reason, n in dropped.items()}
@@ -354,16 +386,13 @@ class SingleText(OneTokenizer, TextTask[Answer, Batch]):
                     f"{split}: {len(corpus):,} texts, {int(sizes.sum()):,} tokens, longest "
                     f"{int(sizes.max(initial=0)):,}; {self._about(corpus)}"
                 )
-                both = (
-                    sum(hash(text) in known for text in corpus.sources) if split != "train" else 0
-                )
-                lines += [f"{split}: {both:,} texts also in train"] if both else []
+                both = sum(hash(text) in known for text in corpus.sources)
+                if both and split != "train":
+                    lines.append(f"{split}: {both:,} texts also in train")
                 lines += [f"{split}: dropped, {what}: {n:,}" for what, n in corpus.dropped.items()]
                 lines += [f"{split}: skipped, {line}" for line in corpus.skipped]
-        size, kind = self.tokenizer.vocab_size, self.tokenizer.config.kind
-        seen, texts = self.data.tokenizer_sample, len(self.corpus("train"))
-        some = f", learnt from {seen:,} of {texts:,} texts" if seen < texts else ""
-        return [*lines, f"vocabulary: {size:,} {kind} pieces{some}"]
+        vocabulary = f"{self.tokenizer.vocab_size:,} {self.tokenizer.config.kind}"
+        return [*lines, self.describe_vocabulary(vocabulary, "texts")]
 
     def _about(self, corpus: Corpus) -> str:
         """What else is to be said of a split."""
@@ -371,9 +400,6 @@ class SingleText(OneTokenizer, TextTask[Answer, Batch]):
         return f"{words:,} words between blanks"
 
     # ---- answers
-
-    def examples(self, split: str) -> Corpus:
-        return self.corpus(split)
 
     def cut(self, corpus: Corpus) -> tuple[list[Ids], list[int]]:
         """The ids of each text, at most ``data.max_length``, and the lines that lost some."""
@@ -384,10 +410,7 @@ class SingleText(OneTokenizer, TextTask[Answer, Batch]):
 
 def read_texts(source: Path) -> Corpus:
     """The texts of a file of the user's. Raises ``DataError`` where it holds none."""
-    corpus = read_pairs(source, None if is_table(source) else source, TextData())
-    if not len(corpus):
-        raise DataError(f"{source} is empty: nothing to evaluate on")
-    return corpus
+    return filled(read_pairs(source, None if is_table(source) else source, TextData()), source)
 
 
 def wrapped(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from array import array
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -24,13 +22,12 @@ from foveate.answers import TextAnswer
 from foveate.config import Config
 from foveate.data.batches import BatchPlan, Mixture, sorted_batches
 from foveate.data.catalogue import DataError
-from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
+from foveate.data.corpus import learn_tokenizer, sample
 from foveate.data.readers import taken
 from foveate.data.report import report
-from foveate.data.text import Corpus, Pair, Reading, TextData, collect, keep, read_pairs, to_measure
+from foveate.data.text import Corpus, Pair, Reading, TextData, keep, read_pairs, to_measure
 from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
 from foveate.data.words import split_words
-from foveate.decode.beam import Greedy
 from foveate.decode.constraints import Steps, byte_table
 from foveate.decode.search import EnsembleSteps, Hypothesis, Search, log_mean_p
 from foveate.look.records import capture
@@ -60,7 +57,7 @@ from foveate.tasks.metrics import (
     known_metrics,
 )
 from foveate.tasks.objectives import CrossEntropy
-from foveate.tasks.text import Ids, TextTask, collate, lengths_of
+from foveate.tasks.text import Ids, TextTask, collate, filled, lengths_of, paired
 
 
 class CorpusFiles(Config):
@@ -91,29 +88,6 @@ class Tagged(Reading):
 
     def key(self) -> dict[str, object]:
         return {"tag": self.tag, **super().key()}
-
-
-def join(corpora: Sequence[Corpus]) -> Corpus:
-    """One corpus of all, in their order."""
-    if len(corpora) == 1:
-        return corpora[0]
-    dropped = Counter[str]()
-    for corpus in corpora:
-        dropped.update(corpus.dropped)
-    several = any(corpus.alternatives is not None for corpus in corpora)
-    alternatives = [
-        (text,) if isinstance(text, str) else text
-        for corpus in corpora
-        for text in corpus.references
-    ]
-    return Corpus(
-        list(chain.from_iterable(corpus.sources for corpus in corpora)),
-        list(chain.from_iterable(corpus.targets for corpus in corpora)),
-        array("q", chain.from_iterable(corpus.lines for corpus in corpora)),
-        list(chain.from_iterable(corpus.skipped for corpus in corpora)),
-        dict(dropped),
-        alternatives if several else None,
-    )
 
 
 def tagged(text: str, tag: str | None) -> str:
@@ -255,7 +229,14 @@ def word_maps(
         chosen = pairs[start : start + AT_ONCE]
         sources = tokenizers[0].encode_batch([source for source, _ in chosen])
         targets = [_encoded(tokenizers[1], target) for _, target in chosen]
-        maps = _forced(model, [s.ids for s in sources], [e.ids for _, e in targets])
+        batch = collate([s.ids for s in sources], [encoded.ids for _, encoded in targets])
+        batch = batch.to(model.output.weight.device)
+        with (
+            torch.inference_mode(),
+            capture(model, lambda name: name.endswith("cross_attention")) as weights,
+        ):
+            model.decode(batch.read, model.encode(batch.source, batch.keys))
+        maps = {name: w.cpu().numpy() for name, w in weights.items()}
         for row, ((source, _), (target, encoded)) in enumerate(zip(chosen, targets, strict=True)):
             end = len(sources[row].ids)
             columns = [*pieces_of(sources[row], cut(source)), [end]]
@@ -275,16 +256,6 @@ def _encoded(tokenizer: Tokenizer, target: str | Ids) -> tuple[str, Encoded]:
     if isinstance(target, str):
         return target, tokenizer.encode(target)
     return tokenizer.decode(target), Encoded(list(target), tokenizer.spans(target))
-
-
-@torch.inference_mode()
-def _forced(
-    model: EncoderDecoder, sources: list[Ids], targets: list[Ids]
-) -> dict[str, NDArray[np.float32]]:
-    batch = collate(sources, targets).to(model.output.weight.device)
-    with capture(model, lambda name: name.endswith("cross_attention")) as maps:
-        model.decode(batch.read, model.encode(batch.source, batch.keys))
-    return {name: weights.cpu().numpy() for name, weights in maps.items()}
 
 
 # ------------------------------------------------------------------------------------------- pairs
@@ -344,9 +315,9 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
 
     def __init__(self, config: Config, data: TextData) -> None:
         super().__init__(config, data)
+        self._read = {}
         self.tokenizers: tuple[Tokenizer, Tokenizer] | None = None
         self.folder = Path()  # of the run
-        self._read: dict[str, Corpus] = {}
         self._encoded: dict[str, Sides] = {}
         self._examples: dict[str, Examples] = {}
 
@@ -421,30 +392,13 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
             raise RuntimeError("the task has no tokenizers yet: call prepare or restore first")
         return self.tokenizers
 
-    def corpus(self, split: str) -> Corpus:
-        """The pairs of a split as text, without those that the config drops.
-
-        Those of the training split stay in files and are read when they are asked for.
-        """
-        if split not in self._read:
-            readings = [Tagged(part, split, self.data) for part in self.config.parts()]
-            self._read[split] = (
-                prepare_texts(readings) if split == "train" else join(list(map(collect, readings)))
-            )
-        return self._read[split]
+    def readings(self, split: str) -> list[Reading]:
+        return [Tagged(part, split, self.data) for part in self.config.parts()]
 
     def _ids(self, split: str) -> Sides:
         """The ids of both sides of the pairs of `corpus`."""
         if split not in self._encoded:
-            corpus, (source, target) = self.corpus(split), self._both()
-            if isinstance(corpus, PreparedCorpus):
-                sides = {"source": source, "target": target}
-                self._encoded[split] = tuple(prepare_ids(corpus.folder, sides))
-            else:
-                self._encoded[split] = (
-                    source.encode_ids(corpus.sources),
-                    target.encode_ids(corpus.targets),
-                )
+            self._encoded[split] = tuple(self.encoded(split, self.tokenizers_by_name()))
         return self._encoded[split]
 
     def _tokens(self, split: str) -> Examples:
@@ -515,30 +469,20 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         done = {"drop_duplicates": False, "drop_identical": False}  # when they were read
         tokens = {split: lengths_of(*self._ids(split)) for split in corpora}
         summary = report(corpora, self.data.model_copy(update=done), tokens)
-        seen, pairs = self.data.tokenizer_sample, len(corpora["train"])
-        some = f", learnt from {seen:,} of {pairs:,} pairs" if seen < pairs else ""
-        return [*summary.lines(), f"vocabulary: {' and '.join(sizes)} pieces{some}"]
+        return [*summary.lines(), self.describe_vocabulary(" and ".join(sizes), "pairs")]
 
     def better(self, name: str) -> int:
         return -1 if name in LOWER_IS_BETTER else super().better(name)
 
     # ---- examples
 
-    def examples(self, split: str) -> Corpus:
-        return self.corpus(split)
-
     def as_examples(self, sources: Sequence[str], references: Sequence[str]) -> Corpus:
         """Pairs of the user's own. Raises ``ValueError`` where one side has more."""
-        if len(sources) != len(references):
-            raise ValueError(f"{len(sources)} sources but {len(references)} references")
-        return Corpus(list(sources), list(references), range(1, len(sources) + 1))
+        return paired(sources, references, ("sources", "references"))
 
     def read(self, source: Path, reference: Path | None = None) -> Corpus:
         layout = TextData(format=self.data.format if reference is None else None)
-        corpus = to_measure(read_pairs(source, reference, layout), layout)
-        if not len(corpus):
-            raise DataError(f"{source} is empty: nothing to evaluate on")
-        return corpus
+        return filled(to_measure(read_pairs(source, reference, layout), layout), source)
 
     # ---- answers
 
@@ -650,16 +594,12 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
     def _log_p(self, model: Any, pairs: Sequence[tuple[Ids, Ids]]) -> list[list[float]]:
         """`force` of one batch."""
 
-    def _output_ids(
-        self, model: nn.Module, source: str, target: Ids | str | None, search: Search | None
-    ) -> Ids:
-        """The ids of a target; without one, those of the search's best output."""
-        if isinstance(target, str):
-            return self.target_tokenizer.encode_ids([target])[0]
-        if target is None:
-            outputs = self.write(model, source, search or Greedy.Config().build())
-            return outputs[0].ids if outputs else []
-        return target
+    def default_target(self, model: nn.Module, source: str, search: Search) -> Ids:
+        outputs = self.write(model, source, search)
+        return outputs[0].ids if outputs else []
+
+    def _target_ids(self, target: Ids | str) -> Ids:
+        return self.target_tokenizer.encode_ids([target])[0] if isinstance(target, str) else target
 
     @abstractmethod
     def _searched(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from foveate.data.batches import pad, sorted_batches, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.readers import lines_of
 from foveate.data.text import at
-from foveate.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.data.words import CUTS, split_words
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.files import replace_file
@@ -34,7 +33,7 @@ from foveate.native.kernels import library
 from foveate.nn.attention import Attention
 from foveate.spec import Tokens
 from foveate.tasks.base import Aligns, Cut, Loss, TensorBatch, WordMaps
-from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy, attentions, watched
 from foveate.tasks.shortlist import Shortlist, in_full
 from foveate.tasks.text import (
     END,
@@ -138,15 +137,9 @@ class Translation(TextToText[TextBatch], Aligns):
         """Cross-attention between the words of pairs; see `foveate.tasks.text_to_text`."""
         return word_maps(model, self._both(), pairs, rows, cut)
 
-    def forced(
-        self,
-        model: EncoderDecoder,
-        source: str,
-        target: Ids | str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
+    def forced_pass(self, model: EncoderDecoder, source: str, target: Ids | str) -> ForcedPass:
         """A target being produced; without one, the search's best output."""
-        output = self._output_ids(model, source, target, search)
+        output = self._target_ids(target)
         tokens = self.source_tokenizer.encode_ids(self.addressed([source]))[0]
         batch = collate([tokens], [output]).to(model.output.weight.device)
         read = TokenizedText.read(self.source_tokenizer, source)
@@ -286,11 +279,14 @@ class GuidedTranslation(Translation):
         corpus = examples.corpus
         cut, later = CUTS[self.config.words], self.config.rows == "read"
         texts = [corpus.sources[i] for i in indices], [corpus.targets[i] for i in indices]
-        sides = zip(
-            *(_pieces(t, x, cut) for t, x in zip(self._both(), texts, strict=True)), strict=True
-        )
+        sides = [
+            [pieces_of(e, cut(x)) for e, x in zip(t.encode_batch(side), side, strict=True)]
+            for t, side in zip(self._both(), texts, strict=True)
+        ]
         entries = []
-        for row, (index, (source, target)) in enumerate(zip(indices, sides, strict=True)):
+        for row, (index, (source, target)) in enumerate(
+            zip(indices, zip(*sides, strict=True), strict=True)
+        ):
             where = f"the links of pair {corpus.lines[index]}"
             links = read_pharaoh(self._guide[examples.row(index)], where)
             weights = piece_links(links, source, target, where)
@@ -310,9 +306,9 @@ class GuidedTranslation(Translation):
     def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
         if not isinstance(batch, GuidedBatch):
             return super().loss(model, batch, objective)
-        with recorded_weights(guided_attention(model, self.config)) as seen:
+        with watched([guided_attention(model, self.config)]) as weights:
             loss = super().loss(model, batch, objective)
-        alpha = torch.cat(seen, dim=2)[:, self.config.head]  # (B, T, S)
+        alpha = torch.cat(weights[0], dim=2)[:, self.config.head]  # (B, T, S)
         b, t, s = batch.places.to(alpha.device).unbind(dim=1)
         likely = alpha[b, t, s].float().clamp_min(1e-9).log()
         guide = -(batch.guide.to(alpha.device) * likely).sum()
@@ -342,33 +338,13 @@ def piece_links(
 
 def guided_attention(model: nn.Module, config: GuidedTranslation.Config) -> Attention:
     """The attention whose head is guided. Raises ``ValueError`` naming what exists."""
-    layers = [
-        module
-        for name, module in model.named_modules()
-        if isinstance(module, Attention) and name.endswith("cross_attention")
-    ]
+    layers = [a for a in attentions(model, "cross_attention") if isinstance(a, Attention)]
     if not -len(layers) <= config.layer < len(layers):
         raise ValueError(f"task.layer = {config.layer}: {len(layers)} layers attend to the source")
     if config.head >= layers[config.layer].num_heads:
         heads = layers[config.layer].num_heads
         raise ValueError(f"task.head = {config.head}: the layer has {heads} heads, from 0")
     return layers[config.layer]
-
-
-@contextmanager
-def recorded_weights(attention: Attention) -> Iterator[list[Tensor]]:
-    """The weights (B, H, T, S) that an attention forms, with their graph, call by call."""
-    seen: list[Tensor] = []
-    before, attention.tap = attention.tap, seen.append
-    try:
-        yield seen
-    finally:
-        attention.tap = before
-
-
-def _pieces(tokenizer: Tokenizer, texts: list[str], cut: Cut) -> list[list[list[int]]]:
-    encoded = tokenizer.encode_batch(texts)
-    return [pieces_of(e, cut(text)) for e, text in zip(encoded, texts, strict=True)]
 
 
 # ------------------------------------------------------------------------------------------ joined
@@ -457,18 +433,12 @@ class PrefixTranslation(TextToText[JoinedBatch]):
         spans = ((len(s) + 1, len(s) + len(t) + 2) for s, t in pairs)
         return [row[a:b].tolist() for row, (a, b) in zip(log_p, spans, strict=True)]
 
-    def forced(
-        self,
-        model: LanguageModel,
-        source: str,
-        target: Ids | str | None = None,
-        search: Search | None = None,
-    ) -> ForcedPass:
+    def forced_pass(self, model: LanguageModel, source: str, target: Ids | str) -> ForcedPass:
         """One sequence of both sides: rows are what is produced, columns what was read before it.
 
         Scores are of the target's tokens alone.
         """
-        output = self._output_ids(model, source, target, search)
+        output = self._target_ids(target)
         pieces = self.target_tokenizer
         read = pieces.encode(source)
         batch = join([read.ids], [output]).to(model.output.weight.device)

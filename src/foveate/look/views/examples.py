@@ -88,7 +88,7 @@ def crosses(run: Run) -> str | None:
 
 def explains(run: Run) -> str | None:
     """A task that can tell what was attended to."""
-    has = isinstance(run.task, Task) and type(run.task).forced is not Task.forced
+    has = isinstance(run.task, Task) and type(run.task).forced_pass is not Task.forced_pass
     return None if has else f"the task {run.config.task.kind} has nothing to explain"
 
 

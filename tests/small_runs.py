@@ -60,6 +60,9 @@ tokenizer = {{ kind = "word", min_frequency = 1 }}
 kind = "classifier"
 encoder = {{ kind = "transformer", hidden_size = 16, num_heads = 2, num_layers = 1, dropout = 0.0 }}
 """
+MASKED = CLASSIFIER.replace('"classification"', '"masked_language"').replace(
+    '"classifier"', '"masked_language_model"'
+)
 VIT = """
 [task]
 kind = "image_classification"
@@ -166,4 +169,7 @@ CONFIGS = {
     "vit": VIT,
     "forecaster": FORECASTER,
 }
-MORE = {"captioner": CAPTIONER}  # those that not every test of all families is for
+MORE = {
+    "captioner": CAPTIONER,
+    "masked": MASKED,
+}  # those that not every test of all families is for

@@ -1,15 +1,19 @@
-"""What a run answers: texts, labels, continuations, captions, scores; they know how to be drawn."""
+"""What a run answers: texts, labels, continuations, captions; as text, as JSON and drawn."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, Self, TypedDict
+
+import numpy as np
 
 from foveate.align.aer import Links
 from foveate.decode.beam import Wording
 from foveate.decode.search import Hypothesis
+from foveate.look.drawings import Drawing, Word, WordsDrawing, bar_chart
 from foveate.look.maps import AttentionView, attention
 from foveate.look.records import AttentionRecord
 from foveate.look.words import Units
@@ -40,8 +44,25 @@ class Explains(Protocol):
     def links(self, pairs: Sequence[tuple[str, str | list[int]]]) -> list[Links]: ...
 
 
+class Answer(ABC):
+    """What a task gives for one input. ``str`` of it is its text.
+
+    ``cut`` counts tokens of the input that were left out because it was too long.
+    """
+
+    cut: int = 0
+
+    @abstractmethod
+    def json(self) -> dict[str, object]:
+        """The input and the answer with its figures, as plain values."""
+
+    def drawing(self) -> Drawing:
+        """The answer as a picture: by default its words."""
+        return WordsDrawing(words=[Word(text=word) for word in str(self).split()])
+
+
 @dataclass(frozen=True)
-class TextAnswer:
+class TextAnswer(Answer):
     """The answer to one line, best hypothesis first; an empty line has the hypothesis "".
 
     ``scores`` are what the search compared (for a beam log p / lp), ``outputs`` its hypotheses with
@@ -58,6 +79,14 @@ class TextAnswer:
 
     def __str__(self) -> str:
         return self.hypotheses[0]
+
+    def json(self) -> dict[str, object]:
+        names = ("source", "hypotheses", "scores", "cut")
+        return {name: getattr(self, name) for name in names}
+
+    def drawing(self) -> Drawing:
+        """The map of the best hypothesis."""
+        return self.attention
 
     def best(self, count: int, run: Explains) -> Self:
         """At most ``count`` hypotheses, explained by a run."""
@@ -94,7 +123,7 @@ class TextAnswer:
 
 
 @dataclass(frozen=True)
-class LabelAnswer:
+class LabelAnswer(Answer):
     """The answer to one example: the most probable label, and p of every label by its name.
 
     ``source`` is what was labelled: a line of text, or a picture by its file or number. An empty
@@ -111,6 +140,16 @@ class LabelAnswer:
     def __str__(self) -> str:
         return self.label
 
+    def json(self) -> dict[str, object]:
+        label = self.label or None
+        source = self.source if isinstance(self.source, int) else str(self.source)
+        return {"source": source, "label": label, "probabilities": self.probabilities}
+
+    def drawing(self) -> Drawing:
+        """P of every label as bars."""
+        p = list(self.probabilities.values())
+        return bar_chart(list(self.probabilities), {"p": np.array(p)}, up="p", title=self.label)
+
     def record(self, units: Units = "auto") -> AttentionRecord:
         """What the model attended to as it read the source, by layer and head.
 
@@ -123,7 +162,7 @@ class LabelAnswer:
 
 
 @dataclass(frozen=True)
-class Continuation:
+class Continuation(Answer):
     """A prompt and how it goes on.
 
     ``log_probability`` is Σ log p of the new tokens by the model, whatever filters did to it,
@@ -137,9 +176,12 @@ class Continuation:
     def __str__(self) -> str:
         return self.prompt + self.text
 
+    def json(self) -> dict[str, object]:
+        return asdict(self)
+
 
 @dataclass(frozen=True)
-class CaptionAnswer:
+class CaptionAnswer(Answer):
     """The caption of a picture and its score; ``ids`` are its tokens."""
 
     name: str
@@ -149,6 +191,36 @@ class CaptionAnswer:
 
     def __str__(self) -> str:
         return self.caption
+
+    def json(self) -> dict[str, object]:
+        return {"name": self.name, "caption": self.caption, "score": self.score}
+
+
+@dataclass(frozen=True)
+class FilledText(Answer):
+    """A text of which some tokens were hidden and predicted.
+
+    ``words`` are its tokens: where one was hidden, the prediction, with the value 1 where it is
+    right and 0 where not.
+    """
+
+    source: str
+    text: str
+    words: list[Word] = field(repr=False)
+    cut: int = 0
+
+    def __str__(self) -> str:
+        return self.text
+
+    def json(self) -> dict[str, object]:
+        hidden = [word.value for word in self.words if word.value is not None]
+        right = int(sum(hidden))
+        return {"source": self.source, "text": self.text, "hidden": len(hidden), "right": right}
+
+    def drawing(self) -> Drawing:
+        """The tokens, coloured by whether their prediction is right."""
+        title = "{right} of {hidden} hidden tokens guessed right".format(**self.json())
+        return WordsDrawing(title=title, words=self.words, legend="right or wrong")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import torch
 
 from foveate.align.aer import Head, Links
 from foveate.answers import (
+    Answer,
     CaptionAnswer,
     Continuation,
     LabelAnswer,
@@ -153,6 +154,17 @@ class Run:
         if beam_size is not None:
             search = Beam.Config(beam_size=beam_size, length_penalty=0.0, **limits).build()
         return task.generate(self.model, prompts, search, num, whole_lines, listen)
+
+    def answer(self, inputs: Sequence[Any], batch_tokens: int | None = None) -> list[Answer]:
+        """An answer for each input, whatever the task reads (`foveate.tasks.base.Task.answer`)."""
+        if isinstance(inputs, str):
+            raise TypeError("answer takes a list of inputs; write answer([text])")
+        search = self.search(None, None)
+        answers = self.task.answer(self.model, inputs, search, batch_tokens or 8192)
+        return [
+            replace(answer, run=self) if isinstance(answer, TextAnswer | LabelAnswer) else answer
+            for answer in answers
+        ]
 
     def need(self, ability: type[T], verb: str) -> T:
         """The run's task as one that has an ability (`foveate.tasks.base`), or of a kind.

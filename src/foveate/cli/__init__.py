@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from foveate.cli.align import align as align_group
-from foveate.cli.answers import caption, classify, evaluate, forecast, generate, score
+from foveate.cli.answers import answer, caption, classify, evaluate, forecast, generate, score
 from foveate.cli.bench import bench as bench_group
 from foveate.cli.data import data as data_group
 from foveate.cli.data import new as new_verb
@@ -46,6 +46,7 @@ verbs: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "score": score,
     "new": new_verb,
+    "answer": answer,
     "translate": translate_verb,
     "classify": classify,
     "generate": generate,

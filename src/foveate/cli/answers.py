@@ -1,10 +1,10 @@
-"""The verbs that answer: classify, generate, forecast, caption, score and evaluate."""
+"""The verbs that answer: answer, classify, generate, forecast, caption, score and evaluate."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,44 @@ EMPTY = "empty, no label"
 RULE = "-" * 40  # between two texts, which may have many lines
 
 Above0 = Annotated[float | None, typer.Option(min=0.0, help="default: the run's own")]
+
+
+def answer(
+    run: options.RunPath,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[INPUT…]", help="pictures, or files of series; text is on stdin"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print a JSON object each")] = False,
+    batch_tokens: options.BatchTokens = None,
+    checkpoint: options.Checkpoint = "best",
+    threads: options.Threads = None,
+) -> None:
+    """Answer lines, pictures or series by any run."""
+    from foveate.data.readers import read_lines
+    from foveate.tasks.base import CUT
+
+    loaded, tally, damaged = load(run, checkpoint, threads), Tally(), list[int]()
+    reads = loaded.task.reads
+    if reads == "text" and inputs:
+        raise ConfigError(f"{run} reads text: write it on stdin, a line each, not as arguments")
+    if reads == "picture" and not inputs:
+        raise ConfigError(f"{run} reads pictures: name some behind it, JPEG or PNG, or numbers")
+    number, items = 0, cast("Iterable[Any]", inputs or [None])
+    if reads == "text":
+        hint("Type a text a line; Ctrl-D ends.")
+        items = read_lines(sys.stdin.buffer, damaged)
+    elif reads == "picture":
+        items = pictures_of(inputs or [])
+    for chunk in chunks(items, 1 if sys.stdin.isatty() else CHUNK):
+        for each in loaded.answer(chunk, batch_tokens):
+            text = str(each) if reads == "series" else one_line(str(each))
+            typer.echo(json.dumps(each.json(), ensure_ascii=False) if as_json else text)
+            number += 1
+            if each.cut:
+                tally.note(CUT, number)
+    tally.note(DAMAGED, *damaged)
+    say(tally.report())
 
 
 # ------------------------------------------------------------------------------ labels
@@ -219,7 +257,7 @@ def write_texts(
         return
     for number, generation in enumerate(continue_text(texts)):
         if as_json:
-            target.write(json.dumps(asdict(generation), ensure_ascii=False) + "\n")
+            target.write(json.dumps(generation.json(), ensure_ascii=False) + "\n")
         else:
             target.write(f"{RULE}\n" * (number > 0) + f"{generation}\n")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from foveate.run import Run
 
+Item = TypeVar("Item")
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
 Threads = Annotated[int | None, typer.Option(min=1, help="processor threads")]
@@ -158,9 +159,9 @@ class Tally:
         return [*sentences, *self.remarks]
 
 
-def chunks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of ``size`` lines, the last one shorter."""
-    iterator = iter(lines)
+def chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of ``size`` items, the last one shorter."""
+    iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
 

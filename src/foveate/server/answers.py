@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.answers import Picture
+from foveate.answers import LabelAnswer, Picture
 from foveate.config import ConfigError
 from foveate.data.catalogue import DataError
 from foveate.data.series import SeriesTable
@@ -31,8 +31,6 @@ from foveate.look.drawings import (
     LinesDrawing,
     Mark,
     PictureDrawing,
-    Word,
-    WordsDrawing,
     data_uri,
     listed,
     picture_drawing,
@@ -52,10 +50,9 @@ from foveate.server.studio_schemas import (
     TextDone,
     Token,
 )
-from foveate.tasks.base import Classifies, Generates
+from foveate.tasks.base import Generates
 from foveate.tasks.forecasting import Forecast, Forecasting
 from foveate.tasks.image_classification import PictureTask
-from foveate.tasks.masked import MaskedLanguage
 from foveate.tasks.text_to_text import TextToText
 from foveate.watching import Output, Watched
 
@@ -122,18 +119,15 @@ def answer(run: Run, request: AnswerRequest, send: Send) -> AnyDone:
     task = run.task
     if isinstance(task, Forecasting):
         return forecasts(run, task, request)
-    if isinstance(task, MaskedLanguage):
-        return hidden_tokens(run, task, request.text)
-    if not isinstance(task, Generates | Classifies):
-        message = f"the studio cannot ask a run of the task {type(task).__name__}"
-        raise RequestError(422, message, code="no_answer")
     with read(run, request) as (source, drawings):
         if isinstance(task, Generates):
             return texts(run, source, drawings, request, send)
-        [label] = task.classify(run.model, [source])
-        drawings = [d.model_copy(update={"title": f"{d.title} → {label}"}) for d in drawings]
-        odds = [Probability(label=n, p=p) for n, p in label.probabilities.items() if isfinite(p)]
-        return LabelDone(labels=odds, cut=label.cut, drawings=drawings)
+        [done] = run.answer([source])
+        if not isinstance(done, LabelAnswer):
+            return DrawnDone(drawings=[*drawings, *done.drawing().drawings()])
+        drawings = [d.model_copy(update={"title": f"{d.title} → {done}"}) for d in drawings]
+        odds = [Probability(label=n, p=p) for n, p in done.probabilities.items() if isfinite(p)]
+        return LabelDone(labels=odds, cut=done.cut, drawings=drawings)
 
 
 @contextmanager
@@ -156,28 +150,6 @@ def source_tokens(tokenizer: Tokenizer, text: str) -> list[SourceToken]:
 
 
 # ------------------------------------------------------------------------------ drawings
-
-
-def hidden_tokens(run: Run, task: MaskedLanguage, text: str) -> DrawnDone:
-    """Some tokens of a text are hidden, as in a validation, and predicted."""
-    encoded = task.tokenizer.encode(text)
-    predicted = task.guess(run.model, [encoded.ids])
-    guesses = dict(zip(predicted.places[0].tolist(), predicted.guessed[0], strict=True))
-    words = []
-    for i, (token, (start, end)) in enumerate(zip(encoded.ids, encoded.offsets, strict=True)):
-        guess = guesses.get(i)
-        original, before = text[start:end], text[max(0, start - 1) : start]
-        words.append(
-            Word(
-                text=task.tokenizer.decode([token if guess is None else guess]).strip()
-                or original.strip(),
-                value=None if guess is None else float(guess == token),
-                space=original.startswith(" ") or before == " ",
-                note="" if guess is None else f"hidden; there stood {original.strip()!r}",
-            )
-        )
-    title = f"{predicted.right} of {predicted.count} hidden tokens guessed right"
-    return DrawnDone(drawings=[WordsDrawing(title=title, words=words, legend="right or wrong")])
 
 
 def forecasts(run: Run, task: Forecasting, request: AnswerRequest) -> DrawnDone:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from foveate.answers import LabelAnswer, Picture
+from foveate.answers import Picture
 from foveate.data.series import labels as date_labels
 from foveate.errors import is_for_the_user, message_of
 from foveate.run import Run
@@ -195,9 +195,7 @@ def text_scoring(run: Run, examples: SplitExamples) -> Scoring:
     return Scoring("chrf", len(examples.names), rows, mean if examples.pictures else figures)
 
 
-def label_scoring(
-    run: Run, task: Classifies[Picture, LabelAnswer], examples: SplitExamples
-) -> Scoring:
+def label_scoring(run: Run, task: Classifies[Picture], examples: SplitExamples) -> Scoring:
     """A label, by the probability of the right one."""
     scored = "p of the right label"
 

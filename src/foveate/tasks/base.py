@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.align.aer import Head, Rows
+from foveate.answers import Answer, LabelAnswer
 from foveate.config import BaseConfig, Configurable
 from foveate.data.batches import BatchPlan, Mixture
 from foveate.data.text import TextData
@@ -32,7 +33,7 @@ from foveate.look.records import AttentionRecord, ForcedPass
 from foveate.look.words import Units
 
 Input = TypeVar("Input")  # of one example: a line, a picture, a date
-Answer = TypeVar("Answer")  # to one input
+AnswerType = TypeVar("AnswerType", bound=Answer)  # to one input
 Batch = TypeVar("Batch")
 Reads = Literal["text", "picture", "series"]
 Gives = Literal["text", "label", "words", "forecast"]
@@ -119,7 +120,7 @@ class Evaluation:
     tables: dict[str, Table] = field(default_factory=dict)
 
 
-class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
+class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     """A problem: data in, batches and losses out, and words for what the model did."""
 
     class Config(BaseConfig, family="task"):
@@ -211,6 +212,21 @@ class Task(Configurable, ABC, Generic[Input, Answer, Batch]):
         """Loss on a split and what users care for (BLEU by free-running decoding, …)."""
 
     # ---- answers
+
+    def answer(
+        self,
+        model: Any,
+        inputs: Sequence[Input],
+        search: Search,
+        batch_tokens: int = 8192,
+        progress: Callable[[int], None] | None = None,
+    ) -> Sequence[AnswerType]:
+        """An answer for each input, in their order.
+
+        ``batch_tokens`` bounds a batch; ``progress`` gets the number of inputs answered each time.
+        Raises ``ValueError`` where the task gives none.
+        """
+        raise ValueError(f"the task {self.config.kind} gives no answers")
 
     def examples(self, split: str) -> Any:
         """The examples of a split of the run's own data, as `evaluate` wants them."""
@@ -371,7 +387,7 @@ class Aligns(ABC):
         """For each pair the maps by layer: T target words, S source words and the end."""
 
 
-class Classifies(ABC, Generic[Input, Answer]):
+class Classifies(ABC, Generic[Input]):
     """Gives one of a fixed set of labels."""
 
     label_names: tuple[str, ...] = ()  # in the order of the model's outputs
@@ -383,5 +399,5 @@ class Classifies(ABC, Generic[Input, Answer]):
         inputs: Sequence[Input],
         batch_size: int | None = None,
         progress: Callable[[int], None] | None = None,
-    ) -> list[Answer]:
+    ) -> list[LabelAnswer]:
         """The label of each input with p of every label, in the order of the inputs."""

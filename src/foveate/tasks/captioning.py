@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -237,6 +237,16 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
     ) -> list[CaptionAnswer]:
         """A caption for each picture: a file, or the number of one of the test data."""
         return self._captions(model, [self.shown(source) for source in sources], search)
+
+    def answer(
+        self,
+        model: EncoderDecoder,
+        inputs: Sequence[Picture],
+        search: Search,
+        batch_tokens: int = 8192,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[CaptionAnswer]:
+        return self.caption(model, inputs, search)
 
     def default_target(self, model: EncoderDecoder, source: Picture, search: Search) -> Ids:
         return self.caption(model, [source], search)[0].ids

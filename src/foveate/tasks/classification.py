@@ -183,7 +183,7 @@ class LabelledBatch(TensorBatch):
     target: Tensor
 
 
-class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str, LabelAnswer]):
+class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str]):
     """Text in, label out."""
 
     class Config(SingleText.Config, kind="classification"):
@@ -236,7 +236,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         return numbers_of(corpus.targets, self.label_names, lambda i: f"{file}:{corpus.lines[i]}")
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> LabelledBatch:
-        corpus, ids = self._tokens(split)
+        corpus, ids = self.tokens(split)
         texts = [ids[i] for i in indices]
         if self.config.word_dropout and split == "train":
             texts = [self._noisy(ids[i], noise, i) for i in indices]
@@ -264,7 +264,7 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
         return objective(features, model.output.weight, batch.target, model.output.bias)
 
     def measure(self, model: Classifier, split: str, search: Search, samples: int = 3) -> Measures:
-        corpus, ids = self._tokens(split)
+        corpus, ids = self.tokens(split)
         limit = self.data.max_length
         log_p = self.predict(model, [text[:limit] for text in ids])
         target = self._numbers(corpus, self._file(split))
@@ -338,6 +338,16 @@ class TextClassification(SingleText[LabelAnswer, LabelledBatch], Classifies[str,
             cut = max(0, len(encoded[i]) - limit)
             answers[i] = LabelAnswer(inputs[i], next(iter(probabilities)), probabilities, cut)
         return answers
+
+    def answer(
+        self,
+        model: Classifier,
+        inputs: Sequence[str],
+        search: Search,
+        batch_tokens: int = 8192,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[LabelAnswer]:
+        return self.classify(model, inputs, batch_tokens, progress)
 
     def forced_pass(self, model: Classifier, source: str, target: str | None) -> ForcedPass:
         """A text being read, and log p of the label, or of the most probable one.

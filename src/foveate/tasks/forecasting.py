@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.answers import Answer
 from foveate.config import BaseConfig, ConfigError, from_json
 from foveate.data.catalogue import DataError
 from foveate.data.series import (
@@ -41,6 +42,7 @@ from foveate.data.series import (
 from foveate.data.text import TextData
 from foveate.decode.search import Search
 from foveate.files import replace_file
+from foveate.look.drawings import Drawing, line_chart
 from foveate.look.records import AttentionRecord, ForcedPass, Maps
 from foveate.look.words import Units
 from foveate.models.forecaster import Forecaster, Outlook
@@ -61,7 +63,7 @@ F = TypeVar("F", bound=np.generic)
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(Answer):
     """The rows after the end of a series, in its own units.
 
     ``values`` (H, C); ``quantiles`` (H, C, Q) at the ``levels``, None where none were learnt.
@@ -91,6 +93,29 @@ class Forecast:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.header(), *self.rows()])
         return text.getvalue()
+
+    def __str__(self) -> str:
+        return self.csv().rstrip("\n")
+
+    def json(self) -> dict[str, object]:
+        quantiles = None if self.quantiles is None else self.quantiles.tolist()
+        return {
+            "dates": labels(self.dates),
+            "names": list(self.names),
+            "values": self.values.tolist(),
+            "quantiles": quantiles,
+            "levels": list(self.levels),
+        }
+
+    def drawing(self) -> Drawing:
+        """A curve for each channel, with the band of its outer quantiles."""
+        curves = dict(zip(self.names, self.values.T, strict=True))
+        bands = None
+        if self.quantiles is not None:
+            ends = self.quantiles[:, :, [0, -1]].transpose(1, 2, 0)
+            bands = {name: (low, high) for name, (low, high) in zip(self.names, ends, strict=True)}
+        steps = np.arange(1.0, len(self.dates) + 1)
+        return line_chart(steps, curves, bands=bands, labels=labels(self.dates))
 
 
 @dataclass(frozen=True)
@@ -572,6 +597,17 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             [f"{date}\tmse {error:.6g}" for date, error in zip(dates, errors, strict=True)],
             curves={name: by_step(forecast, examples) for name, forecast in forecasts.items()},
         )
+
+    def answer(
+        self,
+        model: Forecaster,
+        inputs: Sequence[str | None],
+        search: Search,
+        batch_tokens: int = 8192,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Forecast]:
+        """The rows after the end of each file, or of the run's own series (None)."""
+        return [self.forecast(model, source) for source in inputs]
 
     def forecast(self, model: Forecaster, source: str | Path | None = None) -> Forecast:
         """The rows after the end of a file (of the run's own series where it is absent).

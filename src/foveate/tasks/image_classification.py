@@ -31,7 +31,7 @@ from foveate.models.vision import Glimpse
 from foveate.nn.scores import choices
 from foveate.spec import Labels, Pixels
 from foveate.tasks.base import (
-    Answer,
+    AnswerType,
     Batch,
     Classifies,
     Evaluation,
@@ -58,7 +58,7 @@ MOST = 2000  # training pictures from which mean and deviation are taken
 Bytes = NDArray[np.uint8]
 
 
-class PictureTask(Task[Picture, Answer, Batch]):
+class PictureTask(Task[Picture, AnswerType, Batch]):
     """Pictures in; what comes out is up to who derives from it.
 
     Pixels are normalised, (x − mean) / deviation of each channel over the training pictures as
@@ -199,7 +199,7 @@ class PictureBatch(TensorBatch):
     labels: Tensor
 
 
-class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Picture, LabelAnswer]):
+class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Picture]):
     """One label for each picture."""
 
     class Config(PictureTask.Config, kind="image_classification"):
@@ -307,6 +307,16 @@ class ImageClassification(PictureTask[LabelAnswer, PictureBatch], Classifies[Pic
         log_p = self.predict(model, (self.tensor(part) for part in parts))
         labels = [probabilities_of(row, self.label_names) for row in log_p]
         return [LabelAnswer(s, next(iter(p)), p) for s, p in zip(inputs, labels, strict=True)]
+
+    def answer(
+        self,
+        model: PictureModel,
+        inputs: Sequence[Picture],
+        search: Search,
+        batch_tokens: int = 8192,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[LabelAnswer]:
+        return self.classify(model, inputs, min(ROWS, batch_tokens), progress)
 
     def forced_pass(self, model: Classifier, source: Picture, target: str | None) -> ForcedPass:
         """A picture being read, and log p of the label, or of the most probable one.

@@ -357,6 +357,17 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
                 continuations[row] = Continuation(prompts[row // num], text, best.log_probability)
         return continuations
 
+    def answer(
+        self,
+        model: LanguageModel,
+        inputs: Sequence[str],
+        search: Search,
+        batch_tokens: int = 8192,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Continuation]:
+        """How each text goes on, to the end of its line."""
+        return self.generate(model, inputs, search, whole_lines=True)
+
     def _after(self, prompt: list[int], output: list[int]) -> str:
         """The text that an output adds to its prompt."""
         return self.text_of([*prompt, *output])[len(self.text_of(prompt)) :]

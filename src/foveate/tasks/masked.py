@@ -8,7 +8,7 @@ token and 10 % stay as they are, so that no place can be trusted (Devlin et al.,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.answers import FilledText
 from foveate.data.batches import sorted_batches
 from foveate.data.text import Corpus
-from foveate.data.tokenizer import SPECIALS, UNK
+from foveate.data.tokenizer import SPECIALS, UNK, Encoded
 from foveate.decode.search import Search, token_log_probabilities
+from foveate.look.drawings import Word
 from foveate.look.records import ForcedPass
 from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import MaskedLanguageModel
@@ -77,7 +79,7 @@ class Guesses:
     places: list[NDArray[np.int64]]
 
 
-class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
+class MaskedLanguage(SingleText[FilledText, MaskedBatch]):
     """Text in, guesses of its hidden tokens out."""
 
     class Config(SingleText.Config, kind="masked_language"):
@@ -104,7 +106,7 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
     # ---- data
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> MaskedBatch:
-        _, ids = self._tokens(split)
+        _, ids = self.tokens(split)
         return self.collate([ids[i] for i in indices], [(noise, i) for i in indices])
 
     def collate(self, texts: Sequence[Ids], seeds: Sequence[tuple[int, int]]) -> MaskedBatch:
@@ -157,7 +159,7 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
         self, model: MaskedLanguageModel, split: str, search: Search, samples: int = 3
     ) -> Measures:
         """The figures with the same places hidden at every validation."""
-        corpus, ids = self._tokens(split)
+        corpus, ids = self.tokens(split)
         ids = [text[: self.data.max_length] for text in ids]
         guesses = self.guess(model, ids)
         shown = []
@@ -198,6 +200,50 @@ class MaskedLanguage(SingleText[Guesses, MaskedBatch]):
         return self.tokenizer.decode(filled)
 
     # ---- answers
+
+    def answer(
+        self,
+        model: MaskedLanguageModel,
+        inputs: Sequence[str],
+        search: Search,
+        batch_tokens: int = 8192,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[FilledText]:
+        """The texts with some tokens hidden, as in a validation, and predicted."""
+        limit = self.data.max_length
+        encoded = self.tokenizer.encode_batch(list(inputs))
+        ids = [text.ids[:limit] for text in encoded]
+        guesses = self.guess(model, ids, batch_tokens)
+        return [
+            FilledText(
+                text,
+                self._filled(ids[i], guesses, i),
+                self._words(text, encoded[i], dict(zip(places.tolist(), guessed, strict=True))),
+                max(0, len(encoded[i].ids) - limit),
+            )
+            for i, (text, places, guessed) in enumerate(
+                zip(inputs, guesses.places, guesses.guessed, strict=True)
+            )
+        ]
+
+    def _words(self, text: str, encoded: Encoded, guesses: dict[int, int]) -> list[Word]:
+        """The tokens of a text as they are drawn, with the predictions by their places."""
+        words = []
+        limit = self.data.max_length
+        tokens = zip(encoded.ids[:limit], encoded.offsets[:limit], strict=True)
+        for i, (token, (start, end)) in enumerate(tokens):
+            guess = guesses.get(i)
+            original, before = text[start:end], text[max(0, start - 1) : start]
+            words.append(
+                Word(
+                    text=self.tokenizer.decode([token if guess is None else guess]).strip()
+                    or original.strip(),
+                    value=None if guess is None else float(guess == token),
+                    space=original.startswith(" ") or before == " ",
+                    note="" if guess is None else f"hidden; there stood {original.strip()!r}",
+                )
+            )
+        return words
 
     def as_examples(self, texts: Sequence[str]) -> Corpus:
         """Texts of the user's own."""

@@ -27,7 +27,7 @@ from foveate.data.words import is_unsegmented, split_words
 from foveate.errors import Renamed
 from foveate.look.records import AttentionRecord, Maps
 from foveate.look.words import Units, group_pieces, to_words
-from foveate.tasks.base import Answer, Batch, Task, TensorBatch
+from foveate.tasks.base import AnswerType, Batch, Task, TensorBatch
 
 Ids = list[int]
 
@@ -224,7 +224,7 @@ TOKENIZERS = (TOKENIZER, "source.tokenizer.json")  # of runs of other tasks, the
 EXTRA = 2  # the start and the end that stand around each text
 
 
-class TextTask(Task[str, Answer, Batch]):
+class TextTask(Task[str, AnswerType, Batch]):
     """Lines of text in, read from files."""
 
     _read: dict[str, Corpus]  # by split
@@ -315,7 +315,7 @@ class OneTokenizer:
         return {"text": self.tokenizer}
 
 
-class SingleText(OneTokenizer, TextTask[Answer, Batch]):
+class SingleText(OneTokenizer, TextTask[AnswerType, Batch]):
     """Lines of text in; every text is read as ``<s> text </s>``."""
 
     class Config(Task.Config):
@@ -360,7 +360,7 @@ class SingleText(OneTokenizer, TextTask[Answer, Batch]):
         other = None if is_table(at(source, split, self.data.splits)) else source
         return [Reading(source, other, split, self.data)]
 
-    def _tokens(self, split: str) -> tuple[Corpus, Sequence[Ids]]:
+    def tokens(self, split: str) -> tuple[Corpus, Sequence[Ids]]:
         """Texts and their ids; in training without empty and too long ones, which are counted."""
         if split not in self._encoded:
             corpus = self.corpus(split)
@@ -373,14 +373,14 @@ class SingleText(OneTokenizer, TextTask[Answer, Batch]):
         return self._encoded[split]
 
     def lengths(self, split: str) -> NDArray[np.int32]:
-        return lengths_of(self._tokens(split)[1]) + np.int32(EXTRA)
+        return lengths_of(self.tokens(split)[1]) + np.int32(EXTRA)
 
     def describe_data(self) -> list[str]:
         """What was read of each split, what was dropped and why, what stands in train as well."""
         lines, known = [], set(map(hash, self.corpus("train").sources))
         for split in ("train", "valid", "test"):
             with contextlib.suppress(DataError):  # a run may do without
-                corpus, ids = self._tokens(split)
+                corpus, ids = self.tokens(split)
                 sizes = sizes_of(ids)
                 lines.append(
                     f"{split}: {len(corpus):,} texts, {int(sizes.sum()):,} tokens, longest "

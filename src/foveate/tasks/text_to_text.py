@@ -401,7 +401,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
             self._encoded[split] = tuple(self.encoded(split, self.tokenizers_by_name()))
         return self._encoded[split]
 
-    def _tokens(self, split: str) -> Examples:
+    def tokens(self, split: str) -> Examples:
         """The pairs of a split with their ids, in training without those of bad lengths."""
         if split not in self._examples:
             sources, targets = self._ids(split)
@@ -410,7 +410,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         return self._examples[split]
 
     def lengths(self, split: str) -> NDArray[np.int32]:
-        examples = self._tokens(split)
+        examples = self.tokens(split)
         return self.sizes(examples.sources, examples.targets)
 
     def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
@@ -418,7 +418,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         return lengths_of(sources, targets) + 1
 
     def plan(self, lengths: NDArray[np.int32], batch_tokens: int, seed: int) -> BatchPlan | Mixture:
-        parts, numbers = self.config.parts(), self._tokens("train").corpus.parts
+        parts, numbers = self.config.parts(), self.tokens("train").corpus.parts
         if numbers is None:
             return super().plan(lengths, batch_tokens, seed)
         sizes = np.bincount(numbers, minlength=len(parts)).tolist()
@@ -494,7 +494,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         search: Search,
         samples: int = 3,
     ) -> Measures:
-        examples = self._tokens(split)
+        examples = self.tokens(split)
         corpus, sources, targets = examples.corpus, examples.sources, examples.targets
         plain = CrossEntropy.Config(label_smoothing=0.0).build()
         total, count = 0.0, 0

@@ -73,7 +73,7 @@ class Translation(TextToText[TextBatch], Aligns):
     # ---- data
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> TextBatch:
-        examples = self._tokens(split)
+        examples = self.tokens(split)
         corpus = examples.corpus
         sides = [[ids[i] for i in indices] for ids in (examples.sources, examples.targets)]
         texts = corpus.sources, corpus.targets
@@ -275,7 +275,7 @@ class GuidedTranslation(Translation):
         plain = super().batch(split, indices, noise)
         if split != "train":
             return plain
-        examples = self._tokens(split)
+        examples = self.tokens(split)
         corpus = examples.corpus
         cut, later = CUTS[self.config.words], self.config.rows == "read"
         texts = [corpus.sources[i] for i in indices], [corpus.targets[i] for i in indices]
@@ -398,7 +398,7 @@ class PrefixTranslation(TextToText[JoinedBatch]):
         return sides.sum(axis=1, keepdims=True).astype(np.int32)
 
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> JoinedBatch:
-        examples = self._tokens(split)
+        examples = self.tokens(split)
         return join(*([ids[i] for i in indices] for ids in (examples.sources, examples.targets)))
 
     def build(self, model: Model.Config) -> nn.Module:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from foveate.config import ConfigError
 from foveate.data.words import split_words
 from foveate.documents.html import html_passage
-from foveate.documents.spans import Rules
+from foveate.documents.spans import Piece, PieceWriter, Rules
 from foveate.documents.translate import Aligner, blanks, joined_all, text_passage
 
 Links = list[list[tuple[int, int]]]
@@ -328,3 +328,15 @@ def test_html_as_deep_as_it_likes() -> None:
         html = f"<{name}>" * 2000 + "A dog." + f"</{name}>" * 2000
         passage = html_passage(html)
         assert passage.joined(passage.sentences, diagonal).count(f"</{name}>") == 2000
+
+
+@pytest.mark.parametrize(
+    ("after", "text", "written"), [("%", "% more", "7% more"), ("", "%", "7 %")]
+)
+def test_what_was_glued_to_a_protected_piece_stays_glued(
+    after: str, text: str, written: str
+) -> None:
+    writer = PieceWriter()
+    writer.protected([Piece("7")], after=after)
+    writer.text(text)
+    assert "".join(piece.text for piece in writer.pieces) == written

@@ -145,6 +145,18 @@ def test_who_finds_no_room_is_told_when_to_come_back() -> None:
     assert queue.submit("b", Upper(), ["y"])[0].result(10) == "Y"
 
 
+def test_the_queue_holds_as_many_characters_as_it_may() -> None:
+    book = Book()
+    book.gate.clear()
+    queue = batcher(book, max_delay=0.0, queue=20)  # an item of n characters takes n + 1 of them
+    queue.submit("a", Upper(), ["x" * 9])
+    queue.submit("a", Upper(), ["y" * 9])
+    with pytest.raises(RequestError):
+        queue.submit("a", Upper(), [""])
+    book.gate.set()
+    assert queue.close(10)
+
+
 def test_what_nobody_waits_for_is_not_done() -> None:
     book = Book()
     book.gate.clear()

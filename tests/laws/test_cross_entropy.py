@@ -42,8 +42,22 @@ def test_equals_cross_entropy_over_whole_logits(
     smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loss, "CHUNK", chunk)
+    monkeypatch.setattr(loss, "EVEN", 1)  # otherwise all rows are one chunk
     for ours, theirs in zip(*both(smoothing, *inputs()), strict=True):
         close(ours, theirs)
+
+
+@smoothings
+def test_the_objective_adds_the_bias(smoothing: float) -> None:
+    hidden, weight, target = inputs()
+    bias = torch.randn(V, requires_grad=True)
+    total = CrossEntropy.Config(label_smoothing=smoothing).build()(hidden, weight, target, bias)
+    logits = hidden @ weight.T + bias
+    wanted = F.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
+    parameters = (hidden, weight, bias)
+    ours, theirs = (torch.autograd.grad(loss, parameters) for loss in (total.total, wanted))
+    for one, other in zip((total.total, *ours), (wanted, *theirs), strict=True):
+        close(one, other)
 
 
 @smoothings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -49,6 +51,18 @@ def test_the_three_doors_keep_shapes(config: Position.Config) -> None:
     assert position.rotate(heads, AT).shape == heads.shape
     bias = position.bias(AT[4:], AT)
     assert bias is None or bias.shape == (HEADS, 5, 9)
+
+
+@pytest.mark.parametrize("size", [SIZE, SIZE - 1])
+def test_sinusoids_are_those_of_the_paper(size: int) -> None:
+    """PE(t, 2i) = sin(t / 10000^(2i/D)), PE(t, 2i + 1) = cos of it (Vaswani et al., 2017)."""
+    encoding = Sinusoidal(Sinusoidal.Config(), size, 1).encode(AT, size)
+    even = size + size % 2
+    for t, row in enumerate(encoding.tolist()):
+        for column, value in enumerate(row):
+            angle = t / 10_000 ** (column // 2 * 2 / even)
+            wave = math.cos(angle) if column % 2 else math.sin(angle)
+            assert value == pytest.approx(wave, abs=1e-5)
 
 
 @each("position")

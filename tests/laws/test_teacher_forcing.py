@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from foveate.data.batches import BatchPlan
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.tasks.objectives import (
     CrossEntropy,
+    InverseSigmoidDecay,
     LinearDecay,
     Objective,
     OwnOutput,
@@ -49,6 +51,15 @@ def test_epsilon_one_is_teacher_forcing_bit_for_bit(model: EncoderDecoder) -> No
     certain = Scheduled.Config(schedule=LinearDecay.Config(slope=0.0))
     for one, other in zip(gradients(model, plain), gradients(model, certain), strict=True):
         assert one is other is None or torch.equal(one, other)
+
+
+@pytest.mark.parametrize("k", [1.0, 10.0, 1000.0])
+def test_inverse_sigmoid_is_that_of_the_paper(k: float) -> None:
+    """ε(i) = k / (k + exp(i / k)), 1/2 at i = k log k (Bengio et al., 2015)."""
+    schedule = InverseSigmoidDecay.Config(rate=k).build()
+    assert schedule.epsilon(0) == pytest.approx(k / (k + 1))
+    assert schedule.epsilon(round(k * math.log(k))) == pytest.approx(0.5, abs=0.02)
+    assert schedule.epsilon(10**9) == pytest.approx(0.0, abs=1e-6)
 
 
 def test_every_choice_starts_right_and_keeps_the_shape(model: EncoderDecoder) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.data.corpus import portions, text_writer
-from foveate.data.readers import ColumnWriter, MappedTexts, TokenIds, lines_of, smallest, taken
+from foveate.data.text import ColumnWriter, MappedTexts, TokenIds, lines_of, smallest, taken
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), max_size=12)
 

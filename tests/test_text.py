@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 
 from foveate.config import ConfigError, parse_tree
 from foveate.data.catalogue import DataError
-from foveate.data.readers import BadLine, read_lines
-from foveate.data.text import Corpus, TextData, at, clean, keep, read_pairs, read_split
+from foveate.data.text import (
+    BadLine,
+    Cleaning,
+    Corpus,
+    TextData,
+    at,
+    keep,
+    read_lines,
+    read_pairs,
+    read_split,
+)
 
 SKIP = TextData(on_bad_line="skip")
 ODD_BREAKS = "\u2028 \u2029 \x0b \x0c \x1c \x1d \x1e \x85 \x00"  # str.splitlines would break here
@@ -262,17 +271,12 @@ def test_real_files_are_found_below_the_data_folder(
 # ------------------------------------------------------------------------------ choosing pairs
 
 
-def corpus_of(*rows: tuple[str, str]) -> Corpus:
-    return Corpus([s for s, _ in rows], [t for _, t in rows], range(1, len(rows) + 1))
-
-
 def test_cleaning_counts_what_it_leaves_out() -> None:
-    corpus = corpus_of(("a", "b"), ("c", " c"), ("a", "b"), ("a", "d"), ("c", "c"))
-    assert clean(corpus, TextData()) is corpus
-    cleaned = clean(corpus, TextData(drop_duplicates=True, drop_identical=True))
-    assert sides(cleaned) == [("a", "b"), ("a", "d")]
-    assert list(cleaned.lines) == [1, 4]
-    assert cleaned.dropped == {"identical sides": 2, "duplicate pair": 1}
+    pairs = [("a", "b"), ("c", " c"), ("a", "b"), ("a", "d"), ("c", "c")]
+    assert all(Cleaning(TextData()).keeps(*pair) for pair in [*pairs, *pairs])
+    cleaning = Cleaning(TextData(drop_duplicates=True, drop_identical=True))
+    assert [pair for pair in pairs if cleaning.keeps(*pair)] == [("a", "b"), ("a", "d")]
+    assert cleaning.dropped == {"identical sides": 2, "duplicate pair": 1}
 
 
 def test_only_the_training_split_is_cleaned(tmp_path: Path) -> None:

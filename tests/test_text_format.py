@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from foveate.data.catalogue import DataError
-from foveate.data.readers import CMUdict, Inflection
-from foveate.data.text import TextData, read_pairs, read_split
+from foveate.data.text import CMUdict, Inflection, TextData, read_pairs, read_split
 from foveate.data.tokenizer import Character, Symbol
 from foveate.tasks.translation import Translation
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import errno
 import functools
-import gzip
 import hashlib
 import importlib
 import inspect
 import json
-import math
 import os
+import pickle
 import queue
 import shutil
 import signal
@@ -21,15 +19,14 @@ import sys
 import tempfile
 import threading
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import tokenizers as rust
@@ -38,16 +35,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from foveate.data.catalogue import DataError, MissingData
-from foveate.data.readers import (
+from foveate.data.text import (
     BadLine,
     ColumnWriter,
+    Corpus,
     MappedTexts,
+    Reading,
+    TextData,
     TokenIds,
+    at,
+    decoded_lines,
     mapped,
-    read_lines,
     smallest,
 )
-from foveate.data.text import Corpus, Reading, TextData, at
 from foveate.data.tokenizer import Tokenizer, valid
 from foveate.files import cache_folder
 
@@ -141,16 +141,14 @@ class WorkerError(RuntimeError):
     """The work failed in another process, or that process was ended."""
 
 
-class Worker:
+class Worker(AbstractContextManager["Worker"]):
     """A process that does the work on one span, or other plain values, after the other.
 
     It is started as a program of its own: nothing is forked, and no script runs a second time. When
-    this process is killed, it reads the end of its input and ends. Values travel as JSON, arrays as
-    raw bytes.
+    this process is killed, it reads the end of its input and ends. All values travel pickled.
     """
 
     def __init__(self, maker: Maker, values: Values) -> None:
-        what = {"maker": f"{maker.__module__}:{maker.__name__}", "values": values}
         path = os.pathsep.join(filter(None, sys.path))
         variables = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
@@ -159,21 +157,24 @@ class Worker:
             stdout=subprocess.PIPE,
             env=os.environ | variables,
         )
-        self._send(what)
+        self._send((maker.__module__, maker.__name__, values))
 
     def __call__(self, values: Sequence[object]) -> Arrays:
         self._send(values)
         assert self._process.stdout is not None
-        return _received(self._process.stdout)
+        try:
+            result: Arrays | str = pickle.load(self._process.stdout)
+        except (EOFError, pickle.UnpicklingError):
+            result = "the process ended; was it killed, or out of memory?"
+        if isinstance(result, str):
+            raise WorkerError(f"in another process: {result}")
+        return result
 
     def _send(self, value: object) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended, which reading the answer reports
-            self._process.stdin.write(json.dumps(value).encode() + b"\n")
+        with suppress(BrokenPipeError):  # it has ended, which reading the result reports
+            pickle.dump(value, self._process.stdin)
             self._process.stdin.flush()
-
-    def __enter__(self) -> Self:
-        return self
 
     @property
     def alive(self) -> bool:
@@ -225,39 +226,28 @@ class Workers:
 
 
 def serve() -> None:
-    """Run as a worker: the work is the first line of standard input, each other line a span."""
+    """Run as a worker: standard input has the maker of the work, then the arguments of each call.
+
+    The answer to a call is the arrays, or the message of an error.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the process that started this one
     answers = os.fdopen(os.dup(1), "wb")
     sys.stdout = sys.stderr  # prints must not mix with the answers
-    what = json.loads(sys.stdin.buffer.readline())
-    module, _, name = what["maker"].partition(":")
     work: Work | None = None
-    for line in sys.stdin.buffer:
-        try:
-            work = work or getattr(importlib.import_module(module), name)(what["values"])
-            arrays: Arrays = work(*json.loads(line))
-        except Exception as error:
-            answers.write(json.dumps(f"{type(error).__name__}: {error}").encode() + b"\n")
-        else:
-            header = {key: [a.dtype.name, a.shape] for key, a in arrays.items()}
-            answers.write(json.dumps(header).encode() + b"\n")
-            answers.writelines(a.tobytes() for a in arrays.values())
-        try:
-            answers.flush()
-        except BrokenPipeError:  # the process that started this one has ended
-            os._exit(1)
-
-
-def _received(stream: IO[bytes]) -> Arrays:
-    line = stream.readline()
-    header = json.loads(line) if line else "the process ended; was it killed, or out of memory?"
-    if isinstance(header, str):
-        raise WorkerError(f"in another process: {header}")
-    arrays: Arrays = {}
-    for key, (dtype, shape) in header.items():
-        content = stream.read(math.prod(shape) * np.dtype(dtype).itemsize)
-        arrays[key] = np.frombuffer(content, dtype=dtype).reshape(shape)
-    return arrays
+    with suppress(EOFError, pickle.UnpicklingError):  # the process that started this one has ended
+        module, name, values = pickle.load(sys.stdin.buffer)
+        while True:
+            arguments = pickle.load(sys.stdin.buffer)
+            try:
+                work = work or getattr(importlib.import_module(module), name)(values)
+                result: Arrays | str = work(*arguments)
+            except Exception as error:
+                result = f"{type(error).__name__}: {error}"
+            try:
+                pickle.dump(result, answers)
+                answers.flush()
+            except BrokenPipeError:
+                os._exit(1)
 
 
 MANIFEST = "manifest.json"
@@ -337,7 +327,7 @@ def _whole(folder: Path) -> bool:
         whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError):
         return False
-    with contextlib.suppress(OSError):  # a cache that may only be read
+    with suppress(OSError):  # a cache that may only be read
         os.utime(manifest)
     return whole
 
@@ -345,7 +335,7 @@ def _whole(folder: Path) -> bool:
 def _forget(root: Path) -> None:
     """Remove folders not used, and those begun and not finished, for `DAYS` days."""
     for sign in (*root.glob(f"*/{MANIFEST}"), *root.glob("*.new")):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if sign.stat().st_mtime < time.time() - DAYS * 86_400:
                 shutil.rmtree(sign if sign.is_dir() else sign.parent, ignore_errors=True)
 
@@ -368,7 +358,7 @@ def _temporary() -> Path:
     return folder
 
 
-@contextlib.contextmanager
+@contextmanager
 def _alone(lock: Path) -> Iterator[None]:
     """Hold a lock between processes, which the system releases for a killed one too."""
     with lock.open("w") as file:
@@ -379,7 +369,7 @@ def _alone(lock: Path) -> Iterator[None]:
         else:
             import fcntl
 
-            with contextlib.suppress(OSError):  # a network file system may have no locks
+            with suppress(OSError):  # a network file system may have no locks
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -537,12 +527,9 @@ def _undamaged(folder: Path) -> bool:
 
 def _counted(lines: Iterable[str], meter: Meter) -> Iterator[str]:
     """The lines, counted by the meter, which then shows that the work goes on."""
-    done = 0
-    for done, line in enumerate(lines, start=1):
-        yield line
-        if done % 1000 == 0:
-            meter.add(1000)
-    meter.add(done % 1000)
+    for portion in portions(lines, 1000):
+        yield from portion
+        meter.add(len(portion))
     meter.busy()
 
 
@@ -651,17 +638,13 @@ def read_text(path: Path, config: TextData) -> Text:
 
 
 def _lines(path: Path, config: TextData) -> Iterator[str]:
-    damaged: list[int] = []
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            yield from read_lines(stream, damaged)
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
-    if damaged and config.on_bad_line == "error":
-        raise DataError(
-            f"{path}:{damaged[0]}: not UTF-8; mend it, or read its bytes as U+FFFD: "
-            'data.on_bad_line = "skip"'
-        )
+    for number, (line, why) in enumerate(decoded_lines(path), start=1):
+        if why and config.on_bad_line == "error":
+            raise DataError(
+                f"{path}:{number}: {why}; mend it, or read its bytes as U+FFFD: "
+                'data.on_bad_line = "skip"'
+            )
+        yield line
 
 
 def _cut(lines: Iterable[str], start: int, stop: int) -> Iterator[tuple[str, bool]]:

@@ -28,9 +28,8 @@ from foveate.data.corpus import (
     read_text,
     spans_of,
 )
-from foveate.data.readers import MappedTexts, is_table
 from foveate.data.series import SeriesData, labels, looks_like_series, scan, usual_step
-from foveate.data.text import Corpus, TextData, keep, read_pairs
+from foveate.data.text import Corpus, MappedTexts, TextData, is_table, keep, read_pairs
 
 ENOUGH = 8.0  # common words, or characters of a script, from which a language is named
 CLEARLY = 1.5  # times as many as of the next language

@@ -23,7 +23,7 @@ from pydantic import Field, NonNegativeInt
 
 from foveate.config import BaseConfig, Config, Configurable
 from foveate.data.catalogue import DataError, find
-from foveate.data.readers import Delimiter, delimiter_of
+from foveate.data.text import Delimiter, delimiter_of
 
 Dates = NDArray[np.datetime64]
 Numbers = NDArray[np.float64]

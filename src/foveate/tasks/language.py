@@ -29,8 +29,7 @@ from foveate.data.corpus import (
     read_text_split,
     sample,
 )
-from foveate.data.readers import taken
-from foveate.data.text import TextData
+from foveate.data.text import TextData, taken
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer
 from foveate.decode.beam import another
 from foveate.decode.constraints import byte_table

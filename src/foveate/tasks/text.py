@@ -20,8 +20,18 @@ from torch import Tensor
 from foveate.data.batches import pad, source_batch
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
-from foveate.data.readers import TokenIds, is_table, taken
-from foveate.data.text import Corpus, Reading, TextData, at, collect, keep, read_pairs
+from foveate.data.text import (
+    Corpus,
+    Reading,
+    TextData,
+    TokenIds,
+    at,
+    collect,
+    is_table,
+    keep,
+    read_pairs,
+    taken,
+)
 from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
 from foveate.data.words import is_unsegmented, split_words
 from foveate.errors import Renamed

@@ -98,10 +98,7 @@ ROWS = 20_000  # in a span
 
 
 def in_order(
-    maker: Maker,
-    values: Values,
-    spans: Sequence[tuple[Any, ...]],
-    processes: int | None = None,
+    maker: Maker, values: Values, spans: Sequence[tuple[Any, ...]], processes: int | None = None
 ) -> Iterator[Arrays]:
     """The results of ``maker(values)`` for each span, in their order; the first error is raised.
 
@@ -385,14 +382,7 @@ NUMBERS = "numbers"  # of the lines
 Item = TypeVar("Item")
 
 
-@dataclass
-class PreparedCorpus(Corpus):
-    """All pairs of a corpus in the files of a ``folder``, mapped into memory."""
-
-    folder: Path = Path()
-
-
-def prepare_texts(readings: Sequence[Reading]) -> PreparedCorpus:
+def prepare_texts(readings: Sequence[Reading]) -> Corpus:
     """The pairs of all readings, one after the other, read or taken from the cache.
 
     Raises `DataError` as reading does; nothing is then cached.
@@ -402,7 +392,19 @@ def prepare_texts(readings: Sequence[Reading]) -> PreparedCorpus:
         | reading.key()
         for reading in readings
     ]
-    return _opened(stored({"texts": parts}, lambda folder: _write_texts(folder, readings)))
+    folder = stored({"texts": parts}, lambda folder: _write_texts(folder, readings))
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    sizes = facts["sizes"]
+    numbers = np.arange(len(sizes), dtype=smallest(len(sizes)))
+    return Corpus(
+        sources=MappedTexts.open(folder, "source"),
+        targets=MappedTexts.open(folder, "target"),
+        lines=mapped(folder / NUMBERS, np.dtype(np.int64)),
+        skipped=[BadLine(*bad) for bad in facts["skipped"]],
+        dropped=facts["dropped"],
+        parts=np.repeat(numbers, sizes) if len(sizes) > 1 else None,
+        folder=folder,
+    )
 
 
 def _write_texts(folder: Path, readings: Sequence[Reading]) -> None:
@@ -428,21 +430,6 @@ def _write_texts(folder: Path, readings: Sequence[Reading]) -> None:
     skipped = [(bad.file, bad.line, bad.reason) for reading in readings for bad in reading.skipped]
     facts = {"sizes": sizes, "dropped": dict(dropped), "skipped": skipped}
     (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
-
-
-def _opened(folder: Path) -> PreparedCorpus:
-    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    sizes = facts["sizes"]
-    numbers = np.arange(len(sizes), dtype=smallest(len(sizes)))
-    return PreparedCorpus(
-        sources=MappedTexts.open(folder, "source"),
-        targets=MappedTexts.open(folder, "target"),
-        lines=mapped(folder / NUMBERS, np.dtype(np.int64)),
-        skipped=[BadLine(*bad) for bad in facts["skipped"]],
-        dropped=facts["dropped"],
-        parts=np.repeat(numbers, sizes) if len(sizes) > 1 else None,
-        folder=folder,
-    )
 
 
 def prepare_ids(
@@ -513,16 +500,16 @@ def learn_tokenizer(
         empty.save(new / TOKENIZER)
         (new / DIGEST).write_text(digest_of(new / TOKENIZER), encoding="utf-8")
 
-    folder = stored(key, make, _undamaged)
+    folder = stored(
+        key,
+        make,
+        lambda folder: (folder / DIGEST).read_text("utf-8") == digest_of(folder / TOKENIZER),
+    )
     if not seconds:
         print(f"{config.kind} {label} from the cache: {folder}", file=sys.stderr)
     elif seconds[0] > 1:
         print(f"{config.kind} {label} trained in {seconds[0]:,.0f} s", file=sys.stderr)
     return Tokenizer.load(folder / TOKENIZER)
-
-
-def _undamaged(folder: Path) -> bool:
-    return (folder / DIGEST).read_text(encoding="utf-8") == digest_of(folder / TOKENIZER)
 
 
 def _counted(lines: Iterable[str], meter: Meter) -> Iterator[str]:
@@ -600,32 +587,27 @@ Shares = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Text:
-    """The lines of a text; ``ended`` says whether the last one has its end."""
+    """The lines of a text; ``ended`` says whether the last one has its end.
+
+    Lines that are mapped from the files of a ``folder`` have been ``counted`` in characters.
+    """
 
     lines: Sequence[str]
     ended: bool = True
+    folder: Path | None = None
+    counted: int | None = None
 
     @property
     def characters(self) -> int:
         """How many characters the text has, one for the end of each line."""
+        if self.counted is not None:
+            return self.counted
         return sum(map(len, self.lines)) + len(self.lines) - (not self.ended)
 
     def cut(self, start: int, stop: int) -> Text:
         """The characters from ``start`` up to ``stop``, which may lie inside lines."""
         pieces = list(_cut(self.lines, start, min(stop, self.characters)))
         return Text([line for line, _ in pieces], pieces[-1][1] if pieces else True)
-
-
-@dataclass(frozen=True)
-class PreparedText(Text):
-    """A text in the files of a ``folder``, mapped into memory."""
-
-    folder: Path = Path()
-    counted: int = 0
-
-    @property
-    def characters(self) -> int:
-        return self.counted
 
 
 def read_text(path: Path, config: TextData) -> Text:
@@ -667,7 +649,7 @@ def read_text_split(pattern: str, shares: Shares, split: str, config: TextData) 
     if not whole and split not in SPLITS:
         raise DataError(f"{pattern} has no {{split}}; it is cut into {', '.join(SPLITS)}")
     if split == "train":
-        text: Text = _prepared(path, None if whole else shares, config)
+        text = _prepared(path, None if whole else shares, config)
     else:
         text = read_text(path, config)
         text = text if whole else text.cut(*_limits(shares, split, text.characters))
@@ -686,16 +668,14 @@ def _limits(shares: Shares, split: str, characters: int) -> tuple[int, int]:
     return int(limits[number]), int(limits[number + 1])
 
 
-def _prepared(path: Path, shares: Shares | None, config: TextData) -> PreparedText:
+def _prepared(path: Path, shares: Shares | None, config: TextData) -> Text:
     """The training part of a file, read or taken from the cache; all of it without shares."""
     chosen = {"shares": shares, "bad": config.on_bad_line, "packed": path.suffix == ".gz"}
     folder = stored(
         {"text": digest_of(path), **chosen}, lambda new: _write(new, path, shares, config)
     )
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    return PreparedText(
-        MappedTexts.open(folder, LINES), facts["ended"], folder, facts["characters"]
-    )
+    return Text(MappedTexts.open(folder, LINES), facts["ended"], folder, facts["characters"])
 
 
 def _write(folder: Path, path: Path, shares: Shares | None, config: TextData) -> None:

@@ -22,7 +22,6 @@ from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import (
     Arrays,
     Meter,
-    PreparedCorpus,
     Values,
     Work,
     in_order,
@@ -154,7 +153,7 @@ def traits_of(corpus: Corpus, name: str = "") -> Traits:
     """Look through a corpus, a prepared one with all processors."""
     spans = spans_of(len(corpus)) or [(0, 0)]
     with Meter(f"looking through {name}", len(corpus), "pairs") as meter:
-        if isinstance(corpus, PreparedCorpus):
+        if corpus.folder is not None:
             results = in_order(_traits_maker, {"folder": str(corpus.folder)}, spans)
         else:
             sides = corpus.sources, corpus.targets

@@ -494,10 +494,7 @@ class Windows:
 
 
 def starts(
-    rows: tuple[int, int],
-    look_back: int,
-    horizon: int,
-    gaps: NDArray[np.int64] | None = None,
+    rows: tuple[int, int], look_back: int, horizon: int, gaps: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
     """Windows whose horizon lies in the rows [first, end); the look-back may lie before them.
 

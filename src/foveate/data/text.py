@@ -410,7 +410,8 @@ class Corpus:
     ``skipped`` are the lines that could not be read, ``dropped`` counts pairs by the reason for
     which `clean` left them out. ``alternatives[i]`` are all right targets of source i, the first of
     them its target; None where each source has one. ``parts[i]`` is the number, from 0, of the
-    corpus that pair i is of, where several were joined.
+    corpus that pair i is of, where several were joined. ``folder`` has the files that the sides are
+    mapped from, if any.
     """
 
     sources: Sequence[str]
@@ -420,6 +421,7 @@ class Corpus:
     dropped: dict[str, int] = field(default_factory=dict)
     alternatives: Sequence[tuple[str, ...]] | None = None
     parts: NDArray[np.integer] | None = None
+    folder: Path | None = None
 
     @property
     def references(self) -> Sequence[str | tuple[str, ...]]:
@@ -430,9 +432,7 @@ class Corpus:
         return len(self.sources)
 
     def take(
-        self,
-        chosen: Sequence[int] | NDArray[np.integer],
-        dropped: Mapping[str, int] | None = None,
+        self, chosen: Sequence[int] | NDArray[np.integer], dropped: Mapping[str, int] | None = None
     ) -> Corpus:
         """Choose pairs by their indices, and note what was dropped besides."""
         several = self.alternatives

@@ -20,7 +20,6 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import (
     LINES,
     SPLITS,
-    PreparedText,
     Shares,
     Text,
     learn_tokenizer,
@@ -146,7 +145,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
 
     def stream(self, text: Text) -> Stream:
         """The ids of a text; those of one in files are in files as well."""
-        if isinstance(text, PreparedText):
+        if text.folder is not None:
             (column,) = prepare_ids(text.folder, {LINES: self.tokenizer}, end=[EOS])
             ids = cast(Ids, column.flat if text.ended else column.flat[:-1])
             return Stream(ids, column.offsets[:-1], text)

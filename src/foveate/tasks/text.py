@@ -19,7 +19,7 @@ from torch import Tensor
 
 from foveate.data.batches import pad, source_batch
 from foveate.data.catalogue import DataError
-from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
+from foveate.data.corpus import learn_tokenizer, prepare_ids, prepare_texts, sample
 from foveate.data.text import (
     Corpus,
     Reading,
@@ -258,7 +258,7 @@ class TextTask(Task[str, AnswerType, Batch]):
     def encoded(self, split: str, sides: dict[str, Tokenizer]) -> list[Sequence[Ids]]:
         """The ids of the texts of `corpus` by the tokenizers of "source" and "target"."""
         corpus = self.corpus(split)
-        if isinstance(corpus, PreparedCorpus):
+        if corpus.folder is not None:
             return list(prepare_ids(corpus.folder, sides))
         texts = {"source": corpus.sources, "target": corpus.targets}
         return [tokenizer.encode_ids(texts[side]) for side, tokenizer in sides.items()]

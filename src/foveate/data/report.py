@@ -183,10 +183,10 @@ def _traits(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
     words = [(count_words(s), count_words(t)) for s, t in pairs]
     characters = [(len(s), len(t)) for s, t in pairs]
     keys = [(_key(s), _key(f"{len(s)} {s}{t}")) for s, t in pairs]
-    features = _features(sources), _features(targets)
+    left, right = _features(sources), _features(targets)
     blocks = range(0, len(pairs) - BLOCK // 2 + 1, BLOCK)
     agreement = [
-        [_agreement(*(side[at : at + BLOCK] for side in features), shift) for shift in SHIFTS]
+        [_agreement(left[at : at + BLOCK], right[at : at + BLOCK], shift) for shift in SHIFTS]
         for at in blocks
     ]
     return {
@@ -584,7 +584,7 @@ def _outliers(traits: Traits) -> Mask:
     median so that a huge one does not decide it, and σ comes from the median of
     (t − c·s)²/s, so that the outliers do not widen it.
     """
-    filled = (traits.characters > 0).all(axis=1)
+    filled: Mask = traits.characters.min(axis=1) > 0
     if filled.sum() < 20:
         return np.zeros_like(filled)
     source, target = traits.characters[filled].T.astype(np.int64)

@@ -51,9 +51,8 @@ def targets(place: Path) -> Targets:
     from foveate.cli.align import read_links
     from foveate.config import read
     from foveate.data.image import read_idx
-    from foveate.data.readers import rows
     from foveate.data.series import SeriesData, read_table
-    from foveate.data.text import TextData
+    from foveate.data.text import TextData, rows
     from foveate.data.tokenizer import Tokenizer
     from foveate.documents.memory import Glossary, TranslationMemory
     from foveate.export.huggingface import import_from, read_tokenizer

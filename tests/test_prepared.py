@@ -19,14 +19,7 @@ from rich.console import Console
 
 from foveate.data import corpus as corpus_module
 from foveate.data.catalogue import DataError
-from foveate.data.corpus import (
-    Meter,
-    learn_tokenizer,
-    prepare_ids,
-    prepare_texts,
-    sample,
-    spans_of,
-)
+from foveate.data.corpus import Meter, learn_tokenizer, prepare_ids, prepare_texts, sample, spans_of
 from foveate.data.report import traits_of
 from foveate.data.synthetic import write
 from foveate.data.text import Reading, TextData, read_split

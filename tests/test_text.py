@@ -1,9 +1,14 @@
+"""Text: rows of files, pairs of a split, formats, and columns in mapped files."""
+
 from __future__ import annotations
 
 import gzip
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +17,28 @@ from hypothesis import strategies as st
 
 from foveate.config import ConfigError, parse_tree
 from foveate.data.catalogue import DataError
-from foveate.data.readers import BadLine, read_lines
-from foveate.data.text import Corpus, TextData, at, clean, keep, read_pairs, read_split
+from foveate.data.corpus import portions, text_writer
+from foveate.data.text import (
+    BadLine,
+    Cleaning,
+    CMUdict,
+    ColumnWriter,
+    Corpus,
+    Inflection,
+    MappedTexts,
+    TextData,
+    TokenIds,
+    at,
+    keep,
+    lines_of,
+    read_lines,
+    read_pairs,
+    read_split,
+    smallest,
+    taken,
+)
+from foveate.data.tokenizer import Character, Symbol
+from foveate.tasks.translation import Translation
 
 SKIP = TextData(on_bad_line="skip")
 ODD_BREAKS = "\u2028 \u2029 \x0b \x0c \x1c \x1d \x1e \x85 \x00"  # str.splitlines would break here
@@ -262,17 +287,12 @@ def test_real_files_are_found_below_the_data_folder(
 # ------------------------------------------------------------------------------ choosing pairs
 
 
-def corpus_of(*rows: tuple[str, str]) -> Corpus:
-    return Corpus([s for s, _ in rows], [t for _, t in rows], range(1, len(rows) + 1))
-
-
 def test_cleaning_counts_what_it_leaves_out() -> None:
-    corpus = corpus_of(("a", "b"), ("c", " c"), ("a", "b"), ("a", "d"), ("c", "c"))
-    assert clean(corpus, TextData()) is corpus
-    cleaned = clean(corpus, TextData(drop_duplicates=True, drop_identical=True))
-    assert sides(cleaned) == [("a", "b"), ("a", "d")]
-    assert list(cleaned.lines) == [1, 4]
-    assert cleaned.dropped == {"identical sides": 2, "duplicate pair": 1}
+    pairs = [("a", "b"), ("c", " c"), ("a", "b"), ("a", "d"), ("c", "c")]
+    assert all(Cleaning(TextData()).keeps(*pair) for pair in [*pairs, *pairs])
+    cleaning = Cleaning(TextData(drop_duplicates=True, drop_identical=True))
+    assert [pair for pair in pairs if cleaning.keeps(*pair)] == [("a", "b"), ("a", "d")]
+    assert cleaning.dropped == {"identical sides": 2, "duplicate pair": 1}
 
 
 def test_only_the_training_split_is_cleaned(tmp_path: Path) -> None:
@@ -309,3 +329,218 @@ def test_a_bad_line_says_where_it_stands() -> None:
 def test_the_config_survives_toml() -> None:
     config = TextData(splits={"valid": "val"}, columns=(2, 1), max_length_ratio=3.0)
     assert TextData.parse(config.tree()) == config
+
+
+DICTIONARY = TextData(format=CMUdict.Config())
+LINES = [
+    "'em AH0 M",
+    "read R EH1 D",
+    "read(2) R IY1 D  # verb",
+    "aalen AE1 L AH0 N # place, german",
+]
+
+
+@pytest.fixture
+def dictionary(tmp_path: Path) -> Path:
+    path = tmp_path / "words.dict"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_pronouncing_dictionary(dictionary: Path) -> None:
+    corpus = read_pairs(dictionary, None, DICTIONARY)
+    assert corpus.sources == ["'em", "read", "read", "aalen"]
+    assert corpus.targets == ["AH0 M", "R EH1 D", "R IY1 D", "AE1 L AH0 N"]
+
+
+def test_stress_can_be_left_out(dictionary: Path) -> None:
+    plain = TextData(format=CMUdict.Config(stress=False))
+    assert read_pairs(dictionary, None, plain).targets == ["AH M", "R EH D", "R IY D", "AE L AH N"]
+
+
+def test_all_pronunciations_of_a_word_are_trained_and_any_is_right(tmp_path: Path) -> None:
+    path = tmp_path / "many.dict"
+    words = [f"w{i}" for i in range(200)]
+    path.write_text("".join(f"{w} A {w}\n{w}(2) B {w}\n" for w in words), encoding="utf-8")
+    config = DICTIONARY.model_copy(update={"holdout": 0.1})
+    splits = {s: read_split(path, None, s, config) for s in ("train", "valid", "test")}
+    train = splits["train"]
+    assert train.alternatives is None and len(train) == 2 * len(set(train.sources))
+    for split in ("valid", "test"):
+        held = splits[split]
+        assert len(held) == len(set(held.sources)) > 0
+        assert held.references == [(f"A {w}", f"B {w}") for w in held.sources]
+        assert not set(held.sources) & set(train.sources)
+    assert sum(len(set(corpus.sources)) for corpus in splits.values()) == 200
+
+
+@pytest.mark.parametrize("line", ["word", "", "word   # nothing"])
+def test_a_line_without_phones_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "bad.dict").write_text(f"a AH0\n{line}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"bad.dict:2: needs a word"):
+        read_pairs(tmp_path / "bad.dict", None, DICTIONARY)
+
+
+def test_inflection_and_its_symbols(tmp_path: Path) -> None:
+    (tmp_path / "forms.tsv").write_text("an<kommen\tkommt an\tV;IND;3;SG\n", encoding="utf-8")
+    corpus = read_pairs(tmp_path / "forms.tsv", None, TextData(format=Inflection.Config()))
+    assert (corpus.sources, corpus.targets) == (["an<kommen<V><IND><3><SG>"], ["kommt an"])
+    tokenizer = Character.Config(symbols="<[^<>]+>").build()
+    tokenizer.train(corpus.sources + corpus.targets)
+    ids = tokenizer.encode_ids(corpus.sources)[0]
+    pieces = [*"an<kommen", "<V>", "<IND>", "<3>", "<SG>"]
+    assert [tokenizer.pieces[i] for i in ids] == pieces
+    assert tokenizer.decode(ids) == corpus.sources[0]
+
+
+@pytest.mark.parametrize("line", ["Hahn<N><GEN><SG>", "Hahn\tN;GEN;SG", "Hahn\tHahnes\tN;GEN;SG"])
+def test_a_raw_line_of_the_data_is_the_source_that_it_stands_for(tmp_path: Path, line: str) -> None:
+    (tmp_path / "forms.tsv").write_text("Hahn\tHahnes\tN;GEN;SG\n", encoding="utf-8")
+    config = Translation.Config(
+        source=str(tmp_path / "forms.tsv"), tokenizer=Character.Config(symbols="<[^<>]+>")
+    )
+    task = config.build(TextData(format=Inflection.Config()))
+    task.prepare(tmp_path, seed=1)
+    assert task.addressed([line, "", " "]) == ["Hahn<N><GEN><SG>", "", " "]
+    for wrong in ("Hahn", "Hahn N;GEN;SG", "Hahn\tHahnes", "\tN;SG", "a\tb\tc\tN;SG", "Hahn\t"):
+        with pytest.raises(ValueError, match="write Hahn<N><GEN><SG>, or a line of the data"):
+            task.addressed([wrong])
+
+
+def test_a_format_wants_one_file(dictionary: Path) -> None:
+    with pytest.raises(DataError, match="holds both sides"):
+        read_pairs(dictionary, dictionary, DICTIONARY)
+
+
+def test_symbols_stand_between_blanks() -> None:
+    tokenizer = Symbol.Config().build()
+    tokenizer.train(["HH AH0 L OW1"])
+    ids = tokenizer.encode_ids([" HH  L AH0 "])[0]
+    assert tokenizer.decode(ids) == "HH L AH0"
+    assert [tokenizer.decode(ids)[a:b].strip() for a, b in tokenizer.spans(ids)] == [
+        "HH", "L", "AH0"
+    ]  # fmt: skip
+
+
+def test_two_kinds_of_tokenizer_for_two_sides(dictionary: Path, tmp_path: Path) -> None:
+    config = Translation.Config(
+        source=str(dictionary),
+        tokenizer=Character.Config(),
+        target_tokenizer=Symbol.Config(),
+        joint=False,
+        metrics=("wer", "per"),
+    )
+    task = config.build(DICTIONARY)
+    task.prepare(tmp_path, seed=1)
+    kinds = task.source_tokenizer.config.kind, task.target_tokenizer.config.kind
+    assert kinds == ("character", "symbol")
+    assert task.batch("train", [0]).target.tolist() == [
+        [*task.target_tokenizer.encode_ids(["AH0 M"])[0], 3]
+    ]
+    read = task.read(dictionary)  # the user's own dictionary is read as the run's
+    assert read.references[1] == ("R EH1 D", "R IY1 D")
+    with pytest.raises(ValueError, match="joint = false"):
+        Translation.Config(source="x", target_tokenizer=Symbol.Config())
+
+
+# ------------------------------------------------------------------------------ CSV
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ('en,fr\n"a, b",c\nd,e\n', {}),
+        ("en;fr\na, b;c\nd;e\n", {}),
+        ("en\tfr\r\na, b\tc\r\nd\te\r\n", {}),
+        ('en,fr\n"a, b",c\n\nd,e', {}),
+        ("fr;id;en\nc;1;a, b\ne;2;d\n", {"columns": ("en", "fr")}),
+        ("fr;id;en\nc;1;a, b\ne;2;d\n", {"columns": (3, 1)}),
+        ("a, b|c\nd|e\n", {"header": False, "delimiter": "|"}),
+        ('en,fr\n"a,\nb",c\nd,e\n', {}),
+    ],
+)
+def test_a_csv_gives_pairs(tmp_path: Path, text: str, fields: dict[str, Any]) -> None:
+    (tmp_path / "pairs.csv").write_text(text, encoding="utf-8", newline="")
+    corpus = read_pairs(tmp_path / "pairs.csv", None, TextData(**fields))
+    assert (list(corpus.sources), list(corpus.targets)) == (["a, b", "d"], ["c", "e"])
+    assert corpus.lines[1] == text.rstrip().replace("\r", "").count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "message"),
+    [
+        ("en,fr\na,b,c\n", {}, "pairs.csv:2: cells: 3; in the first row: 2; mend it"),
+        ("A dog runs.,Un chien court.\n", {}, "pairs.csv:1: .*'A dog runs.' looks like data"),
+        (
+            "en,fr\na,b\n",
+            {"columns": ("en", "de")},
+            "pairs.csv:1: no column 'de'; there are: en, fr",
+        ),
+        ("en\na\n", {}, "pairs.csv:1: columns: 1; needed: 2; name them in data.columns"),
+        ('en,fr\n"a,b\nc,d\n', {}, "pairs.csv:2: a quote is opened and not closed"),
+        ('en,fr\n"a"x"",b\n', {}, "pairs.csv:2: no row of a CSV"),
+        ("a,b\n", {"columns": ("a", "b"), "header": False}, "data.header = false; number them"),
+    ],
+)
+def test_a_bad_csv_is_named(
+    tmp_path: Path, text: str, fields: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "pairs.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        read_pairs(tmp_path / "pairs.csv", None, TextData(**fields))
+
+
+TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), max_size=12)
+
+
+def written(folder: Path, texts: Sequence[str], size: int) -> MappedTexts:
+    with text_writer(folder, "side") as writer:
+        for some in portions(texts, size):
+            writer.add_texts(some)
+    return MappedTexts.open(folder, "side")
+
+
+@given(TEXTS, st.integers(1, 5), st.data())
+def test_texts_come_back_whatever_they_hold(
+    texts: list[str], size: int, data: st.DataObject
+) -> None:
+    texts = [*texts, "", "😀 l'été\n\x00", "x" * 5000]
+    with TemporaryDirectory() as folder:
+        column = written(Path(folder), texts, size)
+        assert list(column) == texts == column[:] and column == texts
+        assert texts == column and column != texts[1:] and column != [*texts[1:], ""]
+        assert column[1:-1] == texts[1:-1] and column[-1] == texts[-1]
+        assert column.lengths().tolist() == [len(text.encode()) for text in texts]
+        rows = data.draw(st.lists(st.integers(0, len(texts) - 1)))
+        chosen = column.take(rows)
+        assert list(chosen) == taken(texts, rows)
+        assert chosen.lengths().tolist() == [len(texts[i].encode()) for i in rows]
+        again = chosen.take(range(len(rows))[::-1])
+        assert list(again) == list(chosen)[::-1]
+
+
+@given(st.lists(st.lists(st.integers(0, 70_000), max_size=6), max_size=8))
+def test_ids_are_kept_in_the_smallest_integers(ids: list[list[int]]) -> None:
+    largest = max((i for row in ids for i in row), default=0)
+    with TemporaryDirectory() as folder:
+        with ColumnWriter(Path(folder), "ids", smallest(largest)) as writer:
+            for row in ids:
+                writer.add(np.array(row, dtype=np.int64), np.array([len(row)]))
+        column = TokenIds.open(Path(folder), "ids")
+        assert list(column) == ids
+        assert all(type(i) is int for row in column for i in row)
+        assert column.flat.itemsize == (1 if largest < 256 else 2 if largest < 65_536 else 4)
+
+
+def test_a_row_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    column = written(tmp_path, ["a"], 1)
+    with pytest.raises(IndexError):
+        column[1]
+    with pytest.raises(IndexError):
+        column.take([])[0]
+
+
+@pytest.mark.parametrize("content", ["", "a\n", "a\n\nb\n", "a\nb", "\n"])
+def test_lines_of_a_file(content: str, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text(content)
+    assert list(lines_of(tmp_path / "f")) == content.splitlines(keepends=True)

@@ -19,7 +19,7 @@ from foveate.cli.options import CHUNK, Tally, chunks
 from foveate.cli.pictures import saved
 from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
-from foveate.data.readers import Inflection
+from foveate.data.text import Inflection
 from foveate.look.records import AttentionRecord
 from foveate.look.views.maps import part_of
 from foveate.tasks.base import Evaluation

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.data.words import is_unsegmented, split_words, words
+from foveate.data.words import document_terms, is_unsegmented, split_words, words
 
 
 @pytest.mark.parametrize(
@@ -55,3 +56,35 @@ def test_white_space_separates(left: str, right: str) -> None:
 def test_scripts_without_blanks_are_known(text: str) -> None:
     assert is_unsegmented(text)
     assert not is_unsegmented("naïve Ελλάδα Москва हिन्दी العربية 한국어 3,5 🦓 。")
+
+
+BANANAS = ["yes , we have no bananas", "say yes for bananas", "no bananas , we say"]
+TABLE = """\
+,       1 0 1
+bananas 1 1 1
+for     0 1 0
+have    1 0 0
+no      1 0 1
+say     0 1 1
+we      1 0 1
+yes     1 1 0"""
+
+
+def test_the_three_documents_give_the_known_table() -> None:
+    counts = document_terms([text.split() for text in BANANAS])
+    assert counts.table.shape == (8, 3)
+    assert counts.text() == TABLE
+
+
+def test_counts_count_and_order_leaves_no_trace() -> None:
+    one = document_terms([["b", "a", "b"], []])
+    assert one.terms == ["a", "b"]
+    assert one.table.tolist() == [[1, 0], [2, 0]]
+    other = document_terms([["b", "b", "a"], []])
+    assert np.array_equal(one.table, other.table)
+
+
+def test_no_documents_are_an_empty_table() -> None:
+    assert document_terms([]).table.shape == (0, 0)
+    assert document_terms([[], []]).table.shape == (0, 2)
+    assert document_terms([]).text() == ""

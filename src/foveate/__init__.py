@@ -40,6 +40,7 @@ _HOME = {
 # Modules by the names that examples imported before, and where their contents are now.
 _MOVED = {
     "foveate.data.bag": "foveate.data.words",
+    "foveate.data.readers": "foveate.data.text",
     "foveate.export.compare": "foveate.export.base",
     "foveate.export.engine": "foveate.export.ctranslate2",
     "foveate.look.capture": "foveate.look.records",

@@ -52,7 +52,7 @@ def answer(
     threads: options.Threads = None,
 ) -> None:
     """Answer lines, pictures or series by any run."""
-    from foveate.data.readers import read_lines
+    from foveate.data.text import read_lines
     from foveate.tasks.base import CUT
 
     loaded, tally, damaged = load(run, checkpoint, threads), Tally(), list[int]()
@@ -117,7 +117,7 @@ def classify_lines(
 
     Raises `ConfigError` for a run that labels pictures.
     """
-    from foveate.data.readers import read_lines
+    from foveate.data.text import read_lines
     from foveate.tasks.base import CUT
 
     if run.task.reads == "picture":
@@ -236,7 +236,7 @@ def prompts(prompt: str | None, stdin: BinaryIO | None, damaged: list[int]) -> l
     """
     if stdin is None:
         return [prompt or ""]
-    from foveate.data.readers import read_lines
+    from foveate.data.text import read_lines
 
     return list(read_lines(stdin, damaged)) or [""]
 
@@ -347,7 +347,7 @@ def score_lines(
     ``check`` raises ``ValueError`` for a text that is no source, and converts raw lines of the
     data. Raises `ConfigError` naming the line that has no tab, or no source before it.
     """
-    from foveate.data.readers import read_lines
+    from foveate.data.text import read_lines
 
     tally, number, damaged = Tally(), 0, list[int]()
     for chunk in chunks(read_lines(source, damaged), CHUNK):

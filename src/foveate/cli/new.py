@@ -16,9 +16,8 @@ from foveate.cli.options import DataKind, TaskName
 from foveate.config import parse_tree
 from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import read_text
-from foveate.data.readers import FEATURES
 from foveate.data.report import DataReport, report_files
-from foveate.data.text import TextData
+from foveate.data.text import FEATURES, TextData
 from foveate.files import replace_file
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig

@@ -250,7 +250,7 @@ def translate_lines(
     ``line ||| hypothesis ||| features ||| score``, lines counted from 0.
     """
     from foveate.cli.workers import ProcessRun
-    from foveate.data.readers import read_lines
+    from foveate.data.text import read_lines
     from foveate.tasks.base import CUT
 
     tally, number, damaged = Tally(), 0, list[int]()
@@ -343,7 +343,7 @@ class Prefixes:
     """The lines of a file with which outputs begin, read in step with the lines of the input."""
 
     def __init__(self, path: Path) -> None:
-        from foveate.data.readers import read_lines
+        from foveate.data.text import read_lines
 
         self.path, self.damaged, self._count = path, list[int](), 0
         try:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from foveate.data.readers import indices_for
+from foveate.data.text import indices_for
 from foveate.data.tokenizer import EOS, PAD
 
 Ids = Sequence[int] | NDArray[np.integer]
@@ -54,22 +54,6 @@ _STRAYS = 0.03
 _DRAWN = 1 << 20  # random numbers held at a time
 
 
-Value = TypeVar("Value")
-
-
-class LastValueCache(Generic[Value]):
-    """The last value by its key: the start of a training asks for the first epoch repeatedly."""
-
-    def __init__(self) -> None:
-        self._last: tuple[int, Value] | None = None
-
-    def get(self, key: int, make: Callable[[], Value]) -> Value:
-        """The value of a key, made if it is not the last one."""
-        if self._last is None or self._last[0] != key:
-            self._last = key, make()
-        return self._last[1]
-
-
 class BatchPlan:
     """Batches of similar lengths: a function of (lengths, budget, seed, epoch) and nothing else.
 
@@ -84,7 +68,7 @@ class BatchPlan:
         """``lengths`` (N, sides), in tokens, as they will stand in the batch."""
         self.lengths = _by_sides(lengths, batch_tokens, max_rows)
         self.batch_tokens, self.max_rows, self.seed = batch_tokens, max_rows, seed
-        self._epochs = LastValueCache[list[Indices]]()
+        self._last_dealt = lru_cache(maxsize=1)(self._dealt)  # the start asks for it repeatedly
 
     def epoch(self, number: int, rank: int = 0, world: int = 1) -> list[Indices]:
         """The batches of an epoch, or those of one rank of ``world``: every world-th one.
@@ -94,7 +78,7 @@ class BatchPlan:
         """
         if not 0 <= rank < world:
             raise ValueError(f"rank: must be from 0 to {world - 1}, not {rank}")
-        dealt = self._epochs.get(number, lambda: self._dealt(number))
+        dealt = self._last_dealt(number)
         dealt = dealt + [np.empty(0, dtype=np.int64)] * (-len(dealt) % world)
         return dealt[rank::world]
 
@@ -181,7 +165,7 @@ class Mixture:
         self.lengths, self.batch_tokens, self.seed = lengths, batch_tokens, seed
         kind = indices_for(len(lengths))
         self.members = [np.flatnonzero(corpora == c).astype(kind) for c in range(len(weights))]
-        self._epochs = LastValueCache[tuple[Indices, BatchPlan]]()
+        self._last_chosen = lru_cache(maxsize=1)(self._chosen)
         total = sum(w for w, m in zip(weights, self.members, strict=True) if len(m))
         self.counts = [
             round(len(lengths) * w / total) if len(m) else 0
@@ -190,7 +174,7 @@ class Mixture:
 
     def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
         """The batches of an epoch, as indices, in order."""
-        chosen, plan = self._epochs.get(number, lambda: self._chosen(number))
+        chosen, plan = self._last_chosen(number)
         return [chosen[batch] for batch in plan.epoch(number, rank, world)]
 
     def _chosen(self, number: int) -> tuple[Indices, BatchPlan]:

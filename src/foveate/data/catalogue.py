@@ -21,7 +21,7 @@ from typing import Literal
 from urllib.parse import urljoin
 
 from foveate.config import Config
-from foveate.files import cache_folder
+from foveate.files import cache_folder, replace_file
 
 
 class DataError(ValueError):
@@ -318,14 +318,4 @@ def _put(content: bytes, place: Path) -> None:
         content = gzip.compress(content, mtime=0)
     elif place.suffix != ".gz":
         content = _unpack(content, str(place))
-    descriptor, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, place)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    replace_file(place, content, mode=0o644)

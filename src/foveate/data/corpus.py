@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import errno
 import functools
-import gzip
 import hashlib
 import importlib
 import inspect
 import json
-import math
 import os
+import pickle
 import queue
 import shutil
 import signal
@@ -21,15 +19,14 @@ import sys
 import tempfile
 import threading
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import tokenizers as rust
@@ -38,16 +35,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from foveate.data.catalogue import DataError, MissingData
-from foveate.data.readers import (
+from foveate.data.text import (
     BadLine,
     ColumnWriter,
+    Corpus,
     MappedTexts,
+    Reading,
+    TextData,
     TokenIds,
+    at,
+    decoded_lines,
     mapped,
-    read_lines,
     smallest,
 )
-from foveate.data.text import Corpus, Reading, TextData, at
 from foveate.data.tokenizer import Tokenizer, valid
 from foveate.files import cache_folder
 
@@ -98,10 +98,7 @@ ROWS = 20_000  # in a span
 
 
 def in_order(
-    maker: Maker,
-    values: Values,
-    spans: Sequence[tuple[Any, ...]],
-    processes: int | None = None,
+    maker: Maker, values: Values, spans: Sequence[tuple[Any, ...]], processes: int | None = None
 ) -> Iterator[Arrays]:
     """The results of ``maker(values)`` for each span, in their order; the first error is raised.
 
@@ -141,16 +138,14 @@ class WorkerError(RuntimeError):
     """The work failed in another process, or that process was ended."""
 
 
-class Worker:
+class Worker(AbstractContextManager["Worker"]):
     """A process that does the work on one span, or other plain values, after the other.
 
     It is started as a program of its own: nothing is forked, and no script runs a second time. When
-    this process is killed, it reads the end of its input and ends. Values travel as JSON, arrays as
-    raw bytes.
+    this process is killed, it reads the end of its input and ends. All values travel pickled.
     """
 
     def __init__(self, maker: Maker, values: Values) -> None:
-        what = {"maker": f"{maker.__module__}:{maker.__name__}", "values": values}
         path = os.pathsep.join(filter(None, sys.path))
         variables = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
@@ -159,21 +154,24 @@ class Worker:
             stdout=subprocess.PIPE,
             env=os.environ | variables,
         )
-        self._send(what)
+        self._send((maker.__module__, maker.__name__, values))
 
     def __call__(self, values: Sequence[object]) -> Arrays:
         self._send(values)
         assert self._process.stdout is not None
-        return _received(self._process.stdout)
+        try:
+            result: Arrays | str = pickle.load(self._process.stdout)
+        except (EOFError, pickle.UnpicklingError):
+            result = "the process ended; was it killed, or out of memory?"
+        if isinstance(result, str):
+            raise WorkerError(f"in another process: {result}")
+        return result
 
     def _send(self, value: object) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended, which reading the answer reports
-            self._process.stdin.write(json.dumps(value).encode() + b"\n")
+        with suppress(BrokenPipeError):  # it has ended, which reading the result reports
+            pickle.dump(value, self._process.stdin)
             self._process.stdin.flush()
-
-    def __enter__(self) -> Self:
-        return self
 
     @property
     def alive(self) -> bool:
@@ -225,39 +223,28 @@ class Workers:
 
 
 def serve() -> None:
-    """Run as a worker: the work is the first line of standard input, each other line a span."""
+    """Run as a worker: standard input has the maker of the work, then the arguments of each call.
+
+    The answer to a call is the arrays, or the message of an error.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the process that started this one
     answers = os.fdopen(os.dup(1), "wb")
     sys.stdout = sys.stderr  # prints must not mix with the answers
-    what = json.loads(sys.stdin.buffer.readline())
-    module, _, name = what["maker"].partition(":")
     work: Work | None = None
-    for line in sys.stdin.buffer:
-        try:
-            work = work or getattr(importlib.import_module(module), name)(what["values"])
-            arrays: Arrays = work(*json.loads(line))
-        except Exception as error:
-            answers.write(json.dumps(f"{type(error).__name__}: {error}").encode() + b"\n")
-        else:
-            header = {key: [a.dtype.name, a.shape] for key, a in arrays.items()}
-            answers.write(json.dumps(header).encode() + b"\n")
-            answers.writelines(a.tobytes() for a in arrays.values())
-        try:
-            answers.flush()
-        except BrokenPipeError:  # the process that started this one has ended
-            os._exit(1)
-
-
-def _received(stream: IO[bytes]) -> Arrays:
-    line = stream.readline()
-    header = json.loads(line) if line else "the process ended; was it killed, or out of memory?"
-    if isinstance(header, str):
-        raise WorkerError(f"in another process: {header}")
-    arrays: Arrays = {}
-    for key, (dtype, shape) in header.items():
-        content = stream.read(math.prod(shape) * np.dtype(dtype).itemsize)
-        arrays[key] = np.frombuffer(content, dtype=dtype).reshape(shape)
-    return arrays
+    with suppress(EOFError, pickle.UnpicklingError):  # the process that started this one has ended
+        module, name, values = pickle.load(sys.stdin.buffer)
+        while True:
+            arguments = pickle.load(sys.stdin.buffer)
+            try:
+                work = work or getattr(importlib.import_module(module), name)(values)
+                result: Arrays | str = work(*arguments)
+            except Exception as error:
+                result = f"{type(error).__name__}: {error}"
+            try:
+                pickle.dump(result, answers)
+                answers.flush()
+            except BrokenPipeError:
+                os._exit(1)
 
 
 MANIFEST = "manifest.json"
@@ -337,7 +324,7 @@ def _whole(folder: Path) -> bool:
         whole = all((folder / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError):
         return False
-    with contextlib.suppress(OSError):  # a cache that may only be read
+    with suppress(OSError):  # a cache that may only be read
         os.utime(manifest)
     return whole
 
@@ -345,7 +332,7 @@ def _whole(folder: Path) -> bool:
 def _forget(root: Path) -> None:
     """Remove folders not used, and those begun and not finished, for `DAYS` days."""
     for sign in (*root.glob(f"*/{MANIFEST}"), *root.glob("*.new")):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if sign.stat().st_mtime < time.time() - DAYS * 86_400:
                 shutil.rmtree(sign if sign.is_dir() else sign.parent, ignore_errors=True)
 
@@ -368,7 +355,7 @@ def _temporary() -> Path:
     return folder
 
 
-@contextlib.contextmanager
+@contextmanager
 def _alone(lock: Path) -> Iterator[None]:
     """Hold a lock between processes, which the system releases for a killed one too."""
     with lock.open("w") as file:
@@ -379,7 +366,7 @@ def _alone(lock: Path) -> Iterator[None]:
         else:
             import fcntl
 
-            with contextlib.suppress(OSError):  # a network file system may have no locks
+            with suppress(OSError):  # a network file system may have no locks
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -395,14 +382,7 @@ NUMBERS = "numbers"  # of the lines
 Item = TypeVar("Item")
 
 
-@dataclass
-class PreparedCorpus(Corpus):
-    """All pairs of a corpus in the files of a ``folder``, mapped into memory."""
-
-    folder: Path = Path()
-
-
-def prepare_texts(readings: Sequence[Reading]) -> PreparedCorpus:
+def prepare_texts(readings: Sequence[Reading]) -> Corpus:
     """The pairs of all readings, one after the other, read or taken from the cache.
 
     Raises `DataError` as reading does; nothing is then cached.
@@ -412,7 +392,19 @@ def prepare_texts(readings: Sequence[Reading]) -> PreparedCorpus:
         | reading.key()
         for reading in readings
     ]
-    return _opened(stored({"texts": parts}, lambda folder: _write_texts(folder, readings)))
+    folder = stored({"texts": parts}, lambda folder: _write_texts(folder, readings))
+    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    sizes = facts["sizes"]
+    numbers = np.arange(len(sizes), dtype=smallest(len(sizes)))
+    return Corpus(
+        sources=MappedTexts.open(folder, "source"),
+        targets=MappedTexts.open(folder, "target"),
+        lines=mapped(folder / NUMBERS, np.dtype(np.int64)),
+        skipped=[BadLine(*bad) for bad in facts["skipped"]],
+        dropped=facts["dropped"],
+        parts=np.repeat(numbers, sizes) if len(sizes) > 1 else None,
+        folder=folder,
+    )
 
 
 def _write_texts(folder: Path, readings: Sequence[Reading]) -> None:
@@ -438,21 +430,6 @@ def _write_texts(folder: Path, readings: Sequence[Reading]) -> None:
     skipped = [(bad.file, bad.line, bad.reason) for reading in readings for bad in reading.skipped]
     facts = {"sizes": sizes, "dropped": dict(dropped), "skipped": skipped}
     (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
-
-
-def _opened(folder: Path) -> PreparedCorpus:
-    facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    sizes = facts["sizes"]
-    numbers = np.arange(len(sizes), dtype=smallest(len(sizes)))
-    return PreparedCorpus(
-        sources=MappedTexts.open(folder, "source"),
-        targets=MappedTexts.open(folder, "target"),
-        lines=mapped(folder / NUMBERS, np.dtype(np.int64)),
-        skipped=[BadLine(*bad) for bad in facts["skipped"]],
-        dropped=facts["dropped"],
-        parts=np.repeat(numbers, sizes) if len(sizes) > 1 else None,
-        folder=folder,
-    )
 
 
 def prepare_ids(
@@ -523,7 +500,11 @@ def learn_tokenizer(
         empty.save(new / TOKENIZER)
         (new / DIGEST).write_text(digest_of(new / TOKENIZER), encoding="utf-8")
 
-    folder = stored(key, make, _undamaged)
+    folder = stored(
+        key,
+        make,
+        lambda folder: (folder / DIGEST).read_text("utf-8") == digest_of(folder / TOKENIZER),
+    )
     if not seconds:
         print(f"{config.kind} {label} from the cache: {folder}", file=sys.stderr)
     elif seconds[0] > 1:
@@ -531,18 +512,11 @@ def learn_tokenizer(
     return Tokenizer.load(folder / TOKENIZER)
 
 
-def _undamaged(folder: Path) -> bool:
-    return (folder / DIGEST).read_text(encoding="utf-8") == digest_of(folder / TOKENIZER)
-
-
 def _counted(lines: Iterable[str], meter: Meter) -> Iterator[str]:
     """The lines, counted by the meter, which then shows that the work goes on."""
-    done = 0
-    for done, line in enumerate(lines, start=1):
-        yield line
-        if done % 1000 == 0:
-            meter.add(1000)
-    meter.add(done % 1000)
+    for portion in portions(lines, 1000):
+        yield from portion
+        meter.add(len(portion))
     meter.busy()
 
 
@@ -613,32 +587,27 @@ Shares = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Text:
-    """The lines of a text; ``ended`` says whether the last one has its end."""
+    """The lines of a text; ``ended`` says whether the last one has its end.
+
+    Lines that are mapped from the files of a ``folder`` have been ``counted`` in characters.
+    """
 
     lines: Sequence[str]
     ended: bool = True
+    folder: Path | None = None
+    counted: int | None = None
 
     @property
     def characters(self) -> int:
         """How many characters the text has, one for the end of each line."""
+        if self.counted is not None:
+            return self.counted
         return sum(map(len, self.lines)) + len(self.lines) - (not self.ended)
 
     def cut(self, start: int, stop: int) -> Text:
         """The characters from ``start`` up to ``stop``, which may lie inside lines."""
         pieces = list(_cut(self.lines, start, min(stop, self.characters)))
         return Text([line for line, _ in pieces], pieces[-1][1] if pieces else True)
-
-
-@dataclass(frozen=True)
-class PreparedText(Text):
-    """A text in the files of a ``folder``, mapped into memory."""
-
-    folder: Path = Path()
-    counted: int = 0
-
-    @property
-    def characters(self) -> int:
-        return self.counted
 
 
 def read_text(path: Path, config: TextData) -> Text:
@@ -651,17 +620,13 @@ def read_text(path: Path, config: TextData) -> Text:
 
 
 def _lines(path: Path, config: TextData) -> Iterator[str]:
-    damaged: list[int] = []
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            yield from read_lines(stream, damaged)
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
-    if damaged and config.on_bad_line == "error":
-        raise DataError(
-            f"{path}:{damaged[0]}: not UTF-8; mend it, or read its bytes as U+FFFD: "
-            'data.on_bad_line = "skip"'
-        )
+    for number, (line, why) in enumerate(decoded_lines(path), start=1):
+        if why and config.on_bad_line == "error":
+            raise DataError(
+                f"{path}:{number}: {why}; mend it, or read its bytes as U+FFFD: "
+                'data.on_bad_line = "skip"'
+            )
+        yield line
 
 
 def _cut(lines: Iterable[str], start: int, stop: int) -> Iterator[tuple[str, bool]]:
@@ -684,7 +649,7 @@ def read_text_split(pattern: str, shares: Shares, split: str, config: TextData) 
     if not whole and split not in SPLITS:
         raise DataError(f"{pattern} has no {{split}}; it is cut into {', '.join(SPLITS)}")
     if split == "train":
-        text: Text = _prepared(path, None if whole else shares, config)
+        text = _prepared(path, None if whole else shares, config)
     else:
         text = read_text(path, config)
         text = text if whole else text.cut(*_limits(shares, split, text.characters))
@@ -703,16 +668,14 @@ def _limits(shares: Shares, split: str, characters: int) -> tuple[int, int]:
     return int(limits[number]), int(limits[number + 1])
 
 
-def _prepared(path: Path, shares: Shares | None, config: TextData) -> PreparedText:
+def _prepared(path: Path, shares: Shares | None, config: TextData) -> Text:
     """The training part of a file, read or taken from the cache; all of it without shares."""
     chosen = {"shares": shares, "bad": config.on_bad_line, "packed": path.suffix == ".gz"}
     folder = stored(
         {"text": digest_of(path), **chosen}, lambda new: _write(new, path, shares, config)
     )
     facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    return PreparedText(
-        MappedTexts.open(folder, LINES), facts["ended"], folder, facts["characters"]
-    )
+    return Text(MappedTexts.open(folder, LINES), facts["ended"], folder, facts["characters"])
 
 
 def _write(folder: Path, path: Path, shares: Shares | None, config: TextData) -> None:

@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -21,16 +22,14 @@ from foveate.data.catalogue import DataError, find
 from foveate.data.corpus import (
     Arrays,
     Meter,
-    PreparedCorpus,
     Values,
     Work,
     in_order,
     read_text,
     spans_of,
 )
-from foveate.data.readers import MappedTexts, is_table
 from foveate.data.series import SeriesData, labels, looks_like_series, scan, usual_step
-from foveate.data.text import Corpus, TextData, keep, read_pairs
+from foveate.data.text import Corpus, MappedTexts, TextData, is_table, keep, read_pairs
 
 ENOUGH = 8.0  # common words, or characters of a script, from which a language is named
 CLEARLY = 1.5  # times as many as of the next language
@@ -123,14 +122,13 @@ UNSPACED = re.compile(  # Thai to Khmer, Chinese and Japanese
 
 # What may be true of a pair, by its name in reports; its place here is its bit in `Traits.odd`.
 SAME = "both sides the same, or both empty"
-_TESTS: dict[str, Callable[[str, str], object]] = {
-    "empty side": lambda s, t: not s.strip() or not t.strip(),
-    SAME: lambda s, t: s.strip() == t.strip(),
-    "replacement character U+FFFD": lambda s, t: "\ufffd" in s or "\ufffd" in t,
-    "wrong charset, such as Ã© for é": lambda s, t: _MOJIBAKE.search(s) or _MOJIBAKE.search(t),
-    "control or invisible character": lambda s, t: CONTROL.search(s) or CONTROL.search(t),
-    "not in Unicode form NFC": lambda s, t: not (_composed(s) and _composed(t)),
+_CHARACTERS: dict[str, Callable[[str], object]] = {  # either side has it
+    "replacement character U+FFFD": lambda text: "\ufffd" in text,
+    "wrong charset, such as Ã© for é": _MOJIBAKE.search,
+    "control or invisible character": CONTROL.search,
+    "not in Unicode form NFC": lambda text: not unicodedata.is_normalized("NFC", text),
 }
+_PLACES = {name: bit for bit, name in enumerate(("empty side", SAME, *_CHARACTERS))}
 
 
 @dataclass(frozen=True)
@@ -148,14 +146,14 @@ class Traits:
 
     def test(self, name: str) -> NDArray[np.bool_]:
         """Of which pairs a test holds."""
-        return (self.odd >> list(_TESTS).index(name) & 1).astype(bool)
+        return (self.odd >> _PLACES[name] & 1).astype(bool)
 
 
 def traits_of(corpus: Corpus, name: str = "") -> Traits:
     """Look through a corpus, a prepared one with all processors."""
     spans = spans_of(len(corpus)) or [(0, 0)]
     with Meter(f"looking through {name}", len(corpus), "pairs") as meter:
-        if isinstance(corpus, PreparedCorpus):
+        if corpus.folder is not None:
             results = in_order(_traits_maker, {"folder": str(corpus.folder)}, spans)
         else:
             sides = corpus.sources, corpus.targets
@@ -176,17 +174,27 @@ def _traits_maker(values: Values) -> Work:
 
 def _traits(sources: Sequence[str], targets: Sequence[str]) -> Arrays:
     """The traits of some pairs; all spans but the last are of whole blocks."""
-    size, pairs = len(sources), list(zip(sources, targets, strict=True))
-    tests = list(enumerate(_TESTS.values()))
-    odd = (sum(1 << bit for bit, test in tests if test(*pair)) for pair in pairs)
+    pairs = list(zip(sources, targets, strict=True))
+    odd = np.zeros(len(pairs), np.uint8)
+    for row, (source, target) in enumerate(pairs):
+        s, t = source.strip(), target.strip()
+        tests = (not s or not t, s == t, *(f(source) or f(target) for f in _CHARACTERS.values()))
+        odd[row] = sum(1 << bit for bit, holds in enumerate(tests) if holds)
+    words = [(count_words(s), count_words(t)) for s, t in pairs]
+    characters = [(len(s), len(t)) for s, t in pairs]
+    keys = [(_key(s), _key(f"{len(s)} {s}{t}")) for s, t in pairs]
+    left, right = _features(sources), _features(targets)
+    blocks = range(0, len(pairs) - BLOCK // 2 + 1, BLOCK)
+    agreement = [
+        [_agreement(left[at : at + BLOCK], right[at : at + BLOCK], shift) for shift in SHIFTS]
+        for at in blocks
+    ]
     return {
-        "words": _sides(count_words, sources, targets),
-        "characters": _sides(len, sources, targets),
-        "keys": np.array(
-            [(_key(s), _key(f"{len(s)} {s}{t}")) for s, t in pairs], np.uint64
-        ).reshape(-1, 2),
-        "odd": np.fromiter(odd, np.uint8, size),
-        "agreement": _agreements(_features(sources), _features(targets)),
+        "words": np.array(words, np.int32).reshape(-1, 2),
+        "characters": np.array(characters, np.int32).reshape(-1, 2),
+        "keys": np.array(keys, np.uint64).reshape(-1, 2),
+        "odd": odd,
+        "agreement": np.array(agreement, np.float64).reshape(-1, len(SHIFTS)),
     }
 
 
@@ -197,26 +205,8 @@ def count_words(text: str) -> int:
     return len(UNSPACED.findall(text)) + len(UNSPACED.sub(" ", text).split())
 
 
-def _sides(
-    size: Callable[[str], int], sources: Sequence[str], targets: Sequence[str]
-) -> NDArray[np.int32]:
-    both = [np.fromiter(map(size, side), np.int32, len(side)) for side in (sources, targets)]
-    return np.stack(both, axis=1)
-
-
 def _key(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
-def _composed(text: str) -> bool:
-    return unicodedata.is_normalized("NFC", text)
-
-
-def _agreements(source: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How well the sides of each block agree, moved by each of `SHIFTS`."""
-    blocks = [slice(at, at + BLOCK) for at in range(0, len(source) - BLOCK // 2 + 1, BLOCK)]
-    scores = [[_agreement(source[b], target[b], shift) for shift in SHIFTS] for b in blocks]
-    return np.array(scores, np.float64).reshape(-1, len(SHIFTS))
 
 
 def _features(sentences: Sequence[str]) -> NDArray[np.float64]:
@@ -243,8 +233,8 @@ def _agreement(source: NDArray[np.float64], target: NDArray[np.float64], shift: 
     return float(np.arctanh(np.clip(r, -0.999, 0.999)).mean()) if len(r) else 0.0
 
 
-Indices = NDArray[np.int64]
-Check = Callable[[Traits], Indices]  # the traits of a corpus → the pairs that are odd
+Mask = NDArray[np.bool_]
+Check = Callable[[Traits], Mask]  # the traits of a corpus → which pairs are odd
 
 Kind = Literal["pairs", "labelled", "text", "series"]
 
@@ -365,7 +355,6 @@ def report(
     """
     splits: dict[str, SplitReport] = {}
     train: Traits | None = None
-    titles = _TITLES.get(kind, {title: title for title in (*_CHECKS, *_overlaps_titles)})
     for name, corpus in corpora.items():
         traits = traits_of(corpus, name)
         counted: dict[str, NDArray[np.integer]] = {"words": traits.words}
@@ -375,13 +364,14 @@ def report(
         train = traits if name == "train" else train
         last = [*counted.values()][-1]
         sides = slice(0, 2 if kind == "pairs" else 1)
-        findings = [
-            _finding(titles[title], odd, corpus)
-            for title, check in checks.items()
-            if title in titles and len(odd := check(traits))
-        ]
+        findings = []
+        for check_name, check in checks.items():
+            same = kind == "pairs" or check_name in _CHARACTERS
+            title = check_name if same else _TITLES[kind].get(check_name)
+            if title is not None and (odd := check(traits)).any():
+                findings.append(_finding(title, odd, corpus))
         texts = (corpus.sources, corpus.targets)[sides]
-        languages = [language_of(_spread(side)) for side in texts]
+        languages = [language_of(side[:: max(1, len(side) // SAMPLED)]) for side in texts]
         if kind == "pairs":
             findings += _swapped_sides(corpus, languages, named, splits.get("train"))
         if kind == "pairs" and tokens is None:  # training starts without this look at every pair
@@ -460,11 +450,6 @@ def _named(files: Sequence[str | Path]) -> tuple[str, str] | None:
     )
 
 
-def _spread(lines: Sequence[str]) -> list[str]:
-    """Some lines, spread evenly over all."""
-    return [lines[i] for i in range(0, len(lines), max(1, len(lines) // SAMPLED))]
-
-
 def _swapped_sides(
     corpus: Corpus,
     languages: list[str | None],
@@ -473,7 +458,7 @@ def _swapped_sides(
 ) -> list[Finding]:
     """Sides in other languages than their names, or the other way round than in train."""
     source, target = languages
-    every = np.arange(len(corpus))
+    every = np.ones(len(corpus), bool)
     findings = []
     if named is not None and (source, target) == named[::-1]:
         title = f"sides seem swapped: named {named[0]} and {named[1]}, they read as"
@@ -493,10 +478,10 @@ def _swapped_pairs(corpus: Corpus, source: str | None, target: str | None) -> li
     """Pairs whose sides are each in the language of the other side."""
     if source is None or target is None or source == target:
         return []
-    pairs = enumerate(zip(corpus.sources, corpus.targets, strict=True))
-    odd = [i for i, (s, t) in pairs if reads_as(s, target, source) and reads_as(t, source, target)]
+    pairs = zip(corpus.sources, corpus.targets, strict=True)
+    odd = [reads_as(s, target, source) and reads_as(t, source, target) for s, t in pairs]
     title = f"pair the other way round, {target} → {source}"
-    return [_finding(title, np.array(odd), corpus)] if odd else []
+    return [_finding(title, np.array(odd), corpus)] if any(odd) else []
 
 
 def _are_labels(values: Sequence[str]) -> bool:
@@ -514,10 +499,10 @@ def _odd_labels(corpus: Corpus, counts: dict[str, int], train: SplitReport | Non
             f"columns seem swapped: {len(set(corpus.sources)):,} texts, {len(counts):,} labels; "
             "exchange data.columns, data.keys or the files"
         )
-        findings.append(_finding(title, np.arange(len(corpus)), corpus))
+        findings.append(_finding(title, np.ones(len(corpus), bool), corpus))
     elif train is not None:
-        new = [i for i, label in enumerate(corpus.targets) if label not in train.labels]
-        if new:
+        new = [label not in train.labels for label in corpus.targets]
+        if any(new):
             findings.append(_finding("label that train does not have", np.array(new), corpus))
     return findings
 
@@ -566,29 +551,19 @@ def _lengths(lengths: NDArray[np.integer]) -> Lengths:
 def _dropped(traits: Traits, lengths: NDArray[np.integer], config: TextData) -> dict[str, int]:
     """How many pairs `clean` and `keep` leave out, each for the first reason that holds."""
     identical = traits.test(SAME) & config.drop_identical
-    again = np.zeros(len(identical), dtype=bool)
-    again[_duplicates(traits) if config.drop_duplicates else []] = True
-    again &= ~identical
+    again = ~_first(traits.keys[:, 1]) & config.drop_duplicates & ~identical
     counts = {"identical sides": int(identical.sum()), "duplicate pair": int(again.sum())}
     dropped = {reason: count for reason, count in counts.items() if count}
     return dropped | keep(lengths[~identical & ~again], config)[1]
 
 
-def _finding(title: str, odd: Indices, corpus: Corpus) -> Finding:
-    few = corpus.take(odd[:EXAMPLES])
+def _finding(title: str, odd: Mask, corpus: Corpus) -> Finding:
+    few = corpus.take(np.flatnonzero(odd)[:EXAMPLES])
     sides = zip(few.lines, few.sources, few.targets, strict=True)
-    return Finding(title, len(odd), [(int(n), s[:120], t[:120]) for n, s, t in sides])
+    return Finding(title, int(odd.sum()), [(int(n), s[:120], t[:120]) for n, s, t in sides])
 
 
-def _test(name: str) -> Check:
-    return lambda traits: np.flatnonzero(traits.test(name))
-
-
-def _identical(traits: Traits) -> Indices:
-    return np.flatnonzero(traits.test(SAME) & ~traits.test("empty side"))
-
-
-def _first(keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def _first(keys: NDArray[np.uint64]) -> Mask:
     """Where each key stands for the first time."""
     order = np.argsort(keys, kind="stable")
     first = np.ones(len(keys), dtype=bool)
@@ -596,87 +571,69 @@ def _first(keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return first
 
 
-def _duplicates(traits: Traits) -> Indices:
-    return np.flatnonzero(~_first(traits.keys[:, 1]))
-
-
-def _ambiguous(traits: Traits) -> Indices:
+def _ambiguous(traits: Traits) -> Mask:
     sources, pairs = traits.keys.T
     distinct, targets = np.unique(sources[_first(pairs)], return_counts=True)
-    return np.flatnonzero(np.isin(sources, distinct[targets > 1]))
+    return np.isin(sources, distinct[targets > 1])
 
 
-def _outliers(traits: Traits) -> Indices:
+def _outliers(traits: Traits) -> Mask:
     """Pairs of unusual lengths: |t − c·s| > 6·σ·√s in characters (Gale and Church, 1993).
 
     c is the ratio of all target to all source characters, a line counting at most ten times the
     median so that a huge one does not decide it, and σ comes from the median of
     (t − c·s)²/s, so that the outliers do not widen it.
     """
-    filled = np.flatnonzero((traits.characters > 0).all(axis=1))
-    if len(filled) < 20:
-        return filled[:0]
+    filled: Mask = traits.characters.min(axis=1) > 0
+    if filled.sum() < 20:
+        return np.zeros_like(filled)
     source, target = traits.characters[filled].T.astype(np.int64)
     usual = [np.minimum(side, 10 * np.median(side)).sum() for side in (source, target)]
     squares = (target - source * (usual[1] / usual[0])) ** 2 / source
     variance = max(float(np.median(squares)) / 0.4549, 1.0)  # the median of chi-square, 1 degree
-    return filled[squares > UNUSUAL**2 * variance]
+    filled[filled] = squares > UNUSUAL**2 * variance
+    return filled
 
 
-def _shifted(traits: Traits) -> Indices:
+def _shifted(traits: Traits) -> Mask:
     """Find blocks (their first pairs) whose sides agree better when moved, or do nowhere."""
     agreement = traits.agreement
     odd = agreement[:, 1:].max(axis=1, initial=-np.inf) - agreement[:, 0] > MARGIN
     if len(agreement) and np.median(agreement[:, 0]) < MARGIN:
         odd |= agreement[:, 0] < MARGIN
-    return np.flatnonzero(odd) * BLOCK
+    mask = np.zeros(len(traits.odd), bool)
+    mask[np.flatnonzero(odd) * BLOCK] = True
+    return mask
 
 
 def _overlaps(train: Traits) -> dict[str, Check]:
     return {
-        "source also in train": lambda own: np.flatnonzero(
-            np.isin(own.keys[:, 0], train.keys[:, 0])
-        ),
-        "pair also in train": lambda own: np.flatnonzero(np.isin(own.keys[:, 1], train.keys[:, 1])),
+        "source also in train": lambda own: np.isin(own.keys[:, 0], train.keys[:, 0]),
+        "pair also in train": lambda own: np.isin(own.keys[:, 1], train.keys[:, 1]),
     }
 
 
 _CHECKS: dict[str, Check] = {
-    "empty side": _test("empty side"),
-    "identical sides": _identical,
-    "duplicate of an earlier pair": _duplicates,
+    "empty side": lambda traits: traits.test("empty side"),
+    "identical sides": lambda traits: traits.test(SAME) & ~traits.test("empty side"),
+    "duplicate of an earlier pair": lambda traits: ~_first(traits.keys[:, 1]),
     "source with several targets": _ambiguous,
     "unusual ratio of lengths": _outliers,
-    "replacement character U+FFFD": _test("replacement character U+FFFD"),
-    "wrong charset, such as Ã© for é": _test("wrong charset, such as Ã© for é"),
-    "control or invisible character": _test("control or invisible character"),
-    "not in Unicode form NFC": _test("not in Unicode form NFC"),
+    **{name: partial(Traits.test, name=name) for name in _CHARACTERS},
     f"block of {BLOCK} pairs whose sides seem shifted": _shifted,
 }
-
-
-# The checks of the other kinds of text, and what they are called there.
-_CHARACTERS = (
-    "replacement character U+FFFD",
-    "wrong charset, such as Ã© for é",
-    "control or invisible character",
-    "not in Unicode form NFC",
-)
-_overlaps_titles = ("source also in train", "pair also in train")
-_TITLES: dict[Kind, dict[str, str]] = {
+_TITLES: dict[Kind, dict[str, str]] = {  # of the checks of the other kinds of text
     "labelled": {
         "empty side": "empty text or label",
         "duplicate of an earlier pair": "duplicate of an earlier text and label",
         "source with several targets": "text with several labels",
         "source also in train": "text also in train",
-    }
-    | {name: name for name in _CHARACTERS},
+    },
     "text": {
         "empty side": "empty line",
         "duplicate of an earlier pair": "duplicate of an earlier line",
         "source also in train": "line also in train",
-    }
-    | {name: name for name in _CHARACTERS},
+    },
 }
 _UNITS: dict[Kind, str] = {"pairs": "pairs", "labelled": "labelled texts", "text": "lines"}
 
@@ -713,17 +670,8 @@ def _long(name: str, split: SplitReport) -> Iterable[Table]:
         for side, counts in zip(names, sides, strict=True):
             most = max(counts.histogram, default=0)
             bars = "".join(BARS[(8 * n - 1) // most] if n else " " for n in counts.histogram)
-            figures = (
-                f"{n:,.4g}"
-                for n in (
-                    counts.min,
-                    counts.median,
-                    counts.mean,
-                    counts.p95,
-                    counts.max,
-                )
-            )
-            row = f"{unit} of {side}", f"{counts.total:,}", *figures
+            numbers = (counts.min, counts.median, counts.mean, counts.p95, counts.max)
+            row = f"{unit} of {side}", f"{counts.total:,}", *(f"{n:,.4g}" for n in numbers)
             lengths.add_row(*row, f"|{bars}| 1 bar = {counts.step}")
     yield lengths
     if split.labels:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import dataclasses
 import gzip
-import io
 import itertools
 import math
 import re
@@ -14,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import numpy as np
 import pydantic
@@ -23,7 +21,7 @@ from pydantic import Field, NonNegativeInt
 
 from foveate.config import BaseConfig, Config, Configurable
 from foveate.data.catalogue import DataError, find
-from foveate.data.readers import Delimiter, delimiter_of
+from foveate.data.text import Delimiter, delimiter_of, places_of
 
 Dates = NDArray[np.datetime64]
 Numbers = NDArray[np.float64]
@@ -122,9 +120,12 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
     delimiter, decimal = _notation(file, data)
     lines = _rows(file, delimiter)
     header = next(lines, (1, []))[1]
-    date = _place(file, header, data.date) if data.date else 0
-    names = data.values or tuple(name for i, name in enumerate(header) if i != date)
-    places = [_place(file, header, name) for name in names]
+    try:
+        date = places_of([data.date or 1], header)[0] if header else 0
+        names = data.values or tuple(name for i, name in enumerate(header) if i != date)
+        places = places_of(names, header)
+    except ValueError as error:
+        raise DataError(f"{file}:1: {error}") from None
     if not places:
         raise DataError(f"{file}:1: the header names no column of values beside the dates")
     dates, values, numbers = list[np.datetime64](), list[list[float]](), list[int]()
@@ -132,7 +133,10 @@ def scan(data: SeriesData, path: str | Path | None = None) -> SeriesTable:
         where = f"{file}:{line}"
         if len(cells) != len(header):
             raise DataError(f"{where}: {len(cells)} cells; the header has {len(header)}")
-        dates.append(_date(where, cells[date]))
+        try:
+            dates.append(parse_date(cells[date]))
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from None
         if len(dates) > 1 and dates[-1] <= dates[-2]:
             raise DataError(f"{where}: {cells[date]} is not after the row before it; sort the rows")
         numbers.append(line)
@@ -168,13 +172,9 @@ def _rows(file: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"{file}: cannot be read after line {number}: {error}") from None
 
 
-@contextlib.contextmanager
-def _text(file: Path) -> Iterator[io.TextIOWrapper]:
-    with (
-        gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream,
-        io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text,
-    ):
-        yield text
+def _text(file: Path) -> IO[str]:
+    opened = gzip.open if file.suffix == ".gz" else open
+    return opened(file, "rt", encoding="utf-8-sig", newline="")
 
 
 def _notation(file: Path, data: SeriesData) -> tuple[str, str]:
@@ -209,12 +209,6 @@ def looks_like_series(file: Path, data: SeriesData | None = None) -> bool:
     return any(len(cells) > 1 for cells in rows)
 
 
-def _place(file: Path, header: list[str], name: str) -> int:
-    if name not in header:
-        raise DataError(f"{file}:1: no column {name!r}; there are: {', '.join(header)}")
-    return header.index(name)
-
-
 def parse_date(text: str) -> np.datetime64:
     """A month, a day or a time of ISO 8601. Raises `DataError` where it is none."""
     try:
@@ -224,13 +218,6 @@ def parse_date(text: str) -> np.datetime64:
     except ValueError:
         pass
     raise DataError(f"{text!r} is no date; write 2016-07-31 or 2016-07-31 23:00:00")
-
-
-def _date(where: str, cell: str) -> np.datetime64:
-    try:
-        return parse_date(cell)
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from None
 
 
 def _number(where: str, name: str, cell: str, decimal: str) -> float:
@@ -407,10 +394,8 @@ CALENDAR: dict[str, Callable[[Dates], Numbers]] = {
 
 def calendar(dates: Dates, names: tuple[str, ...]) -> NDArray[np.float32]:
     """The named features of each date, (N, F)."""
-    features = np.zeros((len(dates), len(names)), dtype=np.float32)
-    for i, name in enumerate(names):
-        features[:, i] = CALENDAR[name](dates)
-    return features
+    features = [CALENDAR[name](dates) for name in names]
+    return np.array(features, dtype=np.float32).reshape(len(names), len(dates)).T.copy()
 
 
 class Scaling(Configurable):
@@ -501,21 +486,15 @@ class Windows:
 
     def targets(self) -> Floats:
         """The values that all windows predict, (M, H, C)."""
-        rows = self.starts[:, None] + self.look_back + np.arange(self.horizon)
-        values: Floats = self.values[rows]
-        return values
+        return self.values[self.starts[:, None] + self.look_back + np.arange(self.horizon)]
 
     def first_dates(self) -> Dates:
         """The date of the first row that each window predicts, (M,)."""
-        dates: Dates = self.table.dates[self.starts + self.look_back]
-        return dates
+        return self.table.dates[self.starts + self.look_back]
 
 
 def starts(
-    rows: tuple[int, int],
-    look_back: int,
-    horizon: int,
-    gaps: NDArray[np.int64] | None = None,
+    rows: tuple[int, int], look_back: int, horizon: int, gaps: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
     """Windows whose horizon lies in the rows [first, end); the look-back may lie before them.
 
@@ -525,8 +504,6 @@ def starts(
     starting = np.arange(max(0, first - look_back), end - look_back - horizon + 1, dtype=np.int64)
     if gaps is None or not len(gaps):
         return starting
-    before = np.searchsorted(
-        gaps, starting, side="right"
-    )  # gaps up to the first row of each window
+    before = np.searchsorted(gaps, starting, side="right")  # gaps up to the first row of each
     within = np.searchsorted(gaps, starting + look_back + horizon - 1, side="right")
     return starting[before == within]

@@ -7,7 +7,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise, repeat
@@ -253,15 +253,7 @@ def valid(texts: Iterable[str]) -> Iterator[str]:
 
 
 Pair = tuple[int, int]
-Merges = Mapping[Pair, tuple[int, int]]  # two ids → the rank of their merge, and the id of both
-
-
-def merges_of(vocabulary: Mapping[str, int], merges: Sequence[Sequence[str]]) -> Merges:
-    """The learned merges by ids, in the order in which they were learned."""
-    return {
-        (vocabulary[a], vocabulary[b]): (rank, vocabulary[a + b])
-        for rank, (a, b) in enumerate(merges)
-    }
+Merges = dict[Pair, tuple[int, int]]  # two ids → the rank of their merge, and the id of both
 
 
 def split(
@@ -443,8 +435,10 @@ class BPE(Subword):
     def _use(self, wrapped: rust.Tokenizer) -> None:
         super()._use(wrapped)
         learnt = json.loads(wrapped.to_str())["model"]
-        self._letters = {letter: learnt["vocab"][letter] for letter in byte_letters()}
-        self._merges = merges_of(learnt["vocab"], learnt["merges"])
+        ids = learnt["vocab"]
+        self._letters = {letter: ids[letter] for letter in byte_letters()}
+        ranked = enumerate(learnt["merges"])
+        self._merges = {(ids[a], ids[b]): (rank, ids[a + b]) for rank, (a, b) in ranked}
         self._chunks: dict[str, list[list[int]]] = {}
 
     @property

@@ -10,9 +10,11 @@ import io
 import json
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,15 +97,14 @@ def decoded(data: bytes, where: str) -> str:
 # ------------------------------------------------------------------------------ whole texts
 
 
-def read_text(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """A plain text."""
-    passage = text_passage(decoded(data, where), options.rules)
-    return Document([passage], lambda texts: texts[0].encode())
-
-
-def read_html(data: bytes, options: DocumentOptions, where: str) -> Document:
-    """An HTML document or a fragment of one."""
-    passage = html_passage(decoded(data, where), options.rules)
+def read_whole(
+    data: bytes,
+    options: DocumentOptions,
+    where: str,
+    passage_of: Callable[[str, Rules], Passage] = text_passage,
+) -> Document:
+    """A plain text, or with `html_passage` an HTML document or a fragment of one."""
+    passage = passage_of(decoded(data, where), options.rules)
     return Document([passage], lambda texts: texts[0].encode())
 
 
@@ -257,7 +258,6 @@ XML_BYTES = 32 * MIB  # bytes of all members that are XML
 MARKS = 2_000_000  # of < and = in these: elements and attributes, each of which takes memory
 DAMAGED = (zipfile.BadZipFile, OSError, EOFError, RuntimeError, ValueError, ArithmeticError)
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # those of office documents
-CHUNK = 65_536
 
 
 def bounded(data: bytes, where: str) -> bytes:
@@ -268,6 +268,7 @@ def bounded(data: bytes, where: str) -> bytes:
     """
     out, names = io.BytesIO(), set[str]()
     size = xml = marks = 0
+    dtd = False
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
             if len(old.infolist()) > MEMBERS:
@@ -276,12 +277,18 @@ def bounded(data: bytes, where: str) -> bytes:
                 if info.filename in names or info.compress_type not in METHODS:
                     raise ConfigError(f"{where}: {info.filename} is there twice, or packed oddly")
                 names.add(info.filename)
-                member = _read_member(old, info, UNPACKED - size, where)
+                with old.open(info) as file:
+                    member = file.read(UNPACKED - size + 1)
                 size += len(member)
-                if _is_xml(member):
+                if size > UNPACKED:
+                    raise ConfigError(f"{where} holds more than {UNPACKED // MIB} MiB, unpacked")
+                if member[:64].lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")[:1] == b"<":
                     xml += len(member)
                     marks += member.count(b"<") + member.count(b"=")
-                    _refuse_dtd(member, f"{where}: {info.filename}")
+                    dtd = b"<!DOCTYPE" in member.replace(b"\0", b"")
+                if dtd:
+                    place = f"{where}: {info.filename}"
+                    raise ConfigError(f"{place} cannot be read: it declares entities of its own")
                 if xml > XML_BYTES or marks > MARKS:
                     raise ConfigError(
                         f"{where} holds more than {XML_BYTES // MIB} MiB of XML, or more than "
@@ -290,34 +297,9 @@ def bounded(data: bytes, where: str) -> bytes:
                 new.writestr(info.filename, member)
     except ConfigError:
         raise
-    except (
-        *(zipfile.BadZipFile, OSError, EOFError),
-        RuntimeError,
-        ValueError,
-        ArithmeticError,
-    ) as error:
+    except DAMAGED as error:
         raise ConfigError(f"{where} is no DOCX file: {error}") from None
     return out.getvalue()
-
-
-def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int, where: str) -> bytes:
-    """A member. Raises ``ConfigError`` as soon as it has more than ``most`` bytes."""
-    content = bytearray()
-    with archive.open(info) as file:
-        while chunk := file.read(CHUNK):
-            content += chunk
-            if len(content) > most:
-                raise ConfigError(f"{where} holds more than {UNPACKED // MIB} MiB, unpacked")
-    return bytes(content)
-
-
-def _is_xml(data: bytes) -> bool:
-    return data[:64].lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")[:1] == b"<"
-
-
-def _refuse_dtd(data: bytes, where: str) -> None:
-    if b"<!DOCTYPE" in data or b"<!DOCTYPE" in data.replace(b"\0", b""):
-        raise ConfigError(f"{where} cannot be read: it declares entities of its own")
 
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -331,10 +313,9 @@ def read_docx(data: bytes, options: DocumentOptions, where: str) -> Document:
         import docx
     except ImportError:
         raise ConfigError("DOCX needs python-docx; pip install 'foveate[documents]'") from None
+    archive = bounded(data, where)
     try:
-        file = docx.Document(io.BytesIO(bounded(data, where)))
-    except ConfigError:
-        raise
+        file = docx.Document(io.BytesIO(archive))
     except Exception as error:  # zip, XML and package errors of many kinds
         raise ConfigError(f"{where} is no DOCX file: {error}") from None
     stories = list(_paragraphs(file))
@@ -385,11 +366,10 @@ class Paragraph:
     # ---- reading
 
     def _commonest(self) -> str:
-        lengths: dict[str, int] = {}
+        lengths = Counter[str]()
         for run in self.element.iter(f"{W}r"):
-            size = sum(len(t.text or "") for t in run.iter(f"{W}t"))
-            lengths[_key(run)] = lengths.get(_key(run), 0) + size
-        return max(lengths, key=lambda key: lengths[key], default="")
+            lengths[_key(run)] += sum(len(t.text or "") for t in run.iter(f"{W}t"))
+        return max(lengths, key=lengths.__getitem__, default="")
 
     def _read(self, parent: Element) -> None:
         """Add the children: runs of text, hyperlinks, and all others as objects."""
@@ -556,12 +536,10 @@ def _check_lines(text: str, where: str) -> None:
 
 def _forms(header: str, where: str) -> int | None:
     """The number of plural forms in the header, if it names one."""
-    match = _COUNT.search(header)
-    if match is None:
-        return None
-    if not 1 <= int(match[1]) <= 9:
-        raise ConfigError(f"{where}: nplurals={match[1]} in Plural-Forms: there are 1 to 9")
-    return int(match[1])
+    count = int(match[1]) if (match := _COUNT.search(header)) else None
+    if count is not None and not 1 <= count <= 9:
+        raise ConfigError(f"{where}: nplurals={count} in Plural-Forms: there are 1 to 9")
+    return count
 
 
 def _check_forms(entry: POEntry, count: int | None, where: str) -> None:
@@ -703,8 +681,8 @@ def _add(unit: XML.Element, text: str, to: str) -> None:
 
 
 READERS: dict[str, Reader] = {
-    "text": read_text,
-    "html": read_html,
+    "text": read_whole,
+    "html": partial(read_whole, passage_of=html_passage),
     "tsv": read_tsv,
     "jsonl": read_jsonl,
     "srt": read_srt,

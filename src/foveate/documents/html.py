@@ -24,10 +24,11 @@ REPEATED = 250_000  # elements that could be opened again, in all
 _TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<(?P<end>/?)(?P<name>[a-z][^\s/>]*)(?P<rest>[^<>]*)", re.I | re.S
 )
-_EMPTY_TAGS = "area base br col embed hr img input link meta param source track wbr"
+_EMPTY = "area base br col embed hr img input link meta param source track wbr"
+VOID = frozenset(f"{_EMPTY} basefont bgsound frame keygen".split())  # without an end tag
 # Their end tags are optional: they end with their parents, or where the next element begins.
 _SINGLE = "html head body p li dt dd tr td th tbody thead tfoot option optgroup colgroup caption"
-_IGNORED = frozenset(f"{_EMPTY_TAGS} {_SINGLE} rb rt rp rtc".split())
+_IGNORED = frozenset(f"{_EMPTY} {_SINGLE} rb rt rp rtc".split())
 # Within these, <x/> is a closed element, until an element of HTML begins.
 _FOREIGN = frozenset(("svg", "math"))
 _HTML = """a b big blockquote center code div dl em font form h1 h2 h3 h4 h5 h6 i menu nobr ol pre
@@ -118,9 +119,6 @@ OBJECTS = frozenset(_OBJECTS.split())
 _BLOCKS = """pre textarea select template iframe object video audio canvas xmp noembed noframes
     plaintext listing embed"""
 UNTOUCHED = OBJECTS | frozenset(_BLOCKS.split())
-_VOID = """area base br col embed hr img input link meta param source track wbr
-    basefont bgsound frame keygen"""
-VOID = frozenset(_VOID.split())
 CONTEXTS = {  # what a fragment that begins so has to stand in
     **dict.fromkeys(("td", "th"), "tr"),
     "tr": "tbody",

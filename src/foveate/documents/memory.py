@@ -109,11 +109,7 @@ class TranslationMemory:
 
     @classmethod
     def read(
-        cls,
-        path: Path,
-        to: str | None = None,
-        least: float = 100.0,
-        source: str | None = None,
+        cls, path: Path, to: str | None = None, least: float = 100.0, source: str | None = None
     ) -> TranslationMemory:
         """A TMX, or a TSV of source and target.
 

@@ -20,7 +20,6 @@ from foveate.data.catalogue import DataError
 from foveate.data.corpus import (
     LINES,
     SPLITS,
-    PreparedText,
     Shares,
     Text,
     learn_tokenizer,
@@ -29,8 +28,7 @@ from foveate.data.corpus import (
     read_text_split,
     sample,
 )
-from foveate.data.readers import taken
-from foveate.data.text import TextData
+from foveate.data.text import TextData, taken
 from foveate.data.tokenizer import BOS, BPE, EOS, PAD, UNK, Tokenizer
 from foveate.decode.beam import another
 from foveate.decode.constraints import byte_table
@@ -147,7 +145,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
 
     def stream(self, text: Text) -> Stream:
         """The ids of a text; those of one in files are in files as well."""
-        if isinstance(text, PreparedText):
+        if text.folder is not None:
             (column,) = prepare_ids(text.folder, {LINES: self.tokenizer}, end=[EOS])
             ids = cast(Ids, column.flat if text.ended else column.flat[:-1])
             return Stream(ids, column.offsets[:-1], text)

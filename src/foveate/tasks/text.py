@@ -19,9 +19,19 @@ from torch import Tensor
 
 from foveate.data.batches import pad, source_batch
 from foveate.data.catalogue import DataError
-from foveate.data.corpus import PreparedCorpus, learn_tokenizer, prepare_ids, prepare_texts, sample
-from foveate.data.readers import TokenIds, is_table, taken
-from foveate.data.text import Corpus, Reading, TextData, at, collect, keep, read_pairs
+from foveate.data.corpus import learn_tokenizer, prepare_ids, prepare_texts, sample
+from foveate.data.text import (
+    Corpus,
+    Reading,
+    TextData,
+    TokenIds,
+    at,
+    collect,
+    is_table,
+    keep,
+    read_pairs,
+    taken,
+)
 from foveate.data.tokenizer import BOS, BPE, EOS, SILENT, Encoded, Span, Tokenizer
 from foveate.data.words import is_unsegmented, split_words
 from foveate.errors import Renamed
@@ -248,7 +258,7 @@ class TextTask(Task[str, AnswerType, Batch]):
     def encoded(self, split: str, sides: dict[str, Tokenizer]) -> list[Sequence[Ids]]:
         """The ids of the texts of `corpus` by the tokenizers of "source" and "target"."""
         corpus = self.corpus(split)
-        if isinstance(corpus, PreparedCorpus):
+        if corpus.folder is not None:
             return list(prepare_ids(corpus.folder, sides))
         texts = {"source": corpus.sources, "target": corpus.targets}
         return [tokenizer.encode_ids(texts[side]) for side, tokenizer in sides.items()]

@@ -23,9 +23,8 @@ from foveate.config import Config
 from foveate.data.batches import BatchPlan, Mixture, sorted_batches
 from foveate.data.catalogue import DataError
 from foveate.data.corpus import learn_tokenizer, sample
-from foveate.data.readers import taken
 from foveate.data.report import report
-from foveate.data.text import Corpus, Pair, Reading, TextData, keep, read_pairs, to_measure
+from foveate.data.text import Corpus, Pair, Reading, TextData, keep, read_pairs, taken, to_measure
 from foveate.data.tokenizer import BPE, UNK, Encoded, Tokenizer
 from foveate.data.words import split_words
 from foveate.decode.constraints import Steps, byte_table

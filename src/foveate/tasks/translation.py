@@ -19,8 +19,7 @@ from foveate.align.aer import Head, Links, Rows, read_pharaoh, write_pharaoh
 from foveate.align.ibm import AgreementAligner, Aligner
 from foveate.data.batches import pad, sorted_batches, source_batch
 from foveate.data.catalogue import DataError
-from foveate.data.readers import lines_of
-from foveate.data.text import at
+from foveate.data.text import at, lines_of
 from foveate.data.tokenizer import BOS, EOS, PAD
 from foveate.data.words import CUTS, split_words
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities

@@ -1,4 +1,8 @@
+"""Batches: what they hold and cost, padding, and epochs of several corpora."""
+
 from __future__ import annotations
+
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -7,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from foveate.data.batches import BatchPlan, Indices, sorted_batches
+from foveate.data.batches import BatchPlan, Indices, Mixture, pad, sorted_batches
+from foveate.data.tokenizer import PAD
 
 Lengths = NDArray[np.int32]
 lengths_of_pairs = hnp.arrays(
@@ -124,3 +129,72 @@ def test_what_cannot_be_planned_is_named() -> None:
         BatchPlan(-lengths, 8, seed=1)
     with pytest.raises(ValueError, match="rank: must be from 0 to 1, not 2"):
         BatchPlan(lengths, 8, seed=1).epoch(0, rank=2, world=2)
+
+
+ids = st.lists(st.integers(4, 9), max_size=7)
+
+
+def test_shorter_sequences_are_filled_on_the_right() -> None:
+    padded = pad([[5, 6, 7], [8], []])
+    assert padded.dtype == np.int64
+    assert padded.tolist() == [[5, 6, 7], [8, PAD, PAD], [PAD, PAD, PAD]]
+
+
+@given(st.lists(ids, max_size=6), st.integers(1, 5))
+def test_what_went_in_comes_out(sequences: list[list[int]], multiple: int) -> None:
+    padded = pad(sequences, value=0, multiple=multiple)
+    longest = max(map(len, sequences), default=0)
+    assert len(padded) == len(sequences)
+    assert padded.shape[1] % multiple == 0 and 0 <= padded.shape[1] - longest < multiple
+    assert [row[row > 0].tolist() for row in padded] == sequences
+    assert (pad([np.array(s, dtype=np.int32) for s in sequences], 0, multiple) == padded).all()
+
+
+def test_nothing_is_an_empty_rectangle() -> None:
+    assert pad([]).shape == (0, 0)
+    assert pad([[], []], multiple=8).shape == (2, 0)
+
+
+def test_a_multiple_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="multiple: must be at least 1, not 0"):
+        pad([[4]], multiple=0)
+
+
+LENGTHS = np.random.default_rng(0).integers(1, 20, (60, 2))
+CORPORA = np.repeat([0, 1], [50, 10])
+
+
+def mixture(*weights: float) -> Mixture:
+    return Mixture(LENGTHS, 64, 7, CORPORA, weights)
+
+
+def examples(plan: Mixture, number: int) -> list[int]:
+    return np.concatenate(plan.epoch(number)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("weights", "counts"), [((1, 1), (30, 30)), ((50, 10), (50, 10)), ((1, 5), (10, 50))]
+)
+def test_each_corpus_has_its_share_in_each_epoch(
+    weights: tuple[float, float], counts: tuple[int, int]
+) -> None:
+    for number in range(3):
+        found = Counter(CORPORA[examples(mixture(*weights), number)].tolist())
+        assert (found[0], found[1]) == counts
+
+
+def test_no_example_comes_again_before_all_others_have_come() -> None:
+    plan = mixture(1, 1)
+    seen = [i for number in range(5) for i in examples(plan, number)]
+    for corpus, size in ((0, 50), (1, 10)):
+        times = Counter(i for i in seen if CORPORA[i] == corpus)
+        assert max(times.values()) - min(times.values()) <= 1 and len(times) == size
+
+
+def test_an_epoch_is_a_function_of_the_seed_and_its_number() -> None:
+    one, other = mixture(1, 2), mixture(1, 2)
+    other.epoch(3)
+    assert [b.tolist() for b in one.epoch(1)] == [b.tolist() for b in other.epoch(1)]
+    assert examples(one, 1) != examples(one, 2)
+    two = [b.tolist() for rank in (0, 1) for b in one.epoch(1, rank, 2) if len(b)]
+    assert sorted(map(str, two)) == sorted(str(b.tolist()) for b in one.epoch(1))

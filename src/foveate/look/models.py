@@ -21,7 +21,7 @@ from foveate.look.drawings import (
     sheet,
     sheet_grid,
 )
-from foveate.look.records import AttentionRecord, ForcedPass, Maps, capture, seams, tapped
+from foveate.look.records import AttentionRecord, ForcedPass, Maps, capture, hook_points, tapped
 from foveate.nn.positions import NoPosition, Position
 
 # -------------------------------------------------------------------------------------------- flow
@@ -103,7 +103,7 @@ def relevance(forced: ForcedPass) -> AttentionRecord:
     each score. Raises ``ConfigError`` for a forecast, and for a model without attention.
     """
     if forced.score_name != "log p":
-        raise ConfigError("relevance is to what is said with a probability; a forecast has none")
+        raise ConfigError("relevance needs an output with a probability; a forecast has none")
     matrices: dict[str, Matrix] = {}
     for t, gathered in enumerate(_gathered(forced)):
         for name, (place, rows) in _answered(forced, gathered, t).items():
@@ -132,7 +132,7 @@ def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int,
 
 def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
     """What was relevant for each score, in their order."""
-    attentions = seams(forced.model)
+    attentions = hook_points(forced.model)
     calls: dict[str, list[Tensor]] = {}
 
     def tap(name: str) -> Callable[[Tensor], Tensor]:
@@ -251,7 +251,7 @@ def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") 
 
 
 # --------------------------------------------------------------------------------------- positions
-# Position encodings as heat maps: what each place is told, and what a pair of places is worth.
+# Position encodings as heat maps: the encoding of each position, and the bias of each pair.
 #
 # An encoding is drawn by the doors that it opens (`foveate.nn.positions`), whatever its kind.
 
@@ -453,7 +453,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> LinesDraw
 
 
 # ---------------------------------------------------------------------------------------- schedule
-# Learning-rate curves. Does not live here: the schedules (`foveate.train.optim`).
+# Learning-rate curves of the schedules (`foveate.train.optim`).
 
 POINTS = 400  # places at which a curve is drawn
 

@@ -249,7 +249,7 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     def forced(
         self, model: Any, source: Input, target: Any = None, search: Search | None = None
     ) -> ForcedPass:
-        """An example made ready to be looked at: a forced pass over the source and the target.
+        """A forced pass over a source and a target, to look inside the model.
 
         Without a target, the best output of the search (greedy if None), or the model's answer.
         """

@@ -136,7 +136,11 @@ def find(path: str | Path) -> Path:
     folder = next((p.parent for p in places[1:] or places if p.parent.is_dir()), None)
     if folder is not None:
         raise MissingData(reason, _files_in(folder, places[0].suffix))
-    raise DataError(f"{reason} {_remedy(places)}")
+    name = places[0].parts[0] if places[0].parts else ""
+    remedy = f"To fetch it: foveate data get {name}"
+    raise DataError(
+        f"{reason} {remedy if name in catalogue() else 'Sets to fetch: foveate data list'}"
+    )
 
 
 def _files_in(folder: Path, ending: str) -> str:
@@ -145,14 +149,6 @@ def _files_in(folder: Path, ending: str) -> str:
     names = [f.name for f in files if not ending or ending in f.suffixes]
     present = ", ".join(names[:8] + ["…"] * (len(names) > 8)) or f"no {ending or 'file'}"
     return f'{folder} has {present}; other names for splits: data.splits = {{ valid = "val" }}'
-
-
-def _remedy(places: list[Path]) -> str:
-    """What to do where not even the folder of a file exists."""
-    name = places[0].parts[0] if places[0].parts else ""
-    if name in catalogue():
-        return f"To fetch it: foveate data get {name}"
-    return "Sets to fetch: foveate data list"
 
 
 def get(

@@ -414,7 +414,7 @@ def _write_texts(folder: Path, readings: Sequence[Reading]) -> None:
     sizes = []
     with ExitStack() as stack:
         meter = stack.enter_context(Meter("reading text", total, "MB"))
-        sides = [stack.enter_context(text_writer(folder, side)) for side in ("source", "target")]
+        sides = [stack.enter_context(ColumnWriter(folder, side)) for side in ("source", "target")]
         lines = stack.enter_context((folder / NUMBERS).open("wb"))
         for reading in readings:
             sizes.append(0)
@@ -568,11 +568,6 @@ def sample(count: int, most: int, seed: int) -> Sequence[int] | NDArray[np.int64
     return np.sort(drawn)
 
 
-def text_writer(folder: Path, name: str) -> ColumnWriter:
-    """A writer of a column that `MappedTexts` opens."""
-    return ColumnWriter(folder, name, np.dtype(np.uint8))
-
-
 def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """Lists of ``size`` items, the last one shorter."""
     rest = iter(items)
@@ -684,7 +679,7 @@ def _write(folder: Path, path: Path, shares: Shares | None, config: TextData) ->
     if shares is not None:
         limits = _limits(shares, "train", sum(len(line) + 1 for line in _lines(path, config)))
     total = None if path.suffix == ".gz" else size
-    with Meter("reading text", total, "MB") as meter, text_writer(folder, LINES) as writer:
+    with Meter("reading text", total, "MB") as meter, ColumnWriter(folder, LINES) as writer:
         for pieces in portions(_cut(_lines(path, config), *limits), ROWS):
             meter.add((writer.add_texts([line for line, _ in pieces]) + len(pieces)) / 1e6)
             characters += sum(len(line) + end for line, end in pieces)

@@ -724,10 +724,11 @@ class TokenIds(Column[list[int]]):
 class ColumnWriter(AbstractContextManager["ColumnWriter"]):
     """Writes a column piece by piece; the files are whole when it is closed."""
 
-    def __init__(self, folder: Path, name: str, dtype: np.dtype[np.generic]) -> None:
-        self.dtype, self.rows = dtype, 0
+    def __init__(self, folder: Path, name: str, dtype: np.dtype[np.generic] | None = None) -> None:
+        """``dtype`` is that of the entries; without it they are bytes, for `MappedTexts`."""
+        self.dtype, self.rows = dtype or np.dtype(np.uint8), 0
         self._end = 0
-        self._flat: BinaryIO = (folder / f"{name}.{dtype.name}").open("wb")
+        self._flat: BinaryIO = (folder / f"{name}.{self.dtype.name}").open("wb")
         self._offsets: BinaryIO = (folder / f"{name}.offsets").open("wb")
         self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
 

@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -138,7 +138,7 @@ class WorkerError(RuntimeError):
     """The work failed in another process, or that process was ended."""
 
 
-class Worker(AbstractContextManager["Worker"]):
+class Worker:
     """A process that does the work on one span, or other plain values, after the other.
 
     It is started as a program of its own: nothing is forked, and no script runs a second time. When
@@ -179,10 +179,11 @@ class Worker(AbstractContextManager["Worker"]):
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End the process during its work."""
+        """End the process, also during its work."""
         self._process.kill()
 
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """End the process and its pipes."""
         self.kill()
         self._process.communicate()
 
@@ -195,13 +196,13 @@ class Workers:
 
     def __init__(self, maker: Maker, values: Values, count: int) -> None:
         self._maker, self._values, self._count = maker, values, count
-        self._stack, self._lock, self._over = ExitStack(), threading.Lock(), False
+        self._lock, self._over = threading.Lock(), False
         self._idle = queue.SimpleQueue[Worker]()
         self.all: list[Worker] = []
 
     def __enter__(self) -> Self:
         for _ in range(self._count):
-            self._idle.put(self._begun())
+            self._start()
         return self
 
     def __call__(self, values: Sequence[object]) -> Arrays:
@@ -209,17 +210,21 @@ class Workers:
         try:
             return worker(values)
         finally:
-            self._idle.put(worker if worker.alive or self._over else self._begun())
+            if worker.alive or self._over:
+                self._idle.put(worker)
+            else:
+                self._start()
 
-    def _begun(self) -> Worker:
+    def _start(self) -> None:
         with self._lock:
-            self.all.append(self._stack.enter_context(Worker(self._maker, self._values)))
-            return self.all[-1]
+            self.all.append(Worker(self._maker, self._values))
+            self._idle.put(self.all[-1])
 
     def __exit__(self, *error: object) -> None:
         self._over = True
         with self._lock:
-            self._stack.close()
+            for worker in self.all:
+                worker.close()
 
 
 def serve() -> None:

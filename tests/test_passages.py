@@ -18,9 +18,24 @@ from foveate.documents.spans import Piece, PieceWriter, Rules
 from foveate.documents.translate import Aligner, blanks, joined_all, text_passage
 
 Links = list[list[tuple[int, int]]]
-SPANS = """https://a.org/x?b=1&c=2 www.a-b.org/x a.b+c@d.org 17 3.14 10:30 {{name}} {x} ${y} %s %d
-    %(x)s <br/> </b>""".split()
-WORDS = """dog A chien l'eau It é 東京。 Mr. end. Why? (so) 50% x2""".split()
+TEXT_OF_SPANS = """https://a.org/x?b=1&c=2 www.a-b.org/x a.b+c@d.org 17 3.14 10:30 {{name}} {x} ${y} %s %d
+    %(x)s <br/> </b>"""
+SPANS = TEXT_OF_SPANS.split()
+WORDS = [
+    "dog",
+    "A",
+    "chien",
+    "l'eau",
+    "It",
+    "é",
+    "東京。",
+    "Mr.",
+    "end.",
+    "Why?",
+    "(so)",
+    "50%",
+    "x2",
+]
 BLANKS = [" ", " ", " ", "  ", "\n", "\n\n", "\t", "\r\n"]
 printed = st.characters(exclude_categories=("Cc", "Cs", "Cn"))
 word = st.one_of(st.sampled_from(SPANS), st.sampled_from(WORDS), st.text(printed, max_size=4))

@@ -117,19 +117,19 @@ def mirror_folder() -> Path | None:
     return Path(folder).expanduser() if folder else None
 
 
-def find(path: str | Path) -> Path:
+def find(path: str | Path, folders: bool = False) -> Path:
     """The file at a path, or, for a relative path, below ``FOVEATE_DATA`` or the cache.
 
     ``multi30k/train.en`` finds ``$FOVEATE_DATA/multi30k/train.en.gz``: everywhere, a file that
-    is not there but stands with ``.gz`` after its name is taken. Raise `DataError` that names
-    the places and the remedy.
+    is not there but stands with ``.gz`` after its name is taken. With ``folders`` a folder of
+    that name is taken too. Raise `DataError` that names the places and the remedy.
     """
     expanded = Path(path).expanduser()
     roots = [Path(), mirror_folder(), cache_folder()]
     places = list(dict.fromkeys(root / expanded for root in roots if root is not None))
     for place in places:
         for candidate in (place, Path(f"{place}.gz")):
-            if candidate.exists() and not candidate.is_dir():
+            if candidate.exists() and (folders or not candidate.is_dir()):
                 return candidate
     listed = ", ".join(str(place) for place in places)
     reason = f"no file {expanded} (nor with .gz); looked for {listed}."

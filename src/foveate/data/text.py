@@ -519,11 +519,7 @@ class Reading:
             raise DataError(both)
         self.skipped: list[BadLine] = []
         self._cleaning = Cleaning(config)
-
-    @property
-    def dropped(self) -> dict[str, int]:
-        """How many pairs were left out, by the reason."""
-        return dict(self._cleaning.dropped)
+        self.dropped = self._cleaning.dropped
 
     def __iter__(self) -> Iterator[Pair]:
         pairs = _numbered(self.files, self.config, self.skipped)
@@ -554,7 +550,7 @@ _READS = (  # the fields of a config that decide what is read
 def collect(reading: Reading) -> Corpus:
     """All pairs of a reading in memory; of valid and test as `to_measure` has them."""
     corpus = _corpus(reading, reading.skipped, {})
-    corpus.dropped = reading.dropped
+    corpus.dropped = dict(reading.dropped)
     return corpus if reading.split == "train" else to_measure(corpus, reading.config)
 
 
@@ -684,9 +680,6 @@ class Column(Sequence[Row], Generic[Row]):
         if self.chosen is not None:
             place = int(self.chosen[place])
         return self._row(self.flat[self.offsets[place] : self.offsets[place + 1]])
-
-    def __iter__(self) -> Iterator[Row]:
-        return (self[i] for i in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
         """Whether another sequence has the same rows."""

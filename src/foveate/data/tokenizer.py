@@ -376,10 +376,8 @@ class Subword(Tokenizer):
         self._use(_read(json.dumps(vocabulary)))
 
 
-@lru_cache(maxsize=16)
-def _read(vocabulary: str) -> rust.Tokenizer:
-    """One for all who read the same vocabulary: what it remembers of words is never freed."""
-    return rust.Tokenizer.from_str(vocabulary)
+# The tokenizers of equal vocabularies are one object: the words that it caches are never freed.
+_read = lru_cache(maxsize=16)(rust.Tokenizer.from_str)
 
 
 class BPE(Subword):

@@ -13,7 +13,6 @@ links, which needs none: both are reported.
 
 from __future__ import annotations
 
-import json
 import resource
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import hansards
-import machine
+import harness
 from foveate.align.aer import (
     METHODS,
     Gold,
@@ -72,14 +71,10 @@ def row(found: Sequence[Links], **more: Any) -> dict[str, Any]:
 
 def add(rows: dict[str, Any]) -> None:
     """Put rows beside those that are there."""
-    path = machine.RESULTS / "alignment.json"
-    result = json.loads(path.read_text("utf-8")) if path.exists() else {"rows": {}}
-    result["what"] = (__doc__ or "").strip()
-    result["machine"] = machine.describe()
+    before = harness.previous("alignment").get("rows", {})
     for name, figures in rows.items():
-        result["rows"][name] = figures
         print(name, figures, flush=True)
-    machine.write("alignment", result)
+    harness.write("alignment", {"what": (__doc__ or "").strip(), "rows": before | rows})
 
 
 def aligners(names: Sequence[str]) -> None:

@@ -14,8 +14,6 @@ docs/results/libretranslate.json, by RUN's model and size.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
@@ -25,15 +23,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 
-from foveate.run import load
-from machine import RESULTS, describe, write
+import harness
+from foveate.run import load as load_run
 from under_fire import LOADS, ask, family, processor, served, wrk
 
-FILE = RESULTS / "libretranslate.json"
 PORT = 5099  # and the next ones
 TUNED = {"ARGOS_INTER_THREADS": str(os.cpu_count() or 1), "ARGOS_INTRA_THREADS": "1"}
 PEERS = {
@@ -67,8 +64,8 @@ def packages(python: Path, run: Path, home: Path) -> dict[str, str]:
     around = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | settings
     for source, target in (("en", "fr"), ("fr", "en")):
         file = home / f"{source}-{target}.argosmodel"
-        told = ["--to", "argos", "--language", source, "--language", target, "--check", "5"]
-        export = [sys.executable, "-m", "foveate", "export", str(run), str(file), *told]
+        options = ["--to", "argos", "--language", source, "--language", target, "--check", "5"]
+        export = harness.foveate("export", run, file, *options)
         subprocess.run(export, check=True, stdout=subprocess.DEVNULL)
         subprocess.run([python, "-c", INSTALL, file], check=True, env=around)
     return around
@@ -82,9 +79,9 @@ def libretranslate(
     options = ["--host", "127.0.0.1", "--port", str(port), "--load-only", "en,fr"]
     options += ["--disable-web-ui", "--threads", "64"]
     with (
-        log.open("w") as said,
+        log.open("w") as output,
         subprocess.Popen(
-            [python, "-c", START, *options], env=around, stdout=said, stderr=said
+            [python, "-c", START, *options], env=around, stdout=output, stderr=output
         ) as process,
     ):
         url, cpu = f"http://127.0.0.1:{port}", lambda: processor(*family(process.pid))
@@ -108,39 +105,36 @@ def wait(url: str, seconds: float = 120) -> None:
     sys.exit(f"LibreTranslate at {url} did not answer within {seconds:g} s")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("sentences", type=Path)
-    parser.add_argument("environment", type=Path)
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--load", action="append", choices=LOADS, help="these alone")
-    given = parser.parse_args()
-    python = given.environment.absolute() / "bin" / "python"
-    own = load(given.run)
+def main(
+    run: Path,
+    sentences: Path,
+    environment: Path,
+    seconds: float = 20,
+    rounds: int = 2,
+    load: Annotated[list[str] | None, harness.among(LOADS, "these alone")] = None,
+) -> None:
+    python = environment.absolute() / "bin" / "python"
+    own = load_run(run)
     beam = int(getattr(own.config.decode, "beam_size", 1))
     processes = ["--processes", str(os.cpu_count() or 1)]
-    found: dict[str, dict[str, list[tuple[float, float]]]] = {
-        name: {} for name in given.load or LOADS
-    }
+    measured: dict[str, dict[str, list[tuple[float, float]]]] = {name: {} for name in load or LOADS}
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        around = packages(python, given.run, home) | {"ARGOS_BEAM_SIZE": str(beam)}
+        around = packages(python, run, home) | {"ARGOS_BEAM_SIZE": str(beam)}
         servers: dict[str, Any] = {}
         for number, (name, settings) in enumerate(PEERS.items(), PORT):
             server = libretranslate(python, around | settings, number, home / f"{number}.log")
             servers[name] = stack.enter_context(server)
         for name, options in OURS.items():
-            servers[name] = stack.enter_context(served(given.run, *processes, *options))
+            servers[name] = stack.enter_context(served(run, *processes, *options))
         for server in servers.values():
-            wrk(server, given.sentences, 5, 8)  # warm-up
-        for _ in range(given.rounds):
-            for name, by in found.items():
+            wrk(server, sentences, 5, 8)  # warm-up
+        for _ in range(rounds):
+            for name, by in measured.items():
                 clients, many = LOADS[name]
                 for who, server in servers.items():
                     before = server.cpu()
-                    done = wrk(server, given.sentences, given.seconds, clients, many=many)
+                    done = wrk(server, sentences, seconds, clients, many=many)
                     answered, spent = done["answered"] * many, server.cpu() - before
                     rates = answered / done["seconds"], answered / spent
                     by.setdefault(who, []).append(rates)
@@ -148,24 +142,24 @@ def main() -> None:
     version = subprocess.run(
         [python, "-m", "pip", "freeze"], check=True, capture_output=True, text=True
     ).stdout
-    kept = [one for one in version.split() if one.startswith(("libretranslate", "ctranslate2"))]
+    versions = [pin for pin in version.split() if pin.startswith(("libretranslate", "ctranslate2"))]
     size = sum(one.numel() for one in own.model.parameters())
-    result = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {}
+    result = harness.previous("libretranslate")
     result[f"{own.config.model.kind}, {size / 1e6:.1f} million parameters"] = {
-        "command": f"python benchmarks/{Path(__file__).name} RUN SENTENCES ENVIRONMENT",
-        "machine": describe(),
-        "beside": kept,
+        "command": harness.command(),
+        "machine": harness.describe(),
+        "beside": versions,
         "beam_size": beam,
         **{
             unit: {
                 name: {who: [round(pair[at], 1) for pair in pairs] for who, pairs in each.items()}
-                for name, each in found.items()
+                for name, each in measured.items()
             }
             for at, unit in enumerate(("sentences_per_second", "sentences_per_cpu_second"))
         },
     }
-    print(write(FILE.stem, result).read_text(encoding="utf-8"))
+    print(harness.write("libretranslate", result).read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

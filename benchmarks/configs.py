@@ -13,29 +13,31 @@ import tempfile
 import time
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from machine import describe, write
+from typer import Argument
 
-ROOT = Path(__file__).parent.parent
-CONFIGS = ROOT / "configs"
+import harness
+
+CONFIGS = harness.ROOT / "configs"
 BRIEF = ["train.max_steps=2", "train.validation.every=2", "train.save.every=2"]
 BRIEF += ['train.schedule={kind="constant"}']  # warm-up would be longer than two steps
 
 
-def main() -> None:
-    parts = sys.argv[1:] or [""]
-    chosen = [p for p in sorted(CONFIGS.rglob("*.toml")) if any(part in str(p) for part in parts)]
-    found: dict[str, Any] = {}
+def main(parts: Annotated[list[str] | None, Argument(metavar="PART…")] = None) -> None:
+    chosen = [
+        p for p in sorted(CONFIGS.rglob("*.toml")) if any(part in str(p) for part in parts or [""])
+    ]
+    results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for path in chosen:
             name = str(path.relative_to(CONFIGS))
-            found[name] = train(path, Path(folder))
-            print(f"{name}: {found[name]['seconds']} s, {found[name]['said']}", flush=True)
-    failed = [name for name, result in found.items() if result["exit_code"]]
-    if not sys.argv[1:]:
-        print(write("configs", {"machine": describe(), "configs": found}))
-    sys.exit(f"{len(failed)} of {len(found)} failed: {', '.join(failed)}" if failed else 0)
+            results[name] = train(path, Path(folder))
+            print(f"{name}: {results[name]['seconds']} s, {results[name]['said']}", flush=True)
+    failed = [name for name, result in results.items() if result["exit_code"]]
+    if not parts:
+        print(harness.write("configs", {"configs": results}))
+    sys.exit(f"{len(failed)} of {len(results)} failed: {', '.join(failed)}" if failed else 0)
 
 
 def train(path: Path, folder: Path) -> dict[str, Any]:
@@ -50,8 +52,8 @@ def train(path: Path, folder: Path) -> dict[str, Any]:
             train(first, folder)
         changes.append(f'start.run="{folder / name}"')
     started = time.perf_counter()
-    command = [sys.executable, "-m", "foveate", "train", str(path), "--run", str(run), *changes]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    command = harness.foveate("train", path, "--run", run, *changes)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=harness.ROOT)
     lines = (done.stderr if done.returncode else done.stdout + done.stderr).strip().splitlines()
     return {
         "exit_code": done.returncode,
@@ -61,4 +63,4 @@ def train(path: Path, folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -14,7 +14,6 @@ network. Without FOLDER only the size of its files is measured.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import statistics
@@ -22,14 +21,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from typer import Option
 
+import harness
 from foveate.cli.doctor import find_browser
 from foveate.look import page
 from foveate.look.drawings import AttentionDrawing, Block, Numbers
-from machine import describe, write
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -142,48 +142,45 @@ def middle(found: list[dict[str, float]]) -> dict[str, Any]:
     return {**medians, "all_ready_ms": [round(one["ready"]) for one in found]}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--copies", type=Path, help="folder of what BertViz loads from its CDN")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--words", type=int, nargs="*", default=[30, 100], help="beside BertViz")
-    wanted = parser.parse_args()
-    result: dict[str, Any] = {
-        "command": "python benchmarks/drawn.py --copies FOLDER",
-        "layers": LAYERS, "heads": HEADS, "machine": describe(),
-    }  # fmt: skip
+def main(
+    copies: Annotated[Path | None, Option(help="folder of what BertViz loads from its CDN")] = None,
+    repeats: int = 5,
+    words: Annotated[list[int], Option(help="beside BertViz; may be repeated")] = [30, 100],  # noqa: B006
+) -> None:
+    result: dict[str, Any] = {"layers": LAYERS, "heads": HEADS}
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         place = Path(folder)
         result["browser"] = browser.version
-        result["ours"] = [own(browser, place, words, wanted.repeats) for words in (30, 100, 256)]
-        result["ours"].append(own(browser, place, 1000, wanted.repeats, layers=1, heads=1))
-        result["beside"] = [beside(browser, place, words, wanted) for words in wanted.words]
-    print(write("drawn", result))
+        result["ours"] = [own(browser, place, count, repeats) for count in (30, 100, 256)]
+        result["ours"].append(own(browser, place, 1000, repeats, layers=1, heads=1))
+        result["beside"] = [beside(browser, place, count, copies, repeats) for count in words]
+    print(harness.write("drawn", result))
 
 
 def own(browser: Any, place: Path, words: int, repeats: int, **size: int) -> dict[str, Any]:
     path = place / f"ours{words}.html"
     path.write_text(ours(maps(words, **size)), "utf-8")
     found = middle([measured(browser, path) for _ in range(repeats)])
-    told = {"words": words, "layers": LAYERS, "heads": HEADS} | size
-    print(told | found, flush=True)
-    return {**told, "bytes": path.stat().st_size, **found}
+    size_of_maps = {"words": words, "layers": LAYERS, "heads": HEADS} | size
+    print(size_of_maps | found, flush=True)
+    return {**size_of_maps, "bytes": path.stat().st_size, **found}
 
 
-def beside(browser: Any, place: Path, words: int, wanted: argparse.Namespace) -> dict[str, Any]:
+def beside(
+    browser: Any, place: Path, words: int, copies: Path | None, repeats: int
+) -> dict[str, Any]:
     """Our page and both views of BertViz on the same maps, one after the other, repeated."""
     weights, ready = maps(words), "document.querySelector('.fv-reading b')"
     pages = {"ours": (ours(weights), ready)} | {
         view: (bertviz(weights, view), lines(view, words)) for view in ("head_view", "model_view")
     }
-    copies = wanted.copies
     shared = sum(file.stat().st_size for file in copies.iterdir()) if copies else None
     found: dict[str, Any] = {"words": words, "bytes_from_cdn_of_bertviz": shared}
     times: dict[str, list[float]] = {name: [] for name in pages}
     for name, (text, _) in pages.items():
         (place / f"{name}{words}.html").write_text(text, "utf-8")
         found[name] = {"bytes": len(text.encode())}
-    for _ in range(wanted.repeats if copies else 0):
+    for _ in range(repeats if copies else 0):
         for name, (_, condition) in pages.items():
             tab, took = opened(browser, place / f"{name}{words}.html", condition, copies)
             tab.close()
@@ -200,4 +197,4 @@ def beside(browser: Any, place: Path, words: int, wanted: argparse.Namespace) ->
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

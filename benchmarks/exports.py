@@ -1,6 +1,6 @@
 """A run in the programs that it is exported to: the same tokens, on the Multi30k test set.
 
-    python benchmarks/exports.py RUN [--sentences 1000] [--argos PYTHON] [--only TARGET …]
+    python benchmarks/exports.py RUN [--sentences 1000] [--argos PYTHON] [--only TARGET --only …]
 
 Each export is made with these sentences as its sample, so that it answers them in its own program
 before it is there. Argos brings much that nothing else here needs: ``--argos`` is the Python of an
@@ -10,7 +10,6 @@ environment with foveate and argostranslate; without it what Argos asks of its p
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import importlib.metadata
 import json
@@ -21,11 +20,13 @@ import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from typer import Argument, Option
 
 import foveate
+import harness
 from foveate.export.base import CheckSample, export
-from machine import RESULTS, describe, write
 
 EXPORTS = {  # name, target and weights
     "ctranslate2": ("ctranslate2", "float32"),
@@ -39,10 +40,9 @@ EXPORTS = {  # name, target and weights
 
 def sample(count: int, task: Any) -> CheckSample:
     """The first sentences of the test set of 2016, with references."""
-    folder = Path(os.environ["FOVEATE_DATA"])
     sides = []
     for name in (task.source, task.target):
-        path = folder / (str(name).replace("{split}", "test_2016_flickr") + ".gz")
+        path = harness.DATA / (str(name).replace("{split}", "test_2016_flickr") + ".gz")
         with gzip.open(path, "rt", encoding="utf-8") as file:
             sides.append([line.rstrip("\n") for line in file][:count])
     return CheckSample(*sides)
@@ -79,40 +79,35 @@ def elsewhere(python: str, arguments: list[str]) -> dict[str, Any]:
         done = subprocess.run(
             command, check=True, stdout=subprocess.PIPE, env=os.environ | {"HOME": home}
         )
-    found: dict[str, Any] = json.loads(done.stdout)["argos"]
-    return found
+    return dict(json.loads(done.stdout)["argos"])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--argos", metavar="PYTHON")
-    parser.add_argument("--only", nargs="*", choices=EXPORTS, default=list(EXPORTS))
-    parser.add_argument("--print", action="store_true")
-    given = parser.parse_args()
-    run = foveate.load(given.run)
-    tried = sample(given.sentences, run.config.task)
-    for name in given.only:
-        if name == "argos" and given.argos:
-            arguments = [str(given.run), "--sentences", str(given.sentences)]
-            found = elsewhere(given.argos, arguments)
+def main(
+    run_folder: Annotated[Path, Argument(metavar="RUN")],
+    sentences: int = 1000,
+    argos: Annotated[str | None, Option(metavar="PYTHON")] = None,
+    only: Annotated[list[str] | None, harness.among(EXPORTS, "of the targets")] = None,
+    as_json: Annotated[bool, Option("--print", help="print the row, write nothing")] = False,
+) -> None:
+    run = foveate.load(run_folder)
+    tried = sample(sentences, run.config.task)
+    for name in only or EXPORTS:
+        if name == "argos" and argos:
+            result = elsewhere(argos, [str(run_folder), "--sentences", str(sentences)])
         else:
-            found = row(run, name, tried)
-        if given.print:
-            print(json.dumps({name: found}))
+            result = row(run, name, tried)
+        if as_json:
+            print(json.dumps({name: result}))
         else:
-            put(given.run.name, name, found)
+            put(run_folder.name, name, result)
 
 
-def put(run: str, name: str, found: dict[str, Any]) -> None:
-    """Put a row beside those that are there; each takes minutes."""
-    path = RESULTS / "exports.json"
-    there = json.loads(path.read_text("utf-8")) if path.exists() else {"exports": {}}
-    rows = there["exports"] | {name: found | {"commit": describe()["commit"]}}
-    result = {"run": run, "data": "multi30k test_2016_flickr", "exports": rows}
-    write("exports", result | {"machine": describe()})
+def put(run: str, name: str, result: dict[str, Any]) -> None:
+    """Add a row to those that were written before; each takes minutes."""
+    row = {name: result | {"commit": harness.describe()["commit"]}}
+    rows = harness.previous("exports").get("exports", {}) | row
+    harness.write("exports", {"run": run, "data": "multi30k test_2016_flickr", "exports": rows})
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

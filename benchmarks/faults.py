@@ -13,9 +13,7 @@ must be what it was before, or what the act writes if nobody disturbs it.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import hashlib
 import json
 import os
 import random
@@ -29,14 +27,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+from typer import Option
 
-from foveate.cli import main as foveate  # noqa: E402
-from machine import RESULTS, describe, write  # noqa: E402
-from small_runs import made  # noqa: E402
+import harness
+from foveate.cli import main as foveate
+
+sys.path.insert(0, str(harness.ROOT / "tests"))
+
+from small_runs import made
 
 Row = dict[str, Any]
 Files = dict[str, str]  # path: sha256
@@ -138,7 +138,7 @@ def content(folder: Path, hidden: bool = False) -> Files:
         name = path.relative_to(folder).as_posix()
         passing = any(part.startswith(HIDDEN) or part.endswith(".part") for part in path.parts)
         if path.is_file() and (hidden or not passing):
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            found[name] = harness.sha256(path)
     return found
 
 
@@ -448,12 +448,13 @@ def clock(bench: Bench) -> None:
     moment.write_text("+0", "utf-8")
     environment = os.environ | {
         "LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(moment),
-        "FAKETIME_NO_CACHE": "1", "DONT_FAKE_MONOTONIC": "1", "PYTHONPATH": str(ROOT / "src"),
+        "FAKETIME_NO_CACHE": "1", "DONT_FAKE_MONOTONIC": "1",
+        "PYTHONPATH": str(harness.ROOT / "src"),
     }  # fmt: skip
     steps = ["train.max_steps=60", "train.save.every=20", "train.save.keep=3", "--run"]
-    command = [sys.executable, "-m", "foveate", "train", str(config), *steps]
     jumped = bench.folder / "jumped"
-    process = subprocess.Popen([*command, str(jumped)], env=environment, stderr=subprocess.DEVNULL)
+    command = harness.foveate("train", config, *steps, jumped)
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     jumps = 0
     while process.poll() is None:
         moment.write_text(("+20y", "-20y", "+0")[jumps % 3], "utf-8")
@@ -489,50 +490,38 @@ def may_mount() -> str | None:
     return done.stderr.strip() or None
 
 
-def _others(path: Path, rows: list[Row]) -> list[Row]:
-    """What was found before of the faults that are not tried now."""
-    tried = {row["fault"] for row in rows}
-    before = json.loads(path.read_text("utf-8"))["faults"] if path.is_file() else []
-    return [row for row in before if row["fault"] not in tried]
-
-
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    options.add_argument("--kills", type=int, default=10, help="of each act")
-    options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--only", default=",".join(FAULTS), help="others are kept as they were")
-    options.add_argument("--out", type=Path)
-    given = options.parse_args()
+def main(
+    kills: Annotated[int, Option(help="of each act")] = 10,
+    seed: int = 1,
+    only: Annotated[str, Option(help="others stay in the file as they are")] = ",".join(FAULTS),
+    out: Path | None = None,
+) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # disks are unmounted
     rows: list[Row] = []
     why = may_mount()
-    for name in given.only.split(","):
+    for name in only.split(","):
         with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(Path(folder), given.kills, random.Random(given.seed))
+            bench = Bench(Path(folder), kills, random.Random(seed))
             if name in MOUNTS and why:
                 bench.add(name.replace("_", "-"), "all", times=0, lost=[], left_out=why)
             else:
                 FAULTS[name](bench)
             rows += bench.rows
-    rows = _others(given.out or RESULTS / "faults.json", rows) + rows
+    tried = {row["fault"] for row in rows}
+    before = harness.previous("faults", out).get("faults", [])
+    rows = [row for row in before if row["fault"] not in tried] + rows
     report = {
-        "command": " ".join(["python benchmarks/faults.py", *sys.argv[1:]]),
-        "machine": describe(),
         "faults": rows,
         "tried": sum(row["times"] for row in rows),
         "lost": [f"{row['act']}: {name}" for row in rows for name in row["lost"]],
         "not_mended": [row["act"] for row in rows if any(row.get(name) for name in AFTERWARDS)],
         "tracebacks": sum(row.get("tracebacks", 0) for row in rows),
     }
-    if given.out is None:
-        path = write("faults", report)
-    else:
-        path = given.out
-        path.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path = harness.write("faults", report, out)
     print(f"{report['tried']} faults: lost {report['lost'] or 'nothing'}", end=", ")
     print(f"not mended {report['not_mended'] or 'nothing'} ({path})")
     sys.exit(bool(report["lost"] or report["not_mended"] or report["tracebacks"]))
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -10,7 +10,6 @@ memory above 2 GiB. Findings are counted by kind and place, and one input of eac
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib.util
 import json
@@ -23,11 +22,12 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from machine import describe, write
+from typer import Option
 
-ROOT = Path(__file__).parent.parent
+import harness
+
 Read = Callable[[bytes], object]
 Targets = dict[str, tuple[Read, list[bytes]]]
 GUIDED = importlib.util.find_spec("atheris") is not None
@@ -167,7 +167,7 @@ def _request(data: bytes) -> object:
 
 
 def _configs() -> list[Callable[[], bytes]]:
-    folder = ROOT / "configs"
+    folder = harness.ROOT / "configs"
     return [path.read_bytes for path in sorted(folder.rglob("*.toml"))[:8]]
 
 
@@ -314,34 +314,27 @@ def one(name: str, target: tuple[Read, list[bytes]], seconds: int) -> dict[str, 
     return row
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    options.add_argument("--seconds", type=int, default=60, help="for each target")
-    options.add_argument("--only", help="targets, between commas")
-    options.add_argument("--out", type=Path)
-    given = options.parse_args()
+def main(
+    seconds: Annotated[int, Option(help="for each target")] = 60,
+    only: Annotated[str | None, Option(help="targets, between commas")] = None,
+    out: Path | None = None,
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         there = loaded(Path(folder))
-        names = given.only.split(",") if given.only else list(there)
-        found = {name: one(name, there[name], given.seconds) for name in names}
+        names = only.split(",") if only else list(there)
+        found = {name: one(name, there[name], seconds) for name in names}
     counts = [row["executions"] or 0 for row in found.values()]
     report = {
-        "command": " ".join(["python benchmarks/fuzz.py", *sys.argv[1:]]),
-        "machine": describe(),
         "fuzzer": "atheris" if GUIDED else "random mutations",
-        "seconds_each": given.seconds,
+        "seconds_each": seconds,
         "executions": sum(counts),
         "findings": sum(len(row["findings"]) for row in found.values()),
         "targets": found,
     }
-    if given.out is None:
-        path = write("fuzz", report)
-    else:
-        path = given.out
-        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    path = harness.write("fuzz", report, out)
     print(f"{report['executions']:,} executions, {report['findings']} findings ({path})")
     sys.exit(bool(report["findings"]))
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -11,7 +11,6 @@ Writes docs/results/growth.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -22,19 +21,20 @@ import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from typer import Option
 
+import harness
 from foveate.data.batches import BatchPlan
 from foveate.data.corpus import cores, prepare_ids, prepare_texts
 from foveate.data.report import traits_of
 from foveate.data.text import Reading, TextData
 from foveate.data.tokenizer import BPE
 from foveate.tasks.translation import Translation
-from machine import describe, write
 
-sys.path.append(str(Path(__file__).parent.parent / "tools"))
+sys.path.append(str(harness.ROOT / "tools"))
 from embedded_corpus import stream
 
 BATCHES = 300  # that are drawn to see what one costs
@@ -97,7 +97,7 @@ def prepare(folder: Path, pairs: int) -> dict[str, Any]:
     return result | memory()
 
 
-def plan(count: int) -> dict[str, Any]:
+def plan_of(count: int) -> dict[str, Any]:
     """An epoch of so many pairs, of lengths as captions have them."""
     random = np.random.default_rng(0)
     lengths = np.empty((count, 2), dtype=np.int32)
@@ -110,39 +110,38 @@ def plan(count: int) -> dict[str, Any]:
 
 def alone(*what: Any) -> dict[str, Any]:
     """A measurement in a process of its own, whose peak of memory is its own."""
-    command = [sys.executable, __file__, "--one", *map(str, what)]
-    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found: dict[str, Any] = json.loads(said.splitlines()[-1])
-    print(json.dumps(found), file=sys.stderr)
-    return found
+    parts = [word for part in what for word in ("--one", str(part))]
+    command = [sys.executable, __file__, *parts]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    measured: dict[str, Any] = json.loads(output.splitlines()[-1])
+    print(json.dumps(measured), file=sys.stderr)
+    return measured
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--pairs", type=int, default=10_000_000)
-    options.add_argument("--plan", type=int, default=100_000_000)
-    options.add_argument("--folder", type=Path, default=Path("build/growth"))
-    options.add_argument("--one", nargs="+")
-    given = options.parse_args()
-    if given.one:
-        name, *rest = given.one
-        found = plan(int(rest[0])) if name == "plan" else prepare(Path(rest[0]), int(rest[1]))
-        print(json.dumps(found))
+def main(
+    pairs: int = 10_000_000,
+    plan: int = 100_000_000,
+    folder: Path = Path("build/growth"),
+    one: Annotated[list[str] | None, Option(hidden=True)] = None,
+) -> None:
+    if one:
+        name, *rest = one
+        measured = plan_of(int(rest[0])) if name == "plan" else prepare(Path(rest[0]), int(rest[1]))
+        print(json.dumps(measured))
         return
-    folder = given.folder / str(given.pairs)
+    folder = folder / str(pairs)
     if not (folder / "all.en").exists():
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "all.fr").open("w") as target, (folder / "all.part").open("w") as source:
-            for pair in islice(stream("train"), given.pairs):
+            for pair in islice(stream("train"), pairs):
                 source.write(f"{pair.source}\n")
                 target.write(f"{pair.target}\n")
         (folder / "all.part").replace(folder / "all.en")
-    sizes = [10**k for k in range(4, 12) if 10**k < given.pairs] + [given.pairs]
+    sizes = [10**k for k in range(4, 12) if 10**k < pairs] + [pairs]
     corpora = [alone("prepare", folder, size) for size in sizes]
-    result = {"corpora": corpora, "epoch": alone("plan", given.plan), "processes": cores()}
-    command = "python " + " ".join([f"benchmarks/{Path(__file__).name}", *sys.argv[1:]])
-    print(write("growth", {"command": command, "machine": describe(), **result}))
+    result = {"corpora": corpora, "epoch": alone("plan", plan), "processes": cores()}
+    print(harness.write("growth", result))
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -9,11 +9,15 @@ characters (the prefix of DUC 2004; Rush, Chopra & Weston, 2015).
 from __future__ import annotations
 
 import re
-import sys
+from pathlib import Path
+from typing import Annotated
 
+from typer import Argument
+
+import foveate
+import harness
 from foveate.data.text import TextData, read_split
 from foveate.tasks.metrics import figures_of
-from machine import describe, write
 
 NAMES = ["rouge1", "rouge2", "rougeL"]
 SOURCE = "news-headlines/{split}.tsv.gz"
@@ -29,23 +33,21 @@ def prefix(text: str, size: int = 75) -> str:
     return text if len(text) <= size else text[: size + 1].rpartition(" ")[0]
 
 
-def main() -> None:
+def main(run: Annotated[Path | None, Argument()] = None) -> None:
     test = read_split(SOURCE, None, "test", TextData())
     outputs = {
         "first sentence": [first_sentence(text) for text in test.sources],
         "first 75 characters": [prefix(text) for text in test.sources],
     }
-    if len(sys.argv) > 1:
-        import foveate
-
-        outputs["model"] = foveate.load(sys.argv[1]).evaluate().outputs
+    if run:
+        outputs["model"] = foveate.load(run).evaluate().outputs
     results = {}
     for name, lines in outputs.items():
         figures, signatures = figures_of(lines, test.targets, NAMES)
         results[name] = {n: round(value, 2) for n, value in figures.items()}
         print(f"{name:20}", results[name])
-    write("headlines", {"machine": describe(), "signatures": signatures, "test": results})
+    harness.write("headlines", {"signatures": signatures, "test": results})
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

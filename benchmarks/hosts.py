@@ -8,7 +8,6 @@ one process that was never disturbed. Needs root and ``ip`` (Debian: iproute2).
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -19,11 +18,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from machine import describe, write
+from typer import Option
 
-ROOT = Path(__file__).parent.parent
+import harness
+from harness import logged
+
 HOSTS = {"a": "10.77.0.1", "b": "10.77.0.2"}
 STEPS, EVERY, CUT = 60, 5, 20  # of training, of saving, and the step after which the cable is cut
 HANG_MINUTES = 0.25
@@ -48,7 +49,6 @@ schedule = "constant"
 save = {{ every = {EVERY} }}
 validation = {{ every = {STEPS} }}
 """
-Said = dict[str, list[str]]
 
 
 def why_not() -> str | None:
@@ -106,16 +106,9 @@ def start(host: str, config: Path, run: Path, log: Path) -> subprocess.Popen[byt
     return subprocess.Popen(command, env=env, stdout=log.open("wb"), stderr=subprocess.STDOUT)
 
 
-def lines(run: Path, event: str) -> list[dict[str, Any]]:
-    path = run / "log.jsonl"
-    found = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    parsed = [json.loads(line) for line in found if line.endswith("}")]
-    return [line for line in parsed if line["event"] == event]
-
-
 def until(step: int, run: Path, processes: list[subprocess.Popen[bytes]], seconds: float) -> None:
     end = time.monotonic() + seconds
-    while max((line["step"] for line in lines(run, "train")), default=0) < step:
+    while max((line["step"] for line in logged(run, "train")), default=0) < step:
         if time.monotonic() > end or all(p.poll() is not None for p in processes):
             sys.exit("the two hosts do not train")
         time.sleep(0.1)
@@ -142,7 +135,7 @@ def played(folder: Path, patience: float) -> dict[str, Any]:
         try:
             until(CUT, run, list(processes.values()), patience)
             ip("-n", name("b"), "link", "set", "cable", "down")
-            cut, before = time.monotonic(), lines(run, "train")[-1]["step"]
+            cut, before = time.monotonic(), logged(run, "train")[-1]["step"]
             print(f"the cable is cut after step {before}", file=sys.stderr)
             ended: dict[str, Any] = {}
             until_end = cut + patience
@@ -160,7 +153,7 @@ def played(folder: Path, patience: float) -> dict[str, Any]:
                 process.kill()
                 process.wait()
     said = {host: telling(logs[host]) for host in HOSTS}
-    starts = [(line["step"], line.get("ranks", 1)) for line in lines(run, "start")]
+    starts = [(line["step"], line.get("ranks", 1)) for line in logged(run, "start")]
     return {"cut_after_step": before, "ended": ended, "said": said, "starts": starts}
 
 
@@ -182,17 +175,16 @@ def telling(log: Path) -> list[str]:
 def compared(folder: Path) -> dict[str, Any]:
     """The run against one process with both batches of each step."""
     whole = folder / "whole"
-    command = [sys.executable, "-m", "foveate", "train", str(folder / "config.toml")]
-    subprocess.run(
-        [*command, "train.accumulate=2", "--run", str(whole)], check=True, capture_output=True
-    )
+    options = ("train.accumulate=2", "--run", whole)
+    command = harness.foveate("train", folder / "config.toml", *options)
+    subprocess.run(command, check=True, capture_output=True)
     from safetensors.torch import load_file
 
     ours, theirs = (
         load_file(r / "checkpoints" / f"step-{STEPS:08d}" / "model.safetensors")
         for r in (folder / "run", whole)
     )
-    pairs = zip(lines(folder / "run", "train"), lines(whole, "train"), strict=True)
+    pairs = zip(logged(folder / "run", "train"), logged(whole, "train"), strict=True)
     return {
         "largest_difference_of_a_loss": max(abs(a["loss"] - b["loss"]) for a, b in pairs),
         "largest_difference_of_a_weight": max(
@@ -201,38 +193,29 @@ def compared(folder: Path) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    options.add_argument("--out", type=Path)
-    options.add_argument("--patience", type=float, default=600, help="seconds for each part")
-    given = options.parse_args()
+def main(
+    out: Path | None = None,
+    patience: Annotated[float, Option(help="seconds for each part")] = 600,
+) -> None:
     if reason := why_not():
         print(f"skipped: {reason}")
         return
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         try:
-            report = played(folder, given.patience)
-            finished = bool(lines(folder / "run", "train")[-1]["step"] == STEPS)
+            report = played(folder, patience)
+            finished = bool(logged(folder / "run", "train")[-1]["step"] == STEPS)
             report |= {"finished": finished} | (compared(folder) if finished else {})
         except BaseException:
             for log in folder.glob("*.log"):
                 print(log.name, log.read_text(errors="replace")[-3000:], file=sys.stderr)
             raise
         text = json.dumps(report).replace(place, "RUN")
-    report = {
-        "command": "python benchmarks/hosts.py",
-        "hang_minutes": HANG_MINUTES,
-        "saved_every": EVERY,
-        "machine": describe(),
-    } | json.loads(text)
-    if given.out is None:
-        given.out = write("hosts", report)
-    else:
-        given.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps({k: report[k] for k in ("cut_after_step", "ended", "starts")}), given.out)
+    report = {"hang_minutes": HANG_MINUTES, "saved_every": EVERY} | json.loads(text)
+    path = harness.write("hosts", report, out)
+    print(json.dumps({k: report[k] for k in ("cut_after_step", "ended", "starts")}), path)
     sys.exit(not finished)
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

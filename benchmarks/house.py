@@ -9,7 +9,6 @@ module, and circles of imports, those inside functions included. ``--source`` is
 
 from __future__ import annotations
 
-import argparse
 import ast
 import io
 import json
@@ -18,18 +17,21 @@ import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+import harness
 
 PACKAGE = Path(__file__).parent.parent / "src" / "foveate"
 BY_STRING = re.compile(r"hasattr\([^)]*(task|model)|getattr\([^)]*(task|model|objective)|\.can\(")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--source", type=Path, default=PACKAGE)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    given = parser.parse_args()
-    counted = count(given.source)
-    if given.json:
+def main(
+    source: Path = PACKAGE, as_json: Annotated[bool, Option("--json", help="print JSON")] = False
+) -> None:
+    counted = count(source)
+    if as_json:
         print(json.dumps(counted, indent=1))
     else:
         for name, value in counted.items():
@@ -120,4 +122,4 @@ def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -10,7 +10,6 @@ some hundred steps of Multi30k; ``FOVEATE_DATA`` names the folder of the data.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -21,12 +20,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from machine import describe, write
+from typer import Argument, Option
 
-ROOT = Path(__file__).parent.parent
-CONFIG = ROOT / "configs" / "translation" / "multi30k-en-fr.toml"
+import harness
+from harness import logged, sha256
+
+CONFIG = harness.ROOT / "configs" / "translation" / "multi30k-en-fr.toml"
 SHORT = [
     "train.max_steps=240", "train.schedule.warmup_steps=50", "train.save.every=20",
     "train.validation.every=60",
@@ -37,7 +38,7 @@ TIMES = ("seconds", "tokens_per_second", "memory_mib")
 
 
 def start(config: Path, overrides: list[str], run: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "foveate", "train", str(config), *overrides, "--run", str(run)]
+    command = harness.foveate("train", config, *overrides, "--run", run)
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
@@ -48,48 +49,30 @@ def finish(process: subprocess.Popen[bytes]) -> None:
         sys.exit(f"training failed with {process.returncode}:\n{said.decode()[-2000:]}")
 
 
-def lines(run: Path, event: str) -> list[dict[str, Any]]:
-    path = run / "log.jsonl"
-    found = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [line for line in map(parse, found) if line.get("event") == event]
-
-
-def parse(text: str) -> dict[str, Any]:
-    try:
-        return dict(json.loads(text))
-    except ValueError:
-        return {}  # torn by the kill of the moment
-
-
 def result(run: Path) -> dict[str, Any]:
     """What has to be equal: tensors by sha256, the best checkpoint, the log without its times."""
     last = max((run / "checkpoints").glob("step-*"))
+    averaged = run / "averaged" / "model.safetensors"
     figures = [
         {k: v for k, v in line.items() if k not in TIMES}
         for event in ("train", "valid", "average")
-        for line in lines(run, event)
+        for line in logged(run, event)
     ]
     return {
         "checkpoint": last.name,
-        "model": digest((last / "model.safetensors").read_bytes()),
-        "optimizer": digest((last / "optimizer.safetensors").read_bytes()),
-        "averaged": digest(averaged.read_bytes())
-        if (averaged := run / "averaged" / "model.safetensors").exists()
-        else None,
-        "best": digest((run / "best.json").read_bytes()),
-        "log": digest(json.dumps(figures, sort_keys=True).encode()),
+        "model": sha256(last / "model.safetensors"),
+        "optimizer": sha256(last / "optimizer.safetensors"),
+        "averaged": sha256(averaged) if averaged.exists() else None,
+        "best": sha256(run / "best.json"),
+        "log": hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest(),
     }
-
-
-def digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def begin(config: Path, overrides: list[str], run: Path) -> subprocess.Popen[bytes]:
     """Start, and wait until training itself begins or the process has ended."""
-    sessions = len(lines(run, "start"))
+    sessions = len(logged(run, "start"))
     process = start(config, overrides, run)
-    while len(lines(run, "start")) == sessions and process.poll() is None:
+    while len(logged(run, "start")) == sessions and process.poll() is None:
         time.sleep(0.02)
     return process
 
@@ -121,7 +104,7 @@ def killed(config: Path, overrides: list[str], run: Path, waits: list[tuple[bool
                     "while": "starting" if early else "training",
                     "after_seconds": round(wait, 3),
                     "checkpoint": max(steps(run), default=None),
-                    "logged": max((line["step"] for line in lines(run, "train")), default=None),
+                    "logged": max((line["step"] for line in logged(run, "train")), default=None),
                     "half_written": bool(list(run.glob("**/.new-*"))),
                 }
             )
@@ -136,38 +119,35 @@ def steps(run: Path) -> list[int]:
     return [int(path.name.removeprefix("step-")) for path in run.glob("checkpoints/step-*")]
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    options.add_argument("config", nargs="?", type=Path, default=CONFIG)
-    options.add_argument("overrides", nargs="*")
-    options.add_argument("--kills", type=int, default=20)
-    options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--out", type=Path)
-    given = options.parse_args()
+def main(
+    config: Annotated[Path, Argument()] = CONFIG,
+    changes: Annotated[list[str] | None, Argument(metavar="a.b=c…")] = None,
+    number: Annotated[int, Option("--kills")] = 20,
+    seed: int = 1,
+    out: Path | None = None,
+) -> None:
     from foveate.train.config import resolve
 
-    short = SHORT if given.config == CONFIG else []
+    short = SHORT if config == CONFIG else []
     # decided once: two runs that each measure the machine might decide differently
-    overrides = [f'train.precision="{resolve("auto").name}"', *short, *given.overrides]
-    chance = random.Random(given.seed)
+    overrides = [f'train.precision="{resolve("auto").name}"', *short, *(changes or [])]
+    chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder, "whole")
-        first, rest = trained(given.config, overrides, whole)
+        first, rest = trained(config, overrides, whole)
         kills: Kills = []
         runs: list[dict[str, Any]] = []
-        while len(kills) < given.kills:  # most often one run; another if it ended too early
-            missing = given.kills - len(kills)
+        while len(kills) < number:  # most often one run; another if it ended too early
+            missing = number - len(kills)
             early = [chance.random() < 0.2 for _ in range(missing)]
             waits = [(e, chance.uniform(0, first if e else 2 * rest / missing)) for e in early]
             run = Path(folder, f"killed-{len(runs)}")
-            kills += killed(given.config, overrides, run, waits)
+            kills += killed(config, overrides, run, waits)
             runs.append(result(run))
         expected = result(whole)
     report = {
-        "command": " ".join(["python benchmarks/kill.py", *sys.argv[1:]]),
-        "config": os.path.relpath(given.config, ROOT),
+        "config": os.path.relpath(config, harness.ROOT),
         "overrides": overrides,
-        "machine": describe(),
         "seconds_of_start": round(first, 1),
         "seconds_after": round(rest, 1),
         "kills": kills,
@@ -175,15 +155,11 @@ def main() -> None:
         "killed": runs,
         "equal": all(run == expected for run in runs),
     }
-    if given.out is None:
-        path = write("kill", report)
-    else:
-        path = given.out
-        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    path = harness.write("kill", report, out)
     verdict = "equal, byte for byte" if report["equal"] else "NOT EQUAL"
     print(f"{len(kills)} kills: {verdict} ({path})")
     sys.exit(not report["equal"])
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -13,8 +13,9 @@ import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from machine import describe, write
+import harness
 
 COUNT = 10_000
 PLAIN = [b"A dog runs in the grass.", b"Two men sit on a bench.", b"A woman is reading a book."]
@@ -48,37 +49,35 @@ def lines() -> list[bytes]:
     return found
 
 
-def translate(run: str, text: bytes) -> tuple[list[bytes], str]:
-    command = [sys.executable, "-m", "foveate", "translate", run, "--beam-size", "1"]
+def translate(run: Path, text: bytes) -> tuple[list[bytes], str]:
+    command = harness.foveate("translate", run, "--beam-size", "1")
     done = subprocess.run(command, input=text, capture_output=True, check=False)
     if done.returncode:
         sys.exit(done.stderr.decode())
     return done.stdout.split(b"\n"), done.stderr.decode()
 
 
-def main() -> None:
-    run = sys.argv[1]
-    given = lines()
+def main(run: Path) -> None:
+    texts = lines()
     started = time.perf_counter()
-    answers, report = translate(run, b"\n".join(given) + b"\n")
+    answers, report = translate(run, b"\n".join(texts) + b"\n")
     seconds = time.perf_counter() - started
     alone, _ = translate(run, b"\n".join(PLAIN) + b"\n")
     plain_right = all(answers[i] == alone[i // 10 % len(PLAIN)] for i in range(0, COUNT, 10))
-    empty_right = all(not answers[i] for i, line in enumerate(given) if not line.strip())
+    empty_right = all(not answers[i] for i, line in enumerate(texts) if not line.strip())
     result = {
         "what": "hostile lines through foveate translate, greedy",
-        "machine": describe(),
-        "lines_in": len(given),
+        "lines_in": len(texts),
         "lines_out": len(answers) - 1,
         "plain_sentences_as_if_alone": plain_right,
         "empty_stay_empty": empty_right,
         "report": report.splitlines(),
         "seconds": round(seconds, 1),
     }
-    print(write("hostile-lines", result).read_text(encoding="utf-8"))
+    print(harness.write("hostile-lines", result).read_text(encoding="utf-8"))
     if not (len(answers) - 1 == COUNT and plain_right and empty_right):
         sys.exit("FAILED")
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

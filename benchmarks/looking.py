@@ -15,16 +15,16 @@ and may carry tokens to where it is easier to look.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+import harness
+
+sys.path.insert(0, str(harness.ROOT / "tests"))
 
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.nn.attention import Attention
@@ -32,7 +32,6 @@ from foveate.nn.efficient_attention import LocalAttention
 from foveate.spec import Tokens
 from laws.conftest import changed, defaults
 from laws.test_learning import LENGTH, VOCABULARY, learn, share_right, transformer, weights, written
-from machine import describe, write
 
 IN_EMBEDDINGS = ("sinusoidal", "sinusoidal_halves", "concatenated", "learned")
 ITSELF = LocalAttention.Config(window=1)
@@ -73,10 +72,7 @@ def trained(cell: tuple[str, str, str, int]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--steps", type=int, default=800)
-    steps = options.parse_args().steps
+def main(steps: int = 800) -> None:
     cells = [
         (score, position, task, steps)
         for score in defaults("score")
@@ -88,8 +84,8 @@ def main() -> None:
         for one in processes.map(trained, cells):
             found.append(one)
             print(*(f"{value!s:18}" for value in [*one.values()][:-1]), flush=True)
-    write("learnt-attention", {"steps": steps, "models": found, "machine": describe()})
+    harness.write("learnt-attention", {"steps": steps, "models": found})
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -6,16 +6,16 @@ recurrent language model. The sentences are ours; the same runs give the same fi
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import torch
 
+import harness
 from foveate.look.views import find
 from foveate.look.views.options import Question
 from foveate.run import load
 
-PICTURES = Path(__file__).parent.parent / "docs" / "looking"
+PICTURES = harness.ROOT / "docs" / "looking"
 SENTENCE = "A woman in a red coat is reading an old book."
 CLAUSE = "the company said it expects a loss for the third quarter"
 # the file: the run by its place on the command line, and the view
@@ -29,10 +29,10 @@ DRAWN = {
 }
 
 
-def main() -> None:
+def main(transformer: Path, rnnsearch: Path, lstm: Path) -> None:
     """Write each picture as SVG and say how large it is."""
     torch.set_num_threads(1)
-    runs = [load(path) for path in sys.argv[1:4]]
+    runs = [load(path) for path in (transformer, rnnsearch, lstm)]
     texts = [SENTENCE, SENTENCE, CLAUSE]
     PICTURES.mkdir(exist_ok=True)
     for name, (place, view) in DRAWN.items():
@@ -42,4 +42,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

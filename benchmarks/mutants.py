@@ -1,6 +1,6 @@
 """Do the tests notice mistakes? Makes 40 of them, one at a time, in a copy of the package.
 
-    python benchmarks/mutants.py [--only nn decode] [--jobs 2] [--json docs/results/mutants.json]
+    python benchmarks/mutants.py [--only nn --only decode] [--jobs 2] [--json OUT.json]
 
 `mutants.toml` lists them: a line of the package, what takes its place, and the tests that should
 fail. Those tests must pass without the mistake first. A mistake that no test notices *survives*;
@@ -10,7 +10,6 @@ the list keeps up with the package.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -26,8 +25,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Annotated
 
-ROOT = Path(__file__).resolve().parent.parent
+from typer import Option
+
+import harness
+from harness import ROOT
+
 COPIED = ("src", "tests", "tools", "benchmarks", "configs", "docs")
 FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile")
 
@@ -101,17 +105,16 @@ def made(mutant: Mutant, root: Path) -> Iterator[None]:
         path.write_text(text, "utf-8")
 
 
-def main() -> int:
-    """Print a line for each mutant, write the JSON; 1 where one survives."""
-    options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    options.add_argument("--only", nargs="*", default=[], help="folders of src/foveate")
-    options.add_argument("--jobs", type=int, default=1, help="copies that are tested side by side")
-    options.add_argument("--json", type=Path, help="where the results are written")
-    arguments = options.parse_args()
-    mutants = read(arguments.only)
+def main(
+    only: Annotated[list[str] | None, Option(help="folders of src/foveate; repeated")] = None,
+    jobs: Annotated[int, Option(help="copies that are tested side by side")] = 1,
+    out: Annotated[Path | None, Option("--json", help="where the results are written")] = None,
+) -> None:
+    """Print a line for each mutant, write the JSON; exit code 1 where one survives."""
+    mutants = read(only or [])
     with tempfile.TemporaryDirectory() as folder:
         copies: SimpleQueue[Path] = SimpleQueue()
-        for number in range(arguments.jobs):
+        for number in range(jobs):
             copies.put(copy(Path(folder) / str(number)))
 
         def unchanged(selection: tuple[str, ...]) -> bool:
@@ -130,7 +133,7 @@ def main() -> int:
                 copies.put(root)
 
         rows = []
-        with ThreadPoolExecutor(arguments.jobs) as pool:
+        with ThreadPoolExecutor(jobs) as pool:
             selections = sorted({mutant.selection for mutant in mutants})
             for selection, good in zip(selections, pool.map(unchanged, selections), strict=True):
                 if not good:
@@ -140,11 +143,11 @@ def main() -> int:
                 rows.append({"what": mutant.what, "tests": mutant.selection, "killed": dead})
     count = sum(bool(row["killed"]) for row in rows)
     print(f"{count} of {len(rows)} killed")
-    if arguments.json:
+    if out:
         record = {"python": platform.python_version(), "killed": count, "mutants": rows}
-        arguments.json.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
-    return int(count < len(rows))
+        out.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+    sys.exit(count < len(rows))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.run(main)

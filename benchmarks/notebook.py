@@ -10,7 +10,6 @@ HTML by nbconvert, as a file without a network. Requests to any other host are c
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import re
@@ -21,10 +20,12 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from typer import Option
+
+import harness
 from drawn import chromium
-from machine import describe, write
 
 CELLS = [
     """import numpy as np
@@ -167,38 +168,36 @@ def end_kernels(address: str) -> None:
                 urllib.request.urlopen(wish)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--jupyter", type=Path, required=True, help="bin folder of its environment")
-    parser.add_argument("--shots", type=Path, help="where screenshots go")
-    wanted = parser.parse_args()
+def main(
+    jupyter: Annotated[Path, Option(help="bin folder of its environment")],
+    shots: Annotated[Path | None, Option(help="where screenshots are written")] = None,
+) -> None:
     foreign: list[str] = []
-    result: dict[str, Any] = {"command": "python benchmarks/notebook.py --jupyter VENV/bin"}
+    result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         root = Path(folder)
         (root / "view.ipynb").write_text(notebook(), "utf-8")
-        with lab(wanted.jupyter, root) as address:
+        with lab(jupyter, root) as address:
             tab = open_lab(browser, address, foreign)
-            result["with_kernel"] = with_kernel(tab, wanted.shots)
+            result["with_kernel"] = with_kernel(tab, shots)
             tab.close()
             end_kernels(address)
             tab = open_lab(browser, f"{address}", foreign)
             places = [output(tab, number) for number in (0, 1)]
             result["saved_in_lab"] = [is_seen(place) for place in places]
-            if wanted.shots:
-                tab.screenshot(path=wanted.shots / "notebook-saved.png")
+            if shots:
+                tab.screenshot(path=shots / "notebook-saved.png")
         saved = json.loads((root / "view.ipynb").read_text("utf-8"))
         kinds = [sorted(o.get("data", {})) for cell in saved["cells"][:2] for o in cell["outputs"]]
         result["saved_kinds"], result["notebook_bytes"] = (
             kinds,
             (root / "view.ipynb").stat().st_size,
         )
-        result["as_html"] = as_html(browser, wanted.jupyter, root, wanted.shots)
+        result["as_html"] = as_html(browser, jupyter, root, shots)
         result["browser"] = browser.version
     result["requests_to_other_hosts"] = sorted(set(foreign))
-    result["machine"] = describe()
     print(json.dumps(result, indent=1, ensure_ascii=False))
-    print(write("notebook", result))
+    print(harness.write("notebook", result))
 
 
 def as_html(browser: Any, bin_folder: Path, root: Path, shots: Path | None) -> list[str]:
@@ -216,4 +215,4 @@ def as_html(browser: Any, bin_folder: Path, root: Path, shots: Path | None) -> l
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -8,7 +8,6 @@ strewn in, and a glossary of 200 terms learnt from word links of the training pa
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -16,11 +15,13 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import html5lib
 import torch
+from typer import Argument
 
+import harness
 from foveate.align.aer import Gold, Head, choose
 from foveate.align.ibm import Aligner as WordAligner
 from foveate.data.words import words
@@ -30,7 +31,6 @@ from foveate.documents.spans import HIDDEN, SHOWN, Rules
 from foveate.documents.translate import Passage, joined_all, text_passage
 from foveate.run import Run, load
 from foveate.tasks import metrics
-from machine import RESULTS, describe, write
 
 TERMS = 200
 
@@ -269,24 +269,21 @@ def terms(run: Run, pairs: list[tuple[str, str]], rng: random.Random) -> dict[st
 PARTS = {"spans": spans_and_html, "glossary": terms}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--part", choices=PARTS, action="append", help="of the result; else all")
-    given = parser.parse_args()
+def main(
+    folder: Annotated[Path, Argument(metavar="RUN")],
+    part: Annotated[list[str] | None, harness.among(PARTS, "of the result; else all")] = None,
+) -> None:
     torch.set_num_threads(1)
-    run = load(given.run)
+    run = load(folder)
     train = run.task.corpus("train")
     pairs = list(zip(train.sources[:8000], train.targets[:8000], strict=True))
-    path = RESULTS / "passages.json"
-    found = json.loads(path.read_text(encoding="utf-8")) if given.part and path.is_file() else {}
-    command = f"python benchmarks/passages.py runs/{given.run.name}"
-    found |= {"command": command, "machine": describe()}
-    for part in given.part or PARTS:
-        found |= PARTS[part](run, pairs, random.Random(1))
-    write("passages", found)
-    print(json.dumps(found, indent=2))
+    result = harness.previous("passages") if part else {}
+    result |= {"command": harness.command(), "machine": harness.describe()}
+    for name in part or PARTS:
+        result |= PARTS[name](run, pairs, random.Random(1))
+    harness.write("passages", result)
+    print(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

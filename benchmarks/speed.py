@@ -12,7 +12,6 @@ Writes docs/results/speed.json, or ``--out``.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
@@ -20,61 +19,60 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import httpx
+from typer import Option
 
-from machine import RESULTS, describe
+import harness
+from under_fire import served
 
 CLIENTS = 64
+MEASURES = ("train", "decode", "serve")
 Rates = dict[str, float]  # what a measurement has found, by name, each a second
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("run", type=Path)
-    parser.add_argument("sentences", type=Path)
-    parser.add_argument("--before", type=Path, required=True, help="the other version's src")
-    parser.add_argument("--after", type=Path, required=True, help="this version's src")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=20, help="of each measurement")
-    parser.add_argument("--only", action="append", choices=("train", "decode", "serve"))
-    parser.add_argument("--out", type=Path, default=RESULTS / "speed.json")
-    options = parser.parse_args()
-    seconds = str(options.seconds)
+def main(
+    run: Path,
+    sentences: Path,
+    before: Annotated[Path, Option(help="the other version's src")],
+    after: Annotated[Path, Option(help="this version's src")],
+    rounds: int = 9,
+    seconds: Annotated[float, Option(help="of each measurement")] = 20,
+    only: Annotated[list[str] | None, harness.among(MEASURES, "these alone")] = None,
+    out: Path = harness.RESULTS / "speed.json",
+) -> None:
+    window = ("small", "--seconds", str(seconds))
     measures: dict[str, Callable[[Path], Rates]] = {
-        "train": lambda source: bench(source, "train", "small", "--seconds", seconds, "--quick"),
-        "decode": lambda source: bench(
-            source, "decode", "small", "--seconds", seconds, "--precision", "int8"
-        ),
-        "serve": lambda source: load(source, options.run, options.sentences, options.seconds),
+        "train": lambda source: bench(source, "train", *window, "--quick"),
+        "decode": lambda source: bench(source, "decode", *window, "--precision", "int8"),
+        "serve": lambda source: load(source, run, sentences, seconds),
     }
-    versions = {"before": options.before.resolve(), "after": options.after.resolve()}
-    machine = describe()
-    rounds: dict[str, dict[str, list[Rates]]] = {
-        name: {version: [] for version in versions} for name in options.only or measures
+    versions = {"before": before.resolve(), "after": after.resolve()}
+    harness.describe()  # before the load, which would disturb it
+    rates: dict[str, dict[str, list[Rates]]] = {
+        name: {version: [] for version in versions} for name in only or measures
     }
-    for number in range(options.rounds):
-        for name, by_version in rounds.items():
+    for number in range(rounds):
+        for name, by_version in rates.items():
             for version in sorted(versions, reverse=number % 2 == 0):
                 by_version[version].append(measures[name](versions[version]))
             print(f"round {number + 1}, {name}:", by_version, file=sys.stderr, flush=True)
         result = {
-            "machine": machine,
-            "seconds": options.seconds,
+            "seconds": seconds,
             "measurements": {
                 f"{name}, {figure}" if figure else name: compared(
-                    *([rates[figure] for rates in by_version[v]] for v in ("before", "after"))
+                    *([measured[figure] for measured in by_version[v]] for v in ("before", "after"))
                 )
-                for name, by_version in rounds.items()
+                for name, by_version in rates.items()
                 for figure in by_version["before"][0]
             },
         }
-        options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    print(options.out.read_text(encoding="utf-8"))
+        harness.write("speed", result, out)
+    print(out.read_text(encoding="utf-8"))
 
 
 def compared(before: list[float], after: list[float]) -> dict[str, object]:
@@ -97,45 +95,26 @@ def compared(before: list[float], after: list[float]) -> dict[str, object]:
     }
 
 
-def environment(source: Path) -> dict[str, str]:
-    """The environment in which Python imports the version of a folder."""
-    return os.environ | {"PYTHONPATH": str(source)}
-
-
 def bench(source: Path, *arguments: str) -> Rates:
     """What ``foveate bench`` of a version measures: one rate, or one of each way of decoding."""
-    command = [sys.executable, "-m", "foveate", "bench", *arguments, "--json"]
-    done = subprocess.run(command, env=environment(source), stdout=subprocess.PIPE, check=True)
+    command = harness.foveate("bench", *arguments, "--json")
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": str(source)}, stdout=subprocess.PIPE, check=True
+    )
     report = json.loads(done.stdout)
     if "target_tokens_per_second" in report:
         return {"": float(report["target_tokens_per_second"])}
     return {name: float(rate) for name, rate in report["sentences_per_second"].items()}
 
 
-@contextmanager
-def served(source: Path, run: Path) -> Iterator[str]:
-    """``foveate serve`` of a version, while it runs: its address."""
-    command = [sys.executable, "-m", "foveate", "serve", str(run), "--port", "0", "--as", "en:fr"]
-    command += ["--no-studio", "--preload", "--log-level", "error"]
-    with subprocess.Popen(
-        command, env=environment(source), stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().split()[1].rstrip("/")
-        finally:
-            process.terminate()
-            process.wait(60)
-
-
 def load(source: Path, run: Path, sentences: Path, seconds: float) -> Rates:
     """Requests a second that the server of a version answers; each client waits for its answer."""
     lines = sentences.read_text(encoding="utf-8").splitlines()
-    with served(source, run) as address, ThreadPoolExecutor(CLIENTS) as threads:
+    with served(run, source=source) as server, ThreadPoolExecutor(CLIENTS) as threads:
 
         def client(number: int, until: float) -> int:
             answered = 0
-            with httpx.Client(base_url=address, timeout=60) as connection:
+            with httpx.Client(base_url=server.url, timeout=60) as connection:
                 while time.monotonic() < until:
                     text = lines[(number + answered * CLIENTS) % len(lines)]
                     body = {"q": text, "source": "en", "target": "fr"}
@@ -152,4 +131,4 @@ def load(source: Path, run: Path, sentences: Path, seconds: float) -> Rates:
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

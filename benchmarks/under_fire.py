@@ -11,7 +11,6 @@ requests that schemathesis makes from the OpenAPI document for each route.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -27,17 +26,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
+from typer import Option
 
-from machine import RESULTS, describe, write
+import harness
 
-ROOT = Path(__file__).parent.parent
-FILE = RESULTS / "under-fire.json"
 LUA = Path(__file__).with_suffix(".lua")
 LOADS = {"64 clients, 1 sentence": (64, 1), "8 clients, 50 sentences": (8, 50)}
-SERVED: list[str] = []  # what foveate serve is told in all parts
+SERVED: list[str] = []  # options of foveate serve in all parts
 Figures = dict[str, Any]
 
 
@@ -67,20 +65,14 @@ def resident(process: int) -> int:
 
 
 class Server:
-    """``foveate serve`` as a process."""
+    """``foveate serve`` as a process, by the version of foveate in the folder ``source``."""
 
-    def __init__(self, run: Path, *arguments: str) -> None:
-        command = [sys.executable, "-m", "foveate", "serve", str(run), "--port", "0", "--as"]
-        command += [
-            "en:fr",
-            "--no-studio",
-            "--preload",
-            "--log-level",
-            "error",
-            *SERVED,
-            *arguments,
-        ]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    def __init__(self, run: Path, *arguments: str, source: Path = harness.ROOT / "src") -> None:
+        options = ("--port", 0, "--as", "en:fr", "--no-studio", "--preload", "--log-level", "error")
+        self.process = subprocess.Popen(
+            harness.foveate("serve", run, *options, *SERVED, *arguments),
+            env=os.environ | {"PYTHONPATH": str(source)}, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().split()[1].rstrip("/")
         self.address = ("127.0.0.1", int(self.url.rpartition(":")[2]))
@@ -108,8 +100,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def served(run: Path, *arguments: str) -> Iterator[Server]:
-    server = Server(run, *arguments)
+def served(run: Path, *arguments: str, source: Path = harness.ROOT / "src") -> Iterator[Server]:
+    server = Server(run, *arguments, source=source)
     try:
         yield server
     finally:
@@ -384,39 +376,36 @@ def same(run: Path, sentences: Path, count: int = 200) -> Figures:
     return {"sentences": len(lines), **found}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path)
-    parser.add_argument("sentences", type=Path)
-    parser.add_argument("--seconds", type=float, default=60, help="of each load")
-    parser.add_argument("--ends", type=int, default=5, help="how often it is ended while busy")
-    parser.add_argument("--examples", type=int, default=50, help="for each route; 0: none")
-    parser.add_argument("--only", action="append", help="a part of the result; the rest is kept")
-    parser.add_argument("--processes", type=int, default=0, help="of foveate serve")
-    chosen = parser.parse_args()
-    SERVED.extend(["--processes", str(chosen.processes)])
+def main(
+    run: Path,
+    sentences: Path,
+    seconds: Annotated[float, Option(help="of each load")] = 60,
+    times: Annotated[int, Option("--ends", help="how often it is ended while busy")] = 5,
+    examples: Annotated[int, Option(help="for each route; 0: none")] = 50,
+    only: Annotated[list[str] | None, Option(help="a part; the others stay in the file")] = None,
+    processes: Annotated[int, Option(help="of foveate serve")] = 0,
+) -> None:
+    SERVED.extend(["--processes", str(processes)])
     if shutil.which("wrk") is None:
         sys.exit("wrk is needed: apt-get install wrk")
-    os.environ["PYTHONPATH"] = str(ROOT / "src")
-    run, sentences, seconds = chosen.run, chosen.sentences, chosen.seconds
+    os.environ["PYTHONPATH"] = str(harness.ROOT / "src")
     parts: dict[str, Callable[[], Figures]] = {
         "same": lambda: same(run, sentences),
-        "throughput": lambda: throughput(run, sentences, min(20, seconds), chosen.processes),
+        "throughput": lambda: throughput(run, sentences, min(20, seconds), processes),
         "load": lambda: load_levels(run, sentences, seconds),
         "bad_clients": lambda: bad_clients(run, sentences),
         "reloads": lambda: reloads(run, sentences),
-        "ends": lambda: ends(run, sentences, chosen.ends),
-        "generated": lambda: generated(run, chosen.examples),
+        "ends": lambda: ends(run, sentences, times),
+        "generated": lambda: generated(run, examples),
     }
-    result = json.loads(FILE.read_text("utf-8")) if FILE.exists() else {}
-    said = f"--seconds {seconds:g} --ends {chosen.ends} --examples {chosen.examples}"
-    said += f" --processes {chosen.processes}"
-    for name in chosen.only or parts:
-        command = f"python benchmarks/under_fire.py RUN SENTENCES {said} --only {name}"
-        result[name] = {"command": command, "machine": describe()} | parts[name]()
+    result = harness.previous("under-fire")
+    options = f"--seconds {seconds:g} --ends {times} --examples {examples} --processes {processes}"
+    for name in only or parts:
+        command = f"python benchmarks/under_fire.py RUN SENTENCES {options} --only {name}"
+        result[name] = {"command": command, "machine": harness.describe()} | parts[name]()
         print(name, json.dumps(result[name], indent=2), flush=True)
-        write(FILE.stem, result)
+        harness.write("under-fire", result)
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -7,7 +7,6 @@ one thread; ratios are of the same batch in the same round. Writes docs/results/
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import statistics
 import textwrap
@@ -19,13 +18,13 @@ from unittest.mock import patch
 
 import torch
 
+import harness
 from foveate.bench.training import workload
 from foveate.data.batches import BatchPlan
 from foveate.look.records import capture
 from foveate.nn import attention
 from foveate.nn.attention import Attention
 from foveate.training import job_of
-from machine import describe, write
 
 BATCHES = 4
 TAPS = {"self.tap is not None": "False", "self.tap is None": "True"}
@@ -43,10 +42,7 @@ def without_taps() -> Callable[..., Any]:
     return made
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--rounds", type=int, default=8)
-    given = options.parse_args()
+def main(rounds: int = 8) -> None:
     torch.set_num_threads(1)
     method = without_taps()
     with workload("small") as work:
@@ -60,7 +56,7 @@ def main() -> None:
         "somebody looks": lambda: capture(model),
     }
     seconds: dict[str, list[float]] = {way: [] for way in ways}
-    for turn in range(-1, given.rounds):  # the first warms up
+    for turn in range(-1, rounds):  # the first warms up
         for batch in batches:
             order = list(ways)[turn % len(ways) :] + list(ways)[: turn % len(ways)]
             for way in order:  # nobody is always the first
@@ -78,8 +74,6 @@ def main() -> None:
         if way != "as it is"
     }
     result = {
-        "command": f"python benchmarks/unseen.py --rounds {given.rounds}",
-        "machine": describe(),
         "steps": len(plain),
         "median_seconds": {way: round(statistics.median(s), 4) for way, s in seconds.items()},
         "ratio_to_as_it_is": {
@@ -90,8 +84,8 @@ def main() -> None:
             for way, found in ratios.items()
         },
     }
-    print(write("unseen", result).read_text(encoding="utf-8"))
+    print(harness.write("unseen", result).read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
-    main()
+    harness.run(main)

@@ -44,3 +44,11 @@ def test_each_walk_runs_in_the_order_shown_and_within_its_files() -> None:
         assert places == sorted(places), name
         files = {call.partition(":")[0] for call in calls}
         assert len(files) <= walk["files"], f"{name}: {len(files)} files run"
+
+
+def test_each_seeded_mutant_stands_once_in_the_package() -> None:
+    mutants = tomllib.loads((ROOT / "benchmarks" / "mutants.toml").read_text("utf-8"))["mutant"]
+    assert len(mutants) >= 40
+    for mutant in mutants:
+        files = (walks.PACKAGE / mutant["folder"]).rglob("*.py")
+        assert sum(file.read_text("utf-8").count(mutant["old"]) for file in files) == 1, mutant

@@ -161,6 +161,7 @@ def rounded(text: str) -> str:
     return re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.3f}", text)
 
 
+@pytest.mark.scale
 def test_a_killed_process_ends_the_others(folder: Path) -> None:
     run = load(folder / "run")
     jobs = ((["the dog runs"], {"beam_size": 2}) for _ in range(9))

@@ -82,7 +82,7 @@ def test_the_automaton_is_utf8() -> None:
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
 def test_every_output_of_every_search_decodes(config: Search.Config, kind: str) -> None:
     pieces = tokenizer(kind)
-    for length, ending, rules in itertools.product((1, 2, 7), (1.0, 30.0), ((), RULES)):
+    for length, ending, rules in itertools.product((1, 7), (1.0, 30.0), ((), RULES)):
         short = config.like(config, rules=rules, **limit(length))
         outputs = found(short, pieces, ending)
         assert all(outputs) and not broken(outputs, pieces)

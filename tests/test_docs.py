@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from typer.testing import CliRunner
 
 from copier import copier
+from foveate.cli import app
+from foveate.cli.options import TaskName
 from variants import translator
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -126,8 +133,27 @@ def test_exporting_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (tmp_path / "en-fr.ct2" / "foveate.json").is_file()
 
 
-def test_your_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+OWN_DATA = (DOCS / "your-own-data.md").read_text(encoding="utf-8").split("\n## ")[1:]
+
+
+@pytest.mark.parametrize("section", OWN_DATA, ids=lambda text: text.partition("\n")[0])
+def test_the_example_of_each_task_runs(
+    section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines with ``foveate`` run in this process, what stands between them in a shell."""
     monkeypatch.chdir(tmp_path)
-    code = "\n".join(blocks("your-own-data.md", "python"))
-    exec(compile(code, "your-own-data.md", "exec"), {})
-    assert len(list(tmp_path.glob("*.toml"))) == 6
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    (block,) = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
+    for part in re.split(r"^(.*\bfoveate .*\n)", block, flags=re.MULTILINE):
+        shell, ours, arguments = part.partition("foveate ")
+        script = shell.removesuffix("| ")
+        command = ["bash", "-ec", script]
+        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        if ours:
+            result = CliRunner().invoke(app, shlex.split(arguments), input=output)
+            assert result.exit_code == 0, (part, result.exception, result.output)
+
+
+def test_every_task_has_an_example() -> None:
+    page = "\n".join(OWN_DATA)
+    assert {f"foveate new {task} " in page for task in get_args(TaskName)[1:]} == {True}

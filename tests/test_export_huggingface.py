@@ -15,7 +15,7 @@ from foveate.export.huggingface_rules import ExchangeError
 from foveate.models.language_model import LanguageModel
 from foveate.models.transformer import TransformerDecoder
 from small_runs import made
-from variants import SIZES, TOKENIZERS, transformer, translator, with_model
+from variants import SIZES, TOKENIZERS, at_scale, transformer, translator, with_model
 
 NONE = CheckSample([])
 
@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("huggingface")
 
 
-@pytest.mark.parametrize("tokenizer", sorted(TOKENIZERS))
+@pytest.mark.parametrize("tokenizer", at_scale(sorted(TOKENIZERS), ("bpe", "unigram", "word")))
 def test_text_in_and_the_same_text_out(tokenizer: str, folder: Path, tmp_path: Path) -> None:
     run = transformer(translator(folder, tokenizer), seed=3)
     if tokenizer == "word":

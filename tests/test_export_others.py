@@ -17,7 +17,7 @@ from foveate.export.base import POINTER, Different, export, sample_of, targets
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run
 from small_runs import CONFIGS, made
-from variants import transformer, translator
+from variants import at_scale, transformer, translator
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ PARTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(PARTS))
+@pytest.mark.parametrize("name", at_scale(sorted(PARTS), ("plain", "rope", "additive")))
 def test_graphs_give_the_same_tokens(runs: dict[str, Run], tmp_path: Path, name: str) -> None:
     run = transformer(runs["transformer"], **PARTS[name])
     checked = exported(run, tmp_path / "out", "onnx", run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -32,14 +33,18 @@ def test_the_guessed_config_trains(
 ) -> None:
     monkeypatch.setenv("FOVEATE_DATA", str(data_folder))
     files = [str(data_folder / name) for name in names.split()]
-    out = tmp_path / "c.toml"
-    result = CliRunner().invoke(app, ["new", "auto", *files, "--out", str(out)])
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["new", "auto", *files, "--out", "c.toml"])
     assert result.exit_code == 0, result.exception
     assert f"c.toml: {task};" in result.stdout
-    assert f"foveate train {out}" in result.stdout
+    assert "foveate train c.toml --run runs/c" in result.stdout
     if task not in ("captioning", "vision"):  # whole albums take long to read
-        train(out, PAIRS, tmp_path / "run")
-        assert steps(tmp_path / "run") == [2]
+        train("c.toml", PAIRS, "runs/c")
+        assert steps(Path("runs/c")) == [2]
+        _, _, use = result.stdout.rpartition("foveate ")
+        arguments = shlex.split(use) + (["--max-length", "5"] if task == "language" else [])
+        answered = CliRunner().invoke(app, arguments, input="Hahn<N><GEN><SG>\n")
+        assert answered.exit_code == 0, (use, answered.exception, answered.output)
 
 
 def test_masked_text_trains(tmp_path: Path, data_folder: Path) -> None:

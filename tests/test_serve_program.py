@@ -200,6 +200,7 @@ def ask(server: Program, lines: list[str]) -> httpx.Response:
     return httpx.post(f"{server.url}/translate", json=BODY | {"q": lines}, timeout=60)
 
 
+@pytest.mark.scale
 def test_processes_translate_and_one_that_is_killed_costs_its_batch_at_most(run: Run) -> None:
     lines = [" ".join(["the dog runs"] * (1 + n % 5)) for n in range(200)]
     with program(run.path, "--as", "en:fr", "--processes", "2", "--engine", "torch") as server:

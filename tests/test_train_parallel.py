@@ -254,8 +254,8 @@ def test_the_log_counts_what_is_moved(played: Path) -> None:
     assert line["all_gathered_mib"] == pytest.approx(4 * size / 2**20, rel=0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.scale)])
+@pytest.mark.scale
+@pytest.mark.parametrize("killed", [False, True])
 def test_a_hang_is_reported_and_a_killed_rank_costs_little(
     tmp_path: Path, alone: Callable[..., Path], killed: bool
 ) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from foveate.decode.beam import Beam
@@ -17,6 +19,11 @@ from small_runs import CONFIGS, TRAIN, made
 SIZES: dict[str, Any] = {
     "hidden_size": 16, "num_heads": 2, "num_layers": 2, "ffn_size": 20, "dropout": 0.0
 }  # fmt: skip
+
+
+def at_scale(names: Iterable[str], small: Container[str]) -> list[Any]:
+    """Parameters of a test: those of the small suite, the others for ``make proofs``."""
+    return [n if n in small else pytest.param(n, marks=pytest.mark.scale) for n in names]
 
 
 def with_model(run: Run, config: Any, seed: int = 0) -> Run:

@@ -24,12 +24,14 @@ import threading
 import time
 import tomllib
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 ROOT = Path(__file__).parent.parent
-LocalTracer = Callable[[FrameType, str, object], object]
 PACKAGE = ROOT / "src" / "foveate"
 PAGE = ROOT / "docs" / "architecture.md"
 TABLE = ROOT / "tools" / "walks.toml"
@@ -76,7 +78,7 @@ class Tracer:
         self.calls: dict[str, None] = {}
         self.local = threading.local()
 
-    def __call__(self, frame: FrameType, event: str, argument: object) -> LocalTracer | None:
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> TraceFunction | None:
         code = frame.f_code
         if code.co_name == "<module>":
             frame.f_trace_lines = False
@@ -92,7 +94,7 @@ class Tracer:
         """Whether a module's body runs in this thread."""
         return getattr(self.local, "depth", 0) > 0
 
-    def leave(self, frame: FrameType, event: str, argument: object) -> LocalTracer:
+    def leave(self, frame: FrameType, event: str, argument: Any) -> TraceFunction:
         """Follow a module's body to its end."""
         if event == "return":
             self.local.depth -= 1

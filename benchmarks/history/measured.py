@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from foveate.look import colors
 from foveate.look.drawings import LinesDrawing, line_chart
 from foveate.look.render_matplotlib import DASHES, FONT_SIZE, paint
+from harness import RESULTS
 from history.drawing import Draw, OwnFigure, figure, plain
-from machine import RESULTS
 
 ATTENTION = {
     "Transformer": "multi30k-en-fr",

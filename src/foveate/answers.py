@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol, Self, TypedDict
+from typing import Protocol, TypedDict
 
 import numpy as np
 
@@ -87,11 +87,6 @@ class TextAnswer(Answer):
     def drawing(self) -> Drawing:
         """The map of the best hypothesis."""
         return self.attention
-
-    def best(self, count: int, run: Explains) -> Self:
-        """At most ``count`` hypotheses, explained by a run."""
-        lists = self.hypotheses[:count], self.scores[:count], self.outputs[:count]
-        return replace(self, hypotheses=lists[0], scores=lists[1], outputs=lists[2], run=run)
 
     def record(self, i: int = 0, units: Units = "auto") -> AttentionRecord:
         """What the model attended to as it produced hypothesis i, by layer and head.

@@ -119,7 +119,16 @@ class Run:
         if wording is not None:
             search = wording.on(search, task.target_tokenizer)
         answers = task.answer(self.model, lines, search, batch_tokens or 8192, progress)
-        return [answer.best(num_hypotheses, self) for answer in answers]
+        return [
+            replace(
+                answer,
+                hypotheses=answer.hypotheses[:num_hypotheses],
+                scores=answer.scores[:num_hypotheses],
+                outputs=answer.outputs[:num_hypotheses],
+                run=self,
+            )
+            for answer in answers
+        ]
 
     def classify(self, lines: Sequence[str], batch_tokens: int | None = None) -> list[LabelAnswer]:
         """The label of each line with p of every label; an empty line has none."""

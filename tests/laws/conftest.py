@@ -27,6 +27,7 @@ from foveate.nn.linear import LayerNorm
 from foveate.nn.masks import Mask
 from foveate.nn.recurrent import LSTMCell
 from foveate.spec import Tokens
+from variants import at_scale
 
 load_kinds()
 
@@ -200,6 +201,22 @@ def gradients_reach(model: torch.nn.Module, *unread: str) -> None:
 @cache
 def _built(name: str) -> EncoderDecoder:
     return build(MODELS[name])
+
+
+FAMILY_NAMES = (
+    "transformer", "recurrent", "mamba", "ssru", "post-norm", "grouped heads", "several heads",
+    "location", "no attention", "current", "deep", "transformer to recurrent",
+    "recurrent to transformer", "cross linear", "transformer decoder attention.local",
+    "transformer decoder position.t5_causal", "bart-base",
+)  # fmt: skip
+
+
+@pytest.fixture(params=at_scale(MODELS, FAMILY_NAMES))
+def family(request: pytest.FixtureRequest) -> EncoderDecoder:
+    """As `model`, but only a model of each family outside of ``make proofs``."""
+    made = _built(request.param).eval()
+    made.zero_grad()
+    return made
 
 
 @pytest.fixture(params=MODELS)

@@ -29,6 +29,7 @@ def learnt(model: EncoderDecoder, length: int, device: str) -> dict[str, Tensor]
     return {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
 
 
+@pytest.mark.scale
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # dynamo's own
 @pytest.mark.parametrize("device", DEVICES)
 def test_compiled_layers_learn_the_same(device: str) -> None:

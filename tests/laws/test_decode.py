@@ -283,9 +283,9 @@ def searched_rightly(model: EncoderDecoder, searches: dict[str, Search.Config]) 
             assert hypothesis.log_probability == near(log_probability, terms=MODEL)
 
 
-def test_every_family_is_searched_rightly(model: EncoderDecoder) -> None:
+def test_every_family_is_searched_rightly(family: EncoderDecoder) -> None:
     names = "greedy", "beam of 1", "pairs of beams"  # the others ask the same of a model
-    searched_rightly(model, {name: SEARCHES[name] for name in names})
+    searched_rightly(family, {name: SEARCHES[name] for name in names})
 
 
 @pytest.mark.parametrize("name", ["transformer", "recurrent", "mamba", "ssru", "location"])

@@ -112,6 +112,7 @@ def test_a_transformer_attends_where_it_copies_from() -> None:
     assert share_seen(model, backwards=False) > 0.7
 
 
+@pytest.mark.slow
 def test_rnnsearch_attends_where_it_copies_from_in_reverse() -> None:
     model = recurrent().build(Tokens(VOCABULARY), Tokens(VOCABULARY))
     learn(model, backwards=True, steps=200, rate=1e-2)
@@ -119,6 +120,7 @@ def test_rnnsearch_attends_where_it_copies_from_in_reverse() -> None:
     assert share_seen(model, backwards=True) > 0.8
 
 
+@pytest.mark.scale
 def test_a_single_vector_carries_a_short_sequence() -> None:
     model = recurrent(64, attention=None).build(Tokens(VOCABULARY), Tokens(VOCABULARY))
     learn(model, backwards=True, steps=300, rate=1e-2, longest=3)
@@ -156,8 +158,11 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Translation:
 
 @pytest.mark.parametrize(
     "config",
-    [transformer(), recurrent(), recurrent(attention=None)],
-    ids=["transformer", "rnnsearch", "no attention"],
+    [
+        pytest.param(transformer(), id="transformer"),
+        pytest.param(recurrent(), id="rnnsearch", marks=pytest.mark.scale),
+        pytest.param(recurrent(attention=None), id="no attention", marks=pytest.mark.scale),
+    ],
 )
 def test_translation_overfits_eight_sentences(
     task: Translation, config: EncoderDecoder.Config

@@ -33,6 +33,9 @@ CAN = [
 ]
 
 
+QUICK = {("scaled_dot", "sinusoidal"), ("additive", "sinusoidal"), ("cosine", "rope")}
+
+
 class Looker(nn.Module):
     """p(y_t) = softmax(E A(q + PE(t), E x + PE))."""
 
@@ -88,8 +91,16 @@ def share(looked: Tensor, backwards: bool) -> float:
 
 @pytest.mark.parametrize(
     ("score", "position", "backwards"),
-    CAN,
-    ids=[f"{s} {p} {'reverse' if b else 'copy'}" for s, p, b in CAN],
+    [
+        pytest.param(
+            score,
+            position,
+            backwards,
+            marks=() if (score, position) in QUICK else pytest.mark.scale,
+            id=f"{score} {position} {'reverse' if backwards else 'copy'}",
+        )
+        for score, position, backwards in CAN
+    ],
 )
 def test_what_is_learnt_is_the_diagonal(score: str, position: str, backwards: bool) -> None:
     steps = STEPS.get(score, 150)

@@ -43,8 +43,8 @@ ONE_OF_EACH = ["transformer", "post-norm", "recurrent", "mamba", "ssru", "groupe
 one_of_each = pytest.mark.parametrize("name", ONE_OF_EACH)
 
 
-def test_recomputed_layers_learn_the_same_to_the_bit(model: EncoderDecoder) -> None:
-    learns_the_same(model, half=False)
+def test_recomputed_layers_learn_the_same_to_the_bit(family: EncoderDecoder) -> None:
+    learns_the_same(family, half=False)
 
 
 @one_of_each

@@ -181,7 +181,7 @@ def wait_for(run: Path, steps: int, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.slow
+@pytest.mark.scale
 def test_sigkill_and_ctrl_c_of_a_real_process(tmp_path: Path) -> None:
     """SIGKILL, then Ctrl-C, then to the end: the bytes of a run that was never stopped."""
     luck = random.Random(1)

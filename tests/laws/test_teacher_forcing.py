@@ -33,6 +33,12 @@ GOLD, SOURCE = ids(3, 6), ids(3, 5, seed=2)
 GOLD[:, 0] = 2
 
 
+@pytest.fixture
+def model(family: EncoderDecoder) -> EncoderDecoder:
+    """The laws of a forward pass are checked over every model; here one of each family."""
+    return family
+
+
 def gradients(model: EncoderDecoder, forcing: TeacherForcing.Config) -> list[Tensor]:
     """Loss and gradients of a step with dropout, which draws from the generator."""
     objective = CrossEntropy.Config(teacher_forcing=forcing).build()

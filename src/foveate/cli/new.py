@@ -26,7 +26,7 @@ VERBS = {
     "translation": 'echo "…" | foveate translate {run}',
     "transduction": 'echo "…" | foveate translate {run}',
     "classification": 'echo "…" | foveate classify {run}',
-    "language": 'foveate generate {run} "…"',
+    "language": 'foveate generate {run} --prompt "…"',
     "masked": "foveate evaluate {run}",
     "forecasting": "foveate forecast {run}",
     "captioning": "foveate caption {run} PICTURE",

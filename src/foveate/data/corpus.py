@@ -9,8 +9,8 @@ import hashlib
 import importlib
 import inspect
 import json
+import math
 import os
-import pickle
 import queue
 import shutil
 import signal
@@ -26,7 +26,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import IO, Any, Self, TypeVar
 
 import numpy as np
 import tokenizers as rust
@@ -142,10 +142,12 @@ class Worker:
     """A process that does the work on one span, or other plain values, after the other.
 
     It is started as a program of its own: nothing is forked, and no script runs a second time. When
-    this process is killed, it reads the end of its input and ends. All values travel pickled.
+    this process is killed, it reads the end of its input and ends. Values travel as JSON, arrays as
+    raw bytes.
     """
 
     def __init__(self, maker: Maker, values: Values) -> None:
+        what = {"maker": f"{maker.__module__}:{maker.__name__}", "values": values}
         path = os.pathsep.join(filter(None, sys.path))
         variables = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
@@ -154,24 +156,21 @@ class Worker:
             stdout=subprocess.PIPE,
             env=os.environ | variables,
         )
-        self._send((maker.__module__, maker.__name__, values))
+        self._send(what)
 
     def __call__(self, values: Sequence[object]) -> Arrays:
         self._send(values)
         assert self._process.stdout is not None
-        try:
-            result: Arrays | str = pickle.load(self._process.stdout)
-        except (EOFError, pickle.UnpicklingError):
-            result = "the process ended; was it killed, or out of memory?"
-        if isinstance(result, str):
-            raise WorkerError(f"in another process: {result}")
-        return result
+        return _received(self._process.stdout)
 
     def _send(self, value: object) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended, which reading the result reports
-            pickle.dump(value, self._process.stdin)
+        with suppress(BrokenPipeError):  # it has ended, which reading the answer reports
+            self._process.stdin.write(json.dumps(value).encode() + b"\n")
             self._process.stdin.flush()
+
+    def __enter__(self) -> Self:
+        return self
 
     @property
     def alive(self) -> bool:
@@ -228,28 +227,39 @@ class Workers:
 
 
 def serve() -> None:
-    """Run as a worker: standard input has the maker of the work, then the arguments of each call.
-
-    The answer to a call is the arrays, or the message of an error.
-    """
+    """Run as a worker: the work is the first line of standard input, each other line a span."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the process that started this one
     answers = os.fdopen(os.dup(1), "wb")
     sys.stdout = sys.stderr  # prints must not mix with the answers
+    what = json.loads(sys.stdin.buffer.readline())
+    module, _, name = what["maker"].partition(":")
     work: Work | None = None
-    with suppress(EOFError, pickle.UnpicklingError):  # the process that started this one has ended
-        module, name, values = pickle.load(sys.stdin.buffer)
-        while True:
-            arguments = pickle.load(sys.stdin.buffer)
-            try:
-                work = work or getattr(importlib.import_module(module), name)(values)
-                result: Arrays | str = work(*arguments)
-            except Exception as error:
-                result = f"{type(error).__name__}: {error}"
-            try:
-                pickle.dump(result, answers)
-                answers.flush()
-            except BrokenPipeError:
-                os._exit(1)
+    for line in sys.stdin.buffer:
+        try:
+            work = work or getattr(importlib.import_module(module), name)(what["values"])
+            arrays: Arrays = work(*json.loads(line))
+        except Exception as error:
+            answers.write(json.dumps(f"{type(error).__name__}: {error}").encode() + b"\n")
+        else:
+            header = {key: [a.dtype.name, a.shape] for key, a in arrays.items()}
+            answers.write(json.dumps(header).encode() + b"\n")
+            answers.writelines(a.tobytes() for a in arrays.values())
+        try:
+            answers.flush()
+        except BrokenPipeError:  # the process that started this one has ended
+            os._exit(1)
+
+
+def _received(stream: IO[bytes]) -> Arrays:
+    line = stream.readline()
+    header = json.loads(line) if line else "the process ended; was it killed, or out of memory?"
+    if isinstance(header, str):
+        raise WorkerError(f"in another process: {header}")
+    arrays: Arrays = {}
+    for key, (dtype, shape) in header.items():
+        content = stream.read(math.prod(shape) * np.dtype(dtype).itemsize)
+        arrays[key] = np.frombuffer(content, dtype=dtype).reshape(shape)
+    return arrays
 
 
 MANIFEST = "manifest.json"

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foveate.look.colors import scale as scale_of
 from foveate.look.drawings import (
     Arrays,
     AttentionDrawing,
@@ -117,7 +116,8 @@ def attention(
     exist, ``IndexError`` naming the layers or heads, ``ValueError`` naming the scales.
     """
     record.select(block, layer, head)  # refuses what does not exist now, not when it is drawn
-    scale_of(scale)
+    if scale not in get_args(ScaleName):
+        raise ValueError(f"no scale {scale!r}; there are: {', '.join(get_args(ScaleName))}")
     names = record.names(block)
     place = range(len(names))[layer]
     name, heads = block_of(names[place]), len(record.maps[names[place]])
@@ -145,7 +145,8 @@ def heads(
     """
     for name in record.layers(block):
         record.drawn(name)
-    scale_of(scale)
+    if scale not in get_args(ScaleName):
+        raise ValueError(f"no scale {scale!r}; there are: {', '.join(get_args(ScaleName))}")
     name = block_of(record.names(block)[0])
     return HeadsView(record=record, block=name, block_label=block, form="heads", scale=scale)
 

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -143,7 +143,7 @@ def silenced_heads(run: Run, heads: Sequence[SilencedHead]) -> dict[str, list[in
 def with_silenced(run: Run, heads: Sequence[SilencedHead]) -> Iterator[None]:
     """The run with some heads silenced: they add nothing."""
     changes = {name: silence(*chosen) for name, chosen in silenced_heads(run, heads).items()}
-    with edit(run.model, changes):
+    with edit(run.model, changes) if changes else nullcontext():
         yield
 
 

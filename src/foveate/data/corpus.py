@@ -26,7 +26,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import tokenizers as rust
@@ -147,7 +147,6 @@ class Worker:
     """
 
     def __init__(self, maker: Maker, values: Values) -> None:
-        what = {"maker": f"{maker.__module__}:{maker.__name__}", "values": values}
         path = os.pathsep.join(filter(None, sys.path))
         variables = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
@@ -156,21 +155,27 @@ class Worker:
             stdout=subprocess.PIPE,
             env=os.environ | variables,
         )
-        self._send(what)
+        self._send((maker.__module__, maker.__name__, values))
 
     def __call__(self, values: Sequence[object]) -> Arrays:
         self._send(values)
-        assert self._process.stdout is not None
-        return _received(self._process.stdout)
+        stream = self._process.stdout
+        assert stream is not None
+        line = stream.readline()
+        header = json.loads(line) if line else "the process ended; was it killed, or out of memory?"
+        if isinstance(header, str):
+            raise WorkerError(f"in another process: {header}")
+        arrays: Arrays = {}
+        for key, (dtype, shape) in header.items():
+            content = stream.read(math.prod(shape) * np.dtype(dtype).itemsize)
+            arrays[key] = np.frombuffer(content, dtype=dtype).reshape(shape)
+        return arrays
 
     def _send(self, value: object) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended, which reading the answer reports
             self._process.stdin.write(json.dumps(value).encode() + b"\n")
             self._process.stdin.flush()
-
-    def __enter__(self) -> Self:
-        return self
 
     @property
     def alive(self) -> bool:
@@ -231,12 +236,11 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the process that started this one
     answers = os.fdopen(os.dup(1), "wb")
     sys.stdout = sys.stderr  # prints must not mix with the answers
-    what = json.loads(sys.stdin.buffer.readline())
-    module, _, name = what["maker"].partition(":")
+    module, name, values = json.loads(sys.stdin.buffer.readline())
     work: Work | None = None
     for line in sys.stdin.buffer:
         try:
-            work = work or getattr(importlib.import_module(module), name)(what["values"])
+            work = work or getattr(importlib.import_module(module), name)(values)
             arrays: Arrays = work(*json.loads(line))
         except Exception as error:
             answers.write(json.dumps(f"{type(error).__name__}: {error}").encode() + b"\n")
@@ -248,18 +252,6 @@ def serve() -> None:
             answers.flush()
         except BrokenPipeError:  # the process that started this one has ended
             os._exit(1)
-
-
-def _received(stream: IO[bytes]) -> Arrays:
-    line = stream.readline()
-    header = json.loads(line) if line else "the process ended; was it killed, or out of memory?"
-    if isinstance(header, str):
-        raise WorkerError(f"in another process: {header}")
-    arrays: Arrays = {}
-    for key, (dtype, shape) in header.items():
-        content = stream.read(math.prod(shape) * np.dtype(dtype).itemsize)
-        arrays[key] = np.frombuffer(content, dtype=dtype).reshape(shape)
-    return arrays
 
 
 MANIFEST = "manifest.json"

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from foveate.cli.answers import RULE, prompts, write_texts
-from foveate.cli.pictures import saved
+from foveate.cli.looking import saved
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Tokenizer
 from foveate.decode.beam import Beam, Greedy

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.cli.answers import evaluation_text, score_lines
+from foveate.cli.looking import saved
 from foveate.cli.options import CHUNK, Tally, chunks
-from foveate.cli.pictures import saved
 from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
 from foveate.data.text import Inflection

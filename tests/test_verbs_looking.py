@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from foveate.cli import app, pictures
+from foveate.cli import app, looking
 from foveate.config import ConfigError
 from foveate.look.views import find
 from foveate.look.views.options import Question
@@ -59,17 +60,18 @@ def test_positions_of_every_kind_that_has_any(tmp_path: Path) -> None:
     assert found.exit_code == 0, found.output
     assert "head 3 adds to score" in out.read_text("utf-8")
     with pytest.raises(ConfigError, match="sinusoidal"):
-        pictures.positions("sinusoids", 8, 8, 2)
+        looking.positions("sinusoids", 8, 8, 2)
     with pytest.raises(ConfigError, match="nothing to draw"):
-        pictures.positions("none", 8, 8, 2)
+        looking.positions("none", 8, 8, 2)
 
 
 def test_schedules_of_configs_and_runs(lstm: Run, tmp_path: Path) -> None:
     config = ROOT / "configs" / "vision" / "mnist-vit.toml"
-    view = pictures.schedule([config, lstm.path], None)
-    assert set(view.arrays()) == {"x", "mnist-vit", "run"}
-    assert view.arrays()["x"][-1] == 4300
-    assert view.arrays()["mnist-vit"].max() == pytest.approx(2e-3)
+    looking.schedule([config, lstm.path], out=[tmp_path / "rates.npz"])
+    with np.load(tmp_path / "rates.npz") as rates:
+        assert {"x", "mnist-vit", "run"} <= set(rates)
+        assert rates["x"][-1] == 4300
+        assert rates["mnist-vit"].max() == pytest.approx(2e-3)
     found = CliRunner().invoke(app, ["look", "schedule", str(config), "--steps", "10"])
     assert found.exit_code == 0, found.output
     assert "mnist-vit" in found.stdout

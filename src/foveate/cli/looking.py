@@ -1,4 +1,4 @@
-"""The verbs ``foveate look …``: one for each view of the registry, made when it is called.
+"""The verbs ``foveate look …``: those written below, and one for each view of the registry.
 
 The fields of a question become options; the views themselves are in `foveate.look.views`.
 """
@@ -7,23 +7,28 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foveate.cli.options import VerbGroup
+from foveate.cli.options import Checkpoint, VerbGroup, check_inputs
+from foveate.errors import ConfigError
 from foveate.look.views import VIEWS, ViewEntry
+
+if TYPE_CHECKING:
+    from foveate.look.drawings import Drawing
+    from foveate.look.views.options import Question
+    from foveate.run import Run
 
 Out = Annotated[
     list[Path] | None, typer.Option(help="png, svg, pdf, html, json, npz or txt; may be repeated")
 ]
-Checkpoint = Annotated[str, typer.Option(help="best, last, average or a step")]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="folders of runs")]
+OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 # Rows and columns of attention: --tokens, --words, or by the tokenizer and the script.
 UNITS = {True: "tokens", False: "words", None: None}
-OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 
 
 class Views(VerbGroup):
@@ -59,13 +64,22 @@ def positions(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Draw what a position encoding tells of each place."""
-    import foveate.cli.pictures as pictures
-
     if (Path(kind) / "config.toml").is_file():
-        drawing = pictures.drawn("positions", [Path(kind)], {"length": length}, checkpoint)
-    else:
-        drawing = pictures.positions(kind, length, hidden_size, num_heads)
-    _say(pictures.saved(drawing, out or []))
+        _draw_view("positions", [Path(kind)], {"length": length}, checkpoint, out)
+        return
+    import torch
+
+    from foveate.look.models import positions
+    from foveate.nn.positions import Position
+
+    config = Position.Config.parse({"kind": kind})
+    torch.manual_seed(1)  # learned encodings are drawn as they are initialized
+    try:
+        encoding = config.build(hidden_size, num_heads)
+        drawing = positions(encoding, length, hidden_size, num_heads)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    _echo(saved(drawing, out or []))
 
 
 @look.command()
@@ -75,9 +89,19 @@ def schedule(
     out: Out = None,
 ) -> None:
     """Draw the learning rates of configs."""
-    import foveate.cli.pictures as pictures
+    from foveate.config import read
+    from foveate.look.models import schedule
+    from foveate.run import RunConfig
 
-    _say(pictures.saved(pictures.schedule(configs, steps), out or []))
+    rates, ends = {}, [steps or 0]
+    for path in configs:
+        train = read(RunConfig, path / "config.toml" if path.is_dir() else path).train
+        length = train.max_steps or steps
+        rates[path.stem] = train.schedule.build(train.optimizer.lr, length).rate
+        ends.append(steps or train.max_steps or 0)
+    if max(ends) < 1:
+        raise ConfigError("no config says train.max_steps: give --steps")
+    _echo(saved(schedule(rates, max(ends)), out or []))
 
 
 @look.command()
@@ -90,54 +114,100 @@ def report(
     checkpoint: Checkpoint = "best",
 ) -> None:
     """Write one page with every view that fits a run."""
-    import foveate.cli.pictures as pictures
+    from foveate.look.views.report import report
 
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"--out {out}: the report is one page; end its name in .html")
     fields = {"text": text, "image": image, "split": split}
-    _say(pictures.report(run, out, fields, checkpoint))
+    (loaded,), question = _loaded([run], fields, checkpoint)
+    page = report(loaded, question)
+    page.save(out)
+    _echo([f"wrote {out}", *(f"not in it: {name}: {why}" for name, why in page.left_out.items())])
+
+
+def _loaded(
+    paths: Sequence[Path], fields: Mapping[str, Any], checkpoint: str
+) -> tuple[list[Run], Question]:
+    """The runs, and the question of the fields that are not None."""
+    from foveate.look.views.options import Question
+    from foveate.run import load
+
+    question = Question.parse({key: value for key, value in fields.items() if value is not None})
+    runs = [load(path, checkpoint) for path in paths]
+    for run in runs:
+        check_inputs(run, fields.get("text"), fields.get("image"))
+    return runs, question
+
+
+def _draw_view(
+    name: str,
+    paths: Sequence[Path],
+    fields: Mapping[str, Any],
+    checkpoint: str,
+    out: Sequence[Path] | None,
+) -> None:
+    """Load the runs, draw a view of them, and write the drawing."""
+    runs, question = _loaded(paths, fields, checkpoint)
+    _echo(saved(VIEWS[name].draw(runs, question), out or []))
+
+
+def saved(drawing: Drawing, out: Sequence[Path]) -> list[str]:
+    """Write a drawing in the format of each path's ending: the messages; without paths its text."""
+    return [f"wrote {drawing.save(path)}" for path in out] or [drawing.text()]
+
+
+def _echo(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(line)
+
+
+# ------------------------------------------------------------------------------ views as verbs
 
 
 def verb(entry: ViewEntry) -> Any:
     """The verb of a view: its runs, the fields that it reads as options, and where to write."""
-    second, several = entry.spec.by_place, entry.spec.several
 
     def call(**fields: Any) -> None:
-        import foveate.cli.pictures as pictures
-
         if "units" in fields:
             fields["units"] = UNITS[fields["units"]]
         runs, out, checkpoint = fields.pop("runs"), fields.pop("out"), fields.pop("checkpoint")
-        folders = runs if several else [runs]
-        view = pictures.drawn(entry.name, folders or [], fields, checkpoint)
-        _say(pictures.saved(view, out or []))
+        paths = (runs or []) if entry.spec.several else [runs]
+        _draw_view(entry.name, paths, fields, checkpoint, out)
 
-    runs: Any = Runs if several else OnlyRun
-    optional = entry.runs[0] == 0
-    parameters = [_parameter("runs", runs, None if optional else inspect.Parameter.empty)]
-    parameters += [_option(name, by_place=name == second) for name in _order(entry)]
+    required, by_place = inspect.Parameter.empty, entry.spec.by_place
+    runs: Any = Runs if entry.spec.several else OnlyRun
+    parameters = [_parameter("runs", runs, None if entry.runs[0] == 0 else required)]
+    for name in sorted(entry.reads, key=lambda name: name != by_place):
+        annotation, default = _option(name, by_place=name == by_place)
+        parameters.append(_parameter(name, annotation, default))
     parameters += [_parameter("out", Out, None), _parameter("checkpoint", Checkpoint, "best")]
-    return _command(entry, call, parameters)
+    command: Any = call
+    command.__signature__ = inspect.Signature(parameters)
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(entry.name, help=entry.summary)(command)
+    return typer.main.get_command(app)
 
 
-def _order(entry: ViewEntry) -> list[str]:
-    return sorted(entry.reads, key=lambda name: name != entry.spec.by_place)
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, annotation=annotation, default=default)
 
 
-def _option(name: str, by_place: bool) -> inspect.Parameter:
-    """A field of the question as an option, or as what stands behind the run."""
+def _option(name: str, by_place: bool) -> tuple[Any, Any]:
+    """The annotation and default of a field of a question, an option or an argument."""
     from foveate.look.views.options import Question
 
     field = Question.model_fields[name]
-    default = None if field.default == () else field.default
     if by_place:
-        option: Any = typer.Argument(metavar=name.upper(), help=field.description)
-        return _parameter(
-            name, Annotated[_plain(field.annotation), option], inspect.Parameter.empty
-        )
+        argument: Any = typer.Argument(metavar=name.upper(), help=field.description)
+        return Annotated[_plain(field.annotation), argument], inspect.Parameter.empty
     if name == "units":
         flag = typer.Option("--tokens/--words", help=field.description)
-        return _parameter(name, Annotated[bool | None, flag], None)
+        return Annotated[bool | None, flag], None
     option = typer.Option(help=field.description)
-    return _parameter(name, Annotated[_plain(field.annotation) | None, option], default)
+    default = None if field.default == () else field.default
+    return Annotated[_plain(field.annotation) | None, option], default
 
 
 def _plain(annotation: Any) -> Any:
@@ -149,24 +219,3 @@ def _plain(annotation: Any) -> Any:
     if origin is tuple:
         return list[_plain(parts[0])]  # type: ignore[misc]
     return parts[0] if parts else annotation
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, annotation=annotation, default=default)
-
-
-def _command(
-    entry: ViewEntry, call: Callable[..., None], parameters: list[inspect.Parameter]
-) -> Any:
-    command: Any = call
-    command.__signature__ = inspect.Signature(parameters)
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(entry.name, help=entry.summary)(command)
-    return typer.main.get_command(app)
-
-
-def _say(lines: list[str]) -> None:
-    for line in lines:
-        typer.echo(line)

@@ -364,7 +364,7 @@ def explicit_attention(model: nn.Module) -> Iterator[None]:
 
 
 # ------------------------------------------------------------------------------------- hook points
-# The attention weights of a model, foveate's or another's: each hook point has a name and a ``tap``.
+# The attention weights of a model of foveate or another library, by name, each with a ``tap``.
 #
 # A tap is called with weights (B, H, T, S) and may return others, which mix the values instead.
 

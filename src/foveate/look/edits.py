@@ -89,7 +89,7 @@ class Uniform(WeightsChange):
 
 
 class Diagonal(WeightsChange):
-    """Query t looks at key t + offset alone, or at the last that it may see."""
+    """Query t attends to key t + offset only, or to the last key that it may attend to."""
 
     def __init__(self, heads: Sequence[int], offset: int) -> None:
         super().__init__(heads)
@@ -235,7 +235,7 @@ def diagonal(*heads: int, offset: int = 0) -> Change:
 
 
 def force(weights: Any, *heads: int) -> Change:
-    """Heads with given weights, (T, S) or (H, T, S), whatever they would look at."""
+    """Heads with given weights, (T, S) or (H, T, S), in place of their own."""
     return Force(heads, torch.as_tensor(weights))
 
 

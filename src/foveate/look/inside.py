@@ -178,7 +178,7 @@ DRAWS = 4  # directions v
 
 @contextmanager
 def hooks(stem: nn.Module) -> Iterator[list[Tensor]]:
-    """Collect what a module gives out, (B, T, D) each, so that gradients can be asked of it."""
+    """Collect the outputs (B, T, D) of a module, with respect to which gradients are computed."""
     outputs: list[Tensor] = []
 
     def listen(module: nn.Module, inputs: object, output: Tensor) -> Tensor:

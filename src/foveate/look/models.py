@@ -25,7 +25,7 @@ from foveate.look.records import AttentionRecord, ForcedPass, Maps, capture, hoo
 from foveate.nn.positions import NoPosition, Position
 
 # -------------------------------------------------------------------------------------------- flow
-# How attention flows through all layers, and how much of it mattered for what was said.
+# How attention flows through all layers, and how much it contributed to the output.
 
 Matrix = NDArray[np.float64]
 TINY = 1e-12
@@ -95,7 +95,7 @@ class Relevance:
 
 
 def relevance(forced: ForcedPass) -> AttentionRecord:
-    """What mattered for each thing that was said, with words on its axes; rows sum to 1.
+    """How relevant each input is to each output, with words on its axes; rows sum to 1.
 
     Of a target, ``decoder.cross_attention`` is its words over the source's, and
     ``decoder.self_attention`` over what was written before; of a label, ``relevance`` is one row.
@@ -253,7 +253,7 @@ def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") 
 # --------------------------------------------------------------------------------------- positions
 # Position encodings as heat maps: the encoding of each position, and the bias of each pair.
 #
-# An encoding is drawn by the doors that it opens (`foveate.nn.positions`), whatever its kind.
+# An encoding of any kind is drawn by the methods that it overrides (`foveate.nn.positions`).
 
 HEADS_SHOWN = 4
 
@@ -361,7 +361,7 @@ def without_positions(model: nn.Module) -> Iterator[int]:
 
 @torch.inference_mode()
 def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
-    """Shuffle what comes out of the stem (embeddings, patches), before places are told.
+    """Shuffle the output of the stem (embeddings, patches), before positions are added.
 
     Of a model with an encoder its source, else the text that the decoder reads. Raises
     ``ConfigError`` where there is no stem to shuffle behind.
@@ -466,7 +466,7 @@ def schedule(
 ) -> LinesDrawing:
     """The picture of some schedules from step 1 to ``steps``, a line for each name.
 
-    Anything that is a function of the step can be drawn: ``up`` says what it gives. Raises
+    Any function of the step can be drawn: ``up`` names its values. Raises
     ``ValueError`` for less than one step.
     """
     if steps < 1:

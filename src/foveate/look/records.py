@@ -173,7 +173,7 @@ class AttentionRecord:
 # ----------------------------------------------------------------------------------------- foreign
 # Models that are not ours, seen through the same point: plain torch and Hugging Face.
 #
-# An ``nn.MultiheadAttention`` is asked for its weights. In any other module that is called an
+# An ``nn.MultiheadAttention`` returns its weights. In any other module whose class is called an
 # attention the softmax over (B, H, T, S) is listened to, or the fused product taken apart: what
 # the
 # module does before and after is its own. Packages of others are not imported.

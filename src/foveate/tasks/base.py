@@ -70,7 +70,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class ValidationSample:
-    """One example as people read it: what went in, what was wanted, what came out."""
+    """One example as text: the input, the reference and the output."""
 
     source: str
     reference: str
@@ -110,7 +110,7 @@ class Table:
 class Evaluation:
     """Figures by name with the signatures of their libraries, and one output for each example.
 
-    ``noted`` says what happened to which examples (from 1), such as sources that were cut.
+    ``noted`` lists the examples (from 1) of each event, such as sources that were cut.
     """
 
     figures: dict[str, float]

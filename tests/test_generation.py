@@ -13,6 +13,7 @@ import torch
 
 from foveate.cli.answers import RULE, prompts, write_texts
 from foveate.cli.looking import saved
+from foveate.cli.options import DAMAGED, Tally
 from foveate.config import ConfigError
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Tokenizer
 from foveate.decode.beam import Beam, Greedy
@@ -146,12 +147,12 @@ def test_on_a_terminal_a_text_appears_as_it_is_made() -> None:
 
 
 def test_prompts_come_from_the_option_or_line_by_line() -> None:
-    damaged: list[int] = []
-    assert prompts("a", None, damaged) == ["a"]
-    assert prompts(None, None, damaged) == [""]
-    assert prompts(None, io.BytesIO(b"a\nb\xff\n"), damaged) == ["a", "b\ufffd"]
-    assert damaged == [2]
-    assert prompts(None, io.BytesIO(b""), damaged) == [""]
+    tally = Tally()
+    assert prompts("a", None, tally) == ["a"]
+    assert prompts(None, None, tally) == [""]
+    assert prompts(None, io.BytesIO(b"a\nb\xff\n"), tally) == ["a", "b\ufffd"]
+    assert tally.first == {DAMAGED: [2]}
+    assert prompts(None, io.BytesIO(b""), tally) == [""]
 
 
 def test_the_command(capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, Unpack, cast
 
 import pydantic
 import torch
@@ -77,6 +77,15 @@ class RunConfig(Config):
         if "objective" in fields or not isinstance(task, Task.Config):
             return fields
         return fields | {"objective": Objective.Config.parse(task.default_objective)}
+
+
+class EvaluateOptions(TypedDict, total=False):
+    """The keyword arguments of `Run.evaluate` and `Run.evaluate_files`."""
+
+    beam_size: int | None
+    length_penalty: float | None
+    batch_tokens: int | None
+    bleu_tokenizer: BleuTokenizer | None
 
 
 class Run:
@@ -220,42 +229,32 @@ class Run:
         self,
         *columns: str | Sequence[str],
         split: str = "test",
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
-        batch_tokens: int | None = None,
-        bleu_tokenizer: BleuTokenizer | None = None,
+        **options: Unpack[EvaluateOptions],
     ) -> Evaluation:
         """All figures that the task knows, on a split of the run's own data or on your examples.
 
-        A translation takes ``evaluate(sources, references)``. ``bleu_tokenizer`` is another than
-        that of the task's config (`foveate.tasks.metrics.bleu`).
+        A translation takes ``evaluate(sources, references)``. ``options`` are ``beam_size``,
+        ``length_penalty``, ``batch_tokens`` and ``bleu_tokenizer``, another than that of the task's
+        config (`foveate.tasks.metrics.bleu`).
         """
         examples = self.task.as_examples(*columns) if columns else self.task.examples(split)
-        search = self.search(beam_size, length_penalty)
-        return self._evaluate(examples, search, batch_tokens, bleu_tokenizer)
+        return self._evaluate(examples, **options)
 
     def evaluate_files(
-        self,
-        source: Path,
-        reference: Path | None = None,
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
-        batch_tokens: int | None = None,
-        bleu_tokenizer: BleuTokenizer | None = None,
+        self, source: Path, reference: Path | None = None, **options: Unpack[EvaluateOptions]
     ) -> Evaluation:
         """The same on files of the user's: inputs and references, or one file with both."""
-        examples = self.task.read(source, reference)
-        search = self.search(beam_size, length_penalty)
-        return self._evaluate(examples, search, batch_tokens, bleu_tokenizer)
+        return self._evaluate(self.task.read(source, reference), **options)
 
     def _evaluate(
         self,
         examples: object,
-        search: Search,
-        batch_tokens: int | None,
-        bleu_tokenizer: BleuTokenizer | None,
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        batch_tokens: int | None = None,
+        bleu_tokenizer: BleuTokenizer | None = None,
     ) -> Evaluation:
-        task = copy.copy(self.task)
+        task, search = copy.copy(self.task), self.search(beam_size, length_penalty)
         if bleu_tokenizer is not None:
             tree = task.config.tree() | {"bleu_tokenizer": bleu_tokenizer}
             task.config = type(task.config).parse(tree, ("task",))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO, cast
 
@@ -15,7 +15,6 @@ import typer
 import foveate.cli.options as options
 from foveate.cli.options import (
     CHUNK,
-    DAMAGED,
     Tally,
     chunks,
     hint,
@@ -30,7 +29,7 @@ from foveate.errors import ConfigError
 if TYPE_CHECKING:
     from foveate.answers import Continuation, LabelAnswer
     from foveate.look.views.examples import Picture
-    from foveate.run import Run
+    from foveate.run import EvaluateOptions, Run
     from foveate.tasks.base import Evaluation
     from foveate.tasks.metrics import BleuTokenizer
 
@@ -52,29 +51,27 @@ def answer(
     threads: options.Threads = None,
 ) -> None:
     """Answer lines, pictures or series by any run."""
-    from foveate.data.text import read_lines
     from foveate.tasks.base import CUT
 
-    loaded, tally, damaged = load(run, checkpoint, threads), Tally(), list[int]()
+    loaded, tally, number = load(run, checkpoint, threads), Tally(), 0
     reads = loaded.task.reads
     if reads == "text" and inputs:
         raise ConfigError(f"{run} reads text: write it on stdin, a line each, not as arguments")
     if reads == "picture" and not inputs:
         raise ConfigError(f"{run} reads pictures: name some behind it, JPEG or PNG, or numbers")
-    number, items = 0, cast("Iterable[Any]", inputs or [None])
+    items: Iterable[Sequence[Any]] = [inputs or [None]]
     if reads == "text":
         hint("Type a text a line; Ctrl-D ends.")
-        items = read_lines(sys.stdin.buffer, damaged)
+        items = tally.read(sys.stdin.buffer)
     elif reads == "picture":
-        items = pictures_of(inputs or [])
-    for chunk in chunks(items, 1 if sys.stdin.isatty() else CHUNK):
+        items = chunks(pictures_of(inputs or []), CHUNK)
+    for chunk in items:
         for each in loaded.answer(chunk, batch_tokens):
-            text = str(each) if reads == "series" else one_line(str(each))
-            typer.echo(json.dumps(each.json(), ensure_ascii=False) if as_json else text)
             number += 1
+            text = str(each) if reads == "series" else one_line(str(each))
+            typer.echo(to_json(each.json(), None) if as_json else text)
             if each.cut:
                 tally.note(CUT, number)
-    tally.note(DAMAGED, *damaged)
     say(tally.report())
 
 
@@ -117,7 +114,6 @@ def classify_lines(
 
     Raises `ConfigError` for a run that labels pictures.
     """
-    from foveate.data.text import read_lines
     from foveate.tasks.base import CUT
 
     if run.task.reads == "picture":
@@ -125,9 +121,8 @@ def classify_lines(
             f"{run.path} labels pictures: name some behind it, JPEG or PNG, or numbers of test "
             "pictures"
         )
-    tally, number, damaged = Tally(), 0, list[int]()
-    size = 1 if source.isatty() else CHUNK
-    for chunk in chunks(read_lines(source, damaged), size):
+    tally, number = Tally(), 0
+    for chunk in tally.read(source):
         for answer in run.classify(chunk, batch_tokens):
             number += 1
             target.write(write(answer, None) + "\n")
@@ -136,7 +131,6 @@ def classify_lines(
             if answer.cut:
                 tally.note(CUT, number)
         target.flush()
-    tally.note(DAMAGED, *damaged)
     return tally
 
 
@@ -170,7 +164,7 @@ def label_json(answer: LabelAnswer, picture: str | None = None) -> str:
     """The text or picture, its label and all probabilities, as JSON on a line."""
     record: dict[str, object] = {"text": answer.source} if picture is None else {"picture": picture}
     record |= {"label": answer.label or None, "probabilities": answer.probabilities}
-    return json.dumps(record, ensure_ascii=False)
+    return to_json(record, None)
 
 
 def pictures_of(names: Sequence[str]) -> list[Picture]:
@@ -217,28 +211,22 @@ def generate(
         raise ConfigError(f"--beam-size searches, --{name} samples: leave one of them out")
     stdin = None if prompt is not None or sys.stdin.isatty() else sys.stdin.buffer
     loaded = load(run, checkpoint, threads)
-    damaged: list[int] = []
-    texts = prompts(prompt, stdin, damaged)
+    tally = Tally()
+    texts = prompts(prompt, stdin, tally)
     continue_text = partial(
         loaded.generate,
         max_length=max_length, num=num, whole_lines=whole_lines, beam_size=beam_size, **sampling,
     )  # fmt: skip
     single = len(texts) == 1 and num == 1 and beam_size is None
     write_texts(continue_text, texts, sys.stdout, as_json, stream=single)
-    if damaged:
-        say([f"not UTF-8, the bytes read as U+FFFD: lines {damaged[:10]}"])
+    say(tally.report())
 
 
-def prompts(prompt: str | None, stdin: BinaryIO | None, damaged: list[int]) -> list[str]:
-    """The prompt, or the lines of standard input, or an empty one.
-
-    Lines that are not UTF-8 are read with U+FFFD, and their numbers added to ``damaged``.
-    """
+def prompts(prompt: str | None, stdin: BinaryIO | None, tally: Tally) -> list[str]:
+    """The prompt, or the lines of standard input, or an empty one."""
     if stdin is None:
         return [prompt or ""]
-    from foveate.data.text import read_lines
-
-    return list(read_lines(stdin, damaged)) or [""]
+    return list(chain.from_iterable(tally.read(stdin))) or [""]
 
 
 def write_texts(
@@ -257,7 +245,7 @@ def write_texts(
         return
     for number, generation in enumerate(continue_text(texts)):
         if as_json:
-            target.write(json.dumps(generation.json(), ensure_ascii=False) + "\n")
+            target.write(to_json(generation.json(), None) + "\n")
         else:
             target.write(f"{RULE}\n" * (number > 0) + f"{generation}\n")
 
@@ -347,10 +335,8 @@ def score_lines(
     ``check`` raises ``ValueError`` for a text that is no source, and converts raw lines of the
     data. Raises `ConfigError` naming the line that has no tab, or no source before it.
     """
-    from foveate.data.text import read_lines
-
-    tally, number, damaged = Tally(), 0, list[int]()
-    for chunk in chunks(read_lines(source, damaged), CHUNK):
+    tally, number = Tally(), 0
+    for chunk in tally.read(source):
         pairs = []
         for line in chunk:
             number += 1
@@ -368,7 +354,6 @@ def score_lines(
                 columns += [f"{one_line(token)} {value:.4f}" for token, value in each]
             target.write("\t".join(columns) + "\n")
         target.flush()
-    tally.note(DAMAGED, *damaged)
     return tally
 
 
@@ -416,17 +401,16 @@ def evaluate(
     loaded = RunSpec(str(run), checkpoint, *others, precision).load()
     if source is None and reference is not None:
         raise ConfigError(f"--reference {reference} needs --data SOURCE beside it")
-    figures = (
-        partial(evaluate_split, loaded, split)
-        if source is None
-        else partial(loaded.evaluate_files, source, reference)
-    )
-    evaluation = figures(
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        batch_tokens=batch_tokens,
-        bleu_tokenizer=cast("BleuTokenizer | None", bleu_tokenizer),
-    )
+    choices: EvaluateOptions = {
+        "beam_size": beam_size,
+        "length_penalty": length_penalty,
+        "batch_tokens": batch_tokens,
+        "bleu_tokenizer": cast("BleuTokenizer | None", bleu_tokenizer),
+    }
+    if source is None:
+        evaluation = evaluate_split(loaded, split, choices)
+    else:
+        evaluation = loaded.evaluate_files(source, reference, **choices)
     if output is not None:
         from foveate.files import replace_file
 
@@ -438,25 +422,12 @@ def evaluate(
     say(tally.report())
 
 
-def evaluate_split(
-    run: Run,
-    split: str,
-    beam_size: int | None = None,
-    length_penalty: float | None = None,
-    batch_tokens: int | None = None,
-    bleu_tokenizer: BleuTokenizer | None = None,
-) -> Evaluation:
+def evaluate_split(run: Run, split: str, choices: EvaluateOptions) -> Evaluation:
     """Figures on a split of the run's own data. Raises ``DataError`` where it is missing."""
     from foveate.data.catalogue import DataError, MissingData
 
     try:
-        return run.evaluate(
-            split=split,
-            beam_size=beam_size,
-            length_penalty=length_penalty,
-            batch_tokens=batch_tokens,
-            bleu_tokenizer=bleu_tokenizer,
-        )
+        return run.evaluate(split=split, **choices)
     except MissingData as error:
         other = "" if split == "valid" else ", or measure on --split valid"
         reason = error.reason.rstrip(" .:;")

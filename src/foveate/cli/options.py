@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, BinaryIO, ClassVar, Literal, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -148,6 +148,17 @@ class Tally:
             self.counts[event] = self.counts.get(event, 0) + 1
             if len(self.first.setdefault(event, [])) < SHOWN:
                 self.first[event].append(line)
+
+    def read(self, source: BinaryIO, size: int = CHUNK) -> Iterator[list[str]]:
+        """The lines of a stream in chunks of ``size``, one by one from a terminal.
+
+        Lines that are not UTF-8 are read with U+FFFD, and noted at the end.
+        """
+        from foveate.data.text import read_lines
+
+        damaged = list[int]()
+        yield from chunks(read_lines(source, damaged), 1 if source.isatty() else size)
+        self.note(DAMAGED, *damaged)
 
     def report(self) -> list[str]:
         """A sentence for each event, then the remarks."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO
 import typer
 
 import foveate.cli.options as options
-from foveate.cli.options import CHUNK, DAMAGED, Tally, chunks, hint, one_line, say, set_threads
+from foveate.cli.options import CHUNK, Tally, hint, one_line, say, set_threads
 from foveate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -250,12 +250,10 @@ def translate_lines(
     ``line ||| hypothesis ||| features ||| score``, lines counted from 0.
     """
     from foveate.cli.workers import ProcessRun
-    from foveate.data.text import read_lines
     from foveate.tasks.base import CUT
 
-    tally, number, damaged = Tally(), 0, list[int]()
-    size = 1 if source.isatty() else SHARE if isinstance(run, ProcessRun) else CHUNK
-    lines = chunks(read_lines(source, damaged), size)
+    tally, number = Tally(), 0
+    lines = tally.read(source, SHARE if isinstance(run, ProcessRun) else CHUNK)
     options: TranslateOptions = {**search, "num_hypotheses": outputs.num_hypotheses}
     with ExitStack() as stack:
         named = (outputs.alignments, outputs.attention, outputs.prefixes)
@@ -276,7 +274,6 @@ def translate_lines(
                 if files is not None:
                     files.add(answer, number)
             target.flush()
-    tally.note(DAMAGED, *damaged)
     return tally
 
 

@@ -238,14 +238,13 @@ def test_many_lines_of_an_error_become_one() -> None:
 
 
 def test_a_closed_pipe_is_quiet() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "foveate", "data", "list"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT,
-    )  # fmt: skip
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    assert process.wait() in (1, 141)  # of typer, of a shell
+    command = [sys.executable, "-m", "foveate", "data", "list"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=ENVIRONMENT) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode in (1, 141)  # of typer, of a shell
 
 
 # ---- what stands in the files beside the code

@@ -19,6 +19,8 @@ from typer import Argument
 import foveate
 import harness
 from foveate.run import Run
+from foveate.tasks.base import Evaluation
+from foveate.tasks.forecasting import ForecastEvaluation
 from foveate.tasks.metrics import figures_of
 from foveate.tasks.translation import Translation
 from foveate.train.journal import read
@@ -56,11 +58,15 @@ def evaluated(run: Run, **options: Any) -> tuple[list[Any], dict[str, Any]]:
         "seconds": round(seconds, 1),
         "examples_per_second": round(len(evaluation.outputs) / seconds, 1),
         **{name: asdict(table) for name, table in evaluation.tables.items()},
-        "curves": {
-            name: [round(value, 4) for value in curve] for name, curve in evaluation.curves.items()
-        },
+        **({"mse_by_step": by_step(evaluation)} if by_step(evaluation) else {}),
         "signatures": evaluation.signatures,
     }
+
+
+def by_step(evaluation: Evaluation) -> dict[str, list[float]]:
+    """The error of forecasts at each step ahead; of other tasks nothing."""
+    curves = evaluation.curves if isinstance(evaluation, ForecastEvaluation) else {}
+    return {name: [round(value, 4) for value in curve] for name, curve in curves.items()}
 
 
 def searches(run: Run) -> dict[str, Any]:

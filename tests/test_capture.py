@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from foveate.config import ConfigError
-from foveate.look.records import capture, chosen, seams
+from foveate.look.records import capture, chosen, hook_points
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
@@ -130,7 +130,7 @@ def test_blocks_layers_and_patterns_can_be_named() -> None:
     model = transformer()
     wanted = {
         "cross_attention": ["decoder.layers.0.cross_attention", "decoder.layers.1.cross_attention"],
-        "layers.1": [n for n in seams(model) if ".1." in n],
+        "layers.1": [n for n in hook_points(model) if ".1." in n],
         "encoder": ["encoder.layers.0.self_attention", "encoder.layers.1.self_attention"],
         "decoder.self_attention": [f"decoder.layers.{layer}.self_attention" for layer in range(2)],
         "decoder.layers.?.cross*": [

@@ -1,4 +1,4 @@
-"""Models of plain torch and of Hugging Face are seen through the same seam, and stay what they are.
+"""Models of plain torch and of Hugging Face have the same hook points, and stay unchanged.
 
 The maps are checked against weights that the libraries themselves give out.
 """
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.look.maps import attention
-from foveate.look.records import AttentionRecord, capture, chosen, seams
+from foveate.look.records import AttentionRecord, capture, chosen, hook_points
 from tolerances import ROW, close
 
 transformers = pytest.importorskip("transformers")
@@ -68,25 +68,25 @@ def test_the_same_weights_given_back_give_the_same_output(
     if not batch_first:
         x, value = x.transpose(0, 1), value.transpose(0, 1)
     plain = attention(x, x, value)[0]
-    (seam,) = seams(nn.ModuleList([attention])).values()
-    seam.tap = lambda weights: weights.clone()
+    (point,) = hook_points(nn.ModuleList([attention])).values()
+    point.tap = lambda weights: weights.clone()
     seen = attention(x, x, value)[0]
     alone = attention(x[:, 0], x[:, 0], value[:, 0])[0]  # no batch
-    seam.tap = None
+    point.tap = None
     close(seen, plain, terms=ROW)
     close(alone, attention(x[:, 0], x[:, 0], value[:, 0])[0], terms=ROW)
 
 
 def test_keys_that_a_module_adds_can_be_seen_but_not_replaced() -> None:
     attention = nn.MultiheadAttention(8, 2, add_zero_attn=True, batch_first=True).eval()
-    (seam,) = seams(nn.ModuleList([attention])).values()
+    (point,) = hook_points(nn.ModuleList([attention])).values()
     x = torch.randn(1, 3, 8)
-    seam.tap = lambda weights: None
+    point.tap = lambda weights: None
     attention(x, x, x)
-    seam.tap = lambda weights: weights
+    point.tap = lambda weights: weights
     with pytest.raises(ConfigError, match="adds keys of its own"):
         attention(x, x, x)
-    seam.tap = None
+    point.tap = None
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")  # its own road

@@ -18,22 +18,9 @@ from foveate.documents.spans import Piece, PieceWriter, Rules
 from foveate.documents.translate import Aligner, blanks, joined_all, text_passage
 
 Links = list[list[tuple[int, int]]]
-SPANS = [
-    "https://a.org/x?b=1&c=2",
-    "www.a-b.org/x",
-    "a.b+c@d.org",
-    "17",
-    "3.14",
-    "10:30",
-    "{{name}}",
-    "{x}",
-    "${y}",
-    "%s",
-    "%d",
-    "%(x)s",
-    "<br/>",
-    "</b>",
-]
+TEXT_OF_SPANS = """https://a.org/x?b=1&c=2 www.a-b.org/x a.b+c@d.org 17 3.14 10:30 {{name}} {x} ${y}
+    %s %d %(x)s <br/> </b>"""
+SPANS = TEXT_OF_SPANS.split()
 WORDS = [
     "dog",
     "A",

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -183,7 +184,7 @@ def test_killed_it_leaves_nothing_half(cache: Path, files: Path) -> None:
 def test_a_worker_leaves_when_nobody_speaks_to_it(cache: Path, files: Path) -> None:
     folder = str(prepare_texts([reading(files)]).folder)
     values = {"texts": folder, "tokenizers": {}, "modules": [], "end": []}
-    with corpus_module.Worker(corpus_module.encoder, values) as worker:
+    with closing(corpus_module.Worker(corpus_module.encoder, values)) as worker:
         assert worker((0, 1)) == {}
         process = worker._process
         assert process.stdin is not None

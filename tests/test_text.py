@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from foveate.config import ConfigError, parse_tree
 from foveate.data.catalogue import DataError
-from foveate.data.corpus import portions, text_writer
+from foveate.data.corpus import portions
 from foveate.data.text import (
     BadLine,
     Cleaning,
@@ -494,7 +494,7 @@ TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), 
 
 
 def written(folder: Path, texts: Sequence[str], size: int) -> MappedTexts:
-    with text_writer(folder, "side") as writer:
+    with ColumnWriter(folder, "side") as writer:
         for some in portions(texts, size):
             writer.add_texts(some)
     return MappedTexts.open(folder, "side")

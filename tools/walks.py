@@ -247,7 +247,8 @@ def layers() -> list[str]:
 def page() -> str:
     """The whole page, as Markdown."""
     table = tomllib.loads(TABLE.read_text("utf-8"))
-    parts = [table["introduction"].strip(), "## Import direction", table["direction"].strip()]
+    parts = [table["introduction"].strip(), "## Where to add something", table["additions"].strip()]
+    parts += ["## Import direction", table["direction"].strip()]
     parts.append("\n".join(["```text", *layers(), "```"]))
     for walk in table["walks"].values():
         phrases = [f"`{step}` {table['phrases'][step]}" for step in walk["steps"]]

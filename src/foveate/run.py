@@ -320,7 +320,7 @@ class Run:
     def forced(
         self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
     ) -> ForcedPass:
-        """The same example made ready to be read as often as is wanted."""
+        """The example with its target, as a pass that can be run repeatedly."""
         search = self.search(None, None)
         ready = self.task.forced(self.model, source, target, search)
         return replace(ready, units=units)

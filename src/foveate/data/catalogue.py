@@ -117,26 +117,30 @@ def mirror_folder() -> Path | None:
     return Path(folder).expanduser() if folder else None
 
 
-def find(path: str | Path) -> Path:
+def find(path: str | Path, folders: bool = False) -> Path:
     """The file at a path, or, for a relative path, below ``FOVEATE_DATA`` or the cache.
 
     ``multi30k/train.en`` finds ``$FOVEATE_DATA/multi30k/train.en.gz``: everywhere, a file that
-    is not there but stands with ``.gz`` after its name is taken. Raise `DataError` that names
-    the places and the remedy.
+    is not there but stands with ``.gz`` after its name is taken. With ``folders`` a folder of
+    that name is taken too. Raise `DataError` that names the places and the remedy.
     """
     expanded = Path(path).expanduser()
     roots = [Path(), mirror_folder(), cache_folder()]
     places = list(dict.fromkeys(root / expanded for root in roots if root is not None))
     for place in places:
         for candidate in (place, Path(f"{place}.gz")):
-            if candidate.exists() and not candidate.is_dir():
+            if candidate.exists() and (folders or not candidate.is_dir()):
                 return candidate
     listed = ", ".join(str(place) for place in places)
     reason = f"no file {expanded} (nor with .gz); looked for {listed}."
     folder = next((p.parent for p in places[1:] or places if p.parent.is_dir()), None)
     if folder is not None:
         raise MissingData(reason, _files_in(folder, places[0].suffix))
-    raise DataError(f"{reason} {_remedy(places)}")
+    name = places[0].parts[0] if places[0].parts else ""
+    remedy = f"To fetch it: foveate data get {name}"
+    raise DataError(
+        f"{reason} {remedy if name in catalogue() else 'Sets to fetch: foveate data list'}"
+    )
 
 
 def _files_in(folder: Path, ending: str) -> str:
@@ -145,14 +149,6 @@ def _files_in(folder: Path, ending: str) -> str:
     names = [f.name for f in files if not ending or ending in f.suffixes]
     present = ", ".join(names[:8] + ["…"] * (len(names) > 8)) or f"no {ending or 'file'}"
     return f'{folder} has {present}; other names for splits: data.splits = {{ valid = "val" }}'
-
-
-def _remedy(places: list[Path]) -> str:
-    """What to do where not even the folder of a file exists."""
-    name = places[0].parts[0] if places[0].parts else ""
-    if name in catalogue():
-        return f"To fetch it: foveate data get {name}"
-    return "Sets to fetch: foveate data list"
 
 
 def get(

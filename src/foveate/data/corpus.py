@@ -26,7 +26,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import tokenizers as rust
@@ -147,7 +147,6 @@ class Worker:
     """
 
     def __init__(self, maker: Maker, values: Values) -> None:
-        what = {"maker": f"{maker.__module__}:{maker.__name__}", "values": values}
         path = os.pathsep.join(filter(None, sys.path))
         variables = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
@@ -156,12 +155,21 @@ class Worker:
             stdout=subprocess.PIPE,
             env=os.environ | variables,
         )
-        self._send(what)
+        self._send((maker.__module__, maker.__name__, values))
 
     def __call__(self, values: Sequence[object]) -> Arrays:
         self._send(values)
-        assert self._process.stdout is not None
-        return _received(self._process.stdout)
+        stream = self._process.stdout
+        assert stream is not None
+        line = stream.readline()
+        header = json.loads(line) if line else "the process ended; was it killed, or out of memory?"
+        if isinstance(header, str):
+            raise WorkerError(f"in another process: {header}")
+        arrays: Arrays = {}
+        for key, (dtype, shape) in header.items():
+            content = stream.read(math.prod(shape) * np.dtype(dtype).itemsize)
+            arrays[key] = np.frombuffer(content, dtype=dtype).reshape(shape)
+        return arrays
 
     def _send(self, value: object) -> None:
         assert self._process.stdin is not None
@@ -169,19 +177,17 @@ class Worker:
             self._process.stdin.write(json.dumps(value).encode() + b"\n")
             self._process.stdin.flush()
 
-    def __enter__(self) -> Self:
-        return self
-
     @property
     def alive(self) -> bool:
         """Whether the process runs."""
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End the process during its work."""
+        """End the process, also during its work."""
         self._process.kill()
 
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """End the process and its pipes."""
         self.kill()
         self._process.communicate()
 
@@ -194,13 +200,13 @@ class Workers:
 
     def __init__(self, maker: Maker, values: Values, count: int) -> None:
         self._maker, self._values, self._count = maker, values, count
-        self._stack, self._lock, self._over = ExitStack(), threading.Lock(), False
+        self._lock, self._over = threading.Lock(), False
         self._idle = queue.SimpleQueue[Worker]()
         self.all: list[Worker] = []
 
     def __enter__(self) -> Self:
         for _ in range(self._count):
-            self._idle.put(self._begun())
+            self._start()
         return self
 
     def __call__(self, values: Sequence[object]) -> Arrays:
@@ -208,17 +214,21 @@ class Workers:
         try:
             return worker(values)
         finally:
-            self._idle.put(worker if worker.alive or self._over else self._begun())
+            if worker.alive or self._over:
+                self._idle.put(worker)
+            else:
+                self._start()
 
-    def _begun(self) -> Worker:
+    def _start(self) -> None:
         with self._lock:
-            self.all.append(self._stack.enter_context(Worker(self._maker, self._values)))
-            return self.all[-1]
+            self.all.append(Worker(self._maker, self._values))
+            self._idle.put(self.all[-1])
 
     def __exit__(self, *error: object) -> None:
         self._over = True
         with self._lock:
-            self._stack.close()
+            for worker in self.all:
+                worker.close()
 
 
 def serve() -> None:
@@ -226,12 +236,11 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the process that started this one
     answers = os.fdopen(os.dup(1), "wb")
     sys.stdout = sys.stderr  # prints must not mix with the answers
-    what = json.loads(sys.stdin.buffer.readline())
-    module, _, name = what["maker"].partition(":")
+    module, name, values = json.loads(sys.stdin.buffer.readline())
     work: Work | None = None
     for line in sys.stdin.buffer:
         try:
-            work = work or getattr(importlib.import_module(module), name)(what["values"])
+            work = work or getattr(importlib.import_module(module), name)(values)
             arrays: Arrays = work(*json.loads(line))
         except Exception as error:
             answers.write(json.dumps(f"{type(error).__name__}: {error}").encode() + b"\n")
@@ -243,18 +252,6 @@ def serve() -> None:
             answers.flush()
         except BrokenPipeError:  # the process that started this one has ended
             os._exit(1)
-
-
-def _received(stream: IO[bytes]) -> Arrays:
-    line = stream.readline()
-    header = json.loads(line) if line else "the process ended; was it killed, or out of memory?"
-    if isinstance(header, str):
-        raise WorkerError(f"in another process: {header}")
-    arrays: Arrays = {}
-    for key, (dtype, shape) in header.items():
-        content = stream.read(math.prod(shape) * np.dtype(dtype).itemsize)
-        arrays[key] = np.frombuffer(content, dtype=dtype).reshape(shape)
-    return arrays
 
 
 MANIFEST = "manifest.json"
@@ -424,7 +421,7 @@ def _write_texts(folder: Path, readings: Sequence[Reading]) -> None:
     sizes = []
     with ExitStack() as stack:
         meter = stack.enter_context(Meter("reading text", total, "MB"))
-        sides = [stack.enter_context(text_writer(folder, side)) for side in ("source", "target")]
+        sides = [stack.enter_context(ColumnWriter(folder, side)) for side in ("source", "target")]
         lines = stack.enter_context((folder / NUMBERS).open("wb"))
         for reading in readings:
             sizes.append(0)
@@ -578,11 +575,6 @@ def sample(count: int, most: int, seed: int) -> Sequence[int] | NDArray[np.int64
     return np.sort(drawn)
 
 
-def text_writer(folder: Path, name: str) -> ColumnWriter:
-    """A writer of a column that `MappedTexts` opens."""
-    return ColumnWriter(folder, name, np.dtype(np.uint8))
-
-
 def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """Lists of ``size`` items, the last one shorter."""
     rest = iter(items)
@@ -694,7 +686,7 @@ def _write(folder: Path, path: Path, shares: Shares | None, config: TextData) ->
     if shares is not None:
         limits = _limits(shares, "train", sum(len(line) + 1 for line in _lines(path, config)))
     total = None if path.suffix == ".gz" else size
-    with Meter("reading text", total, "MB") as meter, text_writer(folder, LINES) as writer:
+    with Meter("reading text", total, "MB") as meter, ColumnWriter(folder, LINES) as writer:
         for pieces in portions(_cut(_lines(path, config), *limits), ROWS):
             meter.add((writer.add_texts([line for line, _ in pieces]) + len(pieces)) / 1e6)
             characters += sum(len(line) + end for line, end in pieces)

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from foveate.config import BaseConfig, Configurable
-from foveate.data.catalogue import DataError, find, mirror_folder
-from foveate.files import cache_folder
+from foveate.data.catalogue import DataError, find
 
 Pixels = NDArray[np.uint8]  # (C, H, W), 0 is black
 AXES = 8  # of an array at most
@@ -125,7 +124,7 @@ class ImageFiles(PictureData):
         side, channels = self.config.size, self.config.channels
         pixels = np.empty((len(texts), channels, side, side), np.uint8)
         rows = {name: row for row, name in enumerate(texts)}
-        place = _place(self.config.files)
+        place = find(self.config.files, folders=True)
         for name, content in _contents(place, rows):
             where = f"{place}: {name}"
             pixels[rows.pop(name)] = decode(content, where, channels, (side, side))
@@ -214,13 +213,6 @@ def _table(path: Path, split: str) -> dict[str, list[str]]:
             f'name it in [data]: splits = {{ {split} = "…" }}'
         )
     return texts
-
-
-def _place(name: str) -> Path:
-    """A folder or tar file, here or below ``FOVEATE_DATA`` or the cache."""
-    roots = [Path(), mirror_folder(), cache_folder()]
-    places = [root / name for root in roots if root is not None]
-    return next((place for place in places if place.is_dir()), None) or find(name)
 
 
 def _contents(place: Path, names: Mapping[str, object]) -> Iterator[tuple[str, bytes]]:

@@ -35,10 +35,11 @@ class SyntheticPair:
 def pairs(split: str, count: int, corpus: str = "short") -> list[SyntheticPair]:
     """The first ``count`` pairs of a split, all distinct. Raises as ``read_lines`` does."""
     columns = (read_lines(split, ending, count, corpus) for ending in ENDINGS)
-    return [
-        SyntheticPair(source, target, tuple(_link(link) for link in links.split()))
-        for source, target, links in zip(*columns, strict=True)
-    ]
+    result = []
+    for source, target, links in zip(*columns, strict=True):
+        ends = (link.split("-") for link in links.split())
+        result.append(SyntheticPair(source, target, tuple((int(i), int(j)) for i, j in ends)))
+    return result
 
 
 def write(folder: Path, sizes: Mapping[str, int], corpus: str = "short") -> None:
@@ -75,8 +76,3 @@ def read_lines(split: str, ending: str, count: int, corpus: str = "short") -> li
             "tools/embedded_corpus.py in the repository writes more"
         )
     return lines
-
-
-def _link(text: str) -> tuple[int, int]:
-    source, target = text.split("-")
-    return int(source), int(target)

@@ -519,11 +519,7 @@ class Reading:
             raise DataError(both)
         self.skipped: list[BadLine] = []
         self._cleaning = Cleaning(config)
-
-    @property
-    def dropped(self) -> dict[str, int]:
-        """How many pairs were left out, by the reason."""
-        return dict(self._cleaning.dropped)
+        self.dropped = self._cleaning.dropped
 
     def __iter__(self) -> Iterator[Pair]:
         pairs = _numbered(self.files, self.config, self.skipped)
@@ -554,7 +550,7 @@ _READS = (  # the fields of a config that decide what is read
 def collect(reading: Reading) -> Corpus:
     """All pairs of a reading in memory; of valid and test as `to_measure` has them."""
     corpus = _corpus(reading, reading.skipped, {})
-    corpus.dropped = reading.dropped
+    corpus.dropped = dict(reading.dropped)
     return corpus if reading.split == "train" else to_measure(corpus, reading.config)
 
 
@@ -685,9 +681,6 @@ class Column(Sequence[Row], Generic[Row]):
             place = int(self.chosen[place])
         return self._row(self.flat[self.offsets[place] : self.offsets[place + 1]])
 
-    def __iter__(self) -> Iterator[Row]:
-        return (self[i] for i in range(len(self)))
-
     def __eq__(self, other: object) -> bool:
         """Whether another sequence has the same rows."""
         if not isinstance(other, Sequence):
@@ -724,10 +717,11 @@ class TokenIds(Column[list[int]]):
 class ColumnWriter(AbstractContextManager["ColumnWriter"]):
     """Writes a column piece by piece; the files are whole when it is closed."""
 
-    def __init__(self, folder: Path, name: str, dtype: np.dtype[np.generic]) -> None:
-        self.dtype, self.rows = dtype, 0
+    def __init__(self, folder: Path, name: str, dtype: np.dtype[np.generic] | None = None) -> None:
+        """``dtype`` is that of the entries; without it they are bytes, for `MappedTexts`."""
+        self.dtype, self.rows = dtype or np.dtype(np.uint8), 0
         self._end = 0
-        self._flat: BinaryIO = (folder / f"{name}.{dtype.name}").open("wb")
+        self._flat: BinaryIO = (folder / f"{name}.{self.dtype.name}").open("wb")
         self._offsets: BinaryIO = (folder / f"{name}.offsets").open("wb")
         self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
 

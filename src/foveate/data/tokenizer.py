@@ -20,7 +20,7 @@ from pydantic import Field
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from foveate.config import BaseConfig, Configurable
-from foveate.data.words import split_words
+from foveate.data.words import split_blanks, split_words
 from foveate.files import replace_file
 
 UNK, PAD, BOS, EOS = range(4)
@@ -376,10 +376,8 @@ class Subword(Tokenizer):
         self._use(_read(json.dumps(vocabulary)))
 
 
-@lru_cache(maxsize=16)
-def _read(vocabulary: str) -> rust.Tokenizer:
-    """One for all who read the same vocabulary: what it remembers of words is never freed."""
-    return rust.Tokenizer.from_str(vocabulary)
+# The tokenizers of equal vocabularies are one object: the words that it caches are never freed.
+_read = lru_cache(maxsize=16)(rust.Tokenizer.from_str)
 
 
 class BPE(Subword):
@@ -682,7 +680,7 @@ class Symbol(Listed):
     units = "tokens"
 
     def _units(self, text: str) -> list[Span]:
-        return [match.span() for match in re.finditer(r"\S+", text)]
+        return split_blanks(text)
 
     def _chosen(self, counts: Counter[str]) -> list[str]:
         known = Counter({word: count for word, count in counts.items() if word != SPECIALS[UNK]})

@@ -22,7 +22,6 @@ _WORD = re.compile(
 )
 
 MARKS = (".", ",", "。", "،", "।", "、")
-_UNBROKEN = re.compile(r"\S+")
 
 
 def split_words(text: str) -> list[tuple[int, int]]:
@@ -38,7 +37,7 @@ def split_words(text: str) -> list[tuple[int, int]]:
 
 def split_blanks(text: str) -> list[tuple[int, int]]:
     """The spans of what stands between blanks: the words of a text that others have cut."""
-    return [match.span() for match in _UNBROKEN.finditer(text)]
+    return [match.span() for match in re.finditer(r"\S+", text)]
 
 
 def marks_apart(texts: Iterable[str]) -> tuple[int, int]:
@@ -81,12 +80,8 @@ def _shape(text: str) -> str:
     """The text with one mark for all marks and joiners, as long as the text."""
     if text.isascii():
         return text
-    return "".join(_MARK if _joins(character) else character for character in text)
-
-
-def _joins(character: str) -> bool:
-    """Whether a character hangs on the one before: combining marks and format characters."""
-    return unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf")
+    marks = ("Mn", "Mc", "Me", "Cf")  # combining and format characters hang on the one before
+    return "".join(_MARK if unicodedata.category(c) in marks else c for c in text)
 
 
 @dataclass(frozen=True)

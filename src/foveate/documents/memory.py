@@ -52,10 +52,7 @@ class Glossary:
     @classmethod
     def read(cls, path: Path) -> Glossary:
         """``TERM TAB VARIANT[|VARIANT…]`` a line. Raises ``ConfigError`` naming another line."""
-        try:
-            text = decoded(path.read_bytes(), str(path))
-        except OSError as error:
-            raise ConfigError(f"cannot read the glossary {path}: {error.strerror}") from None
+        text = decoded(_content(path, "glossary"), str(path))
         terms: dict[str, tuple[str, ...]] = {}
         for number, line in enumerate(text.splitlines(), start=1):
             if not line.strip() or line.startswith("#"):
@@ -81,6 +78,13 @@ class Glossary:
         return [self.terms[term] for term in dict.fromkeys(terms) if term in self.terms]
 
     wanted = Renamed("variants")
+
+
+def _content(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read the {what} {path}: {error.strerror}") from None
 
 
 def holds(text: str, variants: tuple[str, ...]) -> bool:
@@ -116,10 +120,7 @@ class TranslationMemory:
         Of a TMX the variants in the languages ``source`` (else that of its header, else the first)
         and ``to`` (else the next) are taken. Raises ``ConfigError`` for another format.
         """
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise ConfigError(f"cannot read the memory {path}: {error.strerror}") from None
+        data = _content(path, "memory")
         tmx = path.suffix.lower() == ".tmx"
         pairs = _of_tmx(data, str(path), to, source) if tmx else _of_tsv(data, str(path))
         return cls(dict(pairs), least)

@@ -1,7 +1,7 @@
 """The colours of weights, the same in every output: a table, two scales, the tint of pictures.
 
 The table is cividis, which reads the same with and without colour vision (Nuñez et al., 2018).
-Lines have the hues of Okabe & Ito (2008), which are told apart without red or green.
+Lines have the hues of Okabe & Ito (2008), which differ without red or green.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def is_blank(weights: NDArray[np.floating]) -> NDArray[np.bool_]:
 #
 # g is the grey of a pixel and a the opacity of the weight on it, both 0 to 1: the tint has light
 # and dark parts of its own, so that the picture shows even under the whole weight. Orange beside
-# grey is told apart with every kind of colour vision (Okabe & Ito, 2008).
+# grey is distinguished with every kind of colour vision (Okabe & Ito, 2008).
 
 Floats = NDArray[np.floating]
 DARK, LIGHT = np.array([0.72, 0.26, 0.0]), np.array([1.0, 0.80, 0.42])  # of orange

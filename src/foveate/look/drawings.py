@@ -431,7 +431,7 @@ class Mark(DrawingPart):
 
 
 class LinesDrawing(Drawing):
-    """Lines over one axis ``x`` (N,), told apart by colour and dash; NaN where there is no value.
+    """Lines over one axis ``x`` (N,), with own colours and dashes; NaN where there is no value.
 
     ``across`` and ``up`` are what the axes are, ``log`` which of them are logarithmic.
     """

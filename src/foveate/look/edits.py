@@ -3,7 +3,7 @@
 with edit(model, {"decoder.layers.1.cross_attention": silence(3)}):
     run.translate(["A man sleeps ."])
 
-Changes go through the seam through which `capture` looks; a capture meanwhile sees what was mixed
+Changes go through the point through which `capture` looks; a capture meanwhile sees what was mixed
 in the end. They hold for forced passes and for searches alike, step by step and with beams.
 """
 
@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look.records import AttentionSeam, Seam, chosen, tapped
+from foveate.look.records import HookPoint, OwnHookPoint, chosen, tapped
 
 LOST = 1e-6  # weight that may be cut off with keys that are not there
 
@@ -30,11 +30,11 @@ class Change(ABC):
     def __init__(self, heads: Sequence[int]) -> None:
         self.heads = list(heads)
 
-    def hang(self, name: str, seam: Seam) -> AbstractContextManager[None]:
+    def hang(self, name: str, point: HookPoint) -> AbstractContextManager[None]:
         """Make the change at one place of a model. Raises ``ConfigError`` for a head too many."""
-        if seam.num_heads is not None:
-            self.refuse(name, seam.num_heads)
-        return self.hung(name, seam)
+        if point.num_heads is not None:
+            self.refuse(name, point.num_heads)
+        return self.hung(name, point)
 
     def refuse(self, name: str, count: int) -> None:
         """Raise ``ConfigError`` where a head is not one of ``count``."""
@@ -43,7 +43,7 @@ class Change(ABC):
                 raise ConfigError(f"{name} has no head {head}: there are {count}, from 0")
 
     @abstractmethod
-    def hung(self, name: str, seam: Seam) -> AbstractContextManager[None]:
+    def hung(self, name: str, point: HookPoint) -> AbstractContextManager[None]:
         """The change at one place."""
 
 
@@ -51,8 +51,8 @@ class WeightsChange(Change):
     """Other weights for some heads."""
 
     @contextmanager
-    def hung(self, name: str, seam: Seam) -> Iterator[None]:
-        with seam.timed() as at, tapped({name: self._tap(name, at)}, {name: seam}, first=True):
+    def hung(self, name: str, point: HookPoint) -> Iterator[None]:
+        with point.timed() as at, tapped({name: self._tap(name, at)}, {name: point}, first=True):
             yield
 
     def _tap(self, name: str, at: Callable[[Tensor], int]) -> Callable[[Tensor], Tensor]:
@@ -89,7 +89,7 @@ class Uniform(WeightsChange):
 
 
 class Diagonal(WeightsChange):
-    """Query t looks at key t + offset alone, or at the last that it may see."""
+    """Query t attends to key t + offset only, or to the last key that it may attend to."""
 
     def __init__(self, heads: Sequence[int], offset: int) -> None:
         super().__init__(heads)
@@ -144,11 +144,11 @@ class PatchOutput(Change):
         self.replacement = replacement
 
     @contextmanager
-    def hung(self, name: str, seam: Seam) -> Iterator[None]:
+    def hung(self, name: str, point: HookPoint) -> Iterator[None]:
         outputs = _of(self.replacement, name)
         if outputs.dim() == 4 and len(outputs) == 1:
             outputs = outputs[0]  # (T, H, V)
-        with seam.timed() as at, _mixtures(name, seam) as (module, count):
+        with point.timed() as at, _mixtures(name, point) as (module, count):
 
             def patch(output: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
                 mixed = args[0].unflatten(-1, (count, -1)).clone()  # (B, T, H, V)
@@ -175,8 +175,8 @@ def edit(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         for where, change in reversed(list(changes.items())):
-            for name, seam in chosen(model, where).items():
-                stack.enter_context(change.hang(name, seam))
+            for name, point in chosen(model, where).items():
+                stack.enter_context(change.hang(name, point))
         yield
 
 
@@ -193,18 +193,18 @@ def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]
         return see
 
     with ExitStack() as stack:
-        for name, seam in chosen(model, where).items():
-            module, count = stack.enter_context(_mixtures(name, seam))
+        for name, point in chosen(model, where).items():
+            module, count = stack.enter_context(_mixtures(name, point))
             stack.callback(module.register_forward_pre_hook(listen(name, count)).remove)
         yield outputs
 
 
 @contextmanager
-def _mixtures(name: str, seam: Seam) -> Iterator[tuple[nn.Module, int]]:
+def _mixtures(name: str, point: HookPoint) -> Iterator[tuple[nn.Module, int]]:
     """The module that reads what all heads gave, side by side, and how many heads there are."""
-    if not isinstance(seam, AttentionSeam):
+    if not isinstance(point, OwnHookPoint):
         raise ConfigError(f"{name} is no attention of foveate: outputs of its heads are not known")
-    yield seam.module.output, seam.module.num_heads
+    yield point.module.output, point.module.num_heads
 
 
 def _of(replacement: Mapping[str, Tensor] | Tensor, name: str) -> Tensor:
@@ -235,7 +235,7 @@ def diagonal(*heads: int, offset: int = 0) -> Change:
 
 
 def force(weights: Any, *heads: int) -> Change:
-    """Heads with given weights, (T, S) or (H, T, S), whatever they would look at."""
+    """Heads with given weights, (T, S) or (H, T, S), in place of their own."""
     return Force(heads, torch.as_tensor(weights))
 
 

@@ -30,21 +30,21 @@ from foveate.look.words import visible
 from foveate.nn.recurrent import Cell, Gates, Hidden
 
 UNITS_SHOWN = 24
-Hear = Callable[[Cell, tuple[Tensor, Hidden], Hidden], None]  # a cell, what it read and left
+CellHook = Callable[[Cell, tuple[Tensor, Hidden], Hidden], None]  # cell, inputs, state after
 
 
 @contextmanager
 def capture_gates(model: nn.Module) -> Iterator[dict[str, Gates]]:
     """Collect the gates (B, T, H) of every recurrent cell, by its dotted name, then by the gate's.
 
-    Steps stand in the order in which they are made: those of a layer that reads backwards begin
-    with the last word. Meanwhile cells go step by step, as their equations do; numbers differ from
-    those of a kernel by rounding.
+    Steps are in the order of computation: those of a layer that reads backwards begin with the last
+    word. Meanwhile cells run step by step, as their equations; outputs differ from those of a
+    kernel by rounding.
     """
     captured: dict[str, Gates] = {}
     cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
 
-    def listen(name: str) -> Hear:
+    def listen(name: str) -> CellHook:
         def see(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
             seen = captured.setdefault(name, {})
             for gate, opened in cell.open(*inputs).items():
@@ -58,11 +58,11 @@ def capture_gates(model: nn.Module) -> Iterator[dict[str, Gates]]:
 
 
 @contextmanager
-def stepping(heard: Mapping[Cell, Hear]) -> Iterator[None]:
-    """Let cells go step by step, as their equations do, and tell who listens of each step."""
-    before = {cell: cell.__dict__.get("run") for cell in heard}
-    handles = [cell.register_forward_hook(hear) for cell, hear in heard.items()]
-    for cell in heard:
+def stepping(hooks: Mapping[Cell, CellHook]) -> Iterator[None]:
+    """Run cells step by step, as their equations, and call the hooks after each step."""
+    before = {cell: cell.__dict__.get("run") for cell in hooks}
+    handles = [cell.register_forward_hook(hook) for cell, hook in hooks.items()]
+    for cell in hooks:
         cell.run = MethodType(Cell.run, cell)  # type: ignore[method-assign]
     try:
         yield
@@ -112,13 +112,13 @@ SHOWN = 3  # components
 def capture_states(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Collect the hidden states h (B, T, H) of every recurrent cell, by its dotted name.
 
-    Steps stand in the order in which they are made. Meanwhile cells go step by step; numbers differ
-    from those of a kernel by rounding.
+    Steps are in the order of computation. Meanwhile cells run step by step; outputs differ from
+    those of a kernel by rounding.
     """
     captured: dict[str, Tensor] = {}
     cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
 
-    def listen(name: str) -> Hear:
+    def listen(name: str) -> CellHook:
         def see(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
             step = after[0].detach().float()[:, None]
             captured[name] = torch.cat((captured[name], step), dim=1) if name in captured else step
@@ -166,7 +166,7 @@ def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawi
 
 
 # --------------------------------------------------------------------------------------- gradients
-# The gradient's norm against distance in time: how far back a model can learn (or hear).
+# The gradient's norm against distance in time: how far back a model can learn.
 #
 #     g_k = mean over places t and draws of v of ‖∂(v · h_t) / ∂e_{t−k}‖,   v ~ N(0, I / D)
 #
@@ -177,8 +177,8 @@ DRAWS = 4  # directions v
 
 
 @contextmanager
-def heard(stem: nn.Module) -> Iterator[list[Tensor]]:
-    """Collect what a module gives out, (B, T, D) each, so that gradients can be asked of it."""
+def hooks(stem: nn.Module) -> Iterator[list[Tensor]]:
+    """Collect the outputs (B, T, D) of a module, with respect to which gradients are computed."""
     outputs: list[Tensor] = []
 
     def listen(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
@@ -198,11 +198,11 @@ def influence(
     """Norms ‖∂(v · h_t) / ∂e_s‖ of every output t and input s: (T, S), root mean square.
 
     ``run`` makes the model read one sequence and returns its outputs h, (1, T, D); ``stem`` is the
-    module that gives the embeddings e, (1, S, D), when it does. 0 where t does not hear s at all.
+    module that gives the embeddings e, (1, S, D), when it does. 0 where t does not depend on s.
     Directions are drawn from a generator of their own, so the same model gives the same numbers.
     """
     random = torch.Generator().manual_seed(0)
-    with torch.enable_grad(), heard(stem) as inputs:
+    with torch.enable_grad(), hooks(stem) as inputs:
         outputs = run()[0]
     squares = torch.zeros(len(outputs), inputs[0].shape[1], dtype=torch.float64)
     for t, output in enumerate(outputs):

@@ -15,7 +15,7 @@ Judge = Callable[[Weights], Figures]
 def entropy(weights: Weights) -> Figures:
     """How broadly the rows look: mean over t of -Σ_s a_ts log2 a_ts, in bits.
 
-    Shape: (..., T, S) to (...). 0 where each row looks at one key; log2 S where it looks at all.
+    Shape: (..., T, S) to (...). 0 where a row has one key, log2 S where all keys are equal.
     """
     safe = np.where(weights > 0, weights, 1).astype(np.float64)
     figures: Figures = -(safe * np.log2(safe)).sum(axis=-1).mean(axis=-1)
@@ -138,7 +138,7 @@ def kind_of(weights: Weights, crosses: bool) -> str:
     40 %). A head that crosses from a target to a source is ``aligning`` where rows are sure (their
     largest weight is 40 % on average) of at least half as many keys as there could be; any head is
     ``broad`` where its rows look at what they see almost evenly (entropy 90 % of the most).
-    In one row or over one key nothing can be told apart: ``mixed``.
+    A single row or a single key has no pattern: ``mixed``.
     """
     if min(weights.shape) < 2:
         return "mixed"

@@ -21,11 +21,11 @@ from foveate.look.drawings import (
     sheet,
     sheet_grid,
 )
-from foveate.look.records import AttentionRecord, ForcedPass, Maps, capture, seams, tapped
+from foveate.look.records import AttentionRecord, ForcedPass, Maps, capture, hook_points, tapped
 from foveate.nn.positions import NoPosition, Position
 
 # -------------------------------------------------------------------------------------------- flow
-# How attention flows through all layers, and how much of it mattered for what was said.
+# How attention flows through all layers, and how much it contributed to the output.
 
 Matrix = NDArray[np.float64]
 TINY = 1e-12
@@ -95,7 +95,7 @@ class Relevance:
 
 
 def relevance(forced: ForcedPass) -> AttentionRecord:
-    """What mattered for each thing that was said, with words on its axes; rows sum to 1.
+    """How relevant each input is to each output, with words on its axes; rows sum to 1.
 
     Of a target, ``decoder.cross_attention`` is its words over the source's, and
     ``decoder.self_attention`` over what was written before; of a label, ``relevance`` is one row.
@@ -103,7 +103,7 @@ def relevance(forced: ForcedPass) -> AttentionRecord:
     each score. Raises ``ConfigError`` for a forecast, and for a model without attention.
     """
     if forced.score_name != "log p":
-        raise ConfigError("relevance is to what is said with a probability; a forecast has none")
+        raise ConfigError("relevance needs an output with a probability; a forecast has none")
     matrices: dict[str, Matrix] = {}
     for t, gathered in enumerate(_gathered(forced)):
         for name, (place, rows) in _answered(forced, gathered, t).items():
@@ -132,7 +132,7 @@ def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int,
 
 def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
     """What was relevant for each score, in their order."""
-    attentions = seams(forced.model)
+    attentions = hook_points(forced.model)
     calls: dict[str, list[Tensor]] = {}
 
     def tap(name: str) -> Callable[[Tensor], Tensor]:
@@ -251,9 +251,9 @@ def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") 
 
 
 # --------------------------------------------------------------------------------------- positions
-# Position encodings as heat maps: what each place is told, and what a pair of places is worth.
+# Position encodings as heat maps: the encoding of each position, and the bias of each pair.
 #
-# An encoding is drawn by the doors that it opens (`foveate.nn.positions`), whatever its kind.
+# An encoding of any kind is drawn by the methods that it overrides (`foveate.nn.positions`).
 
 HEADS_SHOWN = 4
 
@@ -361,7 +361,7 @@ def without_positions(model: nn.Module) -> Iterator[int]:
 
 @torch.inference_mode()
 def shuffled(forced: ForcedPass, seed: int = 0) -> Shuffled:
-    """Shuffle what comes out of the stem (embeddings, patches), before places are told.
+    """Shuffle the output of the stem (embeddings, patches), before positions are added.
 
     Of a model with an encoder its source, else the text that the decoder reads. Raises
     ``ConfigError`` where there is no stem to shuffle behind.
@@ -453,7 +453,7 @@ def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> LinesDraw
 
 
 # ---------------------------------------------------------------------------------------- schedule
-# Learning-rate curves. Does not live here: the schedules (`foveate.train.optim`).
+# Learning-rate curves of the schedules (`foveate.train.optim`).
 
 POINTS = 400  # places at which a curve is drawn
 
@@ -466,7 +466,7 @@ def schedule(
 ) -> LinesDrawing:
     """The picture of some schedules from step 1 to ``steps``, a line for each name.
 
-    Anything that is a function of the step can be drawn: ``up`` says what it gives. Raises
+    Any function of the step can be drawn: ``up`` names its values. Raises
     ``ValueError`` for less than one step.
     """
     if steps < 1:

@@ -34,7 +34,7 @@ def block_of(name: str) -> str:
     return ".".join(p for p in parts if p not in LAYERS and not p.isdecimal())
 
 
-def tails(block: str) -> list[str]:
+def suffixes(block: str) -> list[str]:
     """A dotted name and its endings, the longest first: ``a.b`` gives ``a.b`` and ``b``."""
     parts = block.split(".")
     return [".".join(parts[i:]) for i in range(len(parts))]
@@ -66,10 +66,10 @@ class AttentionRecord:
         title: str = "",
         row: int = 0,
     ) -> AttentionRecord:
-        """What `foveate.look.records` has seen of one row of a batch, with the tokens of its axes.
+        """The captured maps of one row of a batch, with the tokens of their axes.
 
-        ``source`` is what an encoder read, ``target`` what a decoder read, its start included: it
-        produced the one after, and after the last what nobody told (``…``).
+        ``source`` is what an encoder read, ``target`` what a decoder read, its start included. Each
+        position of a decoder produces the next token, the last one an unknown token (``…``).
         """
         read, before = list(source), list(target)
         produced = [*before[1:], "…"] if before else []
@@ -86,7 +86,7 @@ class AttentionRecord:
 
     def axes(self, name: str) -> tuple[list[str], list[str]]:
         """Labels of the queries (T) and keys (S) of one map; empty where none were given."""
-        keys = [name, *tails(block_of(name)), ""]
+        keys = [name, *suffixes(block_of(name)), ""]
         return (
             next((self.rows[key] for key in keys if key in self.rows), []),
             next((self.columns[key] for key in keys if key in self.columns), []),
@@ -112,7 +112,7 @@ class AttentionRecord:
         if block is None:
             return list(self.maps)
         blocks = self.blocks()
-        fitting = [block] if block in blocks else [b for b in blocks if block in tails(b)]
+        fitting = [block] if block in blocks else [b for b in blocks if block in suffixes(b)]
         if len(fitting) > 1:
             raise KeyError(f"{block!r} could be any of: {', '.join(fitting)}")
         return blocks[fitting[0]] if fitting else []
@@ -171,20 +171,20 @@ class AttentionRecord:
 
 
 # ----------------------------------------------------------------------------------------- foreign
-# Models that are not ours, seen through the same seam: plain torch and Hugging Face.
+# Models that are not ours, seen through the same point: plain torch and Hugging Face.
 #
-# An ``nn.MultiheadAttention`` is asked for its weights. In any other module that is called an
+# An ``nn.MultiheadAttention`` returns its weights. In any other module whose class is called an
 # attention the softmax over (B, H, T, S) is listened to, or the fused product taken apart: what
 # the
 # module does before and after is its own. Packages of others are not imported.
 
 SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
 CROSS = {"crossattention", "cross_attn", "encoder_attn", "encdecattention", "multihead_attn"}
-EAGER = ("_attn_implementation_internal",)  # how the configs of transformers say which road
+EAGER = ("_attn_implementation_internal",)  # of a config of transformers: the implementation
 
 
-class Foreign:
-    """An attention module of others; while it has a ``tap`` its forward is ours."""
+class ForeignAttention:
+    """An attention module of another library; with a ``tap`` its forward is replaced."""
 
     def __init__(self, name: str, module: nn.Module, model: nn.Module) -> None:
         self.name, self.module, self.model = name, module, model
@@ -202,7 +202,7 @@ class Foreign:
             del self.module.forward
         if tap is not None and not installed:
             self.forward = self.module.forward
-            self.module.forward = self.look
+            self.module.forward = self.tapped_forward
 
     @property
     def num_heads(self) -> int | None:
@@ -222,18 +222,18 @@ class Foreign:
             )
         return weights.shape[3] - weights.shape[2] if own else 0
 
-    def look(self, *args: Any, **named: Any) -> Any:
-        """The module's own forward, its weights shown."""
-        with Softmaxes(self):
+    def tapped_forward(self, *args: Any, **named: Any) -> Any:
+        """The module's own forward; the tap is called with its weights."""
+        with SoftmaxHook(self):
             return self.forward(*args, **named)
 
 
-class Softmaxes(TorchFunctionMode):
-    """Shows what a softmax over keys gives, and goes on with what is given back."""
+class SoftmaxHook(TorchFunctionMode):
+    """Calls the tap with the output of each softmax over keys, which the tap may replace."""
 
-    def __init__(self, seam: Foreign) -> None:
+    def __init__(self, point: ForeignAttention) -> None:
         super().__init__()
-        self.seam = seam
+        self.point = point
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -241,11 +241,11 @@ class Softmaxes(TorchFunctionMode):
         if func is F.scaled_dot_product_attention:
             return self.product(*args, **(kwargs or {}))
         output = func(*args, **(kwargs or {}))
-        return self.show(output) if func in SOFTMAX and output.dim() == 4 else output
+        return self.tapped(output) if func in SOFTMAX and output.dim() == 4 else output
 
-    def show(self, weights: Tensor) -> Tensor:
-        """What the tap leaves of the weights."""
-        replaced = None if self.seam.tap is None else self.seam.tap(weights)
+    def tapped(self, weights: Tensor) -> Tensor:
+        """The weights after the tap."""
+        replaced = None if self.point.tap is None else self.point.tap(weights)
         return weights if replaced is None else replaced
 
     def product(
@@ -253,7 +253,7 @@ class Softmaxes(TorchFunctionMode):
         attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
         scale: float | None = None, enable_gqa: bool = False,
     ) -> Tensor:  # fmt: skip
-        """`scaled_dot_product_attention` by its equation, the weights shown before they mix."""
+        """`scaled_dot_product_attention` by its equation, with the tap on the weights."""
         if enable_gqa:
             shared = query.shape[-3] // key.shape[-3]
             key, value = key.repeat_interleave(shared, -3), value.repeat_interleave(shared, -3)
@@ -265,22 +265,22 @@ class Softmaxes(TorchFunctionMode):
             scores = scores.masked_fill(~attn_mask, -torch.inf)
         elif attn_mask is not None:
             scores = scores + attn_mask
-        weights = self.show(
+        weights = self.tapped(
             scores.softmax(dim=-1).nan_to_num(0.0)
-        )  # a query that sees nothing gets zeros
+        )  # a query without keys yields zeros
         return F.dropout(weights, dropout_p) @ value
 
 
-class MultiHead(Foreign):
-    """An ``nn.MultiheadAttention``, asked for the weights of each head."""
+class ForeignMultiHead(ForeignAttention):
+    """An ``nn.MultiheadAttention``, which returns the weights of each head."""
 
-    def look(
+    def tapped_forward(
         self, query: Tensor, key: Tensor, value: Tensor,
         key_padding_mask: Tensor | None = None, need_weights: bool = True,
         attn_mask: Tensor | None = None, average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """The module's own forward; where other weights are given back, these mix the values."""
+        """The module's own forward; weights that the tap returns mix the values instead."""
         output, weights = self.forward(
             query, key, value, key_padding_mask, True, attn_mask, False, is_causal
         )
@@ -308,30 +308,30 @@ class MultiHead(Foreign):
         return mixed.transpose(0, 1) if module.batch_first is False and mixed.dim() == 3 else mixed
 
 
-def foreign(model: nn.Module) -> dict[str, Foreign]:
-    """The seams of a model that is not ours. Those that are being looked at stay the same."""
-    adapters: list[Foreign] = []
+def foreign(model: nn.Module) -> dict[str, ForeignAttention]:
+    """The attentions of a model of another library; those with a tap keep their object."""
+    adapters: list[ForeignAttention] = []
     for name, module in model.named_modules():
-        looking = getattr(module.__dict__.get("forward"), "__self__", None)
-        if isinstance(looking, Foreign):
-            adapters.append(looking)
+        tapped = getattr(module.__dict__.get("forward"), "__self__", None)
+        if isinstance(tapped, ForeignAttention):
+            adapters.append(tapped)
         elif isinstance(module, nn.MultiheadAttention):
-            adapters.append(MultiHead(name, module, model))
+            adapters.append(ForeignMultiHead(name, module, model))
         elif _is_attention(module) and not any(map(_is_attention, list(module.modules())[1:])):
-            adapters.append(Foreign(name, module, model))
-    names = [ours(seam.name, seam.module) for seam in adapters]
+            adapters.append(ForeignAttention(name, module, model))
+    names = [foveate_name(point.name, point.module) for point in adapters]
     if len(set(names)) == len(names):
-        for seam, name in zip(adapters, names, strict=True):
-            seam.name = name
-    return {seam.name: seam for seam in adapters}
+        for point, name in zip(adapters, names, strict=True):
+            point.name = name
+    return {point.name: point for point in adapters}
 
 
 def _is_attention(module: nn.Module) -> bool:
     return "attention" in type(module).__name__.lower()
 
 
-def ours(name: str, module: nn.Module) -> str:
-    """The name that an attention would have with us; its own where that is not clear."""
+def foveate_name(name: str, module: nn.Module) -> str:
+    """The name that an attention would have in foveate; its own where that is not clear."""
     parts = [part.lower() for part in name.split(".")]
     numbers = [part for part, before in zip(parts[1:], parts, strict=False) if before in LAYERS]
     number = next(filter(str.isdecimal, numbers), None)
@@ -346,8 +346,8 @@ def ours(name: str, module: nn.Module) -> str:
 
 
 @contextmanager
-def plain_roads(model: nn.Module) -> Iterator[None]:
-    """Keep a model from roads on which weights never are: torch's fast path, fused attention."""
+def explicit_attention(model: nn.Module) -> Iterator[None]:
+    """Switch off what computes no weights: PyTorch's fast path and fused attention."""
     fast = torch.backends.mha.get_fastpath_enabled()
     owners = (getattr(module, "config", None) for module in model.modules())
     configs = {id(config): config for config in owners}.values()
@@ -363,20 +363,18 @@ def plain_roads(model: nn.Module) -> Iterator[None]:
             setattr(config, field, kind)
 
 
-# ------------------------------------------------------------------------------------------- seams
-# Where weights over keys pass in a model, ours or another's: each place has a name and a ``tap``.
+# ------------------------------------------------------------------------------------- hook points
+# The attention weights of a model of foveate or another library, by name, each with a ``tap``.
 #
-# A tap sees weights (B, H, T, S) and may give others back, which are mixed in their place. Does
-# not
-# live here: what is done with them (`capture`, `edit`, `relevance`), adapters (`foreign`).
+# A tap is called with weights (B, H, T, S) and may return others, which mix the values instead.
 
 Where = str | Iterable[str] | Callable[[str], bool]
 LISTED = 12  # names that an error lists
 
 
 @runtime_checkable
-class Seam(Protocol):
-    """A place where weights pass; ``tap`` None leaves the model as it is."""
+class HookPoint(Protocol):
+    """The weights of one attention module; ``tap`` None leaves the model as it is."""
 
     tap: Tap | None
 
@@ -385,11 +383,11 @@ class Seam(Protocol):
         """H, where it is known before the model runs."""
 
     def timed(self) -> AbstractContextManager[Callable[[Tensor], int]]:
-        """Count steps; what is given says the place of the first query of weights that passed."""
+        """Count steps; yields a function that gives the position of the first query of weights."""
 
 
-class AttentionSeam:
-    """The tap of an attention of ours."""
+class OwnHookPoint:
+    """The tap of an attention of foveate."""
 
     def __init__(self, module: BaseAttention) -> None:
         self.module = module
@@ -409,7 +407,7 @@ class AttentionSeam:
     @contextmanager
     def timed(self) -> Iterator[Callable[[Tensor], int]]:
         clock = Clock()
-        handle = self.module.register_forward_pre_hook(clock.hear, with_kwargs=True)
+        handle = self.module.register_forward_pre_hook(clock.before_call, with_kwargs=True)
         try:
             yield clock.at
         finally:
@@ -417,17 +415,19 @@ class AttentionSeam:
 
 
 class Clock:
-    """The place of the first query of a call: what the state has read, and calls since then.
+    """The position of the first query of a call: that of the state, and the calls since then.
 
-    A recurrent decoder asks once a step before its state moves on, a Transformer once a pass.
+    A recurrent decoder attends once per step before its state advances, a Transformer once a pass.
     """
 
     def __init__(self) -> None:
         self.start, self.read, self.steps = 0, 0, 0
         self.of: Callable[[], State | None] = lambda: None
 
-    def hear(self, module: nn.Module, args: tuple[object, ...], named: dict[str, object]) -> None:
-        """Called before the module: what does it begin at?"""
+    def before_call(
+        self, module: nn.Module, args: tuple[object, ...], named: dict[str, object]
+    ) -> None:
+        """Note the position at which a call of the module begins."""
         state = named.get("state", args[3] if len(args) > 3 else None)
         if not isinstance(state, State):
             self.start, self.of = 0, lambda: None
@@ -437,43 +437,43 @@ class Clock:
         self.of, self.read = ref(state), state.position
 
     def at(self, weights: Tensor) -> int:
-        """Of weights (B, H, T, S) that just passed."""
+        """The position of the first query of the weights (B, H, T, S) of this call."""
         self.steps = weights.shape[2]
         return self.start
 
 
-def seams(model: nn.Module) -> dict[str, Seam]:
-    """Every place of a model where weights pass, by name, in the order of the model.
+def hook_points(model: nn.Module) -> dict[str, HookPoint]:
+    """All attention modules of a model by name, in the order of the model.
 
-    Ours have the dotted names of their modules. Those of plain torch and of Hugging Face have the
-    names that they would have with us (``decoder.layers.0.cross_attention``) where that is clear,
-    else the names of their modules.
+    Those of foveate have the dotted names of their modules. Those of plain PyTorch and of Hugging
+    Face have the names that they would have in foveate (``decoder.layers.0.cross_attention``) where
+    that is clear, else the names of their modules.
     """
-    attentions: dict[str, Seam] = {
-        name: AttentionSeam(module)
+    attentions: dict[str, HookPoint] = {
+        name: OwnHookPoint(module)
         for name, module in model.named_modules()
         if isinstance(module, BaseAttention)
     }
     return attentions or dict(foreign(model))
 
 
-def chosen(model: nn.Module, where: Where) -> dict[str, Seam]:
-    """The seams whose names fit. Raises ``ConfigError`` naming those that exist where none does.
+def chosen(model: nn.Module, where: Where) -> dict[str, HookPoint]:
+    """The hook points whose names fit. Raises ``ConfigError`` naming those that exist.
 
     A text fits a name that holds it, part by part (``cross_attention``, ``layers.1``, ``encoder``),
     a block (``decoder.cross_attention``), or as a pattern (``decoder.layers.*.cross*``).
     """
-    available = seams(model)
+    available = hook_points(model)
     if callable(where):
-        return {name: seam for name, seam in available.items() if where(name)}
+        return {name: point for name, point in available.items() if where(name)}
     patterns = [where] if isinstance(where, str) else list(where)
     for pattern in patterns:
         if not any(fits(name, pattern) for name in available):
             raise ConfigError(f"no attention is called {pattern!r}; {existing(available)}")
-    return {n: seam for n, seam in available.items() if any(fits(n, p) for p in patterns)}
+    return {n: point for n, point in available.items() if any(fits(n, p) for p in patterns)}
 
 
-def existing(available: Mapping[str, Seam]) -> str:
+def existing(available: Mapping[str, HookPoint]) -> str:
     """Which attentions there are, for an error."""
     if not available:
         return "this model has no attention"
@@ -482,21 +482,21 @@ def existing(available: Mapping[str, Seam]) -> str:
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Whether a seam is meant; see `chosen`."""
+    """Whether a name fits a pattern; see `chosen`."""
     dotted = (f".{name}.", f".{block_of(name)}.")
     return fnmatchcase(name, pattern) or any(f".{pattern}." in each for each in dotted)
 
 
 @contextmanager
 def tapped(
-    taps: Mapping[str, Tap], places: Mapping[str, Seam], first: bool = False
+    taps: Mapping[str, Tap], places: Mapping[str, HookPoint], first: bool = False
 ) -> Iterator[None]:
-    """Hang taps on seams, behind those that are there (or ``first``), and take them off again."""
+    """Set taps for the context, after those that are set already (or before them: ``first``)."""
     before = {name: places[name].tap for name in taps}
-    hosts = {s.model for name in taps if isinstance(s := places[name], Foreign)}
+    hosts = {s.model for name in taps if isinstance(s := places[name], ForeignAttention)}
     with ExitStack() as stack:
         for host in hosts:
-            stack.enter_context(plain_roads(host))
+            stack.enter_context(explicit_attention(host))
         try:
             for name, tap in taps.items():
                 there = before[name]
@@ -508,7 +508,7 @@ def tapped(
 
 
 def _chained(first: Tap | None, second: Tap | None) -> Tap | None:
-    """One tap after the other: the second sees what the first gives back."""
+    """One tap after the other: the second is called with what the first returns."""
     if first is None or second is None:
         return first or second
     earlier, later = first, second
@@ -522,7 +522,7 @@ def _chained(first: Tap | None, second: Tap | None) -> Tap | None:
 
 
 # ----------------------------------------------------------------------------------------- capture
-# Seeing what attention does, from outside: taps are set, the model runs, taps are taken off.
+# Capturing weights: taps are set, the model runs, taps are removed.
 
 LIMIT = 2 * 2**30  # bytes of maps
 BYTES = 4  # of a weight, kept in single precision
@@ -535,11 +535,11 @@ def capture(
     """Collect the weights (B, H, T, S) of attentions, those that are mixed in the end, by name.
 
     ``where`` names blocks, layers or maps (``"cross_attention"``, ``"decoder.layers.1"``, a
-    pattern, several of them), or says of a name whether it is wanted; `foveate.look.records` tells
-    more. Modules called several times (a recurrent decoder asks once a step) have their calls
-    joined along the queries T; keys that were not there yet get 0. The numbers that the model
-    computes stay the same. So it is with models of plain torch (``nn.MultiheadAttention``) and of
-    Hugging Face, which leave their fused roads meanwhile.
+    pattern, several of them), or is a function that chooses names; see `chosen`. Calls of a module
+    that is called several times (a recurrent decoder attends once per step) are joined along the
+    queries T; keys that did not exist yet get 0. The outputs of the model do not change. Models of
+    plain PyTorch (``nn.MultiheadAttention``) and of Hugging Face compute explicit attention
+    meanwhile.
 
         with capture(model, "cross_attention") as maps:
             model(source, target)
@@ -591,11 +591,8 @@ def _joined(name: str, before: Tensor, now: Tensor) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------ forced
-# One forced pass: what a model says of an example that is given whole, asked again and again.
-#
-# Every task makes one of its examples (`foveate.tasks.base.Task.forced`); whoever looks inside
-# needs
-# to know no more of the task. Does not live here: what is asked of it.
+# A forced pass: a model reads an example with its whole target. Every task makes one of an example
+# (`foveate.tasks.base.Task.forced`).
 
 Maps = Mapping[str, NDArray[np.float32]]  # by name (H, T, S), between the pieces that are read
 
@@ -607,15 +604,15 @@ def everywhere(name: str) -> bool:
 
 @dataclass(frozen=True)
 class ForcedPass:
-    """A model and an example, made ready to be read as often as is wanted.
+    """A model and an example with its target, which can be run repeatedly.
 
-    ``run`` reads it and gives (N,) scores of what it predicts: log p of each token of the target,
-    of the label, or the numbers of a forecast (``score_name``); with a graph if gradients are on.
-    ``label`` makes a record of maps between tokens, with the ``units`` asked for on its axes.
-    ``read`` are the pieces that "encoder" and "decoder" read, ``produced`` what the scores are of.
-    ``row`` is the row of the batch that holds the example; ``answer_at`` the place of the encoder's
-    output that a label is read from, None where it is all of them. ``first`` is the place of the
-    first score among those that are read. ``token`` names what the output chooses from.
+    ``run`` computes the example and returns (N,) scores: log p of each token of the target, of the
+    label, or the values of a forecast (``score_name``), with a graph if gradients are on.
+    ``label`` makes a record of maps between tokens, with ``units`` on its axes. ``read`` are the
+    tokens that "encoder" and "decoder" read, ``produced`` those that the scores belong to. ``row``
+    is the row of the batch that holds the example; ``answer_at`` the position of the encoder's
+    output from which a label is predicted, None for all. ``first`` is the position of the first
+    score among the tokens read. ``token`` names the classes of the output.
     """
 
     model: nn.Module
@@ -632,14 +629,14 @@ class ForcedPass:
 
     @torch.inference_mode()
     def scores(self) -> NDArray[np.float64]:
-        """What the model says, as numbers (N,)."""
+        """The scores (N,) of the example."""
         numbers: NDArray[np.float64] = self.run().double().cpu().numpy()
         return numbers
 
     def difference(
         self, before: NDArray[np.float64], after: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """What each score has lost; of a forecast how far it has moved."""
+        """How much each score has decreased; for a forecast the absolute difference."""
         return before - after if self.score_name == "log p" else np.abs(before - after)
 
     @torch.inference_mode()
@@ -654,6 +651,6 @@ class ForcedPass:
         return self.label(self.maps(), self.units)
 
     def labelled(self, maps: Maps, note: str) -> AttentionRecord:
-        """Maps that were made of others, with labels on their axes, and how they were made."""
+        """Maps that were computed from others, with labels on their axes and a note of how."""
         made = self.label(maps, self.units)
         return replace(made, notes=[*made.notes, note])

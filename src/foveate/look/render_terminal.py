@@ -335,10 +335,10 @@ def ability(
     environ: Mapping[str, str] | None = None,
     color: bool | None = None,
 ) -> str:
-    """The ink that fits a stream: its encoding, whether it is a terminal, and what is asked for.
+    """The ink for a stream, by its encoding, by whether it is a terminal, and by ``color``.
 
-    ``color`` says yes or no whatever the stream; ``None`` asks ``NO_COLOR`` (no-color.org), TERM,
-    and whether people read the stream.
+    ``color`` True or False decides; with None ``NO_COLOR`` (no-color.org), TERM and whether the
+    stream is a terminal do.
     """
     stream, environ = stream or sys.stdout, os.environ if environ is None else environ
     if color is None:
@@ -416,7 +416,7 @@ def draw(
     width: int = 80,
     ink: str = "truecolor",
 ) -> str:
-    """The matrix (T, S) in at most ``width`` columns of text; what is left out is said below it.
+    """The matrix (T, S) in at most ``width`` columns of text; a line below says what is left out.
 
     Raises ``ValueError`` naming the inks that exist, or where the width holds no cell.
     """

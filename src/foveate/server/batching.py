@@ -142,7 +142,7 @@ class AlignPairs(_PairOperation):
     """
 
     to: str | None = None
-    exclusive: ClassVar[bool] = True  # it records the attention of whatever the model computes
+    exclusive: ClassVar[bool] = True  # it records the attention of all that the model computes
 
     def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[Links]:
         sources = run.need(TextToText, "align").addressed([s for s, _ in items], self.to)

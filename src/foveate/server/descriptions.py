@@ -34,7 +34,7 @@ from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.journal import Line
 
-CAN = {  # what a page can ask of a run, by what its task gives
+CAN = {  # what a page can do with a run, by what its task gives
     "text": ("stream", "beam", "sample", "force"),
     "label": ("classify",),
     "words": ("fill",),

@@ -41,7 +41,7 @@ NAMES = {part.split()[0]: part.split(maxsplit=1)[1] for part in _NAMES.split(","
 CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
 _PACKED = re.compile(r"\.(gz|bz2|xz|zst)$")
 _BETWEEN = re.compile(r"(?<![a-z])([a-z]{2})-(?=([a-z]{2})(?![a-z]))")
-MOST_CHARACTERS = 4096  # of a text that are looked at
+MOST_CHARACTERS = 4096  # of a text that are examined
 
 
 @dataclass(frozen=True)

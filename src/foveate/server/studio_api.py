@@ -327,7 +327,7 @@ async def answer(run: str, ask: AnswerRequest, state: State, request: Request) -
         elif not isinstance(event, Token | Ping):
             done = event
         if await request.is_disconnected():
-            raise RequestError(499, "nobody listens any more", code="left")
+            raise RequestError(499, "the client has disconnected", code="left")
     return CompleteAnswer(start=start, beam=beam, done=done)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from foveate.config import ConfigError
 from foveate.look.drawings import Drawing, DrawingPart, Numbers, P, changed
 from foveate.look.edits import edit, silence
-from foveate.look.records import block_of, tails
+from foveate.look.records import block_of, suffixes
 from foveate.look.views import ViewEntry, find
 from foveate.look.views.options import Question
 from foveate.nn.attention import BaseAttention
@@ -123,7 +123,7 @@ def silenced_heads(run: Run, heads: Sequence[SilencedHead]) -> dict[str, list[in
             blocks.setdefault(block_of(name), []).append(name)
     silenced: dict[str, list[int]] = {}
     for head in heads:
-        names = [n for block in blocks if head.block in tails(block) for n in blocks[block]]
+        names = [n for block in blocks if head.block in suffixes(block) for n in blocks[block]]
         if not -len(names) <= head.layer < len(names):
             known = ", ".join(f"{block} ({len(names)})" for block, names in blocks.items())
             message = f"no layer {head.layer} of {head.block!r}"

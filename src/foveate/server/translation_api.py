@@ -427,7 +427,7 @@ async def ready(service: ServiceOf) -> Response:
     tags=["about"],
 )
 async def metrics(request: Request, service: ServiceOf) -> Response:
-    """Figures for Prometheus; where keys are asked for, with one as bearer."""
+    """Figures for Prometheus; where keys are required, with one as bearer."""
     if service.keys is not None:
         client_of(request, service)
     return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)

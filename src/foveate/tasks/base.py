@@ -70,7 +70,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class ValidationSample:
-    """One example as people read it: what went in, what was wanted, what came out."""
+    """One example as text: the input, the reference and the output."""
 
     source: str
     reference: str
@@ -110,7 +110,7 @@ class Table:
 class Evaluation:
     """Figures by name with the signatures of their libraries, and one output for each example.
 
-    ``noted`` says what happened to which examples (from 1), such as sources that were cut.
+    ``noted`` lists the examples (from 1) of each event, such as sources that were cut.
     """
 
     figures: dict[str, float]
@@ -249,7 +249,7 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     def forced(
         self, model: Any, source: Input, target: Any = None, search: Search | None = None
     ) -> ForcedPass:
-        """An example made ready to be looked at: a forced pass over the source and the target.
+        """A forced pass over a source and a target, to look inside the model.
 
         Without a target, the best output of the search (greedy if None), or the model's answer.
         """

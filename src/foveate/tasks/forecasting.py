@@ -133,7 +133,7 @@ class ForecastEvaluation(Evaluation):
 # -------------------------------------------------------------------------------- forecast figures
 # Figures of forecasts: plain functions of arrays, each its formula and its source.
 #
-# Shapes: predicted and wanted (M, H, C), quantiles (M, H, C, Q): M windows, H steps, C channels.
+# Shapes: predicted and target (M, H, C), quantiles (M, H, C, Q): M windows, H steps, C channels.
 
 
 def mse(predicted: Array, target: Array) -> float:
@@ -232,7 +232,7 @@ def middle(levels: NDArray[F]) -> NDArray[F]:
 
 def naive_forecasts(windows: Windows, season: int) -> dict[str, Floats]:
     """What needs no model, (M, H, C) each: the last value, and the values a season before."""
-    after = windows.starts + windows.look_back  # the first row asked for
+    after = windows.starts + windows.look_back  # the first row of the forecast
     steps = np.arange(windows.horizon)
     rows = {"last_value": (after - 1)[:, None] + 0 * steps}
     if 1 < season <= windows.look_back:
@@ -257,7 +257,7 @@ def by_step(forecast: Floats, windows: Windows) -> list[float]:
 
 
 class ForecastObjective(Objective):
-    """A loss between values predicted (…, Q) and wanted (…), summed over all of them.
+    """A loss between predicted (…, Q) and target values (…), summed over all of them.
 
     Raises ``ValueError`` where the levels do not fit the objective.
     """
@@ -350,7 +350,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
     """The next rows of a series from the last ones."""
 
     class Config(Task.Config, kind="forecasting"):
-        """``look_back`` L rows are read, ``horizon`` H rows are asked for."""
+        """``look_back`` L rows are read, ``horizon`` H rows are forecast."""
 
         series: SeriesData  # the CSV, its columns and how it is divided
         look_back: int = Field(96, gt=0)  # steps that the model reads
@@ -654,7 +654,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
     def forced_pass(self, model: Forecaster, source: str | None, target: str | None) -> ForcedPass:
         """One forecast of a channel, dates on both axes of its maps.
 
-        ``source`` is the date of the first row asked for (the first of the test rows if absent),
+        ``source`` is the date of the first row to forecast (the first of the test rows if absent),
         ``target`` the channel (the last if absent).
         """
         windows = self.at(source)
@@ -687,7 +687,7 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         return len(self.names) - 1 if name is None else self.names.index(name)
 
     def at(self, date: str | None) -> Windows:
-        """The one window that is asked for the row of a date; absent, the first test row."""
+        """The window whose forecast begins at a date; without one at the first test row."""
         table, length = self.table(), self.config.look_back
         if date is None:
             row = divide(len(table), self.config.series)["test"][0]

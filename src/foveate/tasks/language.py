@@ -455,7 +455,7 @@ def figures_of(stream: Stream, log_p: NDArray[np.float64]) -> dict[str, float]:
 
 
 def _overlapping(text: Tensor, size: int) -> Iterator[Tensor]:
-    """Pieces of a row that share a token with the next: ``size`` to be read, as many wanted."""
+    """Pieces of a row that share a token with the next: ``size`` to be read, as many targets."""
     for start in range(0, len(text) - 1, size):
         yield text[start : start + size + 1]
 
@@ -465,7 +465,7 @@ def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iter
     last = len(text) - 1
     reach, stride = min(reach, last), max(1, reach - reach // 2)
     ends = torch.tensor([*range(reach, last, stride), last])
-    new = torch.diff(ends, prepend=torch.zeros(1, dtype=ends.dtype))  # wanted tokens of each
+    new = torch.diff(ends, prepend=torch.zeros(1, dtype=ends.dtype))  # target tokens of each
     places = (ends[:, None] + torch.arange(-reach, 1)).to(text.device)  # (W, reach + 1)
     for some, counts in zip(places.split(rows), new.split(rows), strict=True):
         ids = text[some]
@@ -477,6 +477,6 @@ def _windowed(model: LanguageModel, text: Tensor, reach: int, rows: int) -> Iter
 
 
 def _log_p(model: LanguageModel, hidden: Tensor, target: Tensor) -> Tensor:
-    """Log p of N wanted tokens, the logits of a few at a time."""
+    """Log p of N target tokens, the logits of a few at a time."""
     parts = zip(hidden.split(LOGIT_ROWS), target.split(LOGIT_ROWS), strict=True)
     return torch.cat([token_log_probabilities(model.logits(h)[None], y[None])[0] for h, y in parts])

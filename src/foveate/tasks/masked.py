@@ -1,4 +1,4 @@
-"""Masked language modelling: some tokens are hidden, the model says what stood there (BERT).
+"""Masked language modelling: some tokens are hidden, and the model predicts them (BERT).
 
 loss = −Σ_{i hidden} log p(x_i | x with the chosen places hidden)
 

@@ -274,7 +274,7 @@ class MinimumBayesRisk(Search):
     """Outputs of another search, ordered by their expected utility, which is then their score."""
 
     class Config(Search.Config, kind="minimum_bayes_risk"):
-        """``candidates`` finds C; its limits of length and rules are those said here.
+        """``candidates`` finds C; its limits of length and rules are those of this search.
 
         ``utility`` is a metric by name (by default sentence chrF); the sign of an error is turned.
         """

@@ -192,7 +192,7 @@ def _choose(logits: Float[Tensor, "*B V"], choose: Choose) -> Int[Tensor, "*B"]:
 
 
 class Objective(Configurable):
-    """Turns what a model gives and what was wanted into a `Loss`: sums over targets."""
+    """Computes a `Loss`, sums over targets, from hidden states and targets."""
 
     class Config(BaseConfig, family="objective"):
         """Which objective."""
@@ -210,7 +210,7 @@ class CrossEntropy(Objective):
     """NLL = −Σ_t log p(y_t | y_<t), with the labels y_ls = (1 − α) y_hot + α/V (Szegedy, 2016)."""
 
     class Config(Objective.Config, kind="cross_entropy"):
-        """``label_smoothing`` is α; ``teacher_forcing`` says what a decoder reads meanwhile."""
+        """``label_smoothing`` is α; ``teacher_forcing`` is what a decoder reads in training."""
 
         label_smoothing: float = Field(0.1, ge=0, lt=1)
         """Share of the probability that goes to all other tokens."""

@@ -94,7 +94,7 @@ _PLACEHOLDER = re.compile(r"<[^<>\s]+>")
 class TokenizedText:
     """A text, the characters of each of its tokens (None: a special one) and a label for each.
 
-    ``units`` says what its axis shows by default: its tokens, or its words, of which those in a
+    ``units`` is what its axis shows by default: its tokens, or its words, of which those in a
     script without blanks are shown as their tokens.
     """
 
@@ -158,7 +158,7 @@ def attention_record(
     target: TokenizedText,
     name: str = "",
 ) -> AttentionRecord:
-    """Maps (H, T, S) between tokens in the units asked for, with their labels.
+    """Maps (H, T, S) between tokens in the given units, with their labels.
 
     The encoder's rows and columns are the source and its end, or the places of a picture; the
     decoder's rows are what is produced and the end, and the columns of its self-attention the start
@@ -179,7 +179,7 @@ def attention_record(
 def encoder_record(
     maps: Maps, units: Units, source: TokenizedText, produced: str
 ) -> AttentionRecord:
-    """Maps (H, T, S) of what reads ``<s> text </s>``, in the units asked for, with their labels.
+    """Maps (H, T, S) of what reads ``<s> text </s>``, in the given units, with their labels.
 
     The rows of an encoder's maps are the text's; another map (a pooling) has the one row of what
     it produced.
@@ -246,7 +246,7 @@ class TextTask(Task[str, AnswerType, Batch]):
     def corpus(self, split: str) -> Corpus:
         """The texts of a split and what belongs to them, without those that the config drops.
 
-        Those of the training split stay in files and are read when they are asked for.
+        Those of the training split stay in files and are read when they are needed.
         """
         if split not in self._read:
             readings = self.readings(split)
@@ -267,7 +267,7 @@ class TextTask(Task[str, AnswerType, Batch]):
         return self.corpus(split)
 
     def describe_vocabulary(self, sizes: str, unit: str) -> str:
-        """The line that says what tokenizers there are, and what they were learnt from."""
+        """The line that describes the tokenizers and the texts they were trained on."""
         seen, all_texts = self.data.tokenizer_sample, len(self.corpus("train"))
         some = f", learnt from {seen:,} of {all_texts:,} {unit}" if seen < all_texts else ""
         return f"vocabulary: {sizes} pieces{some}"
@@ -405,7 +405,7 @@ class SingleText(OneTokenizer, TextTask[AnswerType, Batch]):
         return [*lines, self.describe_vocabulary(vocabulary, "texts")]
 
     def _about(self, corpus: Corpus) -> str:
-        """What else is to be said of a split."""
+        """What else describes a split."""
         words = sum(len(text.split()) for text in corpus.sources)
         return f"{words:,} words between blanks"
 

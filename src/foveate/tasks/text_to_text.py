@@ -131,7 +131,7 @@ class Examples:
 
 
 # ---------------------------------------------------------------------------------------- ensemble
-# Several trained models as one: which go together, and how a task asks them.
+# Several trained models as one: which are compatible, and how a task decodes with them.
 
 
 class Ensemble(nn.Module):
@@ -425,7 +425,7 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         return Mixture(lengths, batch_tokens, seed, numbers, weights)
 
     def addressed(self, lines: Sequence[str], to: str | None = None) -> list[str]:
-        """Lines behind the tag that asks for a language, such as "fr" for ``<2fr>``.
+        """Lines after the tag of a language, such as ``<2fr>`` for "fr".
 
         Raw lines of the run's ``data.format`` become sources. Raises ``ValueError`` where a line is
         neither, where the run has no such tag, or needs one and a line has none.

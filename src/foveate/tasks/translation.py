@@ -49,7 +49,7 @@ from foveate.tasks.text_to_text import TextToText, pieces_of, steps_of, word_map
 
 
 class Translation(TextToText[TextBatch], Aligns):
-    """Text in, text out: translation and whatever else maps one line to another."""
+    """Text in, text out: translation and other maps from one line to another."""
 
     class Config(TextToText.Config, kind="translation"):
         """Where the pairs lie and how they become tokens."""

@@ -38,7 +38,7 @@ NEW, OLD = ".new-", ".old-"  # prefixes of what is being written, and of what is
 
 
 class TrainError(RuntimeError):
-    """Training cannot go on: says what happened, what is safe, and what to do."""
+    """Training cannot continue: the message says what happened, what is safe, and what to do."""
 
 
 class DamagedError(TrainError):
@@ -278,7 +278,7 @@ def _check(path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------ bounds
-# How large a model may become that a stranger's config asks for: the weights beside it bound it.
+# How large the model of a stranger's config may become: it is bounded by its weights.
 #
 # A config can name any size. A model is compared with the file of its weights while it is built,
 # so that a config which does not fit ends in an error, and not in gigabytes.
@@ -685,7 +685,7 @@ def folder_of(run: Path, which: str) -> Path:
 
 
 def read_chosen(run: Path, which: str, read: Callable[[Path], T]) -> tuple[Path, T]:
-    """`folder_of`, and what is read there; again where a training has meanwhile replaced it."""
+    """`folder_of`, and what is read there; again if a training has replaced it meanwhile."""
     folder = folder_of(run, which)
     try:
         return folder, read(folder)

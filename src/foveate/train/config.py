@@ -98,7 +98,7 @@ def _cuda() -> str | None:
 class SaveConfig(Config):
     """When checkpoints are written, how many of the last are kept, and which figure is the best.
 
-    The checkpoint with the best ``best`` on the validation data is kept besides.
+    The checkpoint with the best ``best`` on the validation data is kept as well.
     """
 
     every: int | None = Field(default=1000, gt=0)  # steps from one checkpoint to the next

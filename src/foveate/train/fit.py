@@ -51,7 +51,7 @@ _TRIM, _MAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of mallopt(3)
 def keep_freed_memory() -> None:
     """Tell glibc to give nothing back below 1 GiB, and to map no block below 32 MiB by itself.
 
-    What is given back is zeroed page by page when it is asked for again, which costs more than
+    Memory that is returned is zeroed page by page when it is allocated again, which costs more than
     most operations of a step. Other C libraries are left as they are.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

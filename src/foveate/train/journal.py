@@ -155,7 +155,7 @@ def time_left(
 ) -> float | None:
     """Seconds until the last step or the end of the time allowed, whichever comes first.
 
-    The steps take ``besides`` seconds for validations.
+    ``besides`` are the seconds of validations.
     """
     ends = [] if steps_left is None else [steps_left * seconds_a_step + besides]
     ends += [] if budget_left is None else [budget_left]

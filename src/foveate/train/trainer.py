@@ -269,7 +269,7 @@ class Job:
 
 @dataclass
 class Tools:
-    """The objects of a training besides its model, made by `foveate.train.fit`."""
+    """The objects of a training except its model, made by `foveate.train.fit`."""
 
     parallel: Parallel
     optimizer: torch.optim.Optimizer
@@ -284,7 +284,7 @@ class Tools:
 
 
 # ------------------------------------------------------------------------------------------- state
-# The state of a run besides its weights: small, plain, and written into each checkpoint.
+# The state of a run except its weights: small, plain, and written into each checkpoint.
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ def watched(run: Run) -> str | None:
 
 def places(run: Run) -> str | None:
     """A model with a position encoding."""
-    return None if encodings(run.model) else "its model is told no places"
+    return None if encodings(run.model) else "its model has no position encoding"
 
 
 def _logged(run: Run, event: str, otherwise: str) -> str | None:

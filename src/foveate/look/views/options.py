@@ -1,4 +1,4 @@
-"""What a view can be asked: the parameters of views by their types, and all of them together."""
+"""The options of views: their parameters by type, and all of them together."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def report(run: Run, question: Question) -> Report:
 class Known(Run):
     """A run that answers and records an example once, however many views look at it.
 
-    Its model is to stay as it is meanwhile.
+    The model must not change meanwhile.
     """
 
     def __init__(self, run: Run) -> None:

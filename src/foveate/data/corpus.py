@@ -206,7 +206,7 @@ class Workers:
 
     def __enter__(self) -> Self:
         for _ in range(self._count):
-            self._start()
+            self._idle.put(self._started())
         return self
 
     def __call__(self, values: Sequence[object]) -> Arrays:
@@ -214,19 +214,18 @@ class Workers:
         try:
             return worker(values)
         finally:
-            if worker.alive or self._over:
-                self._idle.put(worker)
-            else:
-                self._start()
+            self._idle.put(worker if worker.alive else self._started())
 
-    def _start(self) -> None:
+    def _started(self) -> Worker:
+        """A new worker; once all are closed, the last one, which reports that it has ended."""
         with self._lock:
-            self.all.append(Worker(self._maker, self._values))
-            self._idle.put(self.all[-1])
+            if not self._over:
+                self.all.append(Worker(self._maker, self._values))
+            return self.all[-1]
 
     def __exit__(self, *error: object) -> None:
-        self._over = True
         with self._lock:
+            self._over = True
             for worker in self.all:
                 worker.close()
 

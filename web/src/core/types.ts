@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look; do not edit. Of 790b2bb0395adf96.
+// Written by `npm run types` from src/foveate/look; do not edit. Of 775b2beb3df998d5.
 export type AnyDrawing =
   | AttentionDrawing
   | SheetDrawing
@@ -79,7 +79,7 @@ export interface SheetDrawing {
   cells: string[][];
 }
 /**
- * Lines over one axis ``x`` (N,), told apart by colour and dash; NaN where there is no value.
+ * Lines over one axis ``x`` (N,), with own colours and dashes; NaN where there is no value.
  *
  * ``across`` and ``up`` are what the axes are, ``log`` which of them are logarithmic.
  */

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of bcf7c3233a49f7dc.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 854d9ea44eb069c8.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

@@ -45,12 +45,7 @@ class Kind:
 def load_kinds() -> None:
     """Import every module of foveate that may register kinds."""
     for package in PACKAGES:
-        try:
-            root = importlib.import_module(f"foveate.{package}")
-        except ModuleNotFoundError as error:
-            if error.name != f"foveate.{package}":
-                raise
-            continue
+        root = importlib.import_module(f"foveate.{package}")
         for module in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
             importlib.import_module(module.name)
 

@@ -13,22 +13,19 @@ from typing import Annotated
 
 import typer
 
-from foveate.cli.align import align as align_group
-from foveate.cli.answers import answer, caption, classify, evaluate, forecast, generate, score
-from foveate.cli.bench import bench as bench_group
-from foveate.cli.data import data as data_group
-from foveate.cli.data import new as new_verb
-from foveate.cli.doctor import doctor as doctor_verb
-from foveate.cli.doctor import kinds, show, version
-from foveate.cli.export import export as export_verb
-from foveate.cli.export import import_
-from foveate.cli.looking import look
+from foveate.cli import (
+    align,
+    answers,
+    bench,
+    data,
+    doctor,
+    export,
+    looking,
+    serve,
+    train,
+    translate,
+)
 from foveate.cli.options import VerbGroup
-from foveate.cli.serve import serve as serve_group
-from foveate.cli.serve import studio
-from foveate.cli.train import average, distill, quickstart, shortlist
-from foveate.cli.train import train as train_verb
-from foveate.cli.translate import translate as translate_verb
 from foveate.errors import one_line_errors
 
 app = typer.Typer(
@@ -41,36 +38,39 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-verbs: dict[str, Callable[..., None]] = {
-    "train": train_verb,
-    "evaluate": evaluate,
-    "score": score,
-    "new": new_verb,
-    "answer": answer,
-    "translate": translate_verb,
-    "classify": classify,
-    "generate": generate,
-    "forecast": forecast,
-    "caption": caption,
-    "distill": distill,
-    "shortlist": shortlist,
-    "studio": studio,
-    "export": export_verb,
-    "import": import_,
-    "show": show,
-    "average": average,
-    "kinds": kinds,
-    "doctor": doctor_verb,
-    "quickstart": quickstart,
-    "version": version,
-}
-for name, verb in verbs.items():
-    app.command(name)(verb)
-app.add_typer(look, name="look")
-app.add_typer(data_group, name="data")
-app.add_typer(bench_group, name="bench")
-app.add_typer(align_group, name="align")
-app.add_typer(serve_group, name="serve")
+VERBS: tuple[Callable[..., None], ...] = (
+    train.train,
+    answers.evaluate,
+    answers.score,
+    data.new,
+    answers.answer,
+    translate.translate,
+    answers.classify,
+    answers.generate,
+    answers.forecast,
+    answers.caption,
+    train.distill,
+    train.shortlist,
+    serve.studio,
+    export.export,
+    export.import_,
+    doctor.show,
+    train.average,
+    doctor.kinds,
+    doctor.doctor,
+    train.quickstart,
+    doctor.version,
+)
+for verb in VERBS:
+    app.command(verb.__name__.rstrip("_"))(verb)
+for name, group in {
+    "look": looking.look,
+    "data": data.data,
+    "bench": bench.bench,
+    "align": align.align,
+    "serve": serve.serve,
+}.items():
+    app.add_typer(group, name=name)
 
 
 @app.callback(invoke_without_command=True)
@@ -82,7 +82,7 @@ def program(
     if debug:
         os.environ["FOVEATE_DEBUG"] = "1"
     if show_version:
-        version()
+        doctor.version()
         raise typer.Exit
 
 

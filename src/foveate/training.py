@@ -64,25 +64,21 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
             )
         task, changed = _prepared(config, path)
     torch.manual_seed(config.seed)
-    model = _model_of(config, task).to(device())
-    if config.start is not None and not checkpoint.steps(path):
-        earlier = load(config.start.run, config.start.checkpoint)
-        summary = begin(config.start, earlier.model, model, (earlier.task, task))
-        if ranks.leads:
-            print(summary, file=sys.stderr)
-    return fit(job_of(config, task, model, changed), config.train, path, ranks)
-
-
-def _model_of(config: RunConfig, task: AnyTask) -> nn.Module:
-    """The model of a config. Raises ``ConfigError`` where it does not fit the task."""
     try:
-        return task.build(config.model)
+        model = task.build(config.model)
     except (TypeError, AttributeError) as error:
         raise ConfigError(
             f"the model {config.model.kind} does not fit the task {config.task.kind} ({error}); "
             "choose another model: foveate kinds model",
             ("model", "kind"),
         ) from error
+    model = model.to(device())
+    if config.start is not None and not checkpoint.steps(path):
+        earlier = load(config.start.run, config.start.checkpoint)
+        summary = begin(config.start, earlier.model, model, (earlier.task, task))
+        if ranks.leads:
+            print(summary, file=sys.stderr)
+    return fit(job_of(config, task, model, changed), config.train, path, ranks)
 
 
 def job_of(
@@ -131,42 +127,30 @@ def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange
     parts = path.with_name(f".{path.name}.new")
     shutil.rmtree(parts, ignore_errors=True)
     parts.mkdir(parents=True)
-    _take_over(config, task)
+    if (start := config.start) is not None:  # `prepare` learns the tokens that are missing
+        earlier = read_run(Path(start.run))
+        if start.vocabulary == "same":
+            check_size(start, earlier.task, config.task)
+        if start.vocabulary != "replace":
+            task.inherit(Path(start.run))
+        if start.vocabulary == "extend":
+            task.extend()
     task.prepare(parts, config.seed)
     for line in task.describe_data():
         print(line, file=sys.stderr)
     validated = config.train.validation.every is not None
-    _refuse_nothing(task, ["train", "valid"] if validated else ["train"])
+    for split in ["train", "valid"] if validated else ["train"]:
+        if not len(task.lengths(split)):
+            raise DataError(
+                f"{split} has no example: its files are empty, or all was dropped "
+                "(data.max_length and the like)"
+            )
     replace_file(parts / "config.toml", config.toml())
     path.mkdir(parents=True, exist_ok=True)
     for file in sorted(parts.iterdir(), key=lambda file: file.name == "config.toml"):
         file.replace(path / file.name)  # the config comes last: with it the run exists
     parts.rmdir()
     return task, []
-
-
-def _refuse_nothing(task: AnyTask, splits: list[str]) -> None:
-    """Raise `DataError` naming the split that has no example."""
-    for split in splits:
-        if not len(task.lengths(split)):
-            raise DataError(
-                f"{split} has no example: its files are empty, or all was dropped "
-                "(data.max_length and the like)"
-            )
-
-
-def _take_over(config: RunConfig, task: AnyTask) -> None:
-    """Give the task the tokens that ``start.vocabulary`` says; `prepare` learns what is missing."""
-    start = config.start
-    if start is None:
-        return
-    there = read_run(Path(start.run))
-    if start.vocabulary == "same":
-        check_size(start, there.task, config.task)
-    if start.vocabulary != "replace":
-        task.inherit(Path(start.run))
-    if start.vocabulary == "extend":
-        task.extend()
 
 
 def average(path: str | Path, last: int | None = None) -> str:

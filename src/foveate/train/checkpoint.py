@@ -596,8 +596,13 @@ def save(run: Path, step: int, contents: Contents, state: Record, toml: str) -> 
     return target
 
 
-def newest_sound(run: Path) -> tuple[int | None, list[str]]:
-    """The step of the newest checkpoint that is whole, and what is wrong with newer ones."""
+def newest_sound(run: Path, repair: bool = False) -> tuple[int | None, list[str]]:
+    """The step of the newest checkpoint that is whole, and what is wrong with newer ones.
+
+    With ``repair``, for the process that writes the run, `clean` comes first.
+    """
+    for place in (run, run / "checkpoints") if repair else ():
+        clean(place)
     complaints = []
     for step in reversed(steps(run)):
         try:

@@ -132,7 +132,11 @@ def compare(
         ours = [hypotheses[0].ids if hypotheses else [] for hypotheses in searched]
         others = theirs(ids, search)
         if not exact:
-            return by_chrf(run, sample, name, ours, others)
+            decode = translator(run).target_tokenizer.decode
+            scores = held_by_chrf(
+                list(map(decode, ours)), list(map(decode, others)), sample.references
+            )
+            return Checked(len(ours), [name], sum(map(len, ours)), 0, scores)
         for number, (own, other) in enumerate(zip(ours, others, strict=True)):
             tokens += len(own)
             if own == other:
@@ -177,16 +181,6 @@ def _tie(run: Run, source: Ids, ours: Ids, theirs: Ids) -> bool:
     parted = next((n for n, (a, b) in enumerate(zip(ours, theirs)) if a != b), None)  # noqa: B905
     parted = min(len(ours), len(theirs)) if parted is None else parted
     return abs(sum(own) - sum(other)) < TIE or abs(own[parted] - other[parted]) < TIE
-
-
-def by_chrf(
-    run: Run, sample: CheckSample, name: str, ours: list[Ids], theirs: list[Ids]
-) -> Checked:
-    """The same by chrF: rounded weights may choose other words, no worse ones."""
-    decode = translator(run).target_tokenizer.decode
-    own, other = (list(map(decode, ids)) for ids in (ours, theirs))
-    scores = held_by_chrf(own, other, sample.references)
-    return Checked(len(ours), [name], sum(map(len, ours)), 0, scores)
 
 
 def held_by_chrf(ours: list[str], theirs: list[str], references: list[str] | None) -> list[float]:

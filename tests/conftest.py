@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import io
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -17,8 +19,10 @@ import hypothesis
 import pytest
 import torch
 
+from foveate import cli
 from foveate.cli.doctor import BROWSERS, find_browser
 from foveate.run import Run
+from small_runs import Call, Printed, made
 
 PREPARED = tempfile.mkdtemp(prefix="foveate-tests-")  # no test sees what another session left
 os.environ["FOVEATE_PREPARED"] = PREPARED
@@ -40,9 +44,23 @@ def _seeded() -> None:
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A small translator from English to French, which tests leave as it is."""
-    from small_runs import made
-
     return made(tmp_path_factory.mktemp("run"), ["transformer"], steps=20)["transformer"]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs ``foveate`` in this process, with ``text`` on standard input."""
+
+    def run(*arguments: object, text: bytes = b"") -> Printed:
+        monkeypatch.delenv("FOVEATE_DEBUG", raising=False)
+        monkeypatch.setattr(sys, "argv", ["foveate", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        with pytest.raises(SystemExit) as done:
+            cli.main()
+        captured = capsys.readouterr()
+        return Printed(int(done.value.code or 0), captured.out, captured.err)
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from foveate.run import Run
 from foveate.training import train
 from pictures import write_bars, write_squares
+
+
+class Printed(NamedTuple):
+    """The exit code of a call of the command line, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Printed]  # the fixture `call`
 
 TRAIN = """
 [train]

@@ -15,6 +15,7 @@ import foveate
 from foveate import cli, errors
 from foveate.cli import app
 from foveate.config import ConfigError
+from small_runs import Call
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "src")}
@@ -32,14 +33,6 @@ def command(
         input=text, capture_output=True, encoding="utf-8", timeout=120, cwd=cwd or ROOT,
         env=env | {"PYTHONPATH": str(ROOT / "src")},
     )  # fmt: skip
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Run ``foveate`` in this process; its exit code."""
-    monkeypatch.setattr(sys, "argv", ["foveate", *arguments])
-    with pytest.raises(SystemExit) as done:
-        cli.main()
-    return int(done.value.code or 0)
 
 
 # ---- quick
@@ -130,10 +123,9 @@ def test_the_package_train_does_not_hide_the_function() -> None:
 # ---- verbs without a run
 
 
-def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["version"], ["--version"]):
-        assert call(monkeypatch, *arguments) == 0
-        assert capsys.readouterr().out == foveate.__version__ + "\n"
+def test_version(call: Call) -> None:
+    for argument in ("version", "--version"):
+        assert call(argument) == (0, foveate.__version__ + "\n", "")
 
 
 def test_versions_agree() -> None:
@@ -141,14 +133,13 @@ def test_versions_agree() -> None:
     assert f"[{foveate.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_kinds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(monkeypatch, "kinds", "score") == 0
-    text = capsys.readouterr().out
+def test_kinds(call: Call) -> None:
+    code, text, _ = call("kinds", "score")
+    assert code == 0
     for kind in ("additive", "cosine", "location", "general", "dot", "scaled_dot"):
         assert f"\n  {kind} " in text
     assert "sharpness" in text and "position" not in text
-    assert call(monkeypatch, "kinds", "--json") == 0
-    tree = json.loads(capsys.readouterr().out)
+    tree = json.loads(call("kinds", "--json").out)
     field = tree["score"]["cosine"]["fields"]["sharpness"]
     assert field == {
         "type": "float",
@@ -160,16 +151,13 @@ def test_kinds(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     assert all(kind["meaning"] for family in ours for kind in family.values())
 
 
-def test_doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(monkeypatch, "doctor", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["gflops"]["fp32"] > 0
+def test_doctor(call: Call) -> None:
+    assert json.loads(call("doctor", "--json").out)["gflops"]["fp32"] > 0
 
 
-def test_data_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(monkeypatch, "data", "list") == 0
-    assert "multi30k" in capsys.readouterr().out
-    assert call(monkeypatch, "data", "list", "--json") == 0
-    assert "multi30k" in json.loads(capsys.readouterr().out)
+def test_data_list(call: Call) -> None:
+    assert "multi30k" in call("data", "list").out
+    assert "multi30k" in json.loads(call("data", "list", "--json").out)
 
 
 # ---- errors
@@ -188,17 +176,12 @@ def test_data_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_an_error_is_one_line_without_traceback(
-    arguments: list[str],
-    expected: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], expected: str, call: Call
 ) -> None:
-    monkeypatch.delenv("FOVEATE_DEBUG", raising=False)
-    assert call(monkeypatch, *arguments) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1, printed.err
-    assert expected in printed.err
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ") and err.count("\n") == 1, err
+    assert expected in err
 
 
 def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,14 +221,13 @@ def test_many_lines_of_an_error_become_one() -> None:
 
 
 def test_a_closed_pipe_is_quiet() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "foveate", "data", "list"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT,
-    )  # fmt: skip
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    assert process.wait() in (1, 141)  # of typer, of a shell
+    command = [sys.executable, "-m", "foveate", "data", "list"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=ENVIRONMENT) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode in (1, 141)  # of typer, of a shell
 
 
 # ---- what stands in the files beside the code

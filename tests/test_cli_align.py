@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from foveate import cli
 from foveate.align.aer import Gold, Head, choose, read_pharaoh
 from foveate.run import load
+from small_runs import Call
 from tolerances import close, differ, near
 
 CONFIG = """
@@ -36,19 +34,6 @@ precision = "fp32"
 ENGLISH = ["the house", "the book", "a book", "the old house runs"]
 FRENCH = ["la maison", "le livre", "un livre", "la vieille maison court"]
 GOLD = ["1-1 2-2", "1-1 2-2", "1-1 2p2", "1-1 2-2 3-3 4-4"]
-Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["foveate", *map(str, arguments)])
-        with pytest.raises(SystemExit) as done:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(done.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import re
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ from foveate.cli.workers import ProcessRun, RunSpec
 from foveate.data.corpus import WorkerError
 from foveate.errors import is_for_the_user
 from foveate.run import load
+from small_runs import Call
 from tolerances import MODEL, near
 
 CONFIG = """# twenty sentences by heart
@@ -54,31 +52,6 @@ SUBJECTS = {"the dog": "le chien", "a cat": "un chat", "a girl": "une fille", "t
 VERBS = {"runs": "court", "sleeps": "dort", "eats": "mange", "sings": "chante", "reads": "lit"}
 
 
-@dataclass
-class Said:
-    """What one call printed, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-
-Call = Callable[..., Said]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    def run(*arguments: object, text: bytes = b"") -> Said:
-        monkeypatch.setattr(sys, "argv", ["foveate", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-        with pytest.raises(SystemExit) as done:
-            cli.main()
-        captured = capsys.readouterr()
-        return Said(int(done.value.code or 0), captured.out, captured.err)
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus, a config, and the run that was trained on them."""
@@ -100,26 +73,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_translate(folder: Path, call: Call) -> None:
-    said = call("translate", folder / "run", text=b"the dog runs\n\na girl sings\r\n")
-    assert said.out == "le chien court\n\nune fille chante\n"
-    assert (said.code, said.err) == (0, "")
+    printed = call("translate", folder / "run", text=b"the dog runs\n\na girl sings\r\n")
+    assert printed.out == "le chien court\n\nune fille chante\n"
+    assert (printed.code, printed.err) == (0, "")
 
 
 def test_translate_says_what_it_cut_and_what_it_could_not_read(folder: Path, call: Call) -> None:
-    said = call("translate", folder / "run", text=b"the dog runs\n" + b"dog " * 99 + b"\n\xff\n")
-    assert said.out.count("\n") == 3
-    assert "1 line longer than the model allows, cut: 2" in said.err
-    assert "1 line not UTF-8, the bytes read as U+FFFD: 3" in said.err
+    printed = call("translate", folder / "run", text=b"the dog runs\n" + b"dog " * 99 + b"\n\xff\n")
+    assert printed.out.count("\n") == 3
+    assert "1 line longer than the model allows, cut: 2" in printed.err
+    assert "1 line not UTF-8, the bytes read as U+FFFD: 3" in printed.err
 
 
 def test_translate_with_all_that_stands_beside(folder: Path, call: Call, tmp_path: Path) -> None:
     links, page = tmp_path / "links", tmp_path / "maps.html"
-    said = call(
+    printed = call(
         "translate", folder / "run", "--scores", "--alignments", links, "--attention", page,
         "--beam-size", 2, "--batch-tokens", 64, "--length-penalty", 0.0, "--threads", 1,
         text=b"the dog runs\n\n",
     )  # fmt: skip
-    first, second = said.out.splitlines()
+    first, second = printed.out.splitlines()
     score, tab, text = first.partition("\t")
     assert float(score) < 0 and tab and text == "le chien court"
     assert second.endswith("\t")
@@ -131,9 +104,9 @@ def test_translate_with_a_silent_attention(folder: Path, call: Call) -> None:
     text = b"the dog runs\na girl sings\n"
     silent = ["translate", folder / "run", "--scores", "--silence"]
     plain = call("translate", folder / "run", "--scores", text=text).out
-    said = call(*silent, "cross_attention:0", text=text)
-    assert said.code == 0
-    assert said.out != plain
+    printed = call(*silent, "cross_attention:0", text=text)
+    assert printed.code == 0
+    assert printed.out != plain
     assert call("translate", folder / "run", "--scores", text=text).out == plain
     assert "no head 1: there are 1" in call(*silent, "decoder:1", text=text).err
     assert "there are: decoder.cross_attention" in call(*silent, "encoder", text=text).err
@@ -149,9 +122,9 @@ def test_several_processes_are_one(
     begun = "--prefix-file", tmp_path / "begun", "--scores"
     for options in ((), ("--num-hypotheses", 2, *begun)):
         alone = call("translate", folder / "run", *options, text=text)
-        crew = call("translate", folder / "run", "--processes", 2, *options, text=text)
-        assert (crew.code, crew.err) == (0, alone.err)
-        assert rounded(crew.out) == rounded(alone.out)  # sums differ with the size of a batch
+        several = call("translate", folder / "run", "--processes", 2, *options, text=text)
+        assert (several.code, several.err) == (0, alone.err)
+        assert rounded(several.out) == rounded(alone.out)  # sums differ with the size of a batch
     refused = call("translate", folder / "run", "--processes", 2, "--silence", "decoder")
     assert refused.code == 2 and "leave out --processes" in refused.err
 
@@ -178,15 +151,15 @@ def test_a_killed_process_ends_the_others(folder: Path) -> None:
 
 def test_weights_in_eight_bits(folder: Path, call: Call) -> None:
     text = b"the dog runs\na girl sings\n"
-    said = call("translate", folder / "run", "--precision", "int8", text=text)
-    assert said.out == "le chien court\nune fille chante\n"
-    said = call("translate", folder / "run", "--precision", "int4", text=text)
-    assert said.code == 2 and "there are: fp32, int8" in said.err
+    printed = call("translate", folder / "run", "--precision", "int8", text=text)
+    assert printed.out == "le chien court\nune fille chante\n"
+    printed = call("translate", folder / "run", "--precision", "int4", text=text)
+    assert printed.code == 2 and "there are: fp32, int8" in printed.err
 
 
 def test_n_best(folder: Path, call: Call) -> None:
-    said = call("translate", folder / "run", "--num-hypotheses", 3, text=b"the dog runs\n")
-    rows = [line.split(" ||| ") for line in said.out.splitlines()]
+    printed = call("translate", folder / "run", "--num-hypotheses", 3, text=b"the dog runs\n")
+    rows = [line.split(" ||| ") for line in printed.out.splitlines()]
     assert [row[0] for row in rows] == ["0", "0", "0"]
     scores = [float(row[3]) for row in rows]
     assert scores == sorted(scores, reverse=True)
@@ -197,19 +170,19 @@ def test_translate_with_beginnings(folder: Path, call: Call, tmp_path: Path) -> 
     prefixes = tmp_path / "prefixes"
     prefixes.write_text("un chat\n\nune\n\n")
     arguments = ["translate", folder / "run", "--prefix-file", prefixes, "--scores"]
-    said = call(*arguments, text=b"the dog runs\na girl sings\n\n")
-    assert said.code == 0
-    (score, first), second, third = (line.split("\t") for line in said.out.splitlines())
+    printed = call(*arguments, text=b"the dog runs\na girl sings\n\n")
+    assert printed.code == 0
+    (score, first), second, third = (line.split("\t") for line in printed.out.splitlines())
     assert first.startswith("un chat") and second[1] == "une fille chante" and third[1] == ""
-    assert "has 1 lines more than the input" in said.err
+    assert "has 1 lines more than the input" in printed.err
     forced = call("score", folder / "run", text=f"the dog runs\t{first}\n".encode())
     length = len(first.split()) + 1
     assert float(score) * ((5 + length) / 6) ** 0.6 == near(float(forced.out), terms=MODEL)
-    said = call(*arguments, text=b"a\n" * 5)
-    assert said.code == 2 and f"{prefixes} ends after line 4" in said.err
+    printed = call(*arguments, text=b"a\n" * 5)
+    assert printed.code == 2 and f"{prefixes} ends after line 4" in printed.err
     prefixes.write_text("un zèbre\n")
-    said = call(*arguments, text=b"the dog runs\n")
-    assert said.code == 2 and "'un zèbre'" in said.err
+    printed = call(*arguments, text=b"the dog runs\n")
+    assert printed.code == 2 and "'un zèbre'" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -222,24 +195,24 @@ def test_translate_with_beginnings(folder: Path, call: Call, tmp_path: Path) -> 
     ],
 )
 def test_another_search_is_said_at_the_end(folder: Path, call: Call, decode: list[str]) -> None:
-    said = call("translate", folder / "run", *decode, text=b"the dog runs\n\na girl sings\n")
-    assert (said.out, said.code) == ("le chien court\n\nune fille chante\n", 0)
+    printed = call("translate", folder / "run", *decode, text=b"the dog runs\n\na girl sings\n")
+    assert (printed.out, printed.code) == ("le chien court\n\nune fille chante\n", 0)
     assert "100.00" in call("evaluate", folder / "run", *decode).out
 
 
 def test_only_decoding_can_be_said_anew(folder: Path, call: Call) -> None:
-    said = call("translate", folder / "run", "model.num_layers=2", text=b"a\n")
-    assert said.code == 2 and "a run stays as it was trained" in said.err
-    said = call("translate", folder / "run", "decode.beam_syze=2", text=b"a\n")
-    assert said.code == 2 and "did you mean 'beam_size'" in said.err
+    printed = call("translate", folder / "run", "model.num_layers=2", text=b"a\n")
+    assert printed.code == 2 and "a run stays as it was trained" in printed.err
+    printed = call("translate", folder / "run", "decode.beam_syze=2", text=b"a\n")
+    assert printed.code == 2 and "did you mean 'beam_size'" in printed.err
 
 
 def test_ensembles(folder: Path, call: Call, tmp_path: Path) -> None:
     """A run and a checkpoint of it; twice the same is the same; other tokens are refused."""
     early = folder / "run" / "checkpoints" / "step-00000030"
     text = b"the dog runs\na girl sings\n"
-    said = call("translate", folder / "run", "--ensemble", early, "--scores", text=text)
-    assert said.code == 0 and said.out.count("\n") == 2
+    printed = call("translate", folder / "run", "--ensemble", early, "--scores", text=text)
+    assert printed.code == 0 and printed.out.count("\n") == 2
     alone = call("translate", folder / "run", "--scores", text=text).out
     twice = ["--ensemble", folder / "run", "--ensemble", folder / "run", "--scores"]
     rows = [
@@ -262,8 +235,12 @@ def test_ensembles(folder: Path, call: Call, tmp_path: Path) -> None:
         "train", tmp_path / "other.toml", "--run", tmp_path / "other", "train.max_steps=1"
     )
     assert trained.code == 0
-    said = call("translate", folder / "run", "--ensemble", tmp_path / "other", text=text)
-    assert said.code == 2 and "tokens in the encoder" in said.err and "one vocabulary" in said.err
+    printed = call("translate", folder / "run", "--ensemble", tmp_path / "other", text=text)
+    assert (
+        printed.code == 2
+        and "tokens in the encoder" in printed.err
+        and "one vocabulary" in printed.err
+    )
 
 
 def test_evaluate(folder: Path, call: Call, tmp_path: Path) -> None:
@@ -302,11 +279,11 @@ def test_look(folder: Path, call: Call, tmp_path: Path) -> None:
     drawn = call("look", "attention", folder / "run", "--text", "the dog runs")
     assert all(word in drawn.out for word in ("dog", "chien"))
     files = [tmp_path / f"map.{ending}" for ending in ("png", "html", "txt", "svg")]
-    said = call(
+    printed = call(
         "look", "attention", folder / "run", "--text", "the dog runs", "--target", "un chat lit",
         *itertools.chain(*(("--out", file) for file in files)),
     )  # fmt: skip
-    assert said.code == 0 and all(file.stat().st_size for file in files)
+    assert printed.code == 0 and all(file.stat().st_size for file in files)
     assert "chat" in files[2].read_text()
 
 
@@ -321,36 +298,38 @@ def test_look(folder: Path, call: Call, tmp_path: Path) -> None:
 def test_look_names_what_is_not_there(
     folder: Path, call: Call, arguments: list[str], expected: str
 ) -> None:
-    said = call("look", "attention", folder / "run", "--text", "the dog runs", *arguments)
-    assert said.code == 2 and said.err.startswith("error: ") and expected in said.err
+    printed = call("look", "attention", folder / "run", "--text", "the dog runs", *arguments)
+    assert printed.code == 2 and printed.err.startswith("error: ") and expected in printed.err
 
 
 def test_show(folder: Path, call: Call) -> None:
-    said = call("show", folder / "run")
-    assert "model.encoder.hidden_size" in said.out and "perplexity" in said.out
-    assert "seed" not in said.out, "what is as by default is not shown"
+    printed = call("show", folder / "run")
+    assert "model.encoder.hidden_size" in printed.out and "perplexity" in printed.out
+    assert "seed" not in printed.out, "what is as by default is not shown"
 
 
 def test_average_and_checkpoints(folder: Path, call: Call) -> None:
     assert "2 checkpoints (30 to 60)" in call("average", folder / "run", "--last", 2).out
     for checkpoint in ("best", "last", "average", "30"):
-        said = call("translate", folder / "run", "--checkpoint", checkpoint, text=b"a cat runs\n")
-        assert said.out.count("\n") == 1, said.err
-    said = call("translate", folder / "run", "--checkpoint", "31", text=b"a cat runs\n")
-    assert said.code == 2 and "30, 60" in said.err
+        printed = call(
+            "translate", folder / "run", "--checkpoint", checkpoint, text=b"a cat runs\n"
+        )
+        assert printed.out.count("\n") == 1, printed.err
+    printed = call("translate", folder / "run", "--checkpoint", "31", text=b"a cat runs\n")
+    assert printed.code == 2 and "30, 60" in printed.err
 
 
 def test_report(folder: Path, call: Call) -> None:
     report = ["data", "report", folder / "train.tsv", "--test", folder / "test.tsv"]
-    said = call(*report, "--config", folder / "small.toml")
-    assert "train: 20 pairs" in said.out and "pair also in train" in said.out
+    printed = call(*report, "--config", folder / "small.toml")
+    assert "train: 20 pairs" in printed.out and "pair also in train" in printed.out
     tree = json.loads(call(*report, "--json").out)
     assert tree["splits"]["train"]["pairs"] == 20
 
 
 def test_a_run_of_another_config_is_left_alone(folder: Path, call: Call) -> None:
     train = ["train", folder / "small.toml", "--run", folder / "run", "train.log_every=20"]
-    said = call(*train, "model.encoder.hidden_size=48")
-    assert said.code == 2 and "hidden_size" in said.err
-    said = call(*train, "model.encoder.hiden_size=48")
-    assert said.code == 2 and "did you mean 'hidden_size'" in said.err
+    printed = call(*train, "model.encoder.hidden_size=48")
+    assert printed.code == 2 and "hidden_size" in printed.err
+    printed = call(*train, "model.encoder.hiden_size=48")
+    assert printed.code == 2 and "did you mean 'hidden_size'" in printed.err

@@ -360,3 +360,24 @@ def test_a_module_that_cannot_be_imported_is_named() -> None:
 
     with pytest.raises(ConfigError, match="no_such_scores"):
         parse_tree(TrainConfig, {"imports": ["no_such_scores"]})
+
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+FILES = sorted(CONFIGS.rglob("*.toml"))
+
+if not FILES:
+    pytest.skip(f"no configs in {CONFIGS}", allow_module_level=True)
+
+
+load_kinds()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(CONFIGS)))
+def test_config_parses_and_comes_back(path: Path) -> None:
+    config = read(RunConfig, path)
+    assert parse_tree(RunConfig, tomllib.loads(config.toml())) == config
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(CONFIGS)))
+def test_config_says_in_a_comment_what_it_is(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").startswith("#")

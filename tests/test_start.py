@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
-from foveate.config import ConfigError
-from foveate.start import Start, copy_parts
+from foveate.config import ConfigError, parse_tree
+from foveate.data.tokenizer import BPE, SPECIALS, Byte, Character, Tokenizer, Unigram
+from foveate.run import Run, RunConfig
+from foveate.start import Start, by_pieces, copy_parts
+from foveate.training import train
+from tolerances import ROW, close
 
 
 def model(vocabulary: int = 6, size: int = 3, labels: int = 2) -> nn.ModuleDict:
@@ -62,3 +69,97 @@ def test_another_vocabulary_is_refused_with_a_remedy() -> None:
     start = Start(run="runs/a", vocabulary="extend")
     with pytest.raises(ConfigError, match='write "same"'):
         copy_parts(start, model().state_dict(), model())
+
+
+LINES = {"old": ["the dog runs", "the cat sleeps"], "new": ["the zebra runs", "a quick zebra"]}
+
+
+def tree(folder: Path, lines: str, tokenizer: dict[str, Any], start: dict[str, Any]) -> Any:
+    for split in ("train", "valid"):
+        rows = "".join(f"{line}\t{line}\n" for line in LINES[lines])
+        (folder / f"{split}.{lines}.tsv").write_text(rows, encoding="utf-8")
+    part = {"kind": "recurrent", "embedding_size": 8, "hidden_size": 8}
+    task = {
+        "kind": "translation",
+        "source": str(folder / f"{{split}}.{lines}.tsv"),
+        "tokenizer": tokenizer,
+    }
+    model = {"kind": "encoder_decoder", "encoder": part, "decoder": part}
+    fast = {"max_steps": 1, "precision": "fp32", "optimizer": {"kind": "sgd", "lr": 1e-12}}
+    plain = {"task": task, "model": model, "train": fast}
+    return parse_tree(RunConfig, plain | ({"start": start} if start else {}))
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Run:
+    config = tree(tmp_path, "old", {"kind": "bpe", "vocab_size": 265}, {})
+    return train(config, folder=tmp_path / "old")
+
+
+def rows(run: Run, name: str) -> dict[str, torch.Tensor]:
+    table = run.model.state_dict()[name]
+    return dict(zip(run.task.source_tokenizer.pieces, table, strict=True))
+
+
+@pytest.mark.parametrize("vocabulary", ["extend", "replace"])
+def test_tokens_of_both_keep_their_vectors(old: Run, tmp_path: Path, vocabulary: str) -> None:
+    start = {"run": str(old.path), "vocabulary": vocabulary}
+    config = tree(tmp_path, "new", {"kind": "bpe", "vocab_size": 270}, start)
+    run = train(config, folder=tmp_path / vocabulary)
+    before, after = old.task.source_tokenizer, run.task.source_tokenizer
+    if vocabulary == "extend":
+        assert after.pieces[: before.vocab_size] == before.pieces
+        assert len(before.pieces) < len(after.pieces) <= 270
+    for name in ("encoder.stem.embedding.weight", "output.weight"):
+        theirs, ours = rows(old, name), rows(run, name)
+        both = theirs.keys() & ours.keys()
+        assert set(SPECIALS) < both < ours.keys()
+        for piece in both:
+            close(ours[piece], theirs[piece], terms=ROW)
+    same = "encoder.stack"
+    for name, tensor in old.model.state_dict().items():
+        if name.startswith(same):
+            close(run.model.state_dict()[name], tensor, terms=ROW)
+
+
+def test_a_mismatch_names_both_sizes_and_the_remedy(old: Run, tmp_path: Path) -> None:
+    config = tree(tmp_path, "new", {"kind": "bpe", "vocab_size": 270}, {"run": str(old.path)})
+    with pytest.raises(ConfigError, match=r"265, and 270 .*extend"):
+        train(config, folder=tmp_path / "same")
+    start = {"run": str(old.path), "vocabulary": "extend"}
+    config = tree(tmp_path, "new", {"kind": "bpe", "vocab_size": 265}, start)
+    with pytest.raises(ValueError, match=r"has 265 bpe pieces already.*replace"):
+        train(config, folder=tmp_path / "more")
+
+
+@pytest.mark.parametrize("config", [BPE.Config(vocab_size=300), Character.Config(), Byte.Config()])
+def test_extending_keeps_ids_and_learns_more(config: Any, tmp_path: Path) -> None:
+    tokenizer: Tokenizer = config.build()
+    tokenizer.train(LINES["old"] * 3)
+    tokenizer.add_tags(["<2fr>"])
+    before = tokenizer.pieces[:-1]
+    more = config.model_copy(update={"vocab_size": 330}) if config.kind == "bpe" else config
+    tokenizer.extend(LINES["new"] * 3, more)
+    assert tokenizer.pieces[: len(before)] == before
+    assert not tokenizer.tags
+    for line in LINES["new"]:
+        ids = tokenizer.encode_ids([line])[0]
+        assert tokenizer.decode(ids) == line and 0 not in ids
+    tokenizer.save(tmp_path / "extended")
+    again = Tokenizer.load(tmp_path / "extended")
+    assert again.encode_ids(LINES["new"]) == tokenizer.encode_ids(LINES["new"])
+
+
+def test_what_cannot_be_extended_says_so() -> None:
+    tokenizer = Unigram.Config(vocab_size=300).build()
+    with pytest.raises(ValueError, match=r"unigram cannot be extended.*replace"):
+        tokenizer.extend([], tokenizer.config)
+
+
+def test_rows_go_by_the_names_of_tokens() -> None:
+    given = {"encoder.stem.embedding.weight": torch.tensor([[1.0], [2.0], [3.0]])}
+    own = {"encoder.stem.embedding.weight": torch.tensor([[-1.0], [-2.0], [-3.0]])}
+    pieces = {"encoder": ["a", "b", "c"]}, {"encoder": ["c", "new", "a"]}
+    found = by_pieces(given, own, *pieces)["encoder.stem.embedding.weight"]
+    assert found.flatten().tolist() == [3.0, -2.0, 1.0]
+    assert own["encoder.stem.embedding.weight"][0] == -1.0

@@ -45,7 +45,7 @@ def train(
     else:
         resolved = read(RunConfig, config, overrides)
         path = Path(folder) if folder is not None else Path("runs") / Path(config).stem
-    _heeded(resolved)
+    _check_objective(resolved)
     resolved.train.check()  # before minutes go into preparing the data
     with ranks_of(resolved.train) as ranks, contextlib.ExitStack() as ending:
         ranks.lead("the lock of the run", lambda: ending.enter_context(alone(path)))
@@ -97,7 +97,7 @@ def job_of(
     )
 
 
-def _heeded(config: RunConfig) -> None:
+def _check_objective(config: RunConfig) -> None:
     """Raise ``ConfigError`` where the task cannot learn by the objective, or passes over a part."""
     config.task.check_objective(config.objective)
     numeric = issubclass(config.objective.owner or object, ForecastObjective)
@@ -118,7 +118,10 @@ def _heeded(config: RunConfig) -> None:
 
 
 def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange]]:
-    """The task with its tokenizers, of the run if it exists, and what has changed in its config."""
+    """The task with its tokenizers, of the run if it exists, and the changes of its config.
+
+    Raises `DataError` naming a split that has no example.
+    """
     task = config.task.build(config.data)
     if (path / "config.toml").is_file():
         changed = changes(path, read_run(path), config)
@@ -127,19 +130,19 @@ def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange
     parts = path.with_name(f".{path.name}.new")
     shutil.rmtree(parts, ignore_errors=True)
     parts.mkdir(parents=True)
-    if (start := config.start) is not None:  # `prepare` learns the tokens that are missing
-        earlier = read_run(Path(start.run))
-        if start.vocabulary == "same":
-            check_size(start, earlier.task, config.task)
-        if start.vocabulary != "replace":
-            task.inherit(Path(start.run))
-        if start.vocabulary == "extend":
+    if config.start is not None:  # what the other run does not give, `prepare` learns
+        earlier, vocabulary = Path(config.start.run), config.start.vocabulary
+        other = read_run(earlier)
+        if vocabulary == "same":
+            check_size(config.start, other.task, config.task)
+        if vocabulary != "replace":
+            task.inherit(earlier)
+        if vocabulary == "extend":
             task.extend()
     task.prepare(parts, config.seed)
     for line in task.describe_data():
         print(line, file=sys.stderr)
-    validated = config.train.validation.every is not None
-    for split in ["train", "valid"] if validated else ["train"]:
+    for split in ["train"] if config.train.validation.every is None else ["train", "valid"]:
         if not len(task.lengths(split)):
             raise DataError(
                 f"{split} has no example: its files are empty, or all was dropped "

@@ -35,8 +35,8 @@ class Output:
 class Watched:
     """A search of one source, step by step, in text; it can be read while it goes on.
 
-    ``listener`` is called after each step with its beginnings, best first; what it raises stops the
-    search. Of each token the ``top_k`` likeliest are kept.
+    ``listener`` is called after each step with its partial hypotheses, best first; an exception
+    that it raises stops the search. Of each token the ``top_k`` most probable ones are stored.
     """
 
     def __init__(self, run: Run, top_k: int = 8, listener: Listener | None = None) -> None:
@@ -51,7 +51,7 @@ class Watched:
     def write(
         self, source: Picture | None, search: Search, prefix: Sequence[int] = ()
     ) -> list[Output]:
-        """What the search finds, best first; each begins with the ids of the ``prefix``."""
+        """The outputs of the search, best first; each begins with the ids of the ``prefix``."""
         begun = search.after([list(prefix)]) if prefix else search
         hypotheses = self.task.write(self.run.model, source, begun.watched(self.watch))
         paths = [(self.watch.find(h.ids, EOS), h.score) for h in hypotheses]
@@ -76,20 +76,20 @@ class Watched:
         return Output(ids, self.task.text_of(ids), last.log_p, value, ended, path)
 
     def before(self, partial: PartialHypothesis) -> list[int]:
-        """The ids before the last token of a beginning."""
+        """The ids before the last token of a partial hypothesis."""
         return [step.token for step in self.watch.path(partial)[:-1]]
 
     def name(self, partial: PartialHypothesis) -> str:
-        """What the last token of a beginning adds to those before it."""
+        """What the last token of a partial hypothesis adds to those before it."""
         return self.task.token_text(self.before(partial)[-NEAR:], partial.token)
 
     def instead(self, partial: PartialHypothesis) -> tuple[Alternatives, list[str]]:
-        """What might have stood in the place of a beginning's last token, and how it is written."""
+        """The alternatives to the last token of a partial hypothesis, and their texts."""
         before, alternatives = self.before(partial)[-NEAR:], self.watch.instead(partial)
         return alternatives, [self.task.token_text(before, token) for token in alternatives.tokens]
 
     def node(self, partial: PartialHypothesis) -> Node:
-        """A beginning as it is drawn."""
+        """A partial hypothesis as it is drawn."""
         return Node(
             id=partial.id,
             parent=partial.parent,
@@ -100,6 +100,6 @@ class Watched:
         )
 
     def lanes(self, best: Output | None = None, title: str = "") -> LanesDrawing:
-        """The beam as it went, with the path of an output."""
+        """The beam at each step, with the path of an output."""
         steps = [[self.node(partial) for partial in step] for step in self.watch.steps]
         return draw_lanes(steps, [partial.id for partial in best.path] if best else [], title)

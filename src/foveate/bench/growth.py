@@ -31,6 +31,7 @@ PATIENCE = 60.0  # seconds: a figure that would take longer is left out
 ROOM = 8000.0  # MB: the same
 FITTED = 4  # the longest lengths, to which the exponents are fitted
 Layer = Callable[[Tensor], Tensor]
+Maker = Callable[["Variant", int], Layer]  # of a variant and the longest length
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Variant:
     """A layer to measure; ``make`` is called in a process of its own."""
 
     name: str
-    make: str  # a name in MAKERS, so that it travels to the process
+    make: Maker
     kind: str = ""  # of attention
     causal: bool = False
 
@@ -94,11 +95,11 @@ def variants() -> list[Variant]:
     for kind, config in kinds("attention")["attention"].items():
         names = {"full": ("full, fused", "full, explicit")}.get(kind, (kind,))
         for name in names:
-            make = "explicit" if name.endswith("explicit") else "attention"
+            make = explicit if name.endswith("explicit") else attention
             layers.append(Variant(name, make, kind))
             if config.owner.causal:  # type: ignore[union-attr]
                 layers.append(Variant(f"{name}, causal", make, kind, True))
-    return [*layers, Variant("lstm", "lstm", causal=True), Variant("mamba", "mamba", causal=True)]
+    return [*layers, Variant("lstm", lstm, causal=True), Variant("mamba", mamba, causal=True)]
 
 
 # ------------------------------------------------------------------------------ one figure
@@ -109,7 +110,7 @@ def cost(variant: Variant, length: int, longest: int, seconds: float) -> tuple[f
     torch.set_num_threads(1)
     torch.manual_seed(0)
     load_kinds()
-    layer = MAKERS[variant.make](variant, longest)
+    layer = variant.make(variant, longest)
     x = torch.randn(1, length, SIZE, requires_grad=True)
     before = peak() or 0.0
     best, until = math.inf, time.perf_counter() + seconds
@@ -120,40 +121,36 @@ def cost(variant: Variant, length: int, longest: int, seconds: float) -> tuple[f
     return round(1000 * best, 3), round((peak() or 0.0) - before, 1)
 
 
-def _attention(variant: Variant, longest: int) -> Layer:
+def attention(variant: Variant, longest: int) -> Layer:
+    """A kind of attention."""
     config = kinds("attention")["attention"][variant.kind]
     values: Tree = {"num_heads": HEADS}
     if "max_length" in config.model_fields:
         values["max_length"] = longest
-    attention: BaseAttention = config(**values).build(SIZE)
+    layer: BaseAttention = config(**values).build(SIZE)
     mask = Mask(causal=variant.causal)
-    return lambda x: attention(x, None, mask)
+    return lambda x: layer(x, None, mask)
 
 
-def _explicit(variant: Variant, longest: int) -> Layer:
+def explicit(variant: Variant, longest: int) -> Layer:
     """Full attention with its weights formed, as it is for a tap, a score of one's own, entmax."""
-    attention: BaseAttention = Attention.Config.parse({"num_heads": HEADS}).build(SIZE)
-    attention.tap = lambda weights: None
+    layer: BaseAttention = Attention.Config.parse({"num_heads": HEADS}).build(SIZE)
+    layer.tap = lambda weights: None
     mask = Mask(causal=variant.causal)
-    return lambda x: attention(x, None, mask)
+    return lambda x: layer(x, None, mask)
 
 
-def _lstm(variant: Variant, longest: int) -> Layer:
+def lstm(variant: Variant, longest: int) -> Layer:
+    """A recurrent layer of LSTM cells."""
     cell: LSTMCell = LSTMCell.Config().build(SIZE, SIZE)
     return lambda x: cell.run(x, cell.start(x[:, 0]))[0]
 
 
-def _mamba(variant: Variant, longest: int) -> Layer:
+def mamba(variant: Variant, longest: int) -> Layer:
+    """A selective state space."""
     layer: nn.Module = SelectiveStateSpace.Config().build(SIZE)
     return layer
 
-
-MAKERS: dict[str, Callable[[Variant, int], Layer]] = {
-    "attention": _attention,
-    "explicit": _explicit,
-    "lstm": _lstm,
-    "mamba": _mamba,
-}
 
 # ------------------------------------------------------------------------------ growth
 

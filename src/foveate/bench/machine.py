@@ -50,7 +50,7 @@ def describe() -> Tree:
     """Machine, versions and commit (``None`` outside a git checkout)."""
     machine: Tree = {
         "date": time.strftime("%Y-%m-%d"),
-        "cpu": _cpu(),
+        "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
@@ -83,7 +83,8 @@ def _wait(result: torch.Tensor) -> None:
         torch.cuda.synchronize(result.device)
 
 
-def _cpu() -> str:
+def cpu_name() -> str:
+    """The model of the processor, or its architecture."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

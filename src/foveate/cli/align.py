@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import gt
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -71,7 +71,7 @@ def align_files(
         selection = HeadSelection(layer, head, gold, agree_with, rows)
         links, messages = by_run(Path(model), checkpoint, files, selection, save)
     say(messages)
-    write_links(links, out, sys.stdout)
+    write_links(links, out)
 
 
 @align.command("evaluate")
@@ -84,9 +84,31 @@ def evaluate_links(
     as_json: Json = False,
 ) -> None:
     """Precision, recall and alignment error rate."""
-    figures, warnings = evaluation(links, gold, reference_format, as_json)
-    typer.echo(figures)
-    say(warnings)
+    from foveate.align.aer import Gold, judge, read_gold
+    from foveate.data.catalogue import find
+
+    if reference_format not in ("gold", "pharaoh"):
+        raise ConfigError(f"--reference-format {reference_format}: write gold or pharaoh")
+    links_of = read_links(links)
+    if reference_format == "gold":
+        true = read_gold(find(gold))
+    else:
+        true = [Gold(each, each) for each in read_links(gold)]
+    if len(links_of) != len(true):
+        raise ConfigError(
+            f"{links} has {len(links_of):,} lines, {gold} {len(true):,}: line n of each must be "
+            "the same pair"
+        )
+    counts = judge(links_of, true)
+    figures = {"precision": counts.precision, "recall": counts.recall, "aer": counts.aer}
+    if as_json:
+        tree = {"pairs": len(links_of), "links": counts.links, "figures": figures}
+        typer.echo(to_json(tree))
+    else:
+        typer.echo(f"{len(links_of):,} pairs, {counts.links:,} links")
+        for name, value in figures.items():
+            typer.echo(f"{name:<10} {100 * value:6.2f} %")
+    say(other_words(links, links_of, true))
 
 
 @align.command("symmetrize")
@@ -97,7 +119,17 @@ def join_links(
     out: Out = None,
 ) -> None:
     """Join the links of two directions."""
-    write_links(joined(forward, backward, method), out, sys.stdout)
+    from foveate.align.aer import symmetrize
+
+    check_method(method)
+    both = read_links(forward), read_links(backward)
+    if len(both[0]) != len(both[1]):
+        raise ConfigError(f"{forward} has {len(both[0])} lines, {backward} {len(both[1])}")
+    joined = [
+        symmetrize(links, {(s, t) for t, s in back}, cast("Method", method))
+        for links, back in zip(*both, strict=True)
+    ]
+    write_links(joined, out)
 
 
 @dataclass(frozen=True)
@@ -107,10 +139,6 @@ class PairFiles:
     source: Path
     target: Path
     words: Literal["text", "blanks"] | None = None
-
-    def texts(self) -> list[tuple[str, str]]:
-        """The pairs of lines. Raises ``DataError`` where a line has no partner."""
-        return read_texts(self.source, self.target)
 
     def resolved(self, texts: Sequence[tuple[str, str]]) -> tuple[PairFiles, list[str]]:
         """The same with ``words`` chosen: "blanks" where the texts look tokenised.
@@ -216,7 +244,7 @@ def by_aligner(
         check_method(method)
         tree = {"kind": "symmetrised", "aligner": tree, "method": method}
     aligner = Aligner.Config.parse(tree).build()
-    texts = files.texts()
+    texts = read_texts(files.source, files.target)
     files, notes = files.resolved(texts)
     pairs = files.cut(texts)
     more = files.cut(read_texts(*train_on)) if train_on else []
@@ -242,7 +270,7 @@ def by_run(
     if not folder.is_dir():
         names = ", ".join(sorted(kinds("aligner")["aligner"]))
         raise ConfigError(f"{folder} is neither the folder of a run nor one of: {names}")
-    run, texts = load(folder, checkpoint), files.texts()
+    run, texts = load(folder, checkpoint), read_texts(files.source, files.target)
     task = run.need(Aligns, "align")
     files, messages = files.resolved(texts)
     reference = selection.reference()
@@ -266,33 +294,9 @@ def by_run(
     return [head.links(m) for m in maps()], messages
 
 
-def evaluation(
-    links: Path, gold: Path, reference_format: str, as_json: bool
-) -> tuple[str, list[str]]:
-    """Precision, recall and error rate of links against gold links, and warnings."""
-    from foveate.align.aer import Gold, judge, read_gold
-    from foveate.data.catalogue import find
-
-    if reference_format not in ("gold", "pharaoh"):
-        raise ConfigError(f"--reference-format {reference_format}: write gold or pharaoh")
-    links_of = read_links(links)
-    true = (
-        read_gold(find(gold))
-        if reference_format == "gold"
-        else [Gold(each, each) for each in read_links(gold)]
-    )
-    if len(links_of) != len(true):
-        raise ConfigError(
-            f"{links} has {len(links_of):,} lines, {gold} {len(true):,}: line n of each must be "
-            "the same pair"
-        )
-    counts, warnings = judge(links_of, true), other_words(links, links_of, true)
-    figures = {"precision": counts.precision, "recall": counts.recall, "aer": counts.aer}
-    if as_json:
-        tree = {"pairs": len(links_of), "links": counts.links, "figures": figures}
-        return to_json(tree), warnings
-    rows = [f"{name:<10} {100 * value:6.2f} %" for name, value in figures.items()]
-    return "\n".join([f"{len(links_of):,} pairs, {counts.links:,} links", *rows]), warnings
+def beyond_last(links: Links, gold: Links) -> bool:
+    """Whether a source or target word is linked that comes after the last one of the gold links."""
+    return any(max(map(itemgetter(i), links)) > max(map(itemgetter(i), gold)) for i in (0, 1))
 
 
 def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list[str]:
@@ -303,7 +307,7 @@ def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list
     beyond = [
         number
         for number, (links, true) in enumerate(zip(each, gold, strict=True), 1)
-        if links and true.possible and any(map(gt, _last(links), _last(true.possible)))
+        if links and true.possible and beyond_last(links, true.possible)
     ]
     if len(beyond) <= 0.05 * len(gold):
         return []
@@ -311,25 +315,6 @@ def other_words(path: Path, each: Sequence[Links], gold: Sequence[Gold]) -> list
         f"warning: {len(beyond):,} of {len(gold):,} lines of {path} have links beyond the last "
         f"gold link, the first in line {beyond[0]}: were the words counted as the gold's? "
         "Tokenised texts are aligned with: foveate align … --pretokenised"
-    ]
-
-
-def _last(links: Links) -> tuple[int, int]:
-    """The last source word and the last target word that are linked."""
-    return max(s for s, _ in links), max(t for _, t in links)
-
-
-def joined(forward: Path, backward: Path, method: str) -> list[Links]:
-    """The links of two directions joined; those of ``backward`` are (target, source)."""
-    from foveate.align.aer import symmetrize
-
-    check_method(method)
-    both = read_links(forward), read_links(backward)
-    if len(both[0]) != len(both[1]):
-        raise ConfigError(f"{forward} has {len(both[0])} lines, {backward} {len(both[1])}")
-    return [
-        symmetrize(links, {(s, t) for t, s in back}, cast("Method", method))
-        for links, back in zip(*both, strict=True)
     ]
 
 
@@ -350,14 +335,14 @@ def read_links(path: Path) -> list[Links]:
     return [read_pharaoh(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
 
 
-def write_links(each: Sequence[Links], out: Path | None, stream: TextIO) -> None:
-    """Write a line of links for each pair, to a file that appears whole or to a stream."""
+def write_links(each: Sequence[Links], out: Path | None) -> None:
+    """Write a line of links for each pair, to a file that appears whole or to standard output."""
     from foveate.align.aer import write_pharaoh
     from foveate.files import replace_file
 
     text = "".join(write_pharaoh(links) + "\n" for links in each)
     if out is None:
-        stream.write(text)
+        sys.stdout.write(text)
     else:
         replace_file(out, text)
 

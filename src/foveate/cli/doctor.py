@@ -7,7 +7,6 @@ import os
 import platform
 import shutil
 import sys
-import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -108,26 +107,20 @@ class MachineReport:
 
 def examine(folder: Path = Path(), seconds: float = 0.3) -> MachineReport:
     """Examine this machine; each of the two matrix products is measured for ``seconds``."""
+    import torch
+
     report = MachineReport()
-    report.facts["software"] = _software()
+    report.facts["software"] = {
+        "foveate": __version__,
+        "Python": f"{platform.python_version()} ({sys.executable})",
+        "torch": torch.__version__,
+        "system": platform.platform(),
+    }
     _processor(report, seconds)
     _memory(report, folder)
     _devices(report)
     _tools(report)
     return report
-
-
-def _software() -> dict[str, str]:
-    import torch
-
-    import foveate
-
-    return {
-        "foveate": foveate.__version__,
-        "Python": f"{platform.python_version()} ({sys.executable})",
-        "torch": torch.__version__,
-        "system": platform.platform(),
-    }
 
 
 # ------------------------------------------------------------------------------ processor
@@ -136,22 +129,16 @@ def _software() -> dict[str, str]:
 def _processor(report: MachineReport, seconds: float) -> None:
     import torch
 
-    flags, usable, threads = (
-        set(_field("/proc/cpuinfo", "flags", "Features").split()),
-        usable_cores(),
-        torch.get_num_threads(),
-    )
+    from foveate.bench.machine import DTYPES, cpu_name, product_rate
+
+    flags = set(_field("/proc/cpuinfo", "flags", "Features").split())
+    usable, threads = usable_cores(), torch.get_num_threads()
     native = sorted({"avx512_bf16", "amx_bf16", "bf16"} & flags)
     wide = torch.backends.cpu.get_cpu_capability()
-    report.gflops = {
-        "fp32": measure_gflops("float32", seconds),
-        "bf16": measure_gflops("bfloat16", seconds),
-    }
+    report.gflops = {name: product_rate(dtype, seconds, 512) for name, dtype in DTYPES.items()}
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     report.facts["processor"] = {
-        "model": _field("/proc/cpuinfo", "model name")
-        or platform.processor()
-        or platform.machine(),
+        "model": cpu_name(),
         "cores usable": f"{usable:g} of {os.cpu_count()}",
         "threads of torch": str(threads),
         "load": f"{load:.1f} (mean of a minute)",
@@ -195,19 +182,6 @@ def _processor_advice(
     return advice
 
 
-def measure_gflops(dtype: str, seconds: float = 0.3, size: int = 512) -> float:
-    """Billions of operations per second of a square matrix product: 2 n³ each."""
-    import torch
-
-    a = torch.ones(size, size, dtype=getattr(torch, dtype))
-    torch.mm(a, a)
-    done, start = 0, time.perf_counter()
-    while (spent := time.perf_counter() - start) < seconds:
-        torch.mm(a, a)
-        done += 1
-    return float(2 * size**3 * done / spent / 1e9)
-
-
 def usable_cores() -> float:
     """Cores that this process may use: affinity and the quota of its control group."""
     affinity = getattr(os, "sched_getaffinity", None)
@@ -229,10 +203,11 @@ def _field(path: str, *names: str) -> str:
 
 def _memory(report: MachineReport, folder: Path) -> None:
     memory, disk = free_memory(), shutil.disk_usage(folder.resolve()).free
+    maps, allocators = _read("/proc/self/maps"), ("tcmalloc", "jemalloc", "mimalloc")
     report.facts["memory"] = {
         "memory free": "unknown" if memory is None else f"{memory / GIB:.1f} GiB",
         "disk free": f"{disk / GIB:.1f} GiB at {folder.resolve()}",
-        "allocator": _allocator(),
+        "allocator": next((name for name in allocators if name in maps), "the system's"),
     }
     if memory is not None and memory < 3 * GIB:
         report.advice.append(
@@ -254,13 +229,6 @@ def free_memory() -> int | None:
     if free is not None and limit.strip().isdigit() and used.strip().isdigit():
         free = min(free, max(0, int(limit) - int(used)))
     return free
-
-
-def _allocator() -> str:
-    maps = _read("/proc/self/maps")
-    return next(
-        (name for name in ("tcmalloc", "jemalloc", "mimalloc") if name in maps), "the system's"
-    )
 
 
 def _devices(report: MachineReport) -> None:

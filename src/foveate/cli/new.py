@@ -22,21 +22,31 @@ from foveate.files import replace_file
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig
 
-VERBS = {
-    "translation": 'echo "…" | foveate translate {run}',
-    "transduction": 'echo "…" | foveate translate {run}',
-    "classification": 'echo "…" | foveate classify {run}',
-    "language": 'foveate generate {run} --prompt "…"',
-    "masked": "foveate evaluate {run}",
-    "forecasting": "foveate forecast {run}",
-    "captioning": "foveate caption {run} PICTURE",
-    "vision": "foveate classify {run} PICTURE",
-}
-DATA: dict[str, DataKind] = {
-    **dict.fromkeys(("translation", "transduction"), "pairs"),
-    **dict.fromkeys(("language", "masked"), "text"),
-    "classification": "labelled",
-    "forecasting": "series",
+
+class TaskDefaults(NamedTuple):
+    """The verb that uses a run of a task, the kind of its data, and how it trains."""
+
+    verb: str
+    data: DataKind | None
+    best: str = "accuracy"  # the figure of the best checkpoint
+    batch_tokens: int = 1024
+    rate: str = "2e-3"
+    warmup: int = 50
+    every: int = 200  # steps between checkpoints
+
+
+TRANSLATE = 'echo "…" | foveate translate {run}'
+TASKS = {
+    "translation": TaskDefaults(TRANSLATE, "pairs", "bleu", 3072, warmup=400),
+    "transduction": TaskDefaults(TRANSLATE, "pairs", "exact_match", warmup=400),
+    "classification": TaskDefaults('echo "…" | foveate classify {run}', "labelled", rate="5e-4"),
+    "language": TaskDefaults(
+        'foveate generate {run} --prompt "…"', "text", "loss", 4096, warmup=100
+    ),
+    "masked": TaskDefaults("foveate evaluate {run}", "text", "loss", 2048),
+    "forecasting": TaskDefaults("foveate forecast {run}", "series", "mse", rate="5e-3", every=50),
+    "captioning": TaskDefaults("foveate caption {run} PICTURE", None, "bleu", rate="1e-3"),
+    "vision": TaskDefaults("foveate classify {run} PICTURE", None, batch_tokens=128, warmup=200),
 }
 SPLITS = {"valid": ("valid", "val", "dev", "validation"), "test": ("test", "t10k")}
 SEASONS = {"1 hour": 24, "1 day": 7, "1 week": 52, "1 month": 12, "15 minutes": 96}
@@ -82,7 +92,7 @@ def write_config(
     if plan.task not in ("captioning", "vision"):
         messages.append(f"look at the data  foveate data report {shlex.join(map(str, files))}")
     messages.append(f"train             foveate train {config} --run {run}")
-    return [*messages, f"use it            {VERBS[plan.task].format(run=run)}"]
+    return [*messages, f"use it            {TASKS[plan.task].verb.format(run=run)}"]
 
 
 def planned(task: TaskName, files: Sequence[Path], minutes: float) -> ConfigPlan:
@@ -112,7 +122,7 @@ def _text_or_series(task: TaskName, files: Sequence[Path]) -> ConfigPlan:
     if task in ("language", "masked") and len(files) == 2:
         raise DataError(f"{task} reads one file of text, not 2; name one")
     config = TextData.parse(dict(layout))
-    report = report_files(files, config, kind=DATA.get(task))
+    report = report_files(files, config, kind=None if task == "auto" else TASKS[task].data)
     if report.series:
         return _forecasting(report, files[0])
     train = report.splits["train"]
@@ -328,31 +338,9 @@ def _split_names(names: set[str], table: Path) -> dict[str, str]:
     return splits
 
 
-class TrainingDefaults(NamedTuple):
-    """How a task trains: its best checkpoint, batches, learning rate and schedule."""
-
-    best: str = "accuracy"
-    batch_tokens: int = 1024
-    rate: str = "2e-3"
-    warmup: int = 50
-    every: int = 200
-
-
-TRAINING = {
-    "translation": TrainingDefaults("bleu", 3072, warmup=400),
-    "transduction": TrainingDefaults("exact_match", warmup=400),
-    "classification": TrainingDefaults(rate="5e-4"),
-    "language": TrainingDefaults("loss", 4096, warmup=100),
-    "masked": TrainingDefaults("loss", 2048),
-    "forecasting": TrainingDefaults("mse", rate="5e-3", every=50),
-    "captioning": TrainingDefaults("bleu", rate="1e-3"),
-    "vision": TrainingDefaults(batch_tokens=128, warmup=200),
-}
-
-
 def _train(plan: ConfigPlan, minutes: float) -> None:
     """Steps, rate and checkpoints: a rate that falls as 1/√step needs no number of steps."""
-    task, training = plan.task, TRAINING[plan.task]
+    task, training = plan.task, TASKS[plan.task]
     if task in ("translation", "transduction", "classification", "captioning"):
         plan.put("objective", "label_smoothing = 0.1")
     if task != "forecasting":

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Self, TextIO
@@ -28,63 +27,57 @@ if TYPE_CHECKING:
 SHARE = 512  # lines that a process of several translates together
 PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
 
-NumHypotheses = Annotated[int, typer.Option(min=1, help="more: n-best list")]
-Scores = Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")]
-Alignments = Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")]
-Attention = Annotated[Path | None, typer.Option(help="one HTML file of the maps")]
-To = Annotated[str | None, typer.Option(help="language, if the run knows several")]
-PrefixFile = Annotated[Path | None, typer.Option(help="how outputs begin, line by line")]
-Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt or docx")]
-In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
-Out = Annotated[Path | None, typer.Option("--out", help="where it goes")]
-Protect = Annotated[
-    list[str] | None, typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …")
-]
-Again = Annotated[bool, typer.Option("--again", help="in catalogues, what is translated too")]
-Terms = Annotated[
-    Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
-]
-Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")]
-Known = Annotated[Path | None, typer.Option(help="TMX or TSV, looked up first")]
-Silence = Annotated[
-    list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
-]
-Engine = Annotated[str, typer.Option(help="torch, ctranslate2, or ray for a folder")]
-Processes = Annotated[
-    int | None, typer.Option(min=1, help="of one thread each, for bulk work; of a folder: all")
-]
-
 
 def translate(
     run: options.RunPath,
     overrides: options.Decode = None,
     beam_size: options.BeamSize = None,
-    num_hypotheses: NumHypotheses = 1,
-    scores: Scores = False,
-    alignments: Alignments = None,
-    attention: Attention = None,
-    to: To = None,
-    prefix_file: PrefixFile = None,
-    format: Format = None,
-    source: In = None,
-    target: Out = None,
-    protect: Protect = None,
-    again: Again = False,
-    glossary: Terms = None,
-    force: Force = None,
+    num_hypotheses: Annotated[int, typer.Option(min=1, help="more: n-best list")] = 1,
+    scores: Annotated[bool, typer.Option("--scores", help="SCORE TAB TRANSLATION")] = False,
+    alignments: Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")] = None,
+    attention: Annotated[Path | None, typer.Option(help="one HTML file of the maps")] = None,
+    to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None,
+    prefix_file: Annotated[
+        Path | None, typer.Option(help="how outputs begin, line by line")
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt or docx")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--in", help="a document, or a folder of them")
+    ] = None,
+    target: Annotated[Path | None, typer.Option("--out", help="where it goes")] = None,
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …"),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="in catalogues, what is translated too")
+    ] = False,
+    glossary: Annotated[
+        Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
+    ] = None,
+    force: Annotated[
+        list[str] | None, typer.Option(metavar="PHRASE", help="in every output")
+    ] = None,
     ban: options.Ban = None,
-    memory: Known = None,
+    memory: Annotated[Path | None, typer.Option(help="TMX or TSV, looked up first")] = None,
     fuzzy: options.Fuzzy = 100.0,
     copy_unknown: options.CopyUnknown = False,
-    silence: Silence = None,
+    silence: Annotated[
+        list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
+    ] = None,
     ensemble: options.Ensemble = None,
     batch_tokens: options.BatchTokens = None,
     length_penalty: options.LengthPenalty = None,
     checkpoint: options.Checkpoint = "best",
     precision: options.Precision = "fp32",
-    engine: Engine = "torch",
+    engine: Annotated[str, typer.Option(help="torch, ctranslate2, or ray for a folder")] = "torch",
     sample: options.Sample = None,
-    processes: Processes = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="of one thread each, for bulk work; of a folder: all"),
+    ] = None,
     threads: options.Threads = None,
 ) -> None:
     """Translate lines of stdin, a document, or a folder of them."""
@@ -108,12 +101,13 @@ def translate(
         processes,
         threads,
     )
-    chosen: Source = Lines()
     if source is not None and source.is_dir():
-        chosen = Folder(source, target, format)
+        messages = request.translate_folder(source, target, format)
     elif source is not None or target is not None or format is not None:
-        chosen = DocumentFile(source, target, format)
-    say(chosen.translate(request))
+        messages = request.translate_document(source, target, format)
+    else:
+        messages = request.translate_stdin()
+    say(messages)
 
 
 # ------------------------------------------------------------------------------ requests
@@ -141,10 +135,6 @@ class Resources:
     banned: Sequence[str] = ()
     copy_unknown: bool = False
 
-    def __bool__(self) -> bool:
-        files = self.glossary is not None or self.memory is not None
-        return files or bool(self.forced or self.banned or self.copy_unknown)
-
     def read(self, to: str | None) -> Assistance:
         """The resources in memory. Raises ``ConfigError`` naming a phrase or line that is wrong."""
         from foveate.documents.memory import Assistance, Glossary, TranslationMemory
@@ -159,30 +149,100 @@ class Resources:
 
 @dataclass(frozen=True)
 class Request:
-    """One call of ``foveate translate``, but for what is translated."""
+    """One call of ``foveate translate``, but for what is translated.
+
+    Each method translates all of its source and returns the messages for standard error.
+    """
 
     run: RunSpec
     search: TranslateOptions
-    outputs: LineOutputs = LineOutputs()
-    protect: Sequence[str] = ()
-    again: bool = False
-    resources: Resources = Resources()
-    silence: Sequence[str] = ()
-    processes: int | None = None
-    threads: int | None = None
+    outputs: LineOutputs
+    protect: Sequence[str]
+    again: bool
+    resources: Resources
+    silence: Sequence[str]
+    processes: int | None
+    threads: int | None
 
-    def refuse_assistance(self) -> None:
+    def translate_stdin(self) -> list[str]:
+        """Lines of standard input; a line of standard output for each."""
+        if self.protect or self.again:
+            option = "--protect" if self.protect else "--again"
+            raise ConfigError(f"{option} is for documents: name one with --in, or a --format")
+        if (self.processes or 1) > 1:
+            self._refuse_assistance()
+        messages: list[str] = []
+        with self._loaded(messages) as run:
+            hint("Type a sentence a line; Ctrl-D ends.")
+            tally = translate_lines(run, sys.stdin.buffer, sys.stdout, self.outputs, self.search)
+        return tally.report() + messages
+
+    def translate_document(
+        self, source: Path | None, target: Path | None, format: str | None
+    ) -> list[str]:
+        """A document of a file or of standard input, written to a file or to standard output."""
+        from foveate.cli.folders import translate_document, with_languages
+        from foveate.documents.formats import format_of, read_document
+        from foveate.files import replace_file
+        from foveate.tasks.base import CUT
+
+        self._refuse_line_outputs(self.processes or 1)
+        if format is None and source is None:
+            raise ConfigError(
+                f"--out {target} needs --in FILE, or --format for a document on standard input; "
+                "lines go to a file by > FILE"
+            )
+        kind = format or format_of(source or Path())
+        options = self._document_options()
+        messages: list[str] = []
+        with self._loaded(messages) as run:
+            try:
+                data = sys.stdin.buffer.read() if source is None else source.read_bytes()
+            except OSError as error:
+                raise ConfigError(f"cannot read {source}: {error.strerror}") from None
+            name = str(source or "standard input")
+            document = read_document(kind, data, with_languages(run, options), name)
+            data, answers = translate_document(run, document, self.search)
+            tally = Tally()
+            tally.note(f"of the sentences {CUT}", *(n for n, a in enumerate(answers, 1) if a.cut))
+            if target is None:
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+            else:
+                replace_file(target, data)
+        count = f"{len(answers):,} sentence" + "s" * (len(answers) != 1)
+        return [*tally.report(), f"{count} translated{document.note}", *messages]
+
+    def translate_folder(self, source: Path, target: Path | None, format: str | None) -> list[str]:
+        """All documents of a folder, written into another folder under the same names."""
+        from foveate.cli.folders import translate_folder
+
+        self._refuse_line_outputs(processes=1)
+        self._refuse_assistance()
+        job = (self.run, self.search, self._document_options())
+        return translate_folder(source, target, format, *job, self.processes, self.threads or 1)
+
+    def _refuse_assistance(self) -> None:
         """Raise ``ConfigError`` for options that work in one process alone."""
         if self.silence:
             raise ConfigError(
                 "--silence works in this process alone: leave out --processes, folders"
             )
-        if self.resources:
+        if self._assisted():
             raise ConfigError(
                 "glossary, memory, phrases work in one process: no --processes, folders"
             )
 
-    def document_options(self) -> DocumentOptions:
+    def _refuse_line_outputs(self, processes: int) -> None:
+        """Raise ``ConfigError`` for options of lines, which documents do not have."""
+        if self.outputs != LineOutputs() or processes > 1:
+            raise ConfigError("a document has one answer, of one process: no n-best, maps, …")
+
+    def _assisted(self) -> bool:
+        """Whether a glossary, a memory or a phrase is named."""
+        return replace(self.resources, fuzzy=100.0) != Resources()
+
+    def _document_options(self) -> DocumentOptions:
         """How documents are read. Raises ``ConfigError`` for a pattern that is not valid."""
         from foveate.documents.formats import DocumentOptions
         from foveate.documents.spans import Rules
@@ -190,13 +250,13 @@ class Request:
         return DocumentOptions(Rules(tuple(self.protect)), self.search["to"], self.again)
 
     @contextmanager
-    def loaded(self, messages: list[str]) -> Iterator[Run]:
+    def _loaded(self, messages: list[str]) -> Iterator[Run]:
         """The run with its processes, silenced heads and resources, which report ``messages``."""
         if (self.processes or 1) > 1:
             from foveate.cli.workers import ProcessRun
 
             yield ProcessRun(self.run.load(), self.run, self.processes or 1)
-        elif not (self.silence or self.resources):
+        elif not (self.silence or self._assisted()):
             yield self.run.load()
         else:
             from foveate.documents.memory import AssistedRun
@@ -209,32 +269,7 @@ class Request:
             messages += assisted.report()
 
 
-class Source(ABC):
-    """Texts to translate, and the place where their translations go."""
-
-    @abstractmethod
-    def translate(self, request: Request) -> list[str]:
-        """Translate all of it; the messages for standard error."""
-
-
 # ------------------------------------------------------------------------------ lines
-
-
-class Lines(Source):
-    """Lines of standard input; a line of standard output for each."""
-
-    def translate(self, request: Request) -> list[str]:
-        if request.protect or request.again:
-            option = "--protect" if request.protect else "--again"
-            raise ConfigError(f"{option} is for documents: name one with --in, or a --format")
-        if (request.processes or 1) > 1:
-            request.refuse_assistance()
-        messages: list[str] = []
-        with request.loaded(messages) as run:
-            hint("Type a sentence a line; Ctrl-D ends.")
-            streams = sys.stdin.buffer, sys.stdout
-            tally = translate_lines(run, *streams, request.outputs, request.search)
-        return tally.report() + messages
 
 
 def translate_lines(
@@ -366,77 +401,3 @@ class Prefixes:
         return (
             [f"{self.path} has {left:,} lines more than the input; they were left"] if left else []
         )
-
-
-# ------------------------------------------------------------------------------ documents
-
-
-@dataclass(frozen=True)
-class DocumentFile(Source):
-    """A document of a file or of standard input, written to a file or to standard output."""
-
-    source: Path | None
-    target: Path | None
-    format: str | None
-
-    def translate(self, request: Request) -> list[str]:
-        from foveate.cli.folders import translate_document, with_languages
-        from foveate.documents.formats import format_of, read_document
-        from foveate.files import replace_file
-        from foveate.tasks.base import CUT
-
-        refuse_line_outputs(request.outputs, request.processes or 1)
-        if self.format is None and self.source is None:
-            raise ConfigError(
-                f"--out {self.target} needs --in FILE, or --format for a document on standard "
-                "input; lines go to a file by > FILE"
-            )
-        kind = self.format or format_of(self.source or Path())
-        options = request.document_options()
-        messages: list[str] = []
-        with request.loaded(messages) as run:
-            name = str(self.source or "standard input")
-            document = read_document(kind, self._read(), with_languages(run, options), name)
-            data, answers = translate_document(run, document, request.search)
-            tally = Tally()
-            tally.note(f"of the sentences {CUT}", *(n for n, a in enumerate(answers, 1) if a.cut))
-            if self.target is None:
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
-            else:
-                replace_file(self.target, data)
-        count = f"{len(answers):,} sentence" + "s" * (len(answers) != 1)
-        return [*tally.report(), f"{count} translated{document.note}", *messages]
-
-    def _read(self) -> bytes:
-        """The document. Raises ``ConfigError`` naming a file that cannot be read."""
-        if self.source is None:
-            return sys.stdin.buffer.read()
-        try:
-            return self.source.read_bytes()
-        except OSError as error:
-            raise ConfigError(f"cannot read {self.source}: {error.strerror}") from None
-
-
-@dataclass(frozen=True)
-class Folder(Source):
-    """All documents of a folder, written into another folder under the same names."""
-
-    source: Path
-    target: Path | None
-    format: str | None
-
-    def translate(self, request: Request) -> list[str]:
-        from foveate.cli.folders import translate_folder
-
-        refuse_line_outputs(request.outputs, processes=1)
-        request.refuse_assistance()
-        job = (request.run, request.search, request.document_options())
-        workers = request.processes, request.threads or 1
-        return translate_folder(self.source, self.target, self.format, *job, *workers)
-
-
-def refuse_line_outputs(outputs: LineOutputs, processes: int) -> None:
-    """Raise ``ConfigError`` for options of lines, which documents do not have."""
-    if outputs != LineOutputs() or processes > 1:
-        raise ConfigError("a document has one answer, of one process: no n-best, maps, …")

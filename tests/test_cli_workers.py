@@ -17,51 +17,51 @@ LINES = ["the dog runs", "", "a girl sings", "the dog runs and a girl sings"]
 
 
 @pytest.fixture(scope="module")
-def staff(run: Run) -> Iterator[ProcessRun]:
-    found = load_with_processes(run.path, 2, precision="fp32")
-    assert isinstance(found, ProcessRun)
-    yield found
-    found.workers.__exit__()
+def processes(run: Run) -> Iterator[ProcessRun]:
+    loaded = load_with_processes(run.path, 2, precision="fp32")
+    assert isinstance(loaded, ProcessRun)
+    yield loaded
+    loaded.workers.__exit__()
 
 
-def test_answers_are_those_of_one_process(run: Run, staff: ProcessRun) -> None:
+def test_answers_are_those_of_one_process(run: Run, processes: ProcessRun) -> None:
     counted: list[int] = []
-    assert staff.translate(LINES, progress=counted.append) == run.translate(LINES)
+    assert processes.translate(LINES, progress=counted.append) == run.translate(LINES)
     assert counted == [len(LINES)]
-    many = staff.translate(LINES, beam_size=3, num_hypotheses=3)
+    many = processes.translate(LINES, beam_size=3, num_hypotheses=3)
     assert many == run.translate(LINES, beam_size=3, num_hypotheses=3)
     assert many[0].alignment() == run.translate(LINES[:1], beam_size=3)[0].alignment()
     pairs = [("the dog runs", "le chien court"), ("a girl sings", "une fille chante")]
-    assert staff.links(pairs) == run.links(pairs) and any(staff.links(pairs))
-    begun = staff.translate(LINES[:1], prefix="une")
+    assert processes.links(pairs) == run.links(pairs) and any(processes.links(pairs))
+    begun = processes.translate(LINES[:1], prefix="une")
     assert begun == run.translate(LINES[:1], prefix="une")
     for wrong in (LINES[0], LINES):
         with pytest.raises((TypeError, ValueError)):
-            staff.translate(wrong, to="fr")
+            processes.translate(wrong, to="fr")
 
 
-def test_another_process_stands_in_for_one_that_was_killed(run: Run, staff: ProcessRun) -> None:
-    for worker in list(staff.workers.all):
+def test_another_process_stands_in_for_one_that_was_killed(run: Run, processes: ProcessRun) -> None:
+    for worker in list(processes.workers.all):
         worker.kill()
         time.sleep(0.1)
     for _ in range(2):
         with pytest.raises(WorkerError, match="was it killed"):
-            staff.translate(LINES)
-    assert staff.translate(LINES) == run.translate(LINES)
-    killed, others = staff.workers.all[:2], staff.workers.all[2:]
+            processes.translate(LINES)
+    assert processes.translate(LINES) == run.translate(LINES)
+    killed, others = processes.workers.all[:2], processes.workers.all[2:]
     assert not any(worker.alive for worker in killed) and any(worker.alive for worker in others)
 
 
 def test_processes_end_with_the_run(run: Run) -> None:
-    found = load_with_processes(run.path, 1, precision="int8")
-    assert isinstance(found, ProcessRun) and len(found.translate(LINES)) == len(LINES)
-    workers = found.workers.all
-    del found
+    loaded = load_with_processes(run.path, 1, precision="int8")
+    assert isinstance(loaded, ProcessRun) and len(loaded.translate(LINES)) == len(LINES)
+    workers = loaded.workers.all
+    del loaded
     gc.collect()
     assert not any(worker.alive for worker in workers)
 
 
 def test_without_processes_it_is_a_run_in_the_precision_that_is_asked_for(run: Run) -> None:
-    found = load_with_processes(Path(run.path), 0, precision="int8")
-    assert type(found) is Run
-    assert any(type(module).__name__ == "Int8Linear" for module in found.model.modules())
+    loaded = load_with_processes(Path(run.path), 0, precision="int8")
+    assert type(loaded) is Run
+    assert any(type(module).__name__ == "Int8Linear" for module in loaded.model.modules())

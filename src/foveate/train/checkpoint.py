@@ -215,7 +215,21 @@ def opened(path: Path) -> Iterator[TensorFile]:
     Raises `DamagedError` that names the file where it is missing, of another kind, cut off, or
     damaged. A header is read into memory only if it is not too long.
     """
-    _check(path)
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(8)
+        size = path.stat().st_size
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror}") from None
+    length = int.from_bytes(head, "little")
+    if len(head) < 8 or length > min(size - 8, HEADER):
+        why = f"it has {size:,} bytes, and its header would have {length:,}"
+        if len(head) == 8 and length <= size - 8:
+            why = f"its header has {length:,} bytes, and {HEADER:,} are the most that is read"
+        for begin, kind in FOREIGN.items():
+            if head.startswith(begin) and length > size:
+                why = f"it looks like {kind}, which is never opened, for it could run any code"
+        raise DamagedError(f"{path} is no safetensors file: {why}")
     try:
         with safe_open(path, framework="pt") as file:
             yield file
@@ -238,25 +252,6 @@ def size_of(file: TensorFile) -> Size:
     """The size of an open file, by its header."""
     shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     return Size(len(shapes), sum(map(math.prod, shapes)))
-
-
-def _check(path: Path) -> None:
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(8)
-        size = path.stat().st_size
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror}") from None
-    length = int.from_bytes(head, "little")
-    if len(head) == 8 and length <= min(size - 8, HEADER):
-        return
-    why = f"it has {size:,} bytes, and its header would have {length:,}"
-    if len(head) == 8 and length <= size - 8:
-        why = f"its header has {length:,} bytes, and {HEADER:,} are the most that is read"
-    for begin, kind in FOREIGN.items():
-        if head.startswith(begin) and length > size:
-            why = f"it looks like {kind}, which is never opened, for it could run any code"
-    raise DamagedError(f"{path} is no safetensors file: {why}")
 
 
 # ------------------------------------------------------------------------------------------ bounds

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from foveate.config import ConfigError
-from foveate.train.config import TrainConfig
+from foveate.config import ConfigError, parse_tree
+from foveate.kinds import load_kinds
+from foveate.run import RunConfig
+from foveate.train.config import (
+    CHANGEABLE,
+    FIXED,
+    SaveConfig,
+    TrainConfig,
+    ValidationConfig,
+    changes,
+    effect_of,
+    resolve,
+)
 from foveate.train.optim import AdamConfig, Noam
 
 
@@ -37,3 +51,101 @@ def test_something_has_to_end_it() -> None:
         TrainConfig.parse(tree).check()
     with pytest.raises(ConfigError, match="nothing would end it"):
         TrainConfig().check()
+
+
+# ---------------------------------------------------------------------------------------- precision
+# Precision: said aloud, chosen by the machine, and real inside its context.
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_matrix_products_run_in_it(name: str, dtype: torch.dtype) -> None:
+    precision = resolve(name)
+    with precision.context():
+        assert torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype == dtype
+    assert torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype == torch.float32
+    assert precision.why == f"precision {name}, as the config says"
+
+
+def test_auto_is_bf16_only_where_the_machine_has_it_and_says_why() -> None:
+    able = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    precision = resolve("auto")
+    assert precision.name in ({"fp32", "bf16"} if able else {"fp32"})
+    assert "\n" not in precision.why and f"{precision.name} (auto): " in precision.why
+
+
+def test_auto_is_fp32_on_a_device_that_is_not_known() -> None:
+    assert resolve("auto", "meta").name == "fp32"
+
+
+# --------------------------------------------------------------------------------------- continuing
+# Every key is decided: what it changes when a run goes on, or why it may not change.
+
+
+load_kinds()
+
+
+def config(train: dict[str, Any], **more: Any) -> RunConfig:
+    tree = {
+        "task": {"kind": "language", "text": "a.txt"},
+        "model": {"kind": "language_model"},
+        "train": {"max_steps": 100, **train},
+    }
+    return parse_tree(RunConfig, tree | more)
+
+
+def test_every_key_is_in_the_table() -> None:
+    train = [f"train.{key}" for key in TrainConfig.model_fields]
+    train += [f"train.save.{key}" for key in SaveConfig.model_fields]
+    train += [f"train.validation.{key}" for key in ValidationConfig.model_fields]
+    keys = [*(key for key in RunConfig.model_fields if key != "train"), *train]
+    assert [key for key in keys if effect_of(key)[1] == "the run depends on it"] == []
+    known = {*keys, "train.optimizer.kind", "train.optimizer.momentum", "train.optimizer.nesterov"}
+    assert {*CHANGEABLE, *FIXED} <= known, "the table names a key that is none"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ({"schedule": "cosine"}, {"schedule": "cosine", "max_steps": 200},
+         "train.max_steps 100 → 200 (moves the cosine schedule)"),
+        ({"schedule": "constant"}, {"schedule": "constant", "max_steps": 200},
+         "train.max_steps 100 → 200 (changes where training ends)"),
+        ({"schedule": {"kind": "linear", "warmup_steps": 150, "total_steps": 900}},
+         {"schedule": {"kind": "linear", "warmup_steps": 150, "total_steps": 900},
+          "max_steps": 200},
+         "train.max_steps 100 → 200 (changes where training ends)"),
+        ({}, {"optimizer": {"lr": 0.5}},
+         "train.optimizer.lr 0.001 → 0.5 (changes the updates from the next step on)"),
+        ({}, {"ema": {"decay": 0.9}},
+         "train.ema.decay none → 0.9 (changes the moving mean, which begins with the present "
+         "weights if it is new)"),
+        ({"average": 3}, {}, "train.average 3 → none (changes which weights are tried at the end)"),
+    ],
+)  # fmt: skip
+def test_what_a_change_means(before: dict[str, Any], after: dict[str, Any], said: str) -> None:
+    (found,) = changes(Path("run"), config(before), config(after))
+    assert str(found) == said
+
+
+@pytest.mark.parametrize(
+    ("train", "more", "named"),
+    [
+        ({"batch_tokens": 64}, {}, "train.batch_tokens is 4096 there and 64 now"),
+        ({"optimizer": "sgd"}, {}, "train.optimizer.kind is adamw there and sgd now"),
+        ({}, {"seed": 7}, "seed is 1 there and 7 now"),
+        ({}, {"objective": {"label_smoothing": 0.0}}, "objective.label_smoothing is 0.1 there"),
+    ],
+)
+def test_what_may_not_change_is_refused(
+    train: dict[str, Any], more: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        changes(Path("runs/a"), config({}), config(train, **more))
+    assert named in str(refused.value) and "runs/a" in str(refused.value)
+    assert "; set " in str(refused.value) and "--run" in str(refused.value)
+
+
+def test_the_page_prints_the_table() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "continuing.md").read_text(encoding="utf-8")
+    for key, effect in (CHANGEABLE | FIXED).items():
+        assert f"| `{key}` | {effect} |" in page, key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from torch import nn
 
 from foveate.train import checkpoint
 from foveate.train.checkpoint import TrainError
+from foveate.train.fit import keep_freed_memory
 from foveate.train.journal import read
 from foveate.train.optim import average
 from train_toy import Toy, ToyModel, final, toy_config
@@ -173,3 +176,28 @@ def test_settings_of_torch_come_back(tmp_path: Path) -> None:
     before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     Toy(tmp_path, toy_config(threads=2, max_steps=1)).train()
     assert before == (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled())
+
+
+# ---------------------------------------------------------------------------------------- allocator
+# Keeping freed memory: glibc takes both settings; elsewhere nothing is asked.
+
+
+def test_the_settings_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    libc: Any = ctypes.CDLL(None)
+    if not hasattr(libc, "mallopt"):
+        pytest.skip("no glibc")
+    said: list[int] = []
+
+    class Watched:
+        def mallopt(self, name: int, value: int) -> int:
+            said.append(libc.mallopt(name, value))
+            return said[-1]
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Watched())
+    keep_freed_memory()
+    assert said == [1, 1]
+
+
+def test_another_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    keep_freed_memory()

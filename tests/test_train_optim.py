@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from foveate.config import kinds
-from foveate.train.optim import AdamConfig, AdamWConfig, OptimizerConfig, SGDConfig, decay_groups
-from tolerances import ROW, near
+from foveate.config import ConfigError, kinds
+from foveate.train import checkpoint
+from foveate.train.checkpoint import WEIGHTS, TrainError, write_tensors
+from foveate.train.optim import (
+    AdamConfig,
+    AdamWConfig,
+    Constant,
+    Cosine,
+    InverseSqrt,
+    LinearSchedule,
+    MovingMean,
+    Noam,
+    OptimizerConfig,
+    Schedule,
+    SGDConfig,
+    WarmupStableDecay,
+    average,
+    decay_groups,
+)
+from foveate.train.trainer import Trainer
+from tolerances import ROW, close, near
+from train_toy import Toy, ToyModel, content, toy_config
 
 
 class Little(nn.Module):
@@ -85,3 +110,185 @@ def test_equal_gradients_give_equal_bits_and_the_steps_are_fused(kind: str) -> N
         assert optimizer.param_groups[0]["fused"]
         results.append(model.weight.detach().clone())
     assert torch.equal(*results)
+
+
+# ----------------------------------------------------------------------------------------- schedule
+# Schedules against the closed forms of their papers.
+
+
+@pytest.mark.parametrize(("d", "warmup"), [(512, 4000), (512, 8000), (256, 4000)])
+def test_noam_is_the_equation_of_the_paper(d: int, warmup: int) -> None:
+    schedule = Noam.Config(hidden_size=d, warmup_steps=warmup).build(1.0)
+    for step in (1, 17, warmup - 1, warmup, warmup + 1, 10 * warmup):
+        expected = d**-0.5 * min(step**-0.5, step * warmup**-1.5)
+        assert schedule.rate(step) == pytest.approx(expected, rel=1e-12)
+    assert schedule.rate(warmup) == pytest.approx(1 / math.sqrt(d * warmup))
+    assert schedule.rate(warmup) > max(schedule.rate(warmup - 1), schedule.rate(warmup + 1))
+
+
+def test_inverse_sqrt_rises_in_a_line_and_falls_as_a_root() -> None:
+    schedule = InverseSqrt.Config(warmup_steps=100).build(2e-3)
+    assert schedule.rate(1) == pytest.approx(2e-5)
+    assert schedule.rate(50) == pytest.approx(1e-3)
+    assert schedule.rate(100) == 2e-3
+    assert schedule.rate(400) == pytest.approx(1e-3)
+
+
+def test_cosine_and_linear_go_from_peak_to_the_final_ratio() -> None:
+    cosine = Cosine.Config(warmup_steps=10, final_ratio=0.1).build(1.0, 110)
+    linear = LinearSchedule.Config(warmup_steps=10, total_steps=110).build(1.0, 999)
+    assert cosine.rate(5) == linear.rate(5) == 0.5
+    assert cosine.rate(10) == linear.rate(10) == 1.0
+    assert cosine.rate(60) == pytest.approx(0.1 + 0.9 / 2)
+    assert cosine.rate(35) == pytest.approx(0.1 + 0.9 * (1 + math.cos(math.pi / 4)) / 2)
+    assert linear.rate(35) == pytest.approx(0.75)
+    assert cosine.rate(110) == pytest.approx(0.1)
+    assert linear.rate(110) == linear.rate(500) == 0.0
+
+
+def test_constant_is_constant_after_its_warmup() -> None:
+    assert Constant.Config().build(0.3).rate(1) == 0.3
+    warmed = Constant.Config(warmup_steps=4).build(0.3)
+    assert [warmed.rate(step) for step in (1, 2, 4, 5)] == pytest.approx([0.075, 0.15, 0.3, 0.3])
+
+
+@pytest.mark.parametrize("kind", sorted(kinds("schedule")["schedule"]))
+@given(step=st.integers(1, 100_000))
+def test_rates_are_never_negative_nor_above_the_peak(kind: str, step: int) -> None:
+    tree = {"kind": kind} | ({"hidden_size": 1} if kind == "noam" else {})
+    rate = Schedule.Config.parse(tree).build(1.0, 5000).rate(step)
+    assert 0 <= rate <= 1
+
+
+def test_a_schedule_that_ends_has_to_know_where() -> None:
+    with pytest.raises(ConfigError, match=r"cosine.*set train\.max_steps"):
+        Cosine.Config().build(1.0)
+    with pytest.raises(ConfigError, match="warmup_steps = 50 leaves nothing of 50"):
+        LinearSchedule.Config(warmup_steps=50).build(1.0, 50)
+
+
+def test_warmup_stable_decay_is_level_until_its_last_part() -> None:
+    config = WarmupStableDecay.Config(warmup_steps=10, decay_share=0.25, final_ratio=0.2)
+    schedule = config.build(1.0, 110)
+    assert schedule.rate(5) == 0.5
+    assert [schedule.rate(step) for step in (10, 40, 85)] == [1.0, 1.0, 1.0]
+    assert schedule.rate(97) == pytest.approx(0.2 + 0.8 * 13 / 25)
+    assert schedule.rate(110) == pytest.approx(0.2)
+
+
+# -------------------------------------------------------------------------------------- moving mean
+# The moving mean of weights: the equation, apart from training, and bit for bit after a stop.
+
+
+def tensors(run: Path, step: int, file: str) -> dict[str, torch.Tensor]:
+    return load_file(checkpoint.path_of(run, step) / file)
+
+
+def config(**changes: object) -> object:
+    return toy_config(ema={"decay": 0.7}, save={"every": 1, "keep": 99}, **changes)
+
+
+def test_the_mean_is_its_equation(tmp_path: Path) -> None:
+    Toy(tmp_path, config(max_steps=5)).train()  # type: ignore[arg-type]
+    torch.manual_seed(11)  # the first weights of a toy
+    mean = {n: t.detach().clone() for n, t in ToyModel().state_dict().items()}
+    del mean["output.weight"]  # tied to the embedding
+    for step in range(1, 6):
+        trained = tensors(tmp_path, step, checkpoint.TRAINED)
+        decay = min(0.7, (1 + step) / (10 + step))
+        for name, tensor in mean.items():
+            mean[name] = decay * tensor + (1 - decay) * trained[name]
+        mean["seen"] = trained["seen"]  # a buffer is no weight
+        for name, tensor in tensors(tmp_path, step, checkpoint.WEIGHTS).items():
+            close(tensor, mean[name], why=name)
+
+
+def test_it_changes_nothing_of_the_training(tmp_path: Path) -> None:
+    Toy(tmp_path / "with", config()).train()  # type: ignore[arg-type]
+    plain = toy_config(save={"every": 1, "keep": 99})
+    Toy(tmp_path / "without", plain).train()
+    for step in (1, 7, 12):
+        ours = tensors(tmp_path / "with", step, checkpoint.TRAINED)
+        theirs = tensors(tmp_path / "without", step, checkpoint.WEIGHTS)
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize("crash", [1, 5, 9])
+def test_a_run_goes_on_bit_for_bit(tmp_path: Path, crash: int) -> None:
+    Toy(tmp_path / "whole", config()).train()  # type: ignore[arg-type]
+
+    def stop(what: str, number: int) -> None:
+        if (what, number) == ("loss", crash):
+            raise KeyboardInterrupt
+
+    toy = Toy(tmp_path / "parts", config())  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        toy.train(before=stop)
+    toy.train()
+    for step in (crash, 12):
+        one, other = (checkpoint.path_of(tmp_path / n, step) for n in ("whole", "parts"))
+        assert content(one) == content(other)
+        assert (one / checkpoint.TRAINED).read_bytes() == (other / checkpoint.TRAINED).read_bytes()
+
+
+def test_validation_measures_the_mean_and_gives_the_weights_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = []
+    plain = Trainer.measure
+
+    def spy(trainer: Trainer, model: torch.nn.Module) -> object:
+        before = trainer.tools.mean
+        assert before is not None
+        own = trainer.job.model.state_dict()
+        measured.append(all(torch.equal(own[n], t) for n, t in before.tensors.items()))
+        return plain(trainer, model)
+
+    monkeypatch.setattr(Trainer, "measure", spy)
+    toy = Toy(tmp_path, config())  # type: ignore[arg-type]
+    outcome = toy.train()
+    assert measured == [True] * 3
+    chosen = load_file(outcome.weights / checkpoint.WEIGHTS)
+    own = toy.model.state_dict()
+    assert all(torch.equal(own[name], tensor) for name, tensor in chosen.items())
+
+
+def test_applied_gives_back_the_same_bits() -> None:
+    model = ToyModel()
+    mean = MovingMean.Config().build(model)
+    with torch.no_grad():
+        model.output.weight.add_(1.0)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(ValueError, match="inside"), mean.applied():
+        assert not torch.equal(model.output.weight, before["output.weight"])
+        raise ValueError("inside")
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+
+
+# ------------------------------------------------------------------------------------------ average
+# Averaging: the mean of each weight, and a refusal of what cannot be averaged.
+
+
+def test_the_mean_in_fp64_and_counters_from_the_last(tmp_path: Path) -> None:
+    parts = [torch.randn(3, 4, dtype=torch.float32) for _ in range(5)]
+    for i, part in enumerate(parts):
+        (tmp_path / str(i)).mkdir()
+        write_tensors({"w": part, "n": torch.tensor(i)}, tmp_path / str(i) / WEIGHTS)
+    mean = average([tmp_path / str(i) for i in range(5)])
+    assert torch.equal(mean["w"], torch.stack(parts).double().mean(0).float())
+    assert mean["n"].item() == 4
+    assert torch.equal(average([tmp_path / "2"])["w"], parts[2])
+
+
+def test_other_models_are_refused(tmp_path: Path) -> None:
+    for name, tensors in {
+        "a": {"w": torch.ones(2)}, "b": {"w": torch.ones(3)}, "c": {"v": torch.ones(2)},
+    }.items():  # fmt: skip
+        (tmp_path / name).mkdir()
+        write_tensors(tensors, tmp_path / name / WEIGHTS)
+    with pytest.raises(TrainError, match=r"w is \(2,\) there and \(3,\)"):
+        average([tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(TrainError, match="of another model"):
+        average([tmp_path / "a", tmp_path / "c"])
+    with pytest.raises(TrainError, match="no checkpoint"):
+        average([])

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
 
 from foveate.config import ConfigError
+from foveate.data.batches import BatchPlan
 from foveate.tasks.base import Loss
 from foveate.train import checkpoint
 from foveate.train.checkpoint import TrainError
 from foveate.train.config import TrainConfig
 from foveate.train.journal import read
-from foveate.train.trainer import Indices, TrainState
+from foveate.train.trainer import Feed, Indices, Interrupt, TrainState, fingerprint, mix, portions
 from tolerances import MODEL, close, near
 from train_toy import Toy, ToyBatch, ToyCopy, ToyModel, content, final, toy_config
 
@@ -224,3 +230,126 @@ def test_all_optimisers_train_and_resume(tmp_path: Path) -> None:
     for kind in ("adam", "adamw", "sgd"):
         Toy(tmp_path / kind, toy_config(optimizer={"kind": kind, "lr": 0.01}, max_steps=4)).train()
         assert content(checkpoint.path_of(tmp_path / kind, 4))
+
+
+# --------------------------------------------------------------------------------------------- feed
+# The feed: each batch once and in order, from any place, and errors that come through.
+
+
+class Numbers:
+    """Epoch e has e % 3 + 2 batches, each of one number that says which it is."""
+
+    def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
+        return [np.array([100 * number + i]) for i in range(number % 3 + 2)]
+
+
+class Nothing:
+    def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
+        return []
+
+
+@given(accumulate=st.integers(1, 7), epochs=st.integers(1, 6), skip=st.integers(0, 20))
+def test_from_any_place_the_rest_is_the_same(accumulate: int, epochs: int, skip: int) -> None:
+    whole = list(portions(Numbers(), accumulate, (0, 0), epochs))
+    flat = [int(b[0]) for portion in whole for b in portion.indices]
+    assert flat == [int(b[0]) for e in range(epochs) for b in Numbers().epoch(e)]
+    assert all(len(portion.indices) == accumulate for portion in whole[:-1])
+    assert all(n // 100 == e for p in whole for (n,), e in zip(p.indices, p.epochs, strict=True))
+    skip = min(skip, len(whole) - 1)
+    rest = list(portions(Numbers(), accumulate, whole[skip].after, epochs))
+    assert [str(portion) for portion in rest] == [str(portion) for portion in whole[skip + 1 :]]
+
+
+def test_without_a_limit_epochs_go_on() -> None:
+    assert len(list(islice(portions(Numbers(), 2, (0, 0), None), 100))) == 100
+
+
+def test_a_plan_without_batches_is_an_error() -> None:
+    with pytest.raises(TrainError, match="epoch 0 has no batches"):
+        next(portions(Nothing(), 1, (0, 0), None))
+
+
+def test_noise_is_a_function_of_seed_epoch_and_index() -> None:
+    feed = Feed(ToyCopy(ToyCopy.Config()), portions(Numbers_of(5), 2, (0, 0), 2), seed=3)
+    _, batches = feed.next()
+    again = ToyCopy(ToyCopy.Config()).batch("train", [5], noise=mix(3, "noise", 0))
+    assert batches[0].tokens.tolist() == again.tokens.tolist()
+    assert feed.next() is None
+    feed.close()
+
+
+class Numbers_of:
+    """Every epoch is one batch of one example."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def epoch(self, number: int, /, rank: int = 0, world: int = 1) -> list[Indices]:
+        return [np.array([self.index])]
+
+
+def test_errors_come_through_and_the_thread_ends() -> None:
+    def fail(what: str, number: int) -> None:
+        if number == 3:
+            raise ZeroDivisionError("third")
+
+    plan = BatchPlan(ToyCopy(ToyCopy.Config()).lengths("train"), 40, 1)
+    feed = Feed(ToyCopy(ToyCopy.Config(), fail), portions(plan, 1, (0, 0), None), seed=1)
+    assert feed.next() is not None and feed.next() is not None
+    with pytest.raises(ZeroDivisionError, match="third"):
+        feed.next()
+    feed.close()
+    endless = Feed(ToyCopy(ToyCopy.Config()), portions(plan, 1, (0, 0), None), seed=1)
+    endless.close()  # while its queue is full
+    assert not [t for t in threading.enumerate() if t.name == "foveate-feed"]
+
+
+def test_the_fingerprint_tells_plans_apart() -> None:
+    lengths = ToyCopy(ToyCopy.Config()).lengths("train")
+    prints = {
+        fingerprint(BatchPlan(lengths, *pair)) for pair in [(40, 1), (40, 2), (48, 1), (80, 1)]
+    }
+    assert len(prints) == 4
+    assert fingerprint(BatchPlan(lengths, 40, 1)) in prints
+
+
+def test_mixed_seeds_fit_a_generator() -> None:
+    seeds = {mix(1, "step", n) for n in range(1000)}
+    assert len(seeds) == 1000 and all(0 <= seed < 2**63 for seed in seeds)
+
+
+# ------------------------------------------------------------------------------------------ signals
+# Signals: the first is kept, the second raises, and the handlers come back.
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_is_kept_and_the_second_raises(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with Interrupt() as interrupt:
+        assert (interrupt.received, interrupt.exit_code) == (None, 0)
+        os.kill(os.getpid(), number)
+        assert (interrupt.received, interrupt.exit_code) == (number, 128 + number)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) == before
+
+
+def test_at_once_the_first_raises() -> None:
+    with Interrupt() as interrupt:
+        with pytest.raises(KeyboardInterrupt), interrupt.at_once():
+            os.kill(os.getpid(), signal.SIGINT)
+        assert interrupt.received == signal.SIGINT
+
+
+def test_other_threads_catch_none() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen: list[object] = []
+
+    def work() -> None:
+        with Interrupt() as interrupt:
+            seen.extend([interrupt.received, signal.getsignal(signal.SIGINT)])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [None, before]

@@ -64,25 +64,21 @@ def _fitted(config: RunConfig, path: Path, ranks: Ranks) -> Outcome:
             )
         task, changed = _prepared(config, path)
     torch.manual_seed(config.seed)
-    model = _model_of(config, task).to(device())
-    if config.start is not None and not checkpoint.steps(path):
-        earlier = load(config.start.run, config.start.checkpoint)
-        summary = begin(config.start, earlier.model, model, (earlier.task, task))
-        if ranks.leads:
-            print(summary, file=sys.stderr)
-    return fit(job_of(config, task, model, changed), config.train, path, ranks)
-
-
-def _model_of(config: RunConfig, task: AnyTask) -> nn.Module:
-    """The model of a config. Raises ``ConfigError`` where it does not fit the task."""
     try:
-        return task.build(config.model)
+        model = task.build(config.model)
     except (TypeError, AttributeError) as error:
         raise ConfigError(
             f"the model {config.model.kind} does not fit the task {config.task.kind} ({error}); "
             "choose another model: foveate kinds model",
             ("model", "kind"),
         ) from error
+    model = model.to(device())
+    if config.start is not None and not checkpoint.steps(path):
+        earlier = load(config.start.run, config.start.checkpoint)
+        summary = begin(config.start, earlier.model, model, (earlier.task, task))
+        if ranks.leads:
+            print(summary, file=sys.stderr)
+    return fit(job_of(config, task, model, changed), config.train, path, ranks)
 
 
 def job_of(

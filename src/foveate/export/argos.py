@@ -19,7 +19,16 @@ from typing import Any
 from foveate.data.tokenizer import Tokenizer
 from foveate.decode.beam import Beam
 from foveate.decode.constraints import MinLength
-from foveate.export.base import POINTER, Checked, CheckSample, Different, Export, Pieces, translator
+from foveate.export.base import (
+    POINTER,
+    Checked,
+    CheckSample,
+    Different,
+    Export,
+    Pieces,
+    held_by_chrf,
+    translator,
+)
 from foveate.export.ctranslate2 import CTranslate2, specification
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.export.tokenizers import differing, named, refuse, sentencepiece_model
@@ -103,7 +112,13 @@ class Argos(Export):
         ours = self._ours(comparable)
         name = f"Argos' beam of {BEAM}"
         if self.quantization != "float32":
-            return self._by_chrf(sample, comparable, ours, theirs, name)
+            if sample.references is None:
+                raise ExchangeError(
+                    "int8 is compared by chrF: SOURCE TAB REFERENCE in --sample FILE"
+                )
+            right = dict(zip(sample.sources, sample.references, strict=True))
+            scores = held_by_chrf(ours, theirs, [right[line] for line in comparable])
+            return Checked(len(comparable), [name], chrf=scores)
         for number, (line, mine, there) in enumerate(zip(comparable, ours, theirs, strict=True)):
             if mine != there:
                 raise Different(
@@ -128,17 +143,6 @@ class Argos(Export):
         config = Beam.Config(**fields)
         answers = translator(self.run).answer(self.run.model, lines, ByPower(config))
         return [str(answer).replace("_", " ") for answer in answers]
-
-    def _by_chrf(
-        self, sample: CheckSample, lines: list[str], ours: list[str], theirs: list[str], name: str
-    ) -> Checked:
-        from foveate.export.base import held_by_chrf
-
-        if sample.references is None:
-            raise ExchangeError("int8 is compared by chrF: SOURCE TAB REFERENCE in --sample FILE")
-        right = dict(zip(sample.sources, sample.references, strict=True))
-        scores = held_by_chrf(ours, theirs, [right[line] for line in lines])
-        return Checked(len(lines), [name], chrf=scores)
 
 
 class ByPower(Beam):

@@ -132,13 +132,23 @@ def compare(
         ours = [hypotheses[0].ids if hypotheses else [] for hypotheses in searched]
         others = theirs(ids, search)
         if not exact:
-            return by_chrf(run, sample, name, ours, others)
+            decode = translator(run).target_tokenizer.decode
+            scores = held_by_chrf(
+                list(map(decode, ours)), list(map(decode, others)), sample.references
+            )
+            return Checked(len(ours), [name], sum(map(len, ours)), 0, scores)
         for number, (own, other) in enumerate(zip(ours, others, strict=True)):
             tokens += len(own)
             if own == other:
                 continue
             if not _tie(run, ids[number], own, other):
-                raise Different(_difference(run, sample.sources[number], number, name, own, other))
+                pieces = translator(run).target_tokenizer.pieces
+                written, read = (" ".join(pieces[i] for i in answer) for answer in (own, other))
+                raise Different(
+                    f"sentence {number + 1} of the sample comes out otherwise ({name}): "
+                    f"{sample.sources[number]!r} gives [{written}] here and [{read}] there; "
+                    "nothing was written"
+                )
             ties += 1
     return Checked(len(ids), list(tried), tokens, ties)
 
@@ -171,25 +181,6 @@ def _tie(run: Run, source: Ids, ours: Ids, theirs: Ids) -> bool:
     parted = next((n for n, (a, b) in enumerate(zip(ours, theirs)) if a != b), None)  # noqa: B905
     parted = min(len(ours), len(theirs)) if parted is None else parted
     return abs(sum(own) - sum(other)) < TIE or abs(own[parted] - other[parted]) < TIE
-
-
-def _difference(run: Run, line: str, number: int, name: str, ours: Ids, theirs: Ids) -> str:
-    pieces = translator(run).target_tokenizer.pieces
-    own, other = (" ".join(pieces[i] for i in ids) for ids in (ours, theirs))
-    return (
-        f"sentence {number + 1} of the sample comes out otherwise ({name}): {line!r} gives "
-        f"[{own}] here and [{other}] there; nothing was written"
-    )
-
-
-def by_chrf(
-    run: Run, sample: CheckSample, name: str, ours: list[Ids], theirs: list[Ids]
-) -> Checked:
-    """The same by chrF: rounded weights may choose other words, no worse ones."""
-    decode = translator(run).target_tokenizer.decode
-    own, other = (list(map(decode, ids)) for ids in (ours, theirs))
-    scores = held_by_chrf(own, other, sample.references)
-    return Checked(len(ours), [name], sum(map(len, ours)), 0, scores)
 
 
 def held_by_chrf(ours: list[str], theirs: list[str], references: list[str] | None) -> list[float]:
@@ -278,7 +269,11 @@ def export(
     does not fit, `Different` for what came out otherwise, ``FileExistsError`` where ``out`` is.
     """
     target = target_of(to, quantization)(run, quantization, languages)
-    _refuse_ensemble(run)
+    if isinstance(run.model, Ensemble):
+        raise ExchangeError(
+            f"{run.checkpoint} are several models; export each alone, or distill them into one: "
+            "foveate distill"
+        )
     target.refuse()
     need(*target.packages, extra="export")
     if target.suffix and out.suffix != target.suffix:
@@ -330,14 +325,6 @@ def pointer_to(run: Run) -> dict[str, object]:
         "sha256": digest,
         "foveate": __version__,
     }
-
-
-def _refuse_ensemble(run: Run) -> None:
-    if isinstance(run.model, Ensemble):
-        raise ExchangeError(
-            f"{run.checkpoint} are several models; export each alone, or distill them into one: "
-            "foveate distill"
-        )
 
 
 # ------------------------------------------------------------------------------ appearing

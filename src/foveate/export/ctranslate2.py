@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -34,7 +35,7 @@ from foveate.models.transformer import (
     TransformerEncoder,
 )
 from foveate.nn.attention import Attention
-from foveate.nn.feed_forward import FeedForward, GatedFeedForward
+from foveate.nn.feed_forward import GatedFeedForward
 from foveate.nn.linear import RMSNorm
 from foveate.nn.positions import Rotary
 from foveate.run import Run
@@ -146,7 +147,6 @@ class CTranslate2(Export):
         spec.save(str(place))
 
     def check(self, place: Path, sample: CheckSample) -> Checked:
-
         engine = Engine(self.run, place)
 
         def theirs(ids: list[list[int]], search: Search) -> list[list[int]]:
@@ -176,7 +176,9 @@ def specification(run: Run, named: Pieces | None = None) -> Any:
         transformer_spec.TransformerEncoderSpec(**_sizes(encoder)),
         transformer_spec.TransformerDecoderSpec(**_sizes(decoder)),
     )
-    places = _places(run)
+    longest, search = run.task.data.max_length, run.config.decode
+    # places of a table of positions for the longest source and output
+    places = max(PLACES, longest + 1, int(search.max_ratio * longest) + search.max_extra + 1)
     _fill_side(spec.encoder, encoder, places)
     _fill_side(spec.decoder, decoder, places)
     _linear(spec.decoder.projection, model.output)
@@ -186,21 +188,14 @@ def specification(run: Run, named: Pieces | None = None) -> Any:
     attributes: dict[str, object] = {
         "layer_norm_epsilon": encoder.config.norm.eps,
         "add_source_eos": True,
-    }
-    attributes |= {
         "bos_token": SPECIALS[BOS],
         "eos_token": SPECIALS[EOS],
         "unk_token": SPECIALS[UNK],
+        "decoder_start_token": SPECIALS[BOS],
     }
-    for key, value in (attributes | {"decoder_start_token": SPECIALS[BOS]}).items():
+    for key, value in attributes.items():
         spec.config.add_attribute(key, value)
     return spec
-
-
-def _places(run: Run) -> int:
-    """How many places a table of positions needs for the longest source and output."""
-    longest, search = run.task.data.max_length, run.config.decode
-    return max(PLACES, longest + 1, int(search.max_ratio * longest) + search.max_extra + 1)
 
 
 def _sizes(part: TransformerEncoder | TransformerDecoder) -> dict[str, object]:
@@ -257,36 +252,26 @@ def _layer(spec: Any, layer: EncoderLayer | DecoderLayer) -> None:
     own, *cross, feed = [cast(Any, block).norm for block in layer.blocks]
     _norm(spec.self_attention.layer_norm, own)
     attention = cast(Attention, layer.self_attention)
-    _joined(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
+    _linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
     _linear(spec.self_attention.linear[1], attention.output)
-    spec.self_attention.queries_scale = _scale(attention)
+    spec.self_attention.queries_scale = np.float32(attention.score.scale)
     across = getattr(layer, "cross_attention", None)
     if across is not None:
         _norm(spec.attention.layer_norm, cross[0])
         _linear(spec.attention.linear[0], across.query)
-        _joined(spec.attention.linear[1], across.key, across.value)
+        _linear(spec.attention.linear[1], across.key, across.value)
         _linear(spec.attention.linear[2], across.output)
-        spec.attention.queries_scale = _scale(across)
+        spec.attention.queries_scale = np.float32(across.score.scale)
     _norm(spec.ffn.layer_norm, feed)
-    _feed_forward(spec.ffn, layer.feed_forward)
-
-
-def _feed_forward(spec: Any, network: FeedForward) -> None:
-    _linear(spec.linear_0, network.inner)
-    _linear(spec.linear_1, network.outer)
-    if isinstance(network, GatedFeedForward):
-        _linear(spec.linear_0_noact, network.gate)
+    _linear(spec.ffn.linear_0, layer.feed_forward.inner)
+    _linear(spec.ffn.linear_1, layer.feed_forward.outer)
+    if isinstance(layer.feed_forward, GatedFeedForward):
+        _linear(spec.ffn.linear_0_noact, layer.feed_forward.gate)
 
 
 def _array(tensor: Tensor) -> object:
     """A copy: what rounds weights does so in place."""
     return tensor.detach().float().cpu().numpy().copy()
-
-
-def _scale(attention: Attention) -> object:
-    import numpy as np
-
-    return np.float32(attention.score.scale)
 
 
 def _norm(spec: Any, module: nn.Module) -> None:
@@ -296,12 +281,8 @@ def _norm(spec: Any, module: nn.Module) -> None:
         spec.beta = _array(norm.bias)
 
 
-def _linear(spec: Any, module: Any) -> None:
-    _joined(spec, module)
-
-
-def _joined(spec: Any, *modules: Any) -> None:
-    """Several linear maps of one vector, their rows one after the other."""
+def _linear(spec: Any, *modules: Any) -> None:
+    """Linear maps of one vector, their rows one after the other."""
 
     def rows(name: str) -> Tensor:
         return torch.cat([getattr(module, name).detach() for module in modules])

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,7 +56,6 @@ from foveate.export.huggingface_families import (
 from foveate.export.huggingface_rules import (
     ExchangeError,
     Family,
-    Form,
     Settings,
     Tensors,
     in_halves,
@@ -117,7 +116,10 @@ def from_huggingface(folder: str | Path) -> nn.Module:
     folder = Path(folder)
     settings = _read_settings(folder / CONFIG)
     families = _families(str(settings.get("model_type")), folder / CONFIG)
-    tensors = {_modern(name): tensor for name, tensor in _read_tensors(folder).items()}
+    tensors = {}
+    for name, tensor in _read_tensors(folder).items():  # older files name a norm's tensors so
+        name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+        tensors[name.replace("LayerNorm.beta", "LayerNorm.bias")] = tensor
     there = Size(len(tensors), sum(tensor.numel() for tensor in tensors.values()))
     family = next(f for f in families if f.head is None or f.head in tensors)
     try:
@@ -178,14 +180,12 @@ def to_huggingface(
 
 
 def _read_settings(path: Path) -> Settings:
+    """The JSON object of a file that transformers wrote."""
     if not path.is_file():
         raise ExchangeError(
             f"{path}: no such file; give the folder that save_pretrained of transformers wrote"
         )
-    try:
-        settings = json.loads(bounded(path))
-    except (ValueError, RecursionError) as error:
-        raise ExchangeError(f"{path}: no JSON ({error}); {AGAIN}") from None
+    settings = _json(path, AGAIN)
     if not isinstance(settings, dict):
         raise ExchangeError(f"{path}: no JSON object; {AGAIN}")
     return cast(Settings, settings)
@@ -235,13 +235,6 @@ def _shards(index: Path) -> list[str]:
     return names
 
 
-def _modern(name: str) -> str:
-    """The name that a norm's tensors have in files of today."""
-    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
-        "LayerNorm.beta", "LayerNorm.bias"
-    )
-
-
 def _fill(
     model: nn.Module, family: Family, settings: Settings, tensors: Tensors, path: Path
 ) -> None:
@@ -259,9 +252,14 @@ def _fill(
                     f"{path}: no tensor {theirs!r} (our {name}): the file is damaged or not of "
                     f"the {family.name} that {CONFIG} describes; {AGAIN}"
                 )
-            parameter.copy_(
-                _fitted(tensors[stored], form, settings, parameter, f"{path}: {stored}")
-            )
+            value = form.read(tensors[stored], settings)
+            if value.shape != parameter.shape:
+                raise ExchangeError(
+                    f"{path}: {stored} is {tuple(tensors[stored].shape)}, which is "
+                    f"{tuple(value.shape)} to us, and {CONFIG} asks for {tuple(parameter.shape)}: "
+                    "the two files are not of one model; take both from the same folder"
+                )
+            parameter.copy_(value)
             used.add(stored)
     _account(family, {name: t for name, t in tensors.items() if name not in used}, tensors, path)
 
@@ -270,19 +268,6 @@ def _stored(theirs: str, prefix: str, tensors: Tensors) -> str | None:
     """The name under which a tensor is stored: models without a head leave out the prefix."""
     names = (theirs, prefix + theirs, theirs.removeprefix(prefix))
     return next((name for name in names if name in tensors), None)
-
-
-def _fitted(
-    tensor: Tensor, form: Form, settings: Settings, parameter: Tensor, where: str
-) -> Tensor:
-    value = form.read(tensor, settings)
-    if value.shape != parameter.shape:
-        raise ExchangeError(
-            f"{where} is {tuple(tensor.shape)}, which is {tuple(value.shape)} to us, and "
-            f"{CONFIG} asks for {tuple(parameter.shape)}: the two files are not of one model; "
-            "take both from the same folder"
-        )
-    return value
 
 
 def _account(family: Family, left: Tensors, tensors: Tensors, path: Path) -> None:
@@ -450,8 +435,11 @@ class HuggingFace(Export):
                     raise Different(f"the tokenizer there reads {text!r} in {ids}")
             return outputs
 
-        tried = {
-            name: search if not isinstance(search, Beam) else _without_penalty(search)
+        # α = 0, for what the library calls a length penalty is another score
+        tried: dict[str, Search] = {
+            name: search.config.model_copy(update={"length_penalty": 0.0}).build()
+            if isinstance(search, Beam)
+            else search
             for name, search in searches(self.run).items()
         }
         return compare(self.run, sample, tried, theirs, exact=True)
@@ -502,12 +490,6 @@ def _generated(model: Any, sources: list[Ids], search: Search) -> list[Ids]:
     )
     written = (output[1:] for output in outputs.tolist())
     return [ids[: ids.index(EOS)] if EOS in ids else ids for ids in written]
-
-
-def _without_penalty(search: Beam) -> Search:
-    """The same beam with α = 0: what the library calls a length penalty is another score."""
-    built: Search = search.config.model_copy(update={"length_penalty": 0.0}).build()
-    return built
 
 
 def _settings(longest: int) -> dict[str, object]:
@@ -642,12 +624,23 @@ def _json(path: Path, remedy: str) -> Any:
         raise ExchangeError(f"{path}: no JSON ({error}); {remedy}") from None
 
 
-# ------------------------------------------------------------------------------ vocabularies
-
-
 def _vocabulary(source: Path, out: Path) -> str:
-    pieces = READERS.get(source.suffix, _lines)(source)
-    if not pieces or not all(isinstance(piece, str) for piece in pieces):
+    """A tokenizer of a list in JSON (CTranslate2) or of lines, counts behind a tab (OpenNMT-py)."""
+    if source.suffix == ".json":
+        pieces = _json(source, "give the vocabulary of a CTranslate2 model")
+    else:
+        try:
+            lines = bounded(source).decode().split("\n")
+        except ValueError as error:
+            raise ExchangeError(
+                f"{source}: no vocabulary ({error}); give one of UTF-8 lines"
+            ) from None
+        pieces = [line.split("\t")[0] for line in lines if line]
+    if (
+        not pieces
+        or not isinstance(pieces, list)
+        or not all(isinstance(piece, str) for piece in pieces)
+    ):
         raise ExchangeError(f"{source}: no list of pieces; give a vocabulary, a piece a line")
     own = [piece for piece in dict.fromkeys(pieces) if piece not in NAMES]
     tokenizer = Symbol(Symbol.Config())
@@ -656,21 +649,3 @@ def _vocabulary(source: Path, out: Path) -> str:
         tokenizer.save(place)
         Tokenizer.load(place)
     return f"{out}: {len(own):,} pieces between blanks, and the four special ones"
-
-
-def _from_json(path: Path) -> list[str]:
-    """CTranslate2's shared_vocabulary.json and its like: a list."""
-    pieces: list[str] = _json(path, "give the vocabulary of a CTranslate2 model")
-    return pieces if isinstance(pieces, list) else []
-
-
-def _lines(path: Path) -> list[str]:
-    """OpenNMT-py's and older CTranslate2's: a piece a line, its count behind a tab if at all."""
-    try:
-        text = bounded(path).decode()
-    except ValueError as error:
-        raise ExchangeError(f"{path}: no vocabulary ({error}); give one of UTF-8 lines") from None
-    return [line.split("\t")[0] for line in text.split("\n") if line]
-
-
-READERS: dict[str, Callable[[Path], list[str]]] = {".json": _from_json}

@@ -121,11 +121,6 @@ def _rope_and_heads(settings: Settings, tensors: Tensors) -> Settings:
     }
 
 
-def _rope_table(settings: Settings) -> Settings:
-    table = {"rope_type": "default", "rope_theta": settings["rope_theta"]}
-    return settings | {"rope_parameters": table}
-
-
 LLAMA = Family(
     name="llama",
     architecture="LlamaForCausalLM",
@@ -180,7 +175,10 @@ LLAMA = Family(
     copies={"lm_head.weight": "model.embed_tokens.weight"},
     computed=(".rotary_emb.inv_freq",),
     complete=_rope_and_heads,
-    finish=_rope_table,
+    finish=lambda settings: (
+        settings
+        | {"rope_parameters": {"rope_type": "default", "rope_theta": settings["rope_theta"]}}
+    ),
 )
 
 
@@ -339,10 +337,6 @@ def _t5_complete(settings: Settings, tensors: Tensors) -> Settings:
     }
 
 
-def _t5_finish(settings: Settings) -> Settings:
-    return settings | {"scale_decoder_outputs": settings["tie_word_embeddings"]}
-
-
 T5_PARTS: dict[str, Any] = {
     "norm": RMSNorm.Config(),
     "stem": TokenStem.Config(),
@@ -439,7 +433,7 @@ T5 = Family(
     ),
     computed=("layer.1.EncDecAttention.relative_attention_bias.weight",),  # never read
     complete=_t5_complete,
-    finish=_t5_finish,
+    finish=lambda settings: settings | {"scale_decoder_outputs": settings["tie_word_embeddings"]},
 )
 
 
@@ -488,23 +482,21 @@ _COPIES = {
 }
 
 
-def _bart_parts() -> dict[str, Any]:
-    return {
-        "norm_order": "post",
-        "stem": TokenStem.Config(),
-        "position": Learned.Config(),
-        "embedding_norm": LayerNorm.Config(),
-        "feed_forward": GELU.Config(),
-    }
-
+BART_PARTS: dict[str, Any] = {
+    "norm_order": "post",
+    "stem": TokenStem.Config(),
+    "position": Learned.Config(),
+    "embedding_norm": LayerNorm.Config(),
+    "feed_forward": GELU.Config(),
+}
 
 BART = Family(
     name="bart",
     architecture="BartForConditionalGeneration",
     ends=Words(2),
     config=EncoderDecoder.Config(
-        encoder=TransformerEncoder.Config(**_bart_parts()),
-        decoder=TransformerDecoder.Config(**_bart_parts()),
+        encoder=TransformerEncoder.Config(**BART_PARTS),
+        decoder=TransformerDecoder.Config(**BART_PARTS),
         output_bias=True,
     ),
     keys=(
@@ -525,21 +517,15 @@ BART = Family(
 )
 
 
-def _marian_finish(settings: Settings) -> Settings:
-    return settings | {"decoder_vocab_size": settings["vocab_size"]}
-
-
-def _marian_parts() -> dict[str, Any]:
-    return _bart_parts() | {"position": SinusoidalHalves.Config(), "embedding_norm": None}
-
+MARIAN_PARTS = BART_PARTS | {"position": SinusoidalHalves.Config(), "embedding_norm": None}
 
 MARIAN = Family(
     name="marian",
     architecture="MarianMTModel",
     ends=Words(2),
     config=EncoderDecoder.Config(
-        encoder=TransformerEncoder.Config(**_marian_parts()),
-        decoder=TransformerDecoder.Config(**_marian_parts()),
+        encoder=TransformerEncoder.Config(**MARIAN_PARTS),
+        decoder=TransformerDecoder.Config(**MARIAN_PARTS),
         output_bias=True,
     ),
     keys=(Key("vocab_size", 58101, ()), *_KEYS),
@@ -549,7 +535,7 @@ MARIAN = Family(
     copies=_COPIES,
     computed=("embed_positions.weight",),
     optional=("final_logits_bias",),
-    finish=_marian_finish,
+    finish=lambda settings: settings | {"decoder_vocab_size": settings["vocab_size"]},
 )
 
 # Marian with the norm before each sub-layer, and so one more at the end of each side.
@@ -558,8 +544,8 @@ PEGASUS = replace(
     name="pegasus",
     architecture="PegasusForConditionalGeneration",
     config=EncoderDecoder.Config(
-        encoder=TransformerEncoder.Config(**_marian_parts() | {"norm_order": "pre"}),
-        decoder=TransformerDecoder.Config(**_marian_parts() | {"norm_order": "pre"}),
+        encoder=TransformerEncoder.Config(**MARIAN_PARTS | {"norm_order": "pre"}),
+        decoder=TransformerDecoder.Config(**MARIAN_PARTS | {"norm_order": "pre"}),
         output_bias=True,
     ),
     keys=(Key("vocab_size", 50265, ()), Key("max_position_embeddings", 1024, ()), *_KEYS),

@@ -55,7 +55,10 @@ class Pictures:
 
     def read(self, settings: Settings) -> tuple[Input | Labels, ...]:
         pixels = Pixels(settings["num_channels"], *sides(settings["image_size"]))
-        return (pixels, Labels(_names(settings["id2label"]))) if self.labels else (pixels,)
+        if not self.labels:
+            return (pixels,)
+        numbered = settings["id2label"]  # JSON has the numbers as text
+        return pixels, Labels(tuple(numbered[n] for n in sorted(numbered, key=int)))
 
     def write(self, model: nn.Module) -> Settings:
         source = read_by(model)
@@ -73,11 +76,6 @@ def sides(size: int | Sequence[int]) -> tuple[int, int]:
     """Height and width, which config.json says as one number where they are equal."""
     height, width = size if isinstance(size, list | tuple) else (size, size)
     return int(height), int(width)
-
-
-def _names(numbered: Mapping[Any, str]) -> tuple[str, ...]:
-    """Labels by their numbers, which JSON has as text."""
-    return tuple(numbered[n] for n in sorted(numbered, key=int))
 
 
 def read_by(model: nn.Module) -> Input:
@@ -223,16 +221,6 @@ class Key:
         return value + self.shift
 
 
-def no_rules(settings: Settings) -> tuple[Rule, ...]:
-    """No name that depends on settings."""
-    return ()
-
-
-def unchanged(settings: Settings, tensors: Tensors) -> Settings:
-    """Settings that need no completion."""
-    return settings
-
-
 @dataclass(frozen=True)
 class Family:
     """One kind of model of a ``model_type``: what it is in our terms.
@@ -257,7 +245,7 @@ class Family:
     ends: Ends
     keys: tuple[Key, ...]
     rules: tuple[Rule, ...]
-    rules_of: Callable[[Settings], tuple[Rule, ...]] = no_rules
+    rules_of: Callable[[Settings], tuple[Rule, ...]] = lambda settings: ()
     only: Mapping[str, Any] = field(default_factory=dict)
     head: str | None = None
     prefix: str = ""
@@ -266,7 +254,7 @@ class Family:
     computed: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     waves: tuple[str, ...] = ()
-    complete: Callable[[Settings, Tensors], Settings] = unchanged
+    complete: Callable[[Settings, Tensors], Settings] = lambda settings, tensors: settings
     finish: Callable[[Settings], Settings] = dict
 
     def completed(self, settings: Settings, tensors: Tensors) -> Settings:

@@ -16,7 +16,7 @@ import torch
 from foveate.export.base import Checked, CheckSample, Different, Export
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.files import replace_file
-from foveate.run import Run, load
+from foveate.run import load
 from foveate.tasks.translation import Translation
 from foveate.train.checkpoint import WEIGHTS, save_weights, sealed_folder
 
@@ -51,14 +51,11 @@ class Safetensors(Export):
         wrong = [n for n in both[0] if not torch.equal(both[0][n].cpu(), both[1][n].cpu())]
         if wrong:
             raise Different(f"the weights {wrong[:3]} read back otherwise; nothing was written")
-        texts: tuple[list[str], list[str]] = ([], [])
-        if isinstance(self.run.task, Translation):
-            texts = _texts(self.run, again, sample)
-        if texts[0] != texts[1]:
+        sources = sample.sources if isinstance(self.run.task, Translation) else []
+        ours, theirs = (
+            [str(answer) for answer in run.translate(sources, beam_size=1)] if sources else []
+            for run in (self.run, again)
+        )
+        if ours != theirs:
             raise Different("the folder translates otherwise; nothing was written")
-        return Checked(len(texts[0]), [f"{len(both[0])} tensors bit for bit"])
-
-
-def _texts(run: Run, again: Run, sample: CheckSample) -> tuple[list[str], list[str]]:
-    ours, theirs = (run_.translate(sample.sources, beam_size=1) for run_ in (run, again))
-    return [str(run_) for run_ in ours], [str(run_) for run_ in theirs]
+        return Checked(len(ours), [f"{len(both[0])} tensors bit for bit"])

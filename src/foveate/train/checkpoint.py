@@ -66,56 +66,40 @@ def sealed_folder(target: Path) -> Iterator[Path]:
     Whatever happens before that, ``target`` stays as it was and nothing half-written is left;
     raises `TrainError` where the disk refuses.
     """
-    folder = target.with_name(NEW + target.name)
+    folder, old = target.with_name(NEW + target.name), target.with_name(OLD + target.name)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         yield folder
-        _seal(folder)
-        _move(folder, target)
+        files = {}
+        for file in sorted(folder.iterdir()):
+            files[file.name] = {"bytes": file.stat().st_size, "sha256": sha256(file)}
+            _sync(file)
+        manifest = folder / MANIFEST
+        manifest.write_text(json.dumps({"format": 1, "files": files}, indent=1), encoding="utf-8")
+        _sync(manifest)
+        _sync(folder)
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed
+            os.replace(target, old)
+        os.replace(folder, target)
+        _sync(target.parent)
+        shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
-        needed = max(map(_size, [folder, *target.parent.glob("[!.]*")]), default=0)
+        folders = [folder, *target.parent.glob("[!.]*")]
+        sizes = [sum(f.stat().st_size for f in p.glob("*") if f.is_file()) for p in folders]
         shutil.rmtree(folder, ignore_errors=True)
-        raise TrainError(_refused(target, error, needed)) from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        parent = next((p for p in target.parents if p.exists()), Path())
+        free = shutil.disk_usage(parent).free
+        raise TrainError(
+            f"cannot write {target}: {reason}. It takes at least {max(sizes) / 2**20:.1f} MiB, and "
+            f"{free / 2**20:.1f} MiB are free in {parent}: make room there"
+        ) from error
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-def _seal(folder: Path) -> None:
-    files = {}
-    for file in sorted(folder.iterdir()):
-        files[file.name] = {"bytes": file.stat().st_size, "sha256": sha256(file)}
-        _sync(file)
-    manifest = folder / MANIFEST
-    manifest.write_text(json.dumps({"format": 1, "files": files}, indent=1), encoding="utf-8")
-    _sync(manifest)
-    _sync(folder)
-
-
-def _move(folder: Path, target: Path) -> None:
-    old = target.with_name(OLD + target.name)
-    if target.exists():
-        shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed
-        os.replace(target, old)
-    os.replace(folder, target)
-    _sync(target.parent)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _refused(target: Path, error: Exception, needed: int) -> str:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-    place = next((p for p in target.parents if p.exists()), Path())
-    free = shutil.disk_usage(place).free
-    return (
-        f"cannot write {target}: {reason}. It takes at least {needed / 2**20:.1f} MiB, and "
-        f"{free / 2**20:.1f} MiB are free in {place}: make room there"
-    )
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.glob("*") if file.is_file())
 
 
 def verify(folder: Path, only: str | None = None) -> None:
@@ -133,22 +117,20 @@ def verify(folder: Path, only: str | None = None) -> None:
     for name, size, digest in entries:
         if not is_beside(name):
             raise DamagedError(f"{folder / MANIFEST} names {name!r}, which is no file beside it")
-        if only in (None, name):
-            _compare(folder / name, size, digest)
+        if only not in (None, name):
+            continue
+        file = folder / name
+        if not file.is_file():
+            raise DamagedError(f"{file} is missing")
+        if (actual := file.stat().st_size) != size:
+            raise DamagedError(f"{file} has {actual:,} bytes instead of {size}")
+        if sha256(file) != digest:
+            raise DamagedError(f"{file} has changed: its sha256 is not the manifest's")
 
 
 def is_beside(name: str) -> bool:
     """Whether a name that a file holds is that of a file beside it, and leads nowhere else."""
     return name not in ("", ".", "..") and Path(name).name == name
-
-
-def _compare(file: Path, size: object, digest: object) -> None:
-    if not file.is_file():
-        raise DamagedError(f"{file} is missing")
-    if (actual := file.stat().st_size) != size:
-        raise DamagedError(f"{file} has {actual:,} bytes instead of {size}")
-    if sha256(file) != digest:
-        raise DamagedError(f"{file} has changed: its sha256 is not the manifest's")
 
 
 def remove(folder: Path) -> None:
@@ -233,7 +215,21 @@ def opened(path: Path) -> Iterator[TensorFile]:
     Raises `DamagedError` that names the file where it is missing, of another kind, cut off, or
     damaged. A header is read into memory only if it is not too long.
     """
-    _check(path)
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(8)
+        size = path.stat().st_size
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror}") from None
+    length = int.from_bytes(head, "little")
+    if len(head) < 8 or length > min(size - 8, HEADER):
+        why = f"it has {size:,} bytes, and its header would have {length:,}"
+        if len(head) == 8 and length <= size - 8:
+            why = f"its header has {length:,} bytes, and {HEADER:,} are the most that is read"
+        for begin, kind in FOREIGN.items():
+            if head.startswith(begin) and length > size:
+                why = f"it looks like {kind}, which is never opened, for it could run any code"
+        raise DamagedError(f"{path} is no safetensors file: {why}")
     try:
         with safe_open(path, framework="pt") as file:
             yield file
@@ -256,25 +252,6 @@ def size_of(file: TensorFile) -> Size:
     """The size of an open file, by its header."""
     shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     return Size(len(shapes), sum(map(math.prod, shapes)))
-
-
-def _check(path: Path) -> None:
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(8)
-        size = path.stat().st_size
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror}") from None
-    length = int.from_bytes(head, "little")
-    if len(head) == 8 and length <= min(size - 8, HEADER):
-        return
-    why = f"it has {size:,} bytes, and its header would have {length:,}"
-    if len(head) == 8 and length <= size - 8:
-        why = f"its header has {length:,} bytes, and {HEADER:,} are the most that is read"
-    for begin, kind in FOREIGN.items():
-        if head.startswith(begin) and length > size:
-            why = f"it looks like {kind}, which is never opened, for it could run any code"
-    raise DamagedError(f"{path} is no safetensors file: {why}")
 
 
 # ------------------------------------------------------------------------------------------ bounds
@@ -376,15 +353,20 @@ def _taken(path: Path) -> FileIO:
         file = path.open("a+b", buffering=0)  # what a full disk refuses is not tried again
         if not _locked(file):
             file.seek(0)
-            holder = _holder(file.read(1000))
+            try:
+                who: Record = json.loads(file.read(1000))
+                holder = f"process {who['process']} on {who['host']}, since {who['since']}"
+            except (ValueError, LookupError, TypeError):
+                holder = "another process"
             file.close()
             raise BusyError(
                 f"{path.parent} is being written by {holder}: wait until it has ended, end it, or "
                 "train in another folder: --run"
             )
-        if _is(path, file):
-            break
-        file.close()  # the process that held it has just removed it
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                break
+        file.close()  # the process that held the lock has just removed the file
     with contextlib.suppress(OSError):  # of a full disk: it is locked all the same
         file.truncate(0)
         since = time.strftime("%Y-%m-%d %H:%M:%S %z")
@@ -408,22 +390,6 @@ def _locked(file: FileIO) -> bool:
     except OSError as error:
         return error.errno not in (errno.EAGAIN, errno.EACCES)
     return True
-
-
-def _is(path: Path, file: FileIO) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
-
-
-def _holder(text: bytes) -> str:
-    """The process that holds the lock, by what it wrote."""
-    try:
-        who: Record = json.loads(text)
-        return f"process {who['process']} on {who['host']}, since {who['since']}"
-    except (ValueError, LookupError, TypeError):
-        return "another process"
 
 
 # ------------------------------------------------------------------------------------------ shards
@@ -479,24 +445,18 @@ def _names(model: nn.Module) -> dict[str, str]:
     first: dict[object, str] = {}
     names = {}
     for name, tensor in cast(dict[str, Tensor], model.state_dict(keep_vars=True)).items():
-        place = id(tensor) if is_shard(tensor) else _place(tensor)
+        place: object = id(tensor)
+        if not is_shard(tensor):
+            storage = tensor.untyped_storage().data_ptr()
+            place = storage, tensor.storage_offset(), tensor.shape
         names[name] = first.setdefault(place, name) if tensor.numel() else name
     return names
-
-
-def _place(tensor: Tensor) -> tuple[object, ...]:
-    return (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape)
-
-
-def own_names(model: nn.Module) -> list[str]:
-    """The names of a model's tensors, a tied one under its first name only."""
-    return list(dict.fromkeys(_names(model).values()))
 
 
 def own_tensors(model: nn.Module) -> dict[str, Tensor]:
     """A model's tensors, a tied one once."""
     state = cast(dict[str, Tensor], model.state_dict())
-    return {name: state[name] for name in own_names(model)}
+    return {name: state[name] for name in dict.fromkeys(_names(model).values())}
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
@@ -533,20 +493,6 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------ optimiser
-
-
-def _optimizer_state(
-    model: nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[dict[str, Tensor], Record]:
-    """The tensors of an optimiser, named parameter:state, and what of its state is no tensor."""
-    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
-    tensors: dict[str, Tensor] = {}
-    rest: Record = {}
-    for parameter, state in optimizer.state.items():
-        for key, value in state.items():
-            kind = tensors if isinstance(value, Tensor) else rest
-            kind[f"{names[parameter]}:{key}"] = value
-    return tensors, rest
 
 
 def _load_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, folder: Path) -> None:
@@ -606,21 +552,23 @@ class Contents:
         Shards are made whole one by one, for which every rank must call it; a rank that does not
         ``keep`` them only helps.
         """
-        state, rest = _optimizer_state(model, optimizer)
-        weights = {TRAINED if mean is not None else WEIGHTS: own_tensors(model)}
+        files = {WEIGHTS: own_tensors(model), OPTIMIZER: {}}
         if mean is not None:
-            weights[WEIGHTS] = mean
-        files = weights | {OPTIMIZER: state}
-        return cls({file: _gathered(tensors, keep) for file, tensors in files.items()}, rest)
-
-
-def _gathered(tensors: dict[str, Tensor], keep: bool) -> dict[str, Tensor]:
-    gathered = {}
-    for name, tensor in tensors.items():
-        full = whole(tensor)
-        if keep:
-            gathered[name] = full.cpu() if is_shard(tensor) else full
-    return gathered
+            files = {TRAINED: files[WEIGHTS], WEIGHTS: mean, OPTIMIZER: {}}
+        names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+        rest: Record = {}
+        for parameter, state in optimizer.state.items():
+            for key, value in state.items():
+                kind = files[OPTIMIZER] if isinstance(value, Tensor) else rest
+                kind[f"{names[parameter]}:{key}"] = value
+        gathered: dict[str, dict[str, Tensor]] = {}
+        for file, tensors in files.items():
+            gathered[file] = {}
+            for name, tensor in tensors.items():
+                full = whole(tensor)
+                if keep:
+                    gathered[file][name] = full.cpu() if is_shard(tensor) else full
+        return cls(gathered, rest)
 
 
 def save(run: Path, step: int, contents: Contents, state: Record, toml: str) -> Path:
@@ -643,8 +591,13 @@ def save(run: Path, step: int, contents: Contents, state: Record, toml: str) -> 
     return target
 
 
-def newest_sound(run: Path) -> tuple[int | None, list[str]]:
-    """The step of the newest checkpoint that is whole, and what is wrong with newer ones."""
+def newest_sound(run: Path, repair: bool = False) -> tuple[int | None, list[str]]:
+    """The step of the newest checkpoint that is whole, and what is wrong with newer ones.
+
+    With ``repair``, for the process that writes the run, `clean` comes first.
+    """
+    for place in (run, run / "checkpoints") if repair else ():
+        clean(place)
     complaints = []
     for step in reversed(steps(run)):
         try:
@@ -754,26 +707,20 @@ def rebuilt(config: C, build: Callable[[C], nn.Module], run: Path, folder: Path)
             raise DamagedError(f"{error}; {other}") from None
     with opened(path) as file:
         there = size_of(file)
-    _same_model(config, run, folder)
+    own = folder / CONFIG
+    if folder != run and own.is_file():
+        try:
+            same = type(config).parse(load_tree(own).get("model", {})) == config
+        except ConfigError:
+            same = False
+        if not same:
+            raise ConfigError(
+                f"{own} describes another model than {run / CONFIG}: the checkpoint is of another "
+                "run, or one of the two files was changed"
+            )
     where = f"{run / CONFIG}: model"
     refuse_larger(config.tree(), there, where)
     with Within(there, where):
         model = build(config)
     load_weights(model, path)
     return model
-
-
-def _same_model(config: Config, run: Path, folder: Path) -> None:
-    """Raise ``ConfigError`` where the folder was written by a run with another model."""
-    own = folder / CONFIG
-    if folder == run or not own.is_file():
-        return
-    try:
-        same = type(config).parse(load_tree(own).get("model", {})) == config
-    except ConfigError:
-        same = False
-    if not same:
-        raise ConfigError(
-            f"{own} describes another model than {run / CONFIG}: the checkpoint is of another run, "
-            "or one of the two files was changed"
-        )

@@ -7,10 +7,10 @@ import copy
 import ctypes
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -312,15 +312,11 @@ def resume(
 
     Raises `TrainError` where the data, the seed or ``batch_tokens`` are not those of the run.
     """
-
-    def newest() -> tuple[int | None, list[str]]:
-        for place in (folder, folder / "checkpoints"):
-            checkpoint.clean(place)
-        return checkpoint.newest_sound(folder)
-
     digest = fingerprint(plan)
     ranks.same("order of the training examples", digest)
-    step, messages = ranks.lead("looking for checkpoints", newest)
+    step, messages = ranks.lead(
+        "looking for checkpoints", lambda: checkpoint.newest_sound(folder, repair=True)
+    )
     job.model.train()
     if step is None and messages:
         raise TrainError(
@@ -368,15 +364,11 @@ def _precision(
     """What the config says; "auto" is decided once, for another choice would give other weights."""
     begun = config.precision == "auto" and state.precision != "auto"
     requested = state.precision if begun else config.precision
-
-    def resolved() -> tuple[Literal["fp32", "bf16"], str]:
-        precision = resolve(requested, device)
-        return precision.name, precision.why
-
-    state.precision, why = ranks.lead("precision", resolved)
+    name, _, why = ranks.lead("precision", lambda: astuple(resolve(requested, device)))
+    state.precision = name
     if begun:
         why = f"precision {state.precision}, as this run began"
-    return Precision(state.precision, device.type, why)
+    return Precision(name, device.type, why)
 
 
 def _total_steps(config: TrainConfig, plan: Plan, batches: int) -> int | None:

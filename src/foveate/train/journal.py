@@ -40,7 +40,13 @@ class Journal:
 
     def __init__(self, run: Path, step: int, tensorboard: bool = False) -> None:
         self.path = run / LOG
-        self.cut = _cut(self.path, step)
+        self.cut = 0  # how many lines were dropped: later and torn ones
+        if self.path.exists():
+            content = self.path.read_bytes()
+            lines = [line for line in sound(content) if line.get("step", 0) <= step]
+            self.cut = len(content.splitlines()) - len(lines)
+            if self.cut or not content.endswith(b"\n"):
+                write_atomically(self.path, "".join(json.dumps(line) + "\n" for line in lines))
         self._file: TextIO = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         self._board = _board(run / "tensorboard", step) if tensorboard else None
 
@@ -101,18 +107,6 @@ def sound(content: bytes) -> list[Line]:
         if isinstance(line, dict):
             lines.append(line)
     return lines
-
-
-def _cut(path: Path, step: int) -> int:
-    """Drop the lines after a step, and torn ones; returns how many were dropped."""
-    if not path.exists():
-        return 0
-    content = path.read_bytes()
-    lines = [line for line in sound(content) if line.get("step", 0) <= step]
-    dropped = len(content.splitlines()) - len(lines)
-    if dropped or not content.endswith(b"\n"):
-        write_atomically(path, "".join(json.dumps(line) + "\n" for line in lines))
-    return dropped
 
 
 def _without_infinities(value: object) -> object:

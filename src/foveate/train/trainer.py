@@ -323,16 +323,6 @@ class TrainState:
         return cls(**record, best=None if best is None else Best(**best))
 
 
-def sums_of(losses: list[Loss]) -> dict[str, float]:
-    """What the losses of several batches sum to, by name."""
-    sums: dict[str, float] = {}
-    for loss in losses:
-        parts: dict[str, Tensor | int] = {"loss": loss.total, "count": loss.count}
-        for name, value in (parts | loss.logged).items():
-            sums[name] = sums.get(name, 0.0) + float(value)
-    return sums
-
-
 # ----------------------------------------------------------------------------------------- trainer
 # The training loop: steps, validations and checkpoints, and the state that they share.
 
@@ -439,7 +429,12 @@ class Trainer:
         if self.job.objective is not None:
             self.job.objective.advance(number)
         micro_batches = portion.micro_batches(batches, self.state.seed, number)
-        own = sums_of([self.backward(micro) for micro in micro_batches])
+        losses = [self.backward(micro) for micro in micro_batches]
+        own: dict[str, float] = {}
+        for loss in losses:
+            parts: dict[str, Tensor | int] = {"loss": loss.total, "count": loss.count}
+            for name, value in (parts | loss.logged).items():
+                own[name] = own.get(name, 0.0) + float(value)
         sums = self.ranks.sums(own)
         count = int(sums["count"])
         if count == 0:

@@ -27,6 +27,26 @@ if TYPE_CHECKING:
 SHARE = 512  # lines that a process of several translates together
 PAGE = 200  # sentences drawn on one HTML page at most; browsers want no more
 
+PrefixFile = Annotated[Path | None, typer.Option(help="how outputs begin, line by line")]
+Format = Annotated[str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt or docx")]
+In = Annotated[Path | None, typer.Option("--in", help="a document, or a folder of them")]
+Protect = Annotated[
+    list[str] | None,
+    typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …"),
+]
+Again = Annotated[bool, typer.Option("--again", help="in catalogues, what is translated too")]
+GlossaryFile = Annotated[
+    Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
+]
+Force = Annotated[list[str] | None, typer.Option(metavar="PHRASE", help="in every output")]
+Silence = Annotated[
+    list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
+]
+Processes = Annotated[
+    int | None,
+    typer.Option(min=1, help="of one thread each, for bulk work; of a folder: all"),
+]
+
 
 def translate(
     run: options.RunPath,
@@ -37,36 +57,19 @@ def translate(
     alignments: Annotated[Path | None, typer.Option(help="Pharaoh file 0-0 1-2")] = None,
     attention: Annotated[Path | None, typer.Option(help="one HTML file of the maps")] = None,
     to: Annotated[str | None, typer.Option(help="language, if the run knows several")] = None,
-    prefix_file: Annotated[
-        Path | None, typer.Option(help="how outputs begin, line by line")
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option(help="text, html, tsv, jsonl, po, tmx, srt or docx")
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option("--in", help="a document, or a folder of them")
-    ] = None,
+    prefix_file: PrefixFile = None,
+    format: Format = None,
+    source: In = None,
     target: Annotated[Path | None, typer.Option("--out", help="where it goes")] = None,
-    protect: Annotated[
-        list[str] | None,
-        typer.Option(metavar="REGEX", help="protected in documents, beside URLs, …"),
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="in catalogues, what is translated too")
-    ] = False,
-    glossary: Annotated[
-        Path | None, typer.Option(help="TERM TAB VARIANT|VARIANT: outputs have a variant")
-    ] = None,
-    force: Annotated[
-        list[str] | None, typer.Option(metavar="PHRASE", help="in every output")
-    ] = None,
+    protect: Protect = None,
+    again: Again = False,
+    glossary: GlossaryFile = None,
+    force: Force = None,
     ban: options.Ban = None,
     memory: Annotated[Path | None, typer.Option(help="TMX or TSV, looked up first")] = None,
     fuzzy: options.Fuzzy = 100.0,
     copy_unknown: options.CopyUnknown = False,
-    silence: Annotated[
-        list[str] | None, typer.Option(metavar="PLACE[:HEAD,…]", help="heads that add nothing")
-    ] = None,
+    silence: Silence = None,
     ensemble: options.Ensemble = None,
     batch_tokens: options.BatchTokens = None,
     length_penalty: options.LengthPenalty = None,
@@ -74,10 +77,7 @@ def translate(
     precision: options.Precision = "fp32",
     engine: Annotated[str, typer.Option(help="torch, ctranslate2, or ray for a folder")] = "torch",
     sample: options.Sample = None,
-    processes: Annotated[
-        int | None,
-        typer.Option(min=1, help="of one thread each, for bulk work; of a folder: all"),
-    ] = None,
+    processes: Processes = None,
     threads: options.Threads = None,
 ) -> None:
     """Translate lines of stdin, a document, or a folder of them."""
@@ -87,9 +87,8 @@ def translate(
     from foveate.cli.workers import RunSpec
 
     others = tuple(map(str, ensemble or ())), tuple(overrides or ())
-    tried = None if sample is None else str(sample)
     request = Request(
-        RunSpec(str(run), checkpoint, *others, precision, engine, tried),
+        RunSpec(str(run), checkpoint, *others, precision, engine, str(sample) if sample else None),
         TranslateOptions(
             beam_size=beam_size, length_penalty=length_penalty, batch_tokens=batch_tokens, to=to
         ),

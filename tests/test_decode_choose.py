@@ -8,6 +8,7 @@ from foveate.config import ConfigError
 from foveate.decode.beam import Beam, DiverseBeam, Greedy, another, with_beam
 from foveate.decode.constraints import NoRepeat
 from foveate.decode.sample import Sample
+from foveate.decode.search import Search
 
 RULES = (NoRepeat.Config(size=2),)
 
@@ -41,6 +42,15 @@ def test_what_is_not_there_is_named() -> None:
         another(Beam.Config(), "diverse_beam", {"grops": 2})
     with pytest.raises(ConfigError, match=r"decode.kind: no search 'diverse'"):
         another(Beam.Config(), "diverse", {})
+
+
+def test_a_search_with_the_earlier_parameters_of_find_is_refused() -> None:
+    class Earlier(Search):
+        def find(self, steps: object, limits: object, start: int, end: int, rows: object) -> object:  # type: ignore[override]
+            raise NotImplementedError
+
+    with pytest.raises(ConfigError, match=r"Earlier.find takes the steps only: .* steps.limits"):
+        Earlier(Search.Config())
 
 
 @pytest.mark.parametrize(

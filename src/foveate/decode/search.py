@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from foveate.config import BaseConfig, Configurable, merge
+from foveate.config import BaseConfig, ConfigError, Configurable, merge
 from foveate.decode.constraints import (
     ByteTable,
     CharacterMask,
@@ -216,6 +217,13 @@ class Search(Configurable):
             return self
 
     def __init__(self, config: Config) -> None:
+        try:
+            inspect.signature(self.find).bind(None)
+        except TypeError:
+            raise ConfigError(
+                f"{type(self).__name__}.find takes the steps only: define find(self, steps); "
+                "limits, start, end and rows are attributes of the steps, such as steps.limits"
+            ) from None
         self.config = config
         self.prefixes: Sequence[Sequence[int]] = ()
         self.bans: Sequence[Forbids] = ()

@@ -114,7 +114,8 @@ def load(source: Path, run: Path, sentences: Path, seconds: float) -> Rates:
 
         def client(number: int, until: float) -> int:
             answered = 0
-            with httpx.Client(base_url=server.url, timeout=60) as connection:
+            # no certificates, whose loading takes 64 clients more than a second
+            with httpx.Client(base_url=server.url, timeout=60, verify=False) as connection:
                 while time.monotonic() < until:
                     text = lines[(number + answered * CLIENTS) % len(lines)]
                     body = {"q": text, "source": "en", "target": "fr"}

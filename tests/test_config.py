@@ -354,12 +354,26 @@ def test_what_is_absent_stays_absent_through_toml() -> None:
     assert TrainConfig.parse(tomllib.loads(config.toml())) == config
 
 
-def test_a_module_that_cannot_be_imported_is_named() -> None:
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (None, r"'my_kinds'\); is it on PYTHONPATH\?$"),
+        ("import no_such_library", r"no_such_library'\)$"),
+        ("a = 1\nb = a.c", r"my_kinds\.py:2: AttributeError: 'int' object"),
+        ("def (", r"my_kinds\.py, line 1"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_named(
+    code: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from foveate.config import parse_tree
     from foveate.train.config import TrainConfig
 
-    with pytest.raises(ConfigError, match="no_such_scores"):
-        parse_tree(TrainConfig, {"imports": ["no_such_scores"]})
+    if code is not None:
+        write(tmp_path, code, "my_kinds.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=message):
+        parse_tree(TrainConfig, {"imports": ["my_kinds"]})
 
 
 CONFIGS = Path(__file__).parent.parent / "configs"

@@ -13,6 +13,7 @@ import json
 import re
 import sys
 import tomllib
+import traceback
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -283,8 +284,13 @@ def _import_kinds(tree: Tree) -> None:
     for module in modules:
         try:
             importlib.import_module(module)
-        except (ImportError, ValueError, TypeError) as error:
-            raise ConfigError(f"cannot import {module!r} ({error}); is it on PYTHONPATH?") from None
+        except ModuleNotFoundError as error:
+            hint = "; is it on PYTHONPATH?" if module.startswith(error.name or module) else ""
+            raise ConfigError(f"cannot import {module!r} ({error}){hint}") from None
+        except (AttributeError, ImportError, NameError, SyntaxError, TypeError, ValueError) as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}"
+            raise ConfigError(f"cannot import {module!r} ({place})") from None
 
 
 def _differences(config: Config, where: Where) -> Iterable[tuple[str, object]]:

@@ -88,7 +88,7 @@ def aligners(names: Sequence[str]) -> None:
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         add({name: row(links, seconds=seconds, peak_gib=round(memory, 2), config=config.tree())})
         if name == "hmm, priors, agreement":
-            LINKS.write_text("".join(write_pharaoh(found) + "\n" for found in links))
+            LINKS.write_text("".join(write_pharaoh(result) + "\n" for result in links))
 
 
 def eflomal(program: str) -> None:
@@ -123,14 +123,14 @@ def run(name: str, folder: str) -> None:
     references = {"gold": true}
     if LINKS.exists():
         lines = LINKS.read_text().splitlines()
-        references["agreement"] = [Gold(found, found) for found in map(read_pharaoh, lines)]
+        references["agreement"] = [Gold(result, result) for result in map(read_pharaoh, lines)]
     for steps in ("produced", "read"):
         maps = list(loaded.task.word_maps(loaded.model, pairs, rows=steps, cut=split_blanks))
         for by, reference in references.items():
             best = choose(maps, reference, steps)[0][0]  # type: ignore[arg-type]
-            found = [best.links(m) for m in maps]
+            result = [best.links(m) for m in maps]
             where = {"layer": best.layer, "head": best.head, "checkpoint": loaded.checkpoint}
-            rows[f"{name}, {steps}, head by {by}"] = row(found, **where)
+            rows[f"{name}, {steps}, head by {by}"] = row(result, **where)
     add(rows)
 
 

@@ -83,11 +83,11 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     options.add_argument("lock", type=Path)
     options.add_argument("--sbom", type=Path, default=ROOT / "build" / "sbom.json")
-    given = options.parse_args()
+    inputs = options.parse_args()
     print(policy(ROOT / "SECURITY.md"))
-    print(write_sbom(given.lock, given.sbom))
-    code, said = weaknesses(given.lock)
-    print(said, file=sys.stderr if code else sys.stdout)
+    print(write_sbom(inputs.lock, inputs.sbom))
+    code, output = weaknesses(inputs.lock)
+    print(output, file=sys.stderr if code else sys.stdout)
     sys.exit(code)
 
 

@@ -143,7 +143,7 @@ def main(
         [python, "-m", "pip", "freeze"], check=True, capture_output=True, text=True
     ).stdout
     versions = [pin for pin in version.split() if pin.startswith(("libretranslate", "ctranslate2"))]
-    size = sum(one.numel() for one in own.model.parameters())
+    size = sum(item.numel() for item in own.model.parameters())
     result = harness.previous("libretranslate")
     result[f"{own.config.model.kind}, {size / 1e6:.1f} million parameters"] = {
         "command": harness.command(),

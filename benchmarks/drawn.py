@@ -67,8 +67,8 @@ def maps(words: int, layers: int = LAYERS, heads: int = HEADS) -> np.ndarray:
         1, 20, (layers, heads, 1, 1)
     )
     weights = np.exp(scores - scores.max(-1, keepdims=True))
-    found: np.ndarray = (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
-    return found
+    result: np.ndarray = (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
+    return result
 
 
 def ours(weights: np.ndarray) -> str:
@@ -137,9 +137,9 @@ def measured(browser: Any, path: Path) -> dict[str, float]:
 def middle(found: list[dict[str, float]]) -> dict[str, Any]:
     """Medians of repeated measurements, with all of the first."""
     medians = {
-        f"{key}_ms": round(statistics.median(one[key] for one in found), 1) for key in found[0]
+        f"{key}_ms": round(statistics.median(item[key] for item in found), 1) for key in found[0]
     }
-    return {**medians, "all_ready_ms": [round(one["ready"]) for one in found]}
+    return {**medians, "all_ready_ms": [round(item["ready"]) for item in found]}
 
 
 def main(
@@ -160,10 +160,10 @@ def main(
 def own(browser: Any, place: Path, words: int, repeats: int, **size: int) -> dict[str, Any]:
     path = place / f"ours{words}.html"
     path.write_text(ours(maps(words, **size)), "utf-8")
-    found = middle([measured(browser, path) for _ in range(repeats)])
+    result = middle([measured(browser, path) for _ in range(repeats)])
     size_of_maps = {"words": words, "layers": LAYERS, "heads": HEADS} | size
-    print(size_of_maps | found, flush=True)
-    return {**size_of_maps, "bytes": path.stat().st_size, **found}
+    print(size_of_maps | result, flush=True)
+    return {**size_of_maps, "bytes": path.stat().st_size, **result}
 
 
 def beside(
@@ -175,11 +175,11 @@ def beside(
         view: (bertviz(weights, view), lines(view, words)) for view in ("head_view", "model_view")
     }
     shared = sum(file.stat().st_size for file in copies.iterdir()) if copies else None
-    found: dict[str, Any] = {"words": words, "bytes_from_cdn_of_bertviz": shared}
+    result: dict[str, Any] = {"words": words, "bytes_from_cdn_of_bertviz": shared}
     times: dict[str, list[float]] = {name: [] for name in pages}
     for name, (text, _) in pages.items():
         (place / f"{name}{words}.html").write_text(text, "utf-8")
-        found[name] = {"bytes": len(text.encode())}
+        result[name] = {"bytes": len(text.encode())}
     for _ in range(repeats if copies else 0):
         for name, (_, condition) in pages.items():
             tab, took = opened(browser, place / f"{name}{words}.html", condition, copies)
@@ -188,12 +188,12 @@ def beside(
             print(words, name, round(took), flush=True)
     for name, all_of in times.items():
         if all_of:
-            found[name] |= {"ready_ms": round(statistics.median(all_of), 1),
-                            "all_ready_ms": [round(one) for one in all_of]}  # fmt: skip
-            found[name]["times_ours"] = round(
+            result[name] |= {"ready_ms": round(statistics.median(all_of), 1),
+                            "all_ready_ms": [round(item) for item in all_of]}  # fmt: skip
+            result[name]["times_ours"] = round(
                 statistics.median(all_of) / statistics.median(times["ours"]), 1
             )
-    return found
+    return result
 
 
 if __name__ == "__main__":

@@ -110,20 +110,20 @@ class Bench:
     def carry_out(self, arguments: Sequence[object], out: Path | None = None) -> Done:
         """Carry out a command line to its end."""
         begun = time.monotonic()
-        said = self.folder / "said"
-        return end(begin(arguments, said, out), said, begun)
+        output = self.folder / "said"
+        return end(begin(arguments, output, out), output, begun)
 
     def killed(self, arguments: Sequence[object], wait: float) -> Done:
         """Kill a process after some seconds, if it has not ended by then."""
-        begun, said = time.monotonic(), self.folder / "said"
-        child = begin(arguments, said)
+        begun, output = time.monotonic(), self.folder / "said"
+        child = begin(arguments, output)
         while time.monotonic() - begun < wait:
             if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 break
             time.sleep(0.001)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-        return end(child, said, begun)
+        return end(child, output, begun)
 
     def add(self, fault: str, act: str, **facts: Any) -> None:
         """A row of the table."""
@@ -133,13 +133,13 @@ class Bench:
 
 def content(folder: Path, hidden: bool = False) -> Files:
     """Every file of a folder that somebody might read, by its sha256."""
-    found = {}
+    result = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         passing = any(part.startswith(HIDDEN) or part.endswith(".part") for part in path.parts)
         if path.is_file() and (hidden or not passing):
-            found[name] = harness.sha256(path)
-    return found
+            result[name] = harness.sha256(path)
+    return result
 
 
 def harmed(before: Files, after: Files, now: Files) -> list[str]:
@@ -155,11 +155,11 @@ Act = Callable[[Path], list[object]]  # the command line, for a folder with "run
 
 def exporting(form: str, at: Path) -> list[object]:
     """An export, compared with the run on four lines."""
-    said: list[object] = ["--to", form, "--check", "4"]
+    output: list[object] = ["--to", form, "--check", "4"]
     if form == "argos":  # a file, that names its languages
-        return ["export", at / "run", at / "out.argosmodel", *said, "--language", "en",
+        return ["export", at / "run", at / "out.argosmodel", *output, "--language", "en",
                 "--language", "fr"]  # fmt: skip
-    return ["export", at / "run", at / "out", *said]
+    return ["export", at / "run", at / "out", *output]
 
 
 def acts() -> dict[str, Act]:
@@ -264,21 +264,21 @@ def _kill_keys(bench: Bench) -> None:
     """Keys that were told to somebody are valid, whenever the next one is made."""
     from foveate.server.keys import KeyFile
 
-    file, told, lost, times = bench.folder / "keys", list[str](), list[str](), 0
+    file, messages, lost, times = bench.folder / "keys", list[str](), list[str](), 0
     took = bench.carry_out(["serve", "keys", "add", "first", "--file", file]).seconds
-    told.append("first")
+    messages.append("first")
     for number in range(1000):
         arguments = ["serve", "keys", "add", f"key-{number}", "--file", file]
         done = bench.killed(arguments, bench.chance.uniform(0, 1.1 * took))
         times += done.code == -signal.SIGKILL
-        told += [f"key-{number}"] if done.code == 0 else []
+        messages += [f"key-{number}"] if done.code == 0 else []
         names = {key.name for key in KeyFile(file).all()}
-        lost += [name for name in told if name not in names]
+        lost += [name for name in messages if name not in names]
         if file.stat().st_mode & 0o077:
             lost.append("secrecy")
         if times == bench.kills:
             break
-    bench.add("SIGKILL", "serve keys add", times=times, lost=lost, kept=len(told))
+    bench.add("SIGKILL", "serve keys add", times=times, lost=lost, kept=len(messages))
 
 
 def _kill_server(bench: Bench, begun: Path) -> None:
@@ -327,7 +327,7 @@ def full(bench: Bench) -> None:
     begun = prepared(bench.folder)
     with disk(bench.folder / "disk", "24m") as place:
         for name, act in [*acts().items(), *_training(bench).items()]:
-            before, lost, said, bare, codes = content(begun), [], [], 0, []
+            before, lost, output, bare, codes = content(begun), [], [], 0, []
             whole = bench.folder / "whole"
             shutil.copytree(begun, whole)
             bench.carry_out(act(whole))
@@ -346,15 +346,15 @@ def full(bench: Bench) -> None:
                     lost += harmed(before, after, content(at))
                 else:
                     lost += [n for n, d in before.items() if content(at).get(n, d) != d]
-                said += [last_line(done.said)] if done.code else []
+                output += [last_line(done.said)] if done.code else []
                 for left in (at, place / "cache"):
                     shutil.rmtree(left, ignore_errors=True)
                 (place / "filling").unlink()
             shutil.rmtree(whole)
-            told = sorted({line.replace(str(place), "DISK") for line in said})
+            messages = sorted({line.replace(str(place), "DISK") for line in output})
             bench.add(
                 "full disk", name, times=len(ROOMS), lost=lost, codes=codes, tracebacks=bare,
-                said=told,
+                said=messages,
             )  # fmt: skip
         _full_stream(bench, begun, place)
     shutil.rmtree(begun)
@@ -372,10 +372,10 @@ def _full_stream(bench: Bench, begun: Path, place: Path) -> None:
     """Standard output that goes into a file on a full disk."""
     fill(place, 0)
     source = os.open(begun / "source.txt", os.O_RDONLY)
-    kept = os.dup(0)
+    saved = os.dup(0)
     os.dup2(source, 0)
     done = bench.carry_out(["translate", begun / "run"], out=place / "lines.txt")
-    os.dup2(kept, 0)
+    os.dup2(saved, 0)
     bench.add(
         "full disk", "translate > FILE", times=1, lost=[], codes=[done.code],
         tracebacks=int(done.bare), said=[last_line(done.said)],
@@ -396,11 +396,11 @@ def read_only(bench: Bench) -> None:
         tried["show"] = lambda at: ["show", at / "run"]
         for name, act in tried.items():
             done = bench.carry_out(act(at))
-            told = [last_line(done.said).replace(str(place), "DISK")] if done.code else []
+            messages = [last_line(done.said).replace(str(place), "DISK")] if done.code else []
             lost = [n for n, d in before.items() if content(at).get(n) != d]
             bench.add(
                 "read-only folder", name, times=1, lost=lost, codes=[done.code],
-                tracebacks=int(done.bare), said=told,
+                tracebacks=int(done.bare), said=messages,
             )  # fmt: skip
     shutil.rmtree(begun)
 
@@ -413,23 +413,23 @@ def two(bench: Bench) -> None:
     begun = prepared(bench.folder)
     config, run = bench.folder / "transformer.toml", begun / "run"
     long = ["train", config, "train.max_steps=100000", "train.save.every=20", "--run", run]
-    said = bench.folder / "first"
-    first, started = begin(long, said), time.monotonic()
+    output = bench.folder / "first"
+    first, started = begin(long, output), time.monotonic()
     while not (run / ".writing").exists() or not (run / ".writing").read_text("utf-8"):
         time.sleep(0.01)
     before = content(run)
-    told = {}
+    messages = {}
     for name, arguments in {"train": long, "average": ["average", run]}.items():
         done = bench.carry_out(arguments)
-        told[name] = last_line(done.said).replace(str(bench.folder), "FOLDER")
+        messages[name] = last_line(done.said).replace(str(bench.folder), "FOLDER")
         if done.code == 0 or f"process {first} on " not in done.said:
-            told[name] += " (NOT REFUSED)"
+            messages[name] += " (NOT REFUSED)"
     lost = [n for n, d in before.items() if n not in content(run) and "checkpoints" not in n]
     os.kill(first, signal.SIGKILL)
-    end(first, said, started)
+    end(first, output, started)
     again = bench.carry_out(["train", config, "train.max_steps=61", "--run", run])
     bench.add(
-        "two at once", "train", times=2, lost=lost, said=told, code_afterwards=again.code
+        "two at once", "train", times=2, lost=lost, said=messages, code_afterwards=again.code
     )  # fmt: skip
     shutil.rmtree(begun)
 

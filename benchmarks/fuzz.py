@@ -82,7 +82,7 @@ def targets(place: Path) -> Targets:
         (place / "out").unlink(missing_ok=True)
         return import_from(path, place / "out")
 
-    found: Targets = {
+    result: Targets = {
         "tsv": (on_file("a.tsv", lambda p: list(rows(p, None, TextData()))), [b"a\tb\nc\td\n"]),
         "jsonl": (
             on_file("a.jsonl", lambda p: list(rows(p, None, TextData()))),
@@ -119,9 +119,9 @@ def targets(place: Path) -> Targets:
         "request": (_request, [b"0{}", b'1{"q": "a"}', b"2q=a&source=en", b"3--x\r\n\r\n--x--"]),
     }
     for kind, example in DOCUMENTS.items():
-        found[kind + " document"] = (_document(kind), [example])
-    found["docx document"] = (_document("docx"), [_docx()])
-    return found
+        result[kind + " document"] = (_document(kind), [example])
+    result["docx document"] = (_document("docx"), [_docx()])
+    return result
 
 
 # ------------------------------------------------------------------------------ readers
@@ -230,8 +230,8 @@ class Watch:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            told = isinstance(error, Exception) and is_for_the_user(error)
-            if told or isinstance(error, RequestError):
+            messages = isinstance(error, Exception) and is_for_the_user(error)
+            if messages or isinstance(error, RequestError):
                 return
             frames = traceback.extract_tb(error.__traceback__)
             ours = [f for f in frames if "foveate" in f.filename and "benchmarks" not in f.filename]
@@ -299,17 +299,17 @@ def one(name: str, target: tuple[Read, list[bytes]], seconds: int) -> dict[str, 
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        said = (folder / "said").read_text("utf-8", "replace")
-        units = re.search(r"number_of_executed_units:\s*(\d+)", said)
-        kept = folder / "findings"
-        lines = kept.read_text().splitlines() if kept.exists() else []
-        found = [json.loads(line) for line in lines]
+        output = (folder / "said").read_text("utf-8", "replace")
+        units = re.search(r"number_of_executed_units:\s*(\d+)", output)
+        saved = folder / "findings"
+        lines = saved.read_text().splitlines() if saved.exists() else []
+        result = [json.loads(line) for line in lines]
         for left in sorted(folder.glob("*-*")):  # libFuzzer's: oom-…, timeout-…, crash-…
             what = left.name.partition("-")[0]
-            found.append({"what": what, "said": "", "input": left.read_bytes()[:300].hex()})
-    if units is None and not found:
-        sys.exit(f"{name} was not fuzzed:\n{said[-2000:]}")
-    row = {"executions": int(units[1]) if units else None, "findings": found}
+            result.append({"what": what, "said": "", "input": left.read_bytes()[:300].hex()})
+    if units is None and not result:
+        sys.exit(f"{name} was not fuzzed:\n{output[-2000:]}")
+    row = {"executions": int(units[1]) if units else None, "findings": result}
     print(f"{name}: {json.dumps(row)[:400]}", file=sys.stderr, flush=True)
     return row
 
@@ -322,14 +322,14 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         there = loaded(Path(folder))
         names = only.split(",") if only else list(there)
-        found = {name: one(name, there[name], seconds) for name in names}
-    counts = [row["executions"] or 0 for row in found.values()]
+        result = {name: one(name, there[name], seconds) for name in names}
+    counts = [row["executions"] or 0 for row in result.values()]
     report = {
         "fuzzer": "atheris" if GUIDED else "random mutations",
         "seconds_each": seconds,
         "executions": sum(counts),
-        "findings": sum(len(row["findings"]) for row in found.values()),
-        "targets": found,
+        "findings": sum(len(row["findings"]) for row in result.values()),
+        "targets": result,
     }
     path = harness.write("fuzz", report, out)
     print(f"{report['executions']:,} executions, {report['findings']} findings ({path})")

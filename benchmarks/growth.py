@@ -44,15 +44,15 @@ WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 def timed(work: Callable[[], Any], rows: int) -> tuple[Any, dict[str, float]]:
     """What comes out, rows for each second of all processors together, seconds by the clock."""
     before, clock = processor(), time.perf_counter()
-    found = work()
+    result = work()
     spent, clock = processor() - before, time.perf_counter() - clock
-    return found, {"a_second_of_a_core": round(rows / spent), "seconds": round(clock, 2)}
+    return result, {"a_second_of_a_core": round(rows / spent), "seconds": round(clock, 2)}
 
 
 def processor() -> float:
     """Seconds of processor time, of this process and of those that it has waited for."""
     used = map(resource.getrusage, WHO)
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(item.ru_utime + item.ru_stime for item in used)
 
 
 def memory() -> dict[str, float]:

@@ -152,9 +152,9 @@ def played(folder: Path, patience: float) -> dict[str, Any]:
             for process in processes.values():
                 process.kill()
                 process.wait()
-    said = {host: telling(logs[host]) for host in HOSTS}
+    output = {host: telling(logs[host]) for host in HOSTS}
     starts = [(line["step"], line.get("ranks", 1)) for line in logged(run, "start")]
-    return {"cut_after_step": before, "ended": ended, "said": said, "starts": starts}
+    return {"cut_after_step": before, "ended": ended, "said": output, "starts": starts}
 
 
 def telling(log: Path) -> list[str]:

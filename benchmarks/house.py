@@ -111,14 +111,14 @@ def imported(text: str) -> Iterator[str]:
 
 
 def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
-    found: set[str] = set()
+    result: set[str] = set()
     waiting = list(graph[start])
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in result:
+            result.add(name)
             waiting.extend(graph[name])
-    return found
+    return result
 
 
 if __name__ == "__main__":

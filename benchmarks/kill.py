@@ -44,9 +44,9 @@ def start(config: Path, overrides: list[str], run: Path) -> subprocess.Popen[byt
 
 def finish(process: subprocess.Popen[bytes]) -> None:
     """Wait for the end; stop with what it said if it failed."""
-    _, said = process.communicate()
+    _, output = process.communicate()
     if process.returncode:
-        sys.exit(f"training failed with {process.returncode}:\n{said.decode()[-2000:]}")
+        sys.exit(f"training failed with {process.returncode}:\n{output.decode()[-2000:]}")
 
 
 def result(run: Path) -> dict[str, Any]:

@@ -38,15 +38,15 @@ def lines() -> list[bytes]:
     """The input, the same at every call."""
     chance = random.Random(1)
     hostile = [line if isinstance(line, bytes) else line.encode() for line in HOSTILE]
-    found = []
+    result = []
     for i in range(COUNT):
         if i % 10 == 0:
-            found.append(PLAIN[i // 10 % len(PLAIN)])
+            result.append(PLAIN[i // 10 % len(PLAIN)])
         elif i in (1234, 8765):
-            found.append(b"word " * 5000)
+            result.append(b"word " * 5000)
         else:
-            found.append(chance.choice(hostile))
-    return found
+            result.append(chance.choice(hostile))
+    return result
 
 
 def translate(run: Path, text: bytes) -> tuple[list[bytes], str]:

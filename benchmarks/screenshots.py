@@ -46,13 +46,13 @@ def served(runs: list[Path]) -> Iterator[str]:
 
 def pages(runs: list[str], text: str) -> dict[str, tuple[str, str]]:
     """The hash of each page, and what stands on it when it is whole."""
-    first, asked = {"run": runs[0]}, {"run": runs[0], "text": text}
+    first, requested = {"run": runs[0]}, {"run": runs[0], "text": text}
     chosen = {"block": "decoder.cross_attention", "row": 2}
     others = [("run", name) for name in runs[1:3]]
     return {
-        "ask": (f"#/ask?{urlencode(asked)}", '[data-testid="answer"][data-status="done"]'),
+        "ask": (f"#/ask?{urlencode(requested)}", '[data-testid="answer"][data-status="done"]'),
         "inspect": (
-            f"#/inspect?{urlencode([*asked.items(), *others, *chosen.items()])}",
+            f"#/inspect?{urlencode([*requested.items(), *others, *chosen.items()])}",
             '[data-testid="view-attention"][data-status="done"]',
         ),
         "train": (

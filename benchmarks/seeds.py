@@ -62,15 +62,15 @@ def main(
 def compared(samples: list[list[float]]) -> dict[str, Any]:
     """Means and deviations of two samples, and how far the means are apart."""
     means, spreads = map(statistics.mean, samples), map(statistics.stdev, samples)
-    (one, other), (s, t) = means, spreads
+    (item, other), (s, t) = means, spreads
     error = ((s**2 + t**2) / len(samples[0])) ** 0.5
     return {
         **{
             precision: {"mean": round(mean, 2), "deviation": round(spread, 2)}
-            for precision, mean, spread in zip(PRECISIONS, (one, other), (s, t), strict=True)
+            for precision, mean, spread in zip(PRECISIONS, (item, other), (s, t), strict=True)
         },
-        "difference": round(other - one, 2),
-        "welch_t": round((other - one) / error, 2),
+        "difference": round(other - item, 2),
+        "welch_t": round((other - item) / error, 2),
     }
 
 

@@ -41,11 +41,11 @@ Figures = dict[str, Any]
 
 def family(process: int) -> list[int]:
     """A process and all that it, or one of these, has started."""
-    found = [process]
-    for each in found:
+    result = [process]
+    for each in result:
         for thread in Path(f"/proc/{each}/task").glob("*/children"):
-            found += map(int, thread.read_text().split())
-    return found
+            result += map(int, thread.read_text().split())
+    return result
 
 
 def processor(*processes: int) -> float:
@@ -60,8 +60,8 @@ def processor(*processes: int) -> float:
 def resident(process: int) -> int:
     """Bytes of memory of a process and those below it."""
     page = os.sysconf("SC_PAGE_SIZE")
-    found = family(process)
-    return sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) * page for each in found)
+    result = family(process)
+    return sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) * page for each in result)
 
 
 class Server:
@@ -85,8 +85,8 @@ class Server:
 
     def metric(self, name: str) -> float:
         text = httpx.get(f"{self.url}/metrics").text
-        found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([\d.e+]+)$", text, re.MULTILINE)
-        return sum(map(float, found))
+        result = re.findall(rf"^{name}(?:{{[^}}]*}})? ([\d.e+]+)$", text, re.MULTILINE)
+        return sum(map(float, result))
 
     def _watch(self) -> None:
         while self.process.poll() is None:
@@ -113,11 +113,11 @@ def wrk(
     server: Server, sentences: Path, seconds: float, clients: int, pause: float = 0, many: int = 1
 ) -> Figures:
     """A load of wrk; ``pause`` in ms between the requests of a client."""
-    said = {"SENTENCES": str(sentences), "PAUSE": str(pause), "LIST": str(many)}
+    output = {"SENTENCES": str(sentences), "PAUSE": str(pause), "LIST": str(many)}
     command = ["wrk", "-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", "--timeout", "60s"]
     done = subprocess.run(
         [*command, "-s", str(LUA), server.url],
-        env=os.environ | said, capture_output=True, text=True, check=True,
+        env=os.environ | output, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return dict(json.loads(done.stdout.partition("RESULT ")[2]))
 
@@ -160,7 +160,7 @@ def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Fi
     ``loss_in_translating`` counts the processes that translate alone: what batching costs.
     """
     lines = sentences.read_text("utf-8").splitlines()
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("offline", *LOADS)}
+    result: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("offline", *LOADS)}
     with offline(run, processes) as translate, served(run) as server:
         translate(lines[:50])
 
@@ -172,7 +172,7 @@ def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Fi
             while time.perf_counter() - start < seconds:
                 sentences_done += translate(lines * max(1, processes))
             spent = time.perf_counter() - start, own() - before
-            found["offline"].append((sentences_done / spent[0], sentences_done / spent[1]))
+            result["offline"].append((sentences_done / spent[0], sentences_done / spent[1]))
             for name, (clients, many) in LOADS.items():
                 talker = server.process.pid
                 items = server.metric("foveate_batch_items_sum")
@@ -181,17 +181,17 @@ def throughput(run: Path, sentences: Path, seconds: float, processes: int) -> Fi
                 ended = time.perf_counter(), server.cpu(), processor(talker)
                 done = server.metric("foveate_batch_items_sum") - items
                 wall, cpu, talk = (b - a for a, b in zip(began, ended, strict=True))
-                found[name].append((done / wall, done / cpu, done / (cpu - talk)))
+                result[name].append((done / wall, done / cpu, done / (cpu - talk)))
     rates: Figures = {}
-    for name, rows in found.items():
+    for name, rows in result.items():
         wall, cpu, *_ = zip(*rows, strict=True)
         rates[name] = {
-            "sentences_per_second": [round(one, 1) for one in wall],
-            "sentences_per_cpu_second": [round(one, 1) for one in cpu],
+            "sentences_per_second": [round(item, 1) for item in wall],
+            "sentences_per_cpu_second": [round(item, 1) for item in cpu],
         }
-    best = max(one[1] for one in found["offline"])
+    best = max(item[1] for item in result["offline"])
     for name in LOADS:
-        _, whole, translating = map(max, zip(*found[name], strict=True))
+        _, whole, translating = map(max, zip(*result[name], strict=True))
         rates[name]["loss_per_cpu_second"] = round(1 - whole / best, 3)
         if processes:
             rates[name]["loss_in_translating"] = round(1 - translating / best, 3)
@@ -240,18 +240,18 @@ def bad_clients(run: Path, sentences: Path) -> Figures:
     with served(run) as server:
         idle = [socket.create_connection(server.address) for _ in range(1000)]
         slow = [socket.create_connection(server.address) for _ in range(200)]
-        for number, one in enumerate(slow):
-            one.sendall(part if number % 2 else b"GET /health HT")
+        for number, item in enumerate(slow):
+            item.sendall(part if number % 2 else b"GET /health HT")
         large = []
         for _ in range(50):
-            with socket.create_connection(server.address, timeout=20) as one:
-                one.sendall(head)
-                large.append(one.recv(12)[9:12].decode())
+            with socket.create_connection(server.address, timeout=20) as item:
+                item.sendall(head)
+                large.append(item.recv(12)[9:12].decode())
         for _ in range(100):  # ask and leave at once
             body = json.dumps(ask(lines[0])).encode()
-            with socket.create_connection(server.address) as one:
-                one.sendall(b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: ")
-                one.sendall(b"%d\r\n\r\n%s" % (len(body), body))
+            with socket.create_connection(server.address) as item:
+                item.sendall(b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: ")
+                item.sendall(b"%d\r\n\r\n%s" % (len(body), body))
         times, codes = [], Counter[int]()
         for line in lines:
             began = time.perf_counter()
@@ -260,11 +260,11 @@ def bad_clients(run: Path, sentences: Path) -> Figures:
             ] += 1
             times.append(time.perf_counter() - began)
         closed, deadline = 0, time.monotonic() + 40
-        for one in [*idle, *slow]:
-            one.settimeout(max(0.01, deadline - time.monotonic()))
+        for item in [*idle, *slow]:
+            item.settimeout(max(0.01, deadline - time.monotonic()))
             with contextlib.suppress(OSError):
-                closed += one.recv(100)[9:12] == b"408"
-            one.close()
+                closed += item.recv(100)[9:12] == b"408"
+            item.close()
         return {
             "idle_connections": len(idle),
             "slow_connections": len(slow),
@@ -305,11 +305,11 @@ def ends(run: Path, sentences: Path, times: int) -> Figures:
                     outcome[str(answer.status_code)] += 1
 
             with ThreadPoolExecutor(16) as threads:
-                asked = [threads.submit(client, seed) for seed in range(16)]
+                requested = [threads.submit(client, seed) for seed in range(16)]
                 time.sleep(2 + 0.3 * number)
                 codes.append(server.end())
-                for one in asked:
-                    one.result()
+                for item in requested:
+                    item.result()
     return {"times": times, "exit_codes": codes, "requests": dict(outcome)}
 
 
@@ -365,15 +365,18 @@ def same(run: Path, sentences: Path, count: int = 200) -> Figures:
             answer = httpx.post(f"{server.url}/translate", json=ask(line), timeout=60)
             return str(answer.json()["translatedText"])
 
-        ways = {"alone": map(asked, lines), "run": (str(own.translate([one])[0]) for one in lines)}
-        company = list(threads.map(asked, lines))
-        found = {
-            f"different_from_{way}": sum(
-                one != other for one, other in zip(company, answers, strict=True)
-            )
-            for way, answers in ways.items()
+        ways = {
+            "alone": map(asked, lines),
+            "run": (str(own.translate([item])[0]) for item in lines),
         }
-    return {"sentences": len(lines), **found}
+        neighbours = list(threads.map(asked, lines))
+        result = {
+            f"different_from_{method}": sum(
+                item != other for item, other in zip(neighbours, answers, strict=True)
+            )
+            for method, answers in ways.items()
+        }
+    return {"sentences": len(lines), **result}
 
 
 def main(

@@ -33,12 +33,12 @@ TAPS = {"self.tap is not None": "False", "self.tap is None": "True"}
 def without_taps() -> Callable[..., Any]:
     """The one method of `Attention` that has them, compiled as if nobody could ever look."""
     source = textwrap.dedent(inspect.getsource(Attention._mix))
-    for said, never in TAPS.items():
-        assert said in source, f"nothing in it says {said!r}"
-        source = source.replace(said, never)
-    found: dict[str, Any] = {}
-    exec(source, vars(attention), found)
-    made: Callable[..., Any] = found["_mix"]
+    for output, never in TAPS.items():
+        assert output in source, f"nothing in it says {output!r}"
+        source = source.replace(output, never)
+    result: dict[str, Any] = {}
+    exec(source, vars(attention), result)
+    made: Callable[..., Any] = result["_mix"]
     return made
 
 
@@ -55,33 +55,33 @@ def main(rounds: int = 8) -> None:
         "without the lines on taps": lambda: patch.object(Attention, "_mix", method),
         "somebody looks": lambda: capture(model),
     }
-    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    seconds: dict[str, list[float]] = {route: [] for route in ways}
     for turn in range(-1, rounds):  # the first warms up
         for batch in batches:
             order = list(ways)[turn % len(ways) :] + list(ways)[: turn % len(ways)]
-            for way in order:  # nobody is always the first
+            for route in order:  # nobody is always the first
                 model.zero_grad()
                 torch.manual_seed(turn)
                 began = time.process_time()
-                with ways[way]():
+                with ways[route]():
                     job.task.loss(model, batch, job.objective).total.backward()
                 if turn >= 0:
-                    seconds[way].append(time.process_time() - began)
+                    seconds[route].append(time.process_time() - began)
     plain = seconds["as it is"]
     ratios = {
-        way: [one / other for one, other in zip(spent, plain, strict=True)]
-        for way, spent in seconds.items()
-        if way != "as it is"
+        route: [item / other for item, other in zip(spent, plain, strict=True)]
+        for route, spent in seconds.items()
+        if route != "as it is"
     }
     result = {
         "steps": len(plain),
-        "median_seconds": {way: round(statistics.median(s), 4) for way, s in seconds.items()},
+        "median_seconds": {route: round(statistics.median(s), 4) for route, s in seconds.items()},
         "ratio_to_as_it_is": {
-            way: {
-                "median": round(statistics.median(found), 4),
-                "quartiles": [round(q, 4) for q in statistics.quantiles(found, n=4)[::2]],
+            route: {
+                "median": round(statistics.median(results), 4),
+                "quartiles": [round(q, 4) for q in statistics.quantiles(results, n=4)[::2]],
             }
-            for way, found in ratios.items()
+            for route, results in ratios.items()
         },
     }
     print(harness.write("unseen", result).read_text(encoding="utf-8"))

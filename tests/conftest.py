@@ -75,7 +75,7 @@ def data_folder() -> Path:
 @pytest.fixture(scope="session")
 def browser_path() -> str:
     """An installed Chromium, or a skip that says why."""
-    found = find_browser()
-    if found is None:
+    result = find_browser()
+    if result is None:
         pytest.skip(f"no browser here ({', '.join(BROWSERS)}); set FOVEATE_BROWSER to name one")
-    return found
+    return result

@@ -24,36 +24,36 @@ def labels(ids: Tensor) -> list[str]:
 def translating(model: Any, source: Tensor, target: Tensor) -> ForcedPass:
     """One pair of ids, (S,) and (T,), as a task would make it ready."""
     read, before = F.pad(source, (0, 1), value=EOS), F.pad(target, (1, 0), value=BOS)
-    wanted = F.pad(target, (0, 1), value=EOS)
+    expected = F.pad(target, (0, 1), value=EOS)
 
     def run() -> Tensor:
-        return token_log_probabilities(model(read[None], before[None]), wanted[None])[0]
+        return token_log_probabilities(model(read[None], before[None]), expected[None])[0]
 
     def label(maps: Maps, units: Units) -> AttentionRecord:
-        rows = {n: labels(read if n.startswith("encoder") else wanted) for n in maps}
+        rows = {n: labels(read if n.startswith("encoder") else expected) for n in maps}
         columns = {n: labels(before if n.endswith("self_attention") else read) for n in maps} | {
             n: labels(read) for n in maps if n.startswith("encoder")
         }
         return AttentionRecord(dict(maps), rows, columns)
 
     return ForcedPass(
-        model, run, label, labels(wanted), {"encoder": labels(read), "decoder": labels(before)},
+        model, run, label, labels(expected), {"encoder": labels(read), "decoder": labels(before)},
         token=lambda i: labels(torch.tensor([i]))[0],
     )  # fmt: skip
 
 
 def language(model: Any, text: Tensor) -> ForcedPass:
     """A text of ids (T,), each of them predicted from those before it."""
-    read, wanted = F.pad(text, (1, 0), value=BOS), F.pad(text, (0, 1), value=EOS)
+    read, expected = F.pad(text, (1, 0), value=BOS), F.pad(text, (0, 1), value=EOS)
 
     def run() -> Tensor:
-        return token_log_probabilities(model(read[None]), wanted[None])[0]
+        return token_log_probabilities(model(read[None]), expected[None])[0]
 
     def label(maps: Maps, units: Units) -> AttentionRecord:
-        return AttentionRecord(dict(maps), {"": labels(wanted)}, {"": labels(read)})
+        return AttentionRecord(dict(maps), {"": labels(expected)}, {"": labels(read)})
 
     return ForcedPass(
-        model, run, label, labels(wanted), {"decoder": labels(read)},
+        model, run, label, labels(expected), {"decoder": labels(read)},
         token=lambda i: labels(torch.tensor([i]))[0],
     )  # fmt: skip
 

@@ -71,9 +71,9 @@ class Scene:
         with ranks_of(config) as ranks:
             before = self.befall(ranks.rank)
             outcome = Toy(folder, config, before, self.dropout).train(ranks=ranks)
-            said = {"reason": outcome.reason, "exit_code": outcome.exit_code}
-            said |= {"best": outcome.best and asdict(outcome.best), "world": ranks.world}
-            (folder / f"outcome-{ranks.rank}.json").write_text(json.dumps(said), encoding="utf-8")
+            output = {"reason": outcome.reason, "exit_code": outcome.exit_code}
+            output |= {"best": outcome.best and asdict(outcome.best), "world": ranks.world}
+            (folder / f"outcome-{ranks.rank}.json").write_text(json.dumps(output), encoding="utf-8")
         return outcome.exit_code
 
 

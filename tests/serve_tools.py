@@ -88,11 +88,11 @@ class Program:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         assert self.process.stdout is not None
-        said = self.process.stdout.readline()
-        if "http://" not in said:
+        output = self.process.stdout.readline()
+        if "http://" not in output:
             self.close()
             raise RuntimeError("\n".join(self.other))
-        self.url = said.split()[1].rstrip("/")
+        self.url = output.split()[1].rstrip("/")
         self.port = int(self.url.rpartition(":")[2])
 
     def _read(self) -> None:
@@ -124,8 +124,8 @@ class Program:
 @contextmanager
 def program(*arguments: str | Path) -> Iterator[Program]:
     """The program, ended whatever happens."""
-    found = Program(arguments)
+    result = Program(arguments)
     try:
-        yield found
+        yield result
     finally:
-        found.close()
+        result.close()

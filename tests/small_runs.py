@@ -160,13 +160,13 @@ def write_data(folder: Path) -> None:
 def made(folder: Path, names: Sequence[str], steps: int = 20, more: str = "") -> dict[str, Run]:
     """The runs of some names, in folders of these names; ``more`` are lines of [train]."""
     write_data(folder)
-    found = {}
+    result = {}
     for name in names:
         training = TRAIN.format(steps=steps, half=max(1, steps // 2)) + more
         text = (CONFIGS | MORE)[name].format(folder=folder.as_posix()) + training
         (folder / f"{name}.toml").write_text(text, "utf-8")
-        found[name] = train(folder / f"{name}.toml", folder=folder / "runs" / name)
-    return found
+        result[name] = train(folder / f"{name}.toml", folder=folder / "runs" / name)
+    return result
 
 
 def _translator(encoder: str, decoder: str) -> str:

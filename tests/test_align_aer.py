@@ -146,6 +146,6 @@ def test_final_takes_links_with_one_free_word_and_final_and_only_with_two() -> N
 
 def test_growing_stays_between_intersection_and_union() -> None:
     for name in METHODS:
-        found = METHODS[name](FORWARD, BACKWARD)
-        assert FORWARD & BACKWARD <= found <= FORWARD | BACKWARD
+        result = METHODS[name](FORWARD, BACKWARD)
+        assert FORWARD & BACKWARD <= result <= FORWARD | BACKWARD
         assert METHODS[name](FORWARD, FORWARD) == FORWARD

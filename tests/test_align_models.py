@@ -69,9 +69,9 @@ def test_the_toy_of_the_house_and_the_book(name: str) -> None:
     aligner.train(BOOKS)
     assert aligner.align(BOOKS) == [{(0, 0), (1, 1)}] * 3
     unseen: list[Pair] = [(["das", "Boot"], ["the", "boat"]), ([], ["a"]), (["ein"], [])]
-    found = aligner.align(unseen)
-    assert (0, 0) in found[0]
-    assert found[1:] == [set(), set()]
+    result = aligner.align(unseen)
+    assert (0, 0) in result[0]
+    assert result[1:] == [set(), set()]
     with pytest.raises(ValueError, match="no pair has words on both sides"):
         KINDS[name]().build().train([([], ["a"])])
 
@@ -92,12 +92,12 @@ def test_expectations_against_every_alignment(kind: Any) -> None:
     model.train(CORPUS[:50])
     emissions = np.random.default_rng(1).uniform(0.1, 1, (1, 3, 4))
     scores = {a: probability(model, emissions[0], a) for a in product(range(4), repeat=3)}
-    found = model.expect(emissions)
+    result = model.expect(emissions)
     total = sum(scores.values())
-    assert found.log_likelihood == pytest.approx(np.log(total))
+    assert result.log_likelihood == pytest.approx(np.log(total))
     for j, i in product(range(3), range(4)):
-        wanted = sum(p for a, p in scores.items() if a[j] == i) / total
-        assert found.posterior[0, j, i] == pytest.approx(wanted)
+        expected = sum(p for a, p in scores.items() if a[j] == i) / total
+        assert result.posterior[0, j, i] == pytest.approx(expected)
     assert tuple(model.best(emissions)[0]) == max(scores, key=scores.__getitem__)
 
 
@@ -170,6 +170,6 @@ def test_case_is_folded_unless_it_is_not() -> None:
     folded.train(BOOKS)
     assert folded.align(capitals) == [{(0, 0)}]
     assert "das" in folded.numbers.source
-    kept = Model1(Model1.Config(lowercase=False))
-    kept.train([(["Das"], ["The"])])
-    assert "Das" in kept.numbers.source
+    saved = Model1(Model1.Config(lowercase=False))
+    saved.train([(["Das"], ["The"])])
+    assert "Das" in saved.numbers.source

@@ -31,9 +31,9 @@ def test_every_phrase_is_of_a_step_and_every_step_is_a_function() -> None:
         body = ast.parse((walks.PACKAGE / file).read_text("utf-8")).body
         for part in name.split("."):
             kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-            found = [node for node in body if isinstance(node, kinds) and node.name == part]
-            assert found, f"{step} does not exist; correct tools/walks.toml"
-            body = found[-1].body
+            result = [node for node in body if isinstance(node, kinds) and node.name == part]
+            assert result, f"{step} does not exist; correct tools/walks.toml"
+            body = result[-1].body
 
 
 @pytest.mark.slow

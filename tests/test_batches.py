@@ -80,14 +80,14 @@ def test_the_plan_is_a_function_of_seed_and_epoch() -> None:
 
 def test_epochs_differ_in_order_and_in_company() -> None:
     plan = BatchPlan(like_captions(29_000), 4096, seed=1)
-    one, two = plan.epoch(0), plan.epoch(1)
+    item, two = plan.epoch(0), plan.epoch(1)
     label = np.empty(29_000, dtype=np.int64)
     for number, batch in enumerate(two):
         label[batch] = number
-    pairs = sum(len(batch) * (len(batch) - 1) for batch in one)
-    again = sum((counts * (counts - 1)).sum() for counts in (np.bincount(label[b]) for b in one))
+    pairs = sum(len(batch) * (len(batch) - 1) for batch in item)
+    again = sum((counts * (counts - 1)).sum() for counts in (np.bincount(label[b]) for b in item))
     assert again / pairs < 0.6
-    widths = [int(plan.lengths[batch].max()) for batch in one]
+    widths = [int(plan.lengths[batch].max()) for batch in item]
     assert abs(np.corrcoef(widths, np.arange(len(widths)))[0, 1]) < 0.3
 
 
@@ -179,8 +179,8 @@ def test_each_corpus_has_its_share_in_each_epoch(
     weights: tuple[float, float], counts: tuple[int, int]
 ) -> None:
     for number in range(3):
-        found = Counter(CORPORA[examples(mixture(*weights), number)].tolist())
-        assert (found[0], found[1]) == counts
+        result = Counter(CORPORA[examples(mixture(*weights), number)].tolist())
+        assert (result[0], result[1]) == counts
 
 
 def test_no_example_comes_again_before_all_others_have_come() -> None:
@@ -192,9 +192,9 @@ def test_no_example_comes_again_before_all_others_have_come() -> None:
 
 
 def test_an_epoch_is_a_function_of_the_seed_and_its_number() -> None:
-    one, other = mixture(1, 2), mixture(1, 2)
+    item, other = mixture(1, 2), mixture(1, 2)
     other.epoch(3)
-    assert [b.tolist() for b in one.epoch(1)] == [b.tolist() for b in other.epoch(1)]
-    assert examples(one, 1) != examples(one, 2)
-    two = [b.tolist() for rank in (0, 1) for b in one.epoch(1, rank, 2) if len(b)]
-    assert sorted(map(str, two)) == sorted(str(b.tolist()) for b in one.epoch(1))
+    assert [b.tolist() for b in item.epoch(1)] == [b.tolist() for b in other.epoch(1)]
+    assert examples(item, 1) != examples(item, 2)
+    two = [b.tolist() for rank in (0, 1) for b in item.epoch(1, rank, 2) if len(b)]
+    assert sorted(map(str, two)) == sorted(str(b.tolist()) for b in item.epoch(1))

@@ -20,19 +20,19 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_case_is_measured(tmp_path: Path) -> None:
     with workload(str(bench_tiny.write(tmp_path))) as work:
-        found = decoding.measure(work, 0.01, sentences=6, precision="fp32")
-    assert list(found["sentences_per_second"]) == [
+        result = decoding.measure(work, 0.01, sentences=6, precision="fp32")
+    assert list(result["sentences_per_second"]) == [
         "beam 5, batch 32", "greedy, batch 32", "beam 5, one by one", "greedy, one by one",
         "beam 5, whole corpus",
     ]  # fmt: skip
-    assert all(speed > 0 for speed in found["sentences_per_second"].values())
-    assert found["sentences"] == 6
+    assert all(speed > 0 for speed in result["sentences_per_second"].values())
+    assert result["sentences"] == 6
 
 
 def test_int8_is_a_precision_of_decoding(tmp_path: Path) -> None:
     with workload(str(bench_tiny.write(tmp_path))) as work:
-        found = decoding.measure(work, 0.01, sentences=3, precision="int8")
-        assert found["precision"] == "int8" and min(found["sentences_per_second"].values()) > 0
+        result = decoding.measure(work, 0.01, sentences=3, precision="int8")
+        assert result["precision"] == "int8" and min(result["sentences_per_second"].values()) > 0
         with pytest.raises(ConfigError, match=r"no precision 'int4'; there are: auto.*, int8"):
             decoding.measure(work, 0.01, sentences=3, precision="int4")
 
@@ -41,8 +41,8 @@ def test_int8_is_a_precision_of_decoding(tmp_path: Path) -> None:
 def test_outputs_are_as_long_as_they_are_forced_to_be(tmp_path: Path, beam_size: int) -> None:
     with workload(str(bench_tiny.write(tmp_path))) as work:
         sources = [[5, 6, 7], [8]]
-        found = work.task.search(work.model().eval(), sources, forced(beam_size, 7))
-    assert [len(outputs[0].ids) for outputs in found] == [7, 7]
+        result = work.task.search(work.model().eval(), sources, forced(beam_size, 7))
+    assert [len(outputs[0].ids) for outputs in result] == [7, 7]
 
 
 def test_batches_hold_every_sentence_once() -> None:
@@ -62,8 +62,8 @@ def test_names() -> None:
 
 def test_levers_are_measured_in_turn(tmp_path: Path) -> None:
     with workload(str(bench_tiny.write(tmp_path))) as work:
-        found = decoding.levers(work, 0.01, sentences=4, rounds=1)
+        result = decoding.levers(work, 0.01, sentences=4, rounds=1)
     for case in decoding.CASES:
-        row = found["sentences_per_processor_second"][case.name()]
+        row = result["sentences_per_processor_second"][case.name()]
         assert set(row) == {"plain", "native", "native int8"} and min(row.values()) > 0
-        assert found["ratios_to_plain"][case.name()]["plain"] == 1
+        assert result["ratios_to_plain"][case.name()]["plain"] == 1

@@ -66,8 +66,8 @@ def test_the_picture_and_its_text(tmp_path: Path) -> None:
 
 
 def test_training_holds_weights_gradients_and_twice_that_for_adam(tmp_path: Path) -> None:
-    said, parts = growth.of_training(str(bench_tiny.write(tmp_path)), [])
-    assert parts is not None and said["precision"] == "fp32"
+    output, parts = growth.of_training(str(bench_tiny.write(tmp_path)), [])
+    assert parts is not None and output["precision"] == "fp32"
     assert parts["gradients MiB"] == parts["weights MiB"] > 0
     assert parts["optimiser MiB"] == pytest.approx(2 * parts["weights MiB"], abs=0.11)
     assert parts["kept activations MiB"] > 0
@@ -78,11 +78,11 @@ def test_training_holds_weights_gradients_and_twice_that_for_adam(tmp_path: Path
 
 def test_what_is_kept_grows_with_the_batch(tmp_path: Path) -> None:
     path = str(bench_tiny.write(tmp_path))
-    found = []
+    result = []
     for tokens in (64, 512):
         with workload(path, [f"train.batch_tokens={tokens}"]) as work:
-            found.append(growth.saved(work, work.model(), resolve("fp32")))
-    assert found[1] > 3 * found[0]
+            result.append(growth.saved(work, work.model(), resolve("fp32")))
+    assert result[1] > 3 * result[0]
 
 
 def test_decoding_keeps_no_gradients(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ def test_ceilings_are_rates_of_both_precisions() -> None:
 
 
 def test_a_machine_is_described() -> None:
-    found = machine.describe()
-    assert found["torch"] == torch.__version__ and found["cpu"]
-    assert found["commit"] is None or found["commit"]
+    result = machine.describe()
+    assert result["torch"] == torch.__version__ and result["cpu"]
+    assert result["commit"] is None or result["commit"]
 
 
 def test_memory_now_is_no_more_than_the_peak() -> None:

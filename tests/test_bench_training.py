@@ -26,15 +26,15 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_measure(tmp_path: Path) -> None:
     with workload(str(bench_tiny.write(tmp_path))) as work:
-        found = training.measure(work, 0.2)
-    assert found["target_tokens_per_second"] > 0
-    assert found["steps"] >= training.LEAST
-    assert found["precision"] == "fp32" and found["peak_memory_mib"] > 50
-    done = found["target_tokens_per_second"] * found["flops_per_target_token"] / 1e9
-    assert found["product_gflops"] == pytest.approx(done, abs=0.06)
-    assert found["utilisation"]["fp32"] == pytest.approx(done / 100, abs=1e-3)  # of three digits
-    assert sum(found["time_shares"].values()) == pytest.approx(1, abs=0.02)
-    assert found["machine"]["torch"] == torch.__version__
+        result = training.measure(work, 0.2)
+    assert result["target_tokens_per_second"] > 0
+    assert result["steps"] >= training.LEAST
+    assert result["precision"] == "fp32" and result["peak_memory_mib"] > 50
+    done = result["target_tokens_per_second"] * result["flops_per_target_token"] / 1e9
+    assert result["product_gflops"] == pytest.approx(done, abs=0.06)
+    assert result["utilisation"]["fp32"] == pytest.approx(done / 100, abs=1e-3)  # of three digits
+    assert sum(result["time_shares"].values()) == pytest.approx(1, abs=0.02)
+    assert result["machine"]["torch"] == torch.__version__
 
 
 def test_the_steps_are_those_of_training_and_the_tokens_those_of_the_task(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_rates_leave_the_warm_up_out() -> None:
         {"seconds": s, "target_tokens": t, "tokens_per_second": 1.0}
         for s, t in ((9.0, 10), (9.5, 20), (10.0, 30), (11.0, 130), (12.0, 230))
     ]
-    found = training.rates(steps)
-    assert found["target_tokens_per_second"] == 100 and found["steps"] == 2
+    result = training.rates(steps)
+    assert result["target_tokens_per_second"] == 100 and result["steps"] == 2
 
 
 def test_products_count_twice_m_k_n() -> None:
@@ -73,10 +73,10 @@ def test_an_lstm_layer_is_counted() -> None:
 
 def test_shares_name_the_products() -> None:
     a = torch.randn(200, 200)
-    with shares() as found:
+    with shares() as result:
         for _ in range(20):
             a @ a
-    assert max(found, key=found.__getitem__) == "products"
+    assert max(result, key=result.__getitem__) == "products"
     assert group_of("aten::bmm") == "products in batches"
     assert group_of("_MapBackward") == "products"  # what it does by itself is the native one
     assert group_of("aten::_softmax") == "softmax, loss"

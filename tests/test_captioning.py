@@ -84,8 +84,8 @@ def test_the_nearest_picture_lends_its_caption() -> None:
     pixels = random.integers(0, 256, (3, 3, 20, 20)).astype(np.uint8)
     known = Album(pixels, ["a", "b", "c"], [["one", "x"], ["two"], ["three"]])
     darker = (pixels[[2, 0]] * 0.8).astype(np.uint8)
-    asked = Album(darker, ["d", "e"], [["?"], ["?"]])
-    assert nearest_captions(known, asked) == ["three", "one"]
+    requested = Album(darker, ["d", "e"], [["?"], ["?"]])
+    assert nearest_captions(known, requested) == ["three", "one"]
 
 
 # ------------------------------------------------------------------------------ the loss
@@ -95,11 +95,11 @@ def test_looking_everywhere_once_costs_nothing() -> None:
     even = torch.full((1, 1, 4, 4), 0.25)
     real = torch.ones(1, 4, dtype=torch.bool)
     assert float(doubly_stochastic([[even]], real)) == pytest.approx(0)
-    one = torch.zeros(1, 1, 4, 4)
-    one[..., 0] = 1  # four looks at one place: (1 − 4)² + 3 · 1²
-    assert float(doubly_stochastic([list(one.split(1, dim=2))], real)) == pytest.approx(12)
+    item = torch.zeros(1, 1, 4, 4)
+    item[..., 0] = 1  # four looks at one place: (1 − 4)² + 3 · 1²
+    assert float(doubly_stochastic([list(item.split(1, dim=2))], real)) == pytest.approx(12)
     real[:, 2:] = False  # two looks there: (1 − 2)² + 3
-    assert float(doubly_stochastic([[one], [one]], real)) == pytest.approx(4)
+    assert float(doubly_stochastic([[item], [item]], real)) == pytest.approx(4)
 
 
 def test_watching_keeps_the_graph_and_the_tap_that_was_there(task: Captioning, model: Any) -> None:
@@ -210,10 +210,10 @@ def test_maps_have_words_and_cells(task: Captioning, model: Any) -> None:
 
 
 def test_evaluation_has_a_figure_without_a_model_beside_it(task: Captioning, model: Any) -> None:
-    found = task.evaluate(model, task.examples("test"), Greedy.Config().build())
-    assert found.figures["bleu_of_nearest_picture"] == pytest.approx(100), "train is test here"
-    assert len(found.outputs) == 3
-    assert "case:lc" in found.signatures["bleu"]
+    result = task.evaluate(model, task.examples("test"), Greedy.Config().build())
+    assert result.figures["bleu_of_nearest_picture"] == pytest.approx(100), "train is test here"
+    assert len(result.outputs) == 3
+    assert "case:lc" in result.signatures["bleu"]
 
 
 def test_a_run_comes_back(task: Captioning, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_a_model_without_attention_has_no_maps() -> None:
 
 def test_blocks_layers_and_patterns_can_be_named() -> None:
     model = transformer()
-    wanted = {
+    expected = {
         "cross_attention": ["decoder.layers.0.cross_attention", "decoder.layers.1.cross_attention"],
         "layers.1": [n for n in hook_points(model) if ".1." in n],
         "encoder": ["encoder.layers.0.self_attention", "encoder.layers.1.self_attention"],
@@ -137,11 +137,11 @@ def test_blocks_layers_and_patterns_can_be_named() -> None:
             f"decoder.layers.{layer}.cross_attention" for layer in range(2)
         ],
     }
-    for where, names in wanted.items():
+    for where, names in expected.items():
         assert list(chosen(model, where)) == names
     assert list(chosen(model, ["encoder.layers.0", "cross_attention"])) == [
         "encoder.layers.0.self_attention",
-        *wanted["cross_attention"],
+        *expected["cross_attention"],
     ]
 
 

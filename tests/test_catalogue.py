@@ -50,8 +50,8 @@ def test_the_catalogue_knows_every_folder(data_folder: Path) -> None:
     folders = {path.name: path for path in data_folder.iterdir() if path.is_dir()}
     assert set(folders) == set(catalogue())
     for name, folder in folders.items():
-        here = {path.name for path in folder.iterdir()} - {"README.md"}
-        assert here == {file.name for file in catalogue()[name].files}
+        local = {path.name for path in folder.iterdir()} - {"README.md"}
+        assert local == {file.name for file in catalogue()[name].files}
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:

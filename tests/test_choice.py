@@ -43,10 +43,10 @@ def test_some_queries_keep_the_expectation() -> None:
     scores = torch.zeros(400, 1, 1, 4)
     with choices(sampled) as made:
         weights = sampled(scores)
-    kept = (weights == 0.25).all(dim=-1).flatten()
-    assert 140 < int(kept.sum()) < 260
-    assert not made[0].log_probability[kept].any()
-    assert bool(made[0].log_probability[~kept].all())
+    saved = (weights == 0.25).all(dim=-1).flatten()
+    assert 140 < int(saved.sum()) < 260
+    assert not made[0].log_probability[saved].any()
+    assert bool(made[0].log_probability[~saved].all())
 
 
 def test_the_density_of_a_place() -> None:
@@ -55,8 +55,8 @@ def test_the_density_of_a_place() -> None:
     with choices(policy) as made:
         place = policy(mean, torch.zeros(5))
     assert not place.requires_grad
-    wanted = torch.distributions.Normal(mean, 0.3).log_prob(place).sum(dim=1)
-    close(made[0].log_probability, wanted)
+    expected = torch.distributions.Normal(mean, 0.3).log_prob(place).sum(dim=1)
+    close(made[0].log_probability, expected)
 
 
 def test_reinforce_climbs_towards_the_reward() -> None:
@@ -83,8 +83,8 @@ def test_the_retina_sees_sharp_in_the_middle_and_wide_around() -> None:
     pyramid = retina.pyramid(pixels)
     seen = retina(pyramid, torch.zeros(1, 2))
     close(seen[0, 0, 0], pixels[0, 0, 3:5, 3:5])
-    wanted = nn.functional.avg_pool2d(pixels[:, :, 2:6, 2:6], 2)[0, 0]
-    close(seen[0, 1, 0], wanted)
+    expected = nn.functional.avg_pool2d(pixels[:, :, 2:6, 2:6], 2)[0, 0]
+    close(seen[0, 1, 0], expected)
     right = retina(pyramid, torch.tensor([[0.5, 0.0]]))  # 2 pixels to the right
     close(right[0, 0, 0], pixels[0, 0, 3:5, 5:7])
 

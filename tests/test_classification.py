@@ -74,11 +74,13 @@ def write(folder: Path, train: list[tuple[str, str]] | None = None) -> Path:
 
 
 def make(folder: Path, data: TextData | None = None, **fields: Any) -> TextClassification:
-    given = {
+    inputs = {
         "source": str(folder / "{split}.tsv"),
         "tokenizer": WordTokenizer.Config(min_frequency=1),
     }
-    task: TextClassification = TextClassification.Config(**given | fields).build(data or TextData())
+    task: TextClassification = TextClassification.Config(**inputs | fields).build(
+        data or TextData()
+    )
     return task
 
 
@@ -158,11 +160,11 @@ def test_what_is_dropped_is_said(tmp_path: Path) -> None:
     pairs = [*TRAIN, ("", "bad"), ("x " * 30, "good"), TRAIN[0]]
     task = make(write(tmp_path, pairs), TextData(max_length=10, drop_duplicates=True))
     task.prepare(tmp_path, seed=0)
-    said = "\n".join(task.describe_data())
-    assert "labels bad: 4, good: 4" in said
-    assert "empty text: 1" in said
-    assert "longer than max_length = 10: 1" in said
-    assert "duplicate pair: 1" in said
+    output = "\n".join(task.describe_data())
+    assert "labels bad: 4, good: 4" in output
+    assert "empty text: 1" in output
+    assert "longer than max_length = 10: 1" in output
+    assert "duplicate pair: 1" in output
     assert len(task.lengths("train")) == 8
 
 
@@ -172,7 +174,7 @@ def test_what_is_dropped_is_said(tmp_path: Path) -> None:
 def test_a_batch_is_its_texts_between_start_and_end(task: TextClassification) -> None:
     batch = task.batch("train", [1, 5, 0])
     ids = task.tokenizer.encode_ids(["we loved it", "we hated it"])
-    assert batch.source[:2, :5].tolist() == [[BOS, *one, EOS] for one in ids]
+    assert batch.source[:2, :5].tolist() == [[BOS, *item, EOS] for item in ids]
     assert batch.target.tolist() == [1, 0, 1]
     assert batch.keys is not None
     assert batch.keys.sum(dim=1).tolist() == task.lengths("train")[[1, 5, 0], 0].tolist()
@@ -181,13 +183,13 @@ def test_a_batch_is_its_texts_between_start_and_end(task: TextClassification) ->
 def test_dropped_words_are_a_function_of_the_noise(tmp_path: Path) -> None:
     task = make(write(tmp_path), word_dropout=0.5)
     task.prepare(tmp_path, seed=0)
-    one, same = (task.batch("train", [0, 7], noise=3).source for _ in range(2))
+    item, same = (task.batch("train", [0, 7], noise=3).source for _ in range(2))
     alone = task.batch("train", [7], noise=3).source
     other = task.batch("train", [0, 7], noise=4).source
-    assert torch.equal(one, same)
-    assert torch.equal(one[1:], alone)  # whoever else stands in the batch
-    assert not torch.equal(one, other)
-    assert bool((one == UNK).any())
+    assert torch.equal(item, same)
+    assert torch.equal(item[1:], alone)  # whoever else stands in the batch
+    assert not torch.equal(item, other)
+    assert bool((item == UNK).any())
     clean = make(tmp_path, word_dropout=0.5)
     clean.restore(tmp_path)
     assert torch.equal(clean.batch("valid", [0]).source, task.batch("valid", [0], noise=9).source)
@@ -221,9 +223,9 @@ def test_eight_texts_are_learnt_by_heart(
     figures = task.measure(model, "train", SEARCH).figures
     assert figures["accuracy"] == figures["f1_macro"] == 100
     assert figures["loss"] < 0.3
-    found = task.evaluate(model, task.corpus("train"), SEARCH, batch_tokens=20)
-    assert found.outputs == [label for _, label in TRAIN]
-    assert found.tables["confusion"].cells == [[4, 0], [0, 4]]
+    result = task.evaluate(model, task.corpus("train"), SEARCH, batch_tokens=20)
+    assert result.outputs == [label for _, label in TRAIN]
+    assert result.tables["confusion"].cells == [[4, 0], [0, 4]]
 
 
 # ------------------------------------------------------------------------------ answers
@@ -236,24 +238,24 @@ def test_answers_come_in_order(
 ) -> None:
     model, lines = model_of(task, config), ["a joy", "", GOOD[3], "  ", "unseen words", "bore"]
     seen = list[int]()
-    found = task.classify(model, lines, budget, seen.append)
-    assert [one.source for one in found] == lines
-    assert [one.label == "" for one in found] == [not line.strip() for line in lines]
+    result = task.classify(model, lines, budget, seen.append)
+    assert [item.source for item in result] == lines
+    assert [item.label == "" for item in result] == [not line.strip() for line in lines]
     assert sum(seen) == 4
-    for line, one in zip(lines, found, strict=True):
+    for line, item in zip(lines, result, strict=True):
         if line.strip():
             (alone,) = task.classify(model, [line])
-            assert one.probabilities == near(alone.probabilities)
-            assert one.label == max(one.probabilities, key=one.probabilities.__getitem__)
-            assert sum(one.probabilities.values()) == pytest.approx(1)
+            assert item.probabilities == near(alone.probabilities)
+            assert item.label == max(item.probabilities, key=item.probabilities.__getitem__)
+            assert sum(item.probabilities.values()) == pytest.approx(1)
 
 
 def test_long_texts_are_cut_and_named(task: TextClassification, tmp_path: Path) -> None:
     short = make(tmp_path, TextData(max_length=3))
     short.restore(tmp_path)
     model = model_of(short, MODELS["transformer"])
-    found = short.classify(model, ["a joy", "clever , warm , loved by all"])
-    assert [one.cut for one in found] == [0, 4]
+    result = short.classify(model, ["a joy", "clever , warm , loved by all"])
+    assert [item.cut for item in result] == [0, 4]
     evaluation = short.evaluate(model, short.as_examples(["a", GOOD[3]], ["good", "good"]), SEARCH)
     assert evaluation.noted == {CUT: [2]}
     with pytest.raises(ValueError, match="2 texts but 1 labels"):
@@ -352,9 +354,9 @@ def test_fine_tuning_begins_with_the_other_run(
 ) -> None:
     still = tuned(masked, "still", 1, 1e-12)  # a step that moves nothing
     assert f"started from {masked.path}: encoder" in capsys.readouterr().err
-    given = masked.model.encoder.state_dict()
+    inputs = masked.model.encoder.state_dict()
     for name, tensor in still.model.encoder.state_dict().items():
-        torch.testing.assert_close(tensor, given[name], rtol=0, atol=1e-9)
+        torch.testing.assert_close(tensor, inputs[name], rtol=0, atol=1e-9)
     assert still.task.tokenizer.pieces == masked.task.tokenizer.pieces
     assert still.task.tokenizer.config.kind == "word"  # that of the run, not of the config
     again = tuned(masked, "still", 2, 1e-12)  # goes on: the start is not taken twice
@@ -363,12 +365,12 @@ def test_fine_tuning_begins_with_the_other_run(
 
 
 def test_a_run_classifies(run: Run) -> None:
-    found = run.classify(["a clever joy", ""])
-    assert [one.label for one in found] == ["good", ""]
+    result = run.classify(["a clever joy", ""])
+    assert [item.label for item in result] == ["good", ""]
     assert run.evaluate(split="valid").figures["accuracy"] > 50
-    assert found[0].record().axes("pooling.attention")[0] == ["good"]
+    assert result[0].record().axes("pooling.attention")[0] == ["good"]
     with pytest.raises(IndexError, match="no label"):
-        found[1].record()
+        result[1].record()
     with pytest.raises(TypeError, match="list of lines"):
         run.classify("a joy")
     with pytest.raises(ConfigError, match="cannot translate"):
@@ -459,6 +461,6 @@ def test_evaluations_and_samples() -> None:
 
 
 def test_probabilities_are_sorted() -> None:
-    found = probabilities_of(LOG_P[1], NAMES)
-    assert list(found) == ["b", "a", "c"]
-    assert sum(found.values()) == pytest.approx(1)
+    result = probabilities_of(LOG_P[1], NAMES)
+    assert list(result) == ["b", "a", "c"]
+    assert sum(result.values()) == pytest.approx(1)

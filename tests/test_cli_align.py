@@ -99,13 +99,13 @@ def test_tokenised_texts_are_detected(
     blanks = option == "--pretokenised" or (tokenised and not option)
     words = len(text.split()) if blanks else 7
     assert out.splitlines()[0] == " ".join(f"{i}-{i}" for i in range(words))
-    wanted = {
+    expected = {
         (True, ""): "words: tokens between blanks, since the texts are tokenised (12 of 12 full "
         "stops and commas stand alone); to split them as plain text: --no-pretokenised\n",
         (False, ""): "words: plain text (0 of 12 full stops and commas stand alone); if they are "
         "tokenised: --pretokenised\n",
     }
-    assert err.partition("diagonal")[0] == wanted.get((tokenised, option), "")
+    assert err.partition("diagonal")[0] == expected.get((tokenised, option), "")
 
 
 def test_links_that_count_other_words_are_noticed(tmp_path: Path, call: Call) -> None:

@@ -24,8 +24,8 @@ def test_train_as_json(tiny: str) -> None:
     done = CliRunner().invoke(
         app, ["bench", "train", tiny, "--seconds", "0.1", "--quick", "--json"]
     )
-    found = json.loads(done.stdout)
-    assert found["shape"] == "tiny" and found["target_tokens_per_second"] > 0
+    result = json.loads(done.stdout)
+    assert result["shape"] == "tiny" and result["target_tokens_per_second"] > 0
 
 
 def test_decode_for_people(tiny: str) -> None:

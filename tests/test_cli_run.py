@@ -219,8 +219,8 @@ def test_ensembles(folder: Path, call: Call, tmp_path: Path) -> None:
         [line.split("\t") for line in out.splitlines()]
         for out in (call("translate", folder / "run", *twice, text=text).out, alone)
     ]
-    for (one, same), (other, wanted) in zip(*rows, strict=True):
-        assert same == wanted and float(one) == near(float(other), terms=MODEL)
+    for (item, same), (other, expected) in zip(*rows, strict=True):
+        assert same == expected and float(item) == near(float(other), terms=MODEL)
     pair = b"the dog runs\tle chien court\n"
     both, first, second = (
         float(call("score", *where, text=pair).out)
@@ -246,8 +246,8 @@ def test_ensembles(folder: Path, call: Call, tmp_path: Path) -> None:
 def test_evaluate(folder: Path, call: Call, tmp_path: Path) -> None:
     out = tmp_path / "out"
     own = call("evaluate", folder / "run", "--json", "--output", out)
-    given = call("evaluate", folder / "run", "--data", folder / "test.tsv", "--json")
-    assert own.out == given.out
+    inputs = call("evaluate", folder / "run", "--data", folder / "test.tsv", "--json")
+    assert own.out == inputs.out
     tree = json.loads(own.out)
     assert tree["figures"]["chrf"] > 95 and "version:" in tree["signatures"]["bleu"]
     assert len(out.read_text().splitlines()) == tree["examples"]

@@ -45,15 +45,15 @@ def test_a_tag_is_one_piece_at_the_start_and_text_elsewhere(kind: str, tmp_path:
     plain, inside = (tokenizer.encode(text) for text in (LINES[0], f"x {TAGS[0]}"))
     tokenizer.add_tags(TAGS)
     tokenizer.save(tmp_path / "tagged")
-    for one in (tokenizer, Tokenizer.load(tmp_path / "tagged")):
-        assert one.pieces[-2:] == TAGS
-        found = one.encode(f"<2de> {LINES[0]}")
-        assert found.ids == [one.vocab_size - 1, *plain.ids]
-        assert one.encode_ids([f"<2de> {LINES[0]}"])[0] == found.ids
-        assert found.offsets[0] == (0, 5)
-        assert found.offsets[1:] == [(a + 6, b + 6) for a, b in plain.offsets]
-        assert one.encode(f"x {TAGS[0]}") == inside
-        assert one.decode(found.ids).startswith("<2de>")
+    for item in (tokenizer, Tokenizer.load(tmp_path / "tagged")):
+        assert item.pieces[-2:] == TAGS
+        result = item.encode(f"<2de> {LINES[0]}")
+        assert result.ids == [item.vocab_size - 1, *plain.ids]
+        assert item.encode_ids([f"<2de> {LINES[0]}"])[0] == result.ids
+        assert result.offsets[0] == (0, 5)
+        assert result.offsets[1:] == [(a + 6, b + 6) for a, b in plain.offsets]
+        assert item.encode(f"x {TAGS[0]}") == inside
+        assert item.decode(result.ids).startswith("<2de>")
 
 
 def test_corpora_are_joined_behind_their_tags(tree: dict[str, Any], tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_a_run_translates_to_the_language_that_is_asked_for(
         },
     }
     run = train(parse_tree(RunConfig, config), folder=tmp_path / "run")
-    said = {to: [str(t) for t in run.translate(["a dog", ""], to=to)] for to in PAIRS}
-    assert said == {"fr": ["un chien", ""], "de": ["ein Hund", ""]}
+    output = {to: [str(t) for t in run.translate(["a dog", ""], to=to)] for to in PAIRS}
+    assert output == {"fr": ["un chien", ""], "de": ["ein Hund", ""]}
     assert str(run.translate(["<2de> a dog"])[0]) == "ein Hund"
     with pytest.raises(ValueError, match=r"name one .*fr, de"):
         run.translate(["a dog"])
@@ -101,8 +101,8 @@ def test_corpora_of_many_lines_have_a_report(tree: dict[str, Any], tmp_path: Pat
     for language in PAIRS:
         rows = [f"{i} dogs\t{i} chiens\n" for i in range(90)]
         (tmp_path / f"train.{language}.tsv").write_text("".join(rows), encoding="utf-8")
-    said = task(tree, tmp_path).describe_data()
-    assert said[0].startswith("train: 180 pairs")
+    output = task(tree, tmp_path).describe_data()
+    assert output[0].startswith("train: 180 pairs")
 
 
 def test_tokenizers_are_learnt_from_a_sample_of_stated_size(

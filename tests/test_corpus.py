@@ -72,13 +72,13 @@ def test_a_stopped_job_goes_on(texts: list[list[str]], draw: st.DataObject) -> N
         for n, text in enumerate(texts):
             (folder / f"{n}.txt").write_text("".join(text))
         sources = [cut(p, p.name, "text", 2) for p in sorted(folder.iterdir())]
-        asked: list[str] = []
+        requested: list[str] = []
         stops = draw.draw(st.lists(st.integers(0, 3), max_size=4))
         for most in [*stops, 99]:
             job = FolderJob(out, {"beam_size": (5,)}, [source.name for source in sources])
             open_ = [source for source in sources if job.finished(source) is None]
             for part in job.missing(once(open_))[:most]:
-                asked.append(part.digest)
+                requested.append(part.digest)
                 job.store(part, (part.read().upper(), {"noticed": [1]}))
             for source in open_:
                 if not job.missing(source.parts):
@@ -86,7 +86,7 @@ def test_a_stopped_job_goes_on(texts: list[list[str]], draw: st.DataObject) -> N
                     assert len(noted.get("noticed", [])) == len(source.parts)
             with (out / ".foveate" / "done.jsonl").open("ab") as log:
                 log.write(b'\n{"file": "0.t')  # torn
-        assert len(asked) == len(set(asked))
+        assert len(requested) == len(set(requested))
         for n, text in enumerate(texts):
             assert (out / f"{n}.txt").read_text() == "".join(text).upper()
 
@@ -141,20 +141,20 @@ def test_a_folder(run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.M
         assert done.exit_code == 0, (done.output, done.exception)
         return done.stderr.splitlines()
 
-    said = call("out", "--processes", 1)
-    found = outputs(tmp_path / "out")
-    assert found.keys() == {"a.txt", "b.tsv", "sub/c.jsonl", "sub/d.txt"}
-    assert [found[name].count(b"\n") for name in sorted(found)] == [4, 2, 3, 0]
-    assert found["a.txt"].startswith(b"le chien court\n\n")
-    assert found["b.tsv"].splitlines()[1] == b"a cat sleeps\t2\tun chat dort"
-    assert "1 line not UTF-8, the bytes read as U+FFFD: a.txt:3" in said
-    assert "1 line longer than the model allows, cut: a.txt:4" in said
-    assert "4 files, 10 lines: 4 translated" in said
-    assert "left out, of no known format: 1: README.md" in said
-    one = tmp_path / "b.tsv"
-    single = ["translate", str(run), "--in", str(corpus / "b.tsv"), "--out", str(one)]
+    output = call("out", "--processes", 1)
+    result = outputs(tmp_path / "out")
+    assert result.keys() == {"a.txt", "b.tsv", "sub/c.jsonl", "sub/d.txt"}
+    assert [result[name].count(b"\n") for name in sorted(result)] == [4, 2, 3, 0]
+    assert result["a.txt"].startswith(b"le chien court\n\n")
+    assert result["b.tsv"].splitlines()[1] == b"a cat sleeps\t2\tun chat dort"
+    assert "1 line not UTF-8, the bytes read as U+FFFD: a.txt:3" in output
+    assert "1 line longer than the model allows, cut: a.txt:4" in output
+    assert "4 files, 10 lines: 4 translated" in output
+    assert "left out, of no known format: 1: README.md" in output
+    item = tmp_path / "b.tsv"
+    single = ["translate", str(run), "--in", str(corpus / "b.tsv"), "--out", str(item)]
     assert CliRunner().invoke(app, single).exit_code == 0
-    assert one.read_bytes() == found["b.tsv"]
+    assert item.read_bytes() == result["b.tsv"]
     (corpus / "b.tsv").write_text("a girl sings\t1\n")
     assert "4 files, 9 lines: 1 translated, 3 were done before" in call("out")
     assert outputs(tmp_path / "out")["b.tsv"] == b"a girl sings\t1\tune fille chante\n"
@@ -188,9 +188,9 @@ def test_ray_gives_the_bytes_of_one_process(run: Path, corpus: Path, tmp_path: P
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert outputs(tmp_path / "ray") == outputs(tmp_path / "one")
-    said = done.stderr.splitlines()
-    assert "RAY_ADDRESS names no cluster: one of this machine alone is started" in said
-    assert "2 workers of one thread each" in said
-    assert "1 line longer than the model allows, cut: a.txt:4" in said
+    output = done.stderr.splitlines()
+    assert "RAY_ADDRESS names no cluster: one of this machine alone is started" in output
+    assert "2 workers of one thread each" in output
+    assert "1 line longer than the model allows, cut: a.txt:4" in output
     again = CliRunner().invoke(app, command)  # nothing is left to do: no cluster is started
     assert again.stderr.splitlines()[-2].endswith("0 translated, 4 were done before")

@@ -92,11 +92,11 @@ def test_every_output_of_every_search_decodes(config: Search.Config, kind: str) 
 
 def test_a_beam_of_one_is_greedy_and_log_p_is_the_models() -> None:
     pieces = tokenizer("bpe")
-    one, other = (
+    item, other = (
         found(config.like(config, length_penalty=0.0) if config.kind == "beam" else config, pieces)
         for config in (Greedy.Config(**limit(9)), Beam.Config(beam_size=1, **limit(9)))
     )
-    for left, right, table in zip(one, other, tables(pieces.vocab_size), strict=True):
+    for left, right, table in zip(item, other, tables(pieces.vocab_size), strict=True):
         alike(left, right)
         (best,) = left
         ids = [*best.ids, END] if best.ended else best.ids
@@ -139,15 +139,15 @@ def test_sources_that_enter_later_are_whole_too(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     together = search(Entering(many), lengths, START, END)
     assert not broken(together, pieces)
-    for one, other in zip(together, apart, strict=True):
-        alike(one, other)
+    for item, other in zip(together, apart, strict=True):
+        alike(item, other)
 
 
 def test_terms_and_beginnings_come_among_whole_characters() -> None:
     pieces = tokenizer("byte")
     search: Search = Beam.Config(beam_size=4, **limit(24)).build().spelling(byte_table(pieces))
-    asked = Wording([[("猫",)]] * 2).on(search, pieces).after(pieces.encode_ids(["für", "好"]))
-    outputs = asked(Tables(tables(260, 2)), [1, 1], START, END)
+    requested = Wording([[("猫",)]] * 2).on(search, pieces).after(pieces.encode_ids(["für", "好"]))
+    outputs = requested(Tables(tables(260, 2)), [1, 1], START, END)
     assert not broken(outputs, pieces)
     for of_source, begun in zip(outputs, ("für", "好"), strict=True):
         texts = [pieces.decode(h.ids) for h in of_source]

@@ -29,8 +29,8 @@ def test_a_beam_size_makes_a_beam_that_keeps_limits_and_rules() -> None:
 
 def test_another_kind_keeps_what_both_know() -> None:
     own = Beam.Config(beam_size=10, length_penalty=0.2, max_ratio=1.5, rules=RULES)
-    found = another(own, "diverse_beam", {"diversity": 1.0})
-    assert found == DiverseBeam.Config(
+    result = another(own, "diverse_beam", {"diversity": 1.0})
+    assert result == DiverseBeam.Config(
         beam_size=10, length_penalty=0.2, max_ratio=1.5, rules=RULES, diversity=1.0
     )
     assert another(own, "sample", {}) == Sample.Config(max_ratio=1.5, rules=RULES)

@@ -16,7 +16,7 @@ from tolerances import ROW, close, near
 
 def mean_of(tables: Sequence[Table]) -> Table:
     def table(prefix: Prefix) -> Sequence[float]:
-        each = [one(prefix) for one in tables]
+        each = [item(prefix) for item in tables]
         return [sum(column) / len(each) for column in zip(*each, strict=True)]
 
     return table
@@ -41,8 +41,8 @@ def test_searching_an_ensemble_is_searching_the_mean(
     search = config.model_copy(update=limit(4)).build()
     together = search(EnsembleSteps([Tables(m) for m in members]), [1, 1], START, END)
     sources = [mean_of(tables) for tables in zip(*members, strict=True)]
-    for found, wanted in zip(together, search(Tables(sources), [1, 1], START, END), strict=True):
-        alike(found, wanted)
+    for result, expected in zip(together, search(Tables(sources), [1, 1], START, END), strict=True):
+        alike(result, expected)
 
 
 @each("search")
@@ -50,5 +50,5 @@ def test_a_model_with_itself_is_the_model(config: Search.Config) -> None:
     tables = [random_table(1), random_table(2)]
     search = config.model_copy(update=limit(5)).build()
     twice = search(EnsembleSteps([Tables(tables), Tables(tables)]), [1, 1], START, END)
-    for found, wanted in zip(twice, search(Tables(tables), [1, 1], START, END), strict=True):
-        alike(found, wanted)
+    for result, expected in zip(twice, search(Tables(tables), [1, 1], START, END), strict=True):
+        alike(result, expected)

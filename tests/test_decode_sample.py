@@ -40,8 +40,8 @@ def left(filtered: Tensor) -> list[int]:
 def draw(count: int, rows: list[int] | None = None, **fields: object) -> list[list[int]]:
     limits = {"max_ratio": 0.0, "max_extra": 6}
     search = Sample.Config.parse(limits | fields).build()
-    found = search(Fixed(SCORES[0]), [0] * count, 0, END, rows)
-    return [hypotheses[0].ids for hypotheses in found]
+    result = search(Fixed(SCORES[0]), [0] * count, 0, END, rows)
+    return [hypotheses[0].ids for hypotheses in result]
 
 
 def test_top_k_keeps_k_and_ties() -> None:
@@ -67,13 +67,13 @@ def test_min_p_compares_with_the_best() -> None:
 
 def test_repetition_makes_what_was_written_less_probable() -> None:
     scores = torch.tensor([[2.0, -2.0, 1.0]])
-    found = penalize_repetition(scores, torch.tensor([[0, 1, 0]]), 2.0)
-    assert found.tolist() == [[1.0, -4.0, 1.0]]
+    result = penalize_repetition(scores, torch.tensor([[0, 1, 0]]), 2.0)
+    assert result.tolist() == [[1.0, -4.0, 1.0]]
 
 
 def test_temperature_scales() -> None:
-    found = Sample.Config(temperature=0.5).build().filtered(SCORES, NOTHING).softmax(dim=1)
-    close(found, ODDS.square() / ODDS.square().sum())
+    result = Sample.Config(temperature=0.5).build().filtered(SCORES, NOTHING).softmax(dim=1)
+    close(result, ODDS.square() / ODDS.square().sum())
 
 
 @given(st.integers(0, 2**31), st.floats(0.01, 1.0), st.integers(1, 9))
@@ -113,9 +113,9 @@ def test_top_k_of_one_is_greedy() -> None:
 
 def test_the_log_probability_is_the_models_own() -> None:
     search = Sample.Config.parse({"max_ratio": 0.0, "max_extra": 3, "temperature": 0.3}).build()
-    (found,) = search(Fixed(SCORES[0]), [0], 0, END)[0]
-    ids = [*found.ids, END] if found.ended else found.ids
-    assert found.log_probability == near(float(SCORES[0, ids].sum()))
+    (result,) = search(Fixed(SCORES[0]), [0], 0, END)[0]
+    ids = [*result.ids, END] if result.ended else result.ids
+    assert result.log_probability == near(float(SCORES[0, ids].sum()))
 
 
 def test_several_draws_of_a_source_are_draws_of_their_own() -> None:
@@ -123,13 +123,13 @@ def test_several_draws_of_a_source_are_draws_of_their_own() -> None:
     limits = {"max_ratio": 0.0, "max_extra": 6}
     search = Sample.Config.parse(limits | {"num_samples": 5}).build()
     together = search(Fixed(SCORES[0]), [0, 0, 0], 0, END)
-    for row, (found, first) in enumerate(zip(together, draw(3), strict=True)):
-        assert len(found) == 5
-        assert first in [h.ids for h in found]
-        assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
-        assert search(Fixed(SCORES[0]), [0], 0, END, [row]) == [found]
+    for row, (result, first) in enumerate(zip(together, draw(3), strict=True)):
+        assert len(result) == 5
+        assert first in [h.ids for h in result]
+        assert [h.score for h in result] == sorted((h.score for h in result), reverse=True)
+        assert search(Fixed(SCORES[0]), [0], 0, END, [row]) == [result]
     many = Sample.Config.parse({"max_ratio": 0.0, "max_extra": 1, "num_samples": 4000}).build()
-    (found,) = many(Fixed(SCORES[0]), [0], 0, END)
-    drawn = torch.tensor([h.ids[0] if h.ids else END for h in found])
+    (result,) = many(Fixed(SCORES[0]), [0], 0, END)
+    drawn = torch.tensor([h.ids[0] if h.ids else END for h in result])
     torch.testing.assert_close(torch.bincount(drawn) / 4000, ODDS[0], atol=0.03, rtol=0)
-    assert many.posterior(found) == [1 / 4000] * 4000
+    assert many.posterior(result) == [1 / 4000] * 4000

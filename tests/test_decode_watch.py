@@ -34,13 +34,13 @@ def test_what_is_watched_is_what_is_found(
     table, watch = random_table(seed), Watch(top_k=3)
     search: Search = config.build().after([begun])
     (plain,) = search(Tables([table]), [0], START, END)
-    (found,) = search.watched(watch)(Tables([table]), [0], START, END)
-    assert found == plain
-    for one in found:
-        path = watch.find(one.ids, END)
-        assert path[-1].log_p == near(one.log_probability)
-        assert path[-1].score == near(one.score, terms=ROW)
-        assert sum(p.token_log_p for p in path) == near(one.log_probability)
+    (result,) = search.watched(watch)(Tables([table]), [0], START, END)
+    assert result == plain
+    for item in result:
+        path = watch.find(item.ids, END)
+        assert path[-1].log_p == near(item.log_probability)
+        assert path[-1].score == near(item.score, terms=ROW)
+        assert sum(p.token_log_p for p in path) == near(item.log_probability)
     for number, beginnings in enumerate(watch.steps):
         assert sum(b.state == "live" for b in beginnings) <= search.width
         for beginning in beginnings:
@@ -86,9 +86,9 @@ def test_steps_of_several_sources_name_them() -> None:
         steps.clear()
         config.build().watched(steps.append)(Tables(tables), [0] * 3, START, END, [7, 8, 9])
         assert steps[0].sources == [7, 8, 9]
-        for one, after in itertools.pairwise(steps):
-            assert set(after.sources) <= set(one.sources)
-            assert len(one.onward) == len(after.following.logits)
-            assert one.token.shape == one.state.shape == one.parent.shape == one.score.shape
+        for item, after in itertools.pairwise(steps):
+            assert set(after.sources) <= set(item.sources)
+            assert len(item.onward) == len(after.following.logits)
+            assert item.token.shape == item.state.shape == item.parent.shape == item.score.shape
     with pytest.raises(ValueError, match="one source"):
         SEARCHES[0].build().watched(Watch())(Tables(tables), [0] * 3, START, END)

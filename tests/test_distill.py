@@ -38,14 +38,14 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_as_many_lines_as_sources_and_true_pairs_beside(teacher: Run, tmp_path: Path) -> None:
-    said = write_distilled(teacher, tmp_path, {"beam_size": 2})
+    output = write_distilled(teacher, tmp_path, {"beam_size": 2})
     sources, _ = teacher.pairs("train")
     written = read_split(tmp_path / "{split}.jsonl", None, "train", TextData())
     answers = [str(answer) for answer in teacher.translate(sources, beam_size=2)]
     assert (written.sources, written.targets) == (sources, answers)
     true = read_split(tmp_path / "{split}.jsonl", None, "valid", TextData())
     assert true.targets == [source.upper() for source in SOURCES[:2]]
-    assert said[0].startswith("12 lines") and "no test data" in said[-1]
+    assert output[0].startswith("12 lines") and "no test data" in output[-1]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["train.jsonl", "valid.jsonl"]
     with pytest.raises(ConfigError, match="is there already"):
         write_distilled(teacher, tmp_path, {})
@@ -69,10 +69,10 @@ def test_it_goes_on_where_it_stopped(
         file.write('{"source": "half a li')
     with pytest.raises(ConfigError, match="begun by another teacher"):
         write_distilled(teacher, tmp_path / "parts", {"beam_size": 1})
-    said = write_distilled(teacher, tmp_path / "parts", {"beam_size": 2})
-    assert "went on from line 11" in said
-    one, other = (tmp_path / n / "train.jsonl" for n in ("whole", "parts"))
-    assert one.read_bytes() == other.read_bytes()
+    output = write_distilled(teacher, tmp_path / "parts", {"beam_size": 2})
+    assert "went on from line 11" in output
+    item, other = (tmp_path / n / "train.jsonl" for n in ("whole", "parts"))
+    assert item.read_bytes() == other.read_bytes()
 
 
 def test_the_command(

@@ -101,9 +101,9 @@ def test_a_position_of_ones_own_is_in_every_transformer(
 
 def test_every_python_block_of_the_readme_compiles() -> None:
     text = (DOCS.parent / "README.md").read_text(encoding="utf-8")
-    found = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert found
-    for block in found:
+    result = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert result
+    for block in result:
         compile(block, "README.md", "exec")
 
 

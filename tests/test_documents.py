@@ -55,8 +55,8 @@ def test_rows() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.text(st.sampled_from("ab \t\r\n")))
 def test_as_many_rows_as_before(text: str) -> None:
-    found = shouted("tsv", text).decode()
-    assert len(found.splitlines()) == len(text.splitlines())
+    result = shouted("tsv", text).decode()
+    assert len(result.splitlines()) == len(text.splitlines())
     assert len(shouted("text", text)) >= len(text.strip())
 
 
@@ -86,11 +86,11 @@ runs on the <i>beach</i>.
 
 
 def test_subtitles() -> None:
-    found = shouted("srt", SUBTITLES).decode().splitlines()
-    assert found[:2] == SUBTITLES.splitlines()[:2]
-    assert (found[2][:11], "<i>" in found[3], "</i>" in found[3]) == ("A BLACK DOG", True, True)
-    assert found[4:7] == ["", "2", "00:00:03,000 --> 00:00:04,000"]
-    assert found[7:] == ["- WHO?", "- THE MAN.", ""]
+    result = shouted("srt", SUBTITLES).decode().splitlines()
+    assert result[:2] == SUBTITLES.splitlines()[:2]
+    assert (result[2][:11], "<i>" in result[3], "</i>" in result[3]) == ("A BLACK DOG", True, True)
+    assert result[4:7] == ["", "2", "00:00:03,000 --> 00:00:04,000"]
+    assert result[7:] == ["- WHO?", "- THE MAN.", ""]
     with pytest.raises(ConfigError, match="holds no subtitles"):
         shouted("srt", "a dog\n")
 
@@ -117,15 +117,15 @@ msgstr "fait"
 
 
 def test_catalogues() -> None:
-    found = polib.pofile(shouted("po", CATALOGUE).decode())
-    assert found[0].msgstr_plural == {0: "%d DOG RUNS.\n", 1: "%d DOGS RUN.\n"}
-    assert (found[0].flags, found[0].comment, found[0].msgctxt) == (
+    result = polib.pofile(shouted("po", CATALOGUE).decode())
+    assert result[0].msgstr_plural == {0: "%d DOG RUNS.\n", 1: "%d DOGS RUN.\n"}
+    assert (result[0].flags, result[0].comment, result[0].msgctxt) == (
         ["python-format"],
         "for the door",
         "door",
     )
-    assert found[1].msgstr == "fait"
-    assert found[2].obsolete and found[2].msgstr == ""
+    assert result[1].msgstr == "fait"
+    assert result[2].obsolete and result[2].msgstr == ""
     again = polib.pofile(shouted("po", CATALOGUE, again=True).decode())
     assert again[1].msgstr == "DONE"
     for bad in ("a dog", __file__):  # the name of a file is no catalogue and is not opened
@@ -180,14 +180,14 @@ def test_word_documents() -> None:
     file.add_paragraph("")
     data = io.BytesIO()
     file.save(data)
-    found = docx.Document(io.BytesIO(shouted("docx", data.getvalue())))
-    heading, body, empty = found.paragraphs
+    result = docx.Document(io.BytesIO(shouted("docx", data.getvalue())))
+    heading, body, empty = result.paragraphs
     assert (heading.text, heading.style and heading.style.name) == ("MY DOG", "Heading 1")
     assert "https://x.org {{n}}" in body.text and "\t" in body.text and empty.text == ""
     assert [run.text for run in body.runs if run.bold] == ["BLACK"]
     assert [run.text for run in body.runs if run.italic] == ["JUMPS"]
-    assert found.tables[0].cell(0, 0).text == "IN A CELL"
-    assert found.sections[0].header.paragraphs[0].text == "AT THE TOP"
+    assert result.tables[0].cell(0, 0).text == "IN A CELL"
+    assert result.sections[0].header.paragraphs[0].text == "AT THE TOP"
     for bad in (b"", b"PK", _zip()):
         with pytest.raises(ConfigError, match="is no DOCX file"):
             shouted("docx", bad)
@@ -230,8 +230,8 @@ def test_memories(tmp_path: Path) -> None:
     exact, near = TranslationMemory.read(path), TranslationMemory.read(path, least=80)
     assert exact.find(" the  dog runs") == ("le chien", 100.0)
     assert exact.find("the dogs runs") is None and exact.find("") is None
-    found = near.find("the dogs runs")
-    assert found is not None and 80 < found.score < 100
+    result = near.find("the dogs runs")
+    assert result is not None and 80 < result.score < 100
     assert near.find("something else altogether") is None
     path = tmp_path / "m.tmx"
     path.write_text(UNITS, "utf-8")
@@ -251,8 +251,8 @@ def test_the_verb(folder: Path, tmp_path: Path) -> None:
     verb = ["translate", str(folder)]
     done = CliRunner().invoke(app, [*verb, "--in", str(page), "--out", str(tmp_path / "b.html")])
     assert done.exit_code == 0, done.output
-    found = (tmp_path / "b.html").read_text("utf-8")
-    assert found.startswith("<p>") and "https://x.org</p>" in found and found.count("<b>") == 1
+    result = (tmp_path / "b.html").read_text("utf-8")
+    assert result.startswith("<p>") and "https://x.org</p>" in result and result.count("<b>") == 1
     assert "1 sentence translated" in done.stderr
     (tmp_path / "m.tsv").write_text("a cat sleeps\tdepuis la mémoire\n", "utf-8")
     (tmp_path / "g.tsv").write_text("dog\tchat\n", "utf-8")
@@ -276,9 +276,9 @@ def test_a_memory_is_filled_by_a_run_that_says_its_languages(folder: Path, tmp_p
 
 
 def test_unknown_words_are_copied(folder: Path) -> None:
-    given = "the dog runs\n"
+    inputs = "the dog runs\n"
     for options in ([], ["--copy-unknown", "--ban", "chien"]):
-        done = CliRunner().invoke(app, ["translate", str(folder), *options], input=given)
+        done = CliRunner().invoke(app, ["translate", str(folder), *options], input=inputs)
         assert done.exit_code == 0, done.output
         assert done.stdout.count("\n") == 1
 

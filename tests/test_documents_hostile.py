@@ -143,10 +143,10 @@ def test_elements_that_cannot_be_opened_again_read_the_same_where_they_are_close
     html = '<p>A <b class="x">dog <i>\ue000 runs</i></b>, <code><u>z</u></code>.</p>' * 200
     marked, mark = without_repeats(html)
     assert mark == "\ue000\ue000" and mark in marked
-    found = back(html_passage(html))
-    html5lib.HTMLParser(strict=True).parseFragment(found)
+    result = back(html_passage(html))
+    html5lib.HTMLParser(strict=True).parseFragment(result)
     monkeypatch.setattr(html_module, "REPEATED", 10**9)
-    assert back(html_passage(html)) == found and without_repeats(html) == (html, "")
+    assert back(html_passage(html)) == result and without_repeats(html) == (html, "")
 
 
 # ------------------------------------------------------------------------------ DOCX
@@ -184,11 +184,11 @@ def lying(document: bytes) -> bytes:
         start = info.header_offset + 30 + len(info.filename)
         end = start + info.compress_size
         central = data.index(b"PK\1\2")
-    said = struct.pack("<III", zlib.crc32(b"\0"), len(stream), 1)
+    output = struct.pack("<III", zlib.crc32(b"\0"), len(stream), 1)
     grown = len(stream) - info.compress_size
     place = data.index(b"word/media/x.png", central) - 46
-    struct.pack_into("<12s", data, info.header_offset + 14, said)
-    struct.pack_into("<12s", data, place + 16, said)
+    struct.pack_into("<12s", data, info.header_offset + 14, output)
+    struct.pack_into("<12s", data, place + 16, output)
     directory = data.rindex(b"PK\5\6")
     struct.pack_into("<I", data, directory + 16, central + grown)
     return bytes(data[:start]) + stream + bytes(data[end:])
@@ -200,8 +200,8 @@ def test_what_an_archive_says_of_its_sizes_is_not_believed(document: bytes) -> N
         assert file.getinfo("word/media/x.png").file_size == 1
 
     def work() -> None:
-        found = members(formats.bounded(bomb, "a.docx"))
-        assert found["word/media/x.png"] == b"\0" and len(found) == len(members(document)) + 1
+        result = members(formats.bounded(bomb, "a.docx"))
+        assert result["word/media/x.png"] == b"\0" and len(result) == len(members(document)) + 1
 
     soon(work)
 
@@ -235,8 +235,8 @@ def test_an_archive_in_an_archive_stays_as_it_is(document: bytes) -> None:
     rel = b'<Relationship Id="rZ" Type="http://x/package" Target="embeddings/a.zip"/></Rel'
     rels = files["word/_rels/document.xml.rels"].replace(b"</Rel", rel, 1)
     files |= {"[Content_Types].xml": types, "word/_rels/document.xml.rels": rels}
-    found = members(shouted("docx", packed(files | {"word/embeddings/a.zip": inner})))
-    assert found["word/embeddings/a.zip"] == inner
+    result = members(shouted("docx", packed(files | {"word/embeddings/a.zip": inner})))
+    assert result["word/embeddings/a.zip"] == inner
 
 
 @pytest.mark.parametrize(
@@ -304,14 +304,14 @@ def test_broken_plural_forms_are_named(text: str, said: str) -> None:
 
 @pytest.mark.parametrize(("count", "forms"), [(1, "2"), (2, "12"), (3, "122"), ("INTEGER", "12")])
 def test_there_are_as_many_plural_forms_as_the_header_says(count: object, forms: str) -> None:
-    for given in ("", 'msgstr[0] ""\n'):
-        text = ("\ufeff" + HEAD % count + DOGS + given).replace("\n", "\r\n")
-        found = shouted("po", text).decode()
+    for inputs in ("", 'msgstr[0] ""\n'):
+        text = ("\ufeff" + HEAD % count + DOGS + inputs).replace("\n", "\r\n")
+        result = shouted("po", text).decode()
         expected = {n: "A DOG" if form == "1" else "DOGS" for n, form in enumerate(forms)}
-        if count == "INTEGER" and given:
+        if count == "INTEGER" and inputs:
             expected = {0: "DOGS"}
-        assert polib.pofile(found)[0].msgstr_plural == expected
-        assert "\r\n" in found and "\n" not in found.replace("\r\n", "")
+        assert polib.pofile(result)[0].msgstr_plural == expected
+        assert "\r\n" in result and "\n" not in result.replace("\r\n", "")
     assert shouted("po", " \n") == b" \n"
 
 
@@ -347,9 +347,9 @@ UNIT = (
 
 def test_memories_with_plain_segments_and_comments() -> None:
     """An element without children is false in Python: such segments were once left out."""
-    found = shouted("tmx", UNIT.format("en", "a <!-- c -->dog"), to="fr").decode()
-    assert "<!-- c -->" in found
-    [_, variant] = XML.fromstring(found).iter("tuv")
+    result = shouted("tmx", UNIT.format("en", "a <!-- c -->dog"), to="fr").decode()
+    assert "<!-- c -->" in result
+    [_, variant] = XML.fromstring(result).iter("tuv")
     assert "".join(variant.itertext()).split() == ["A", "DOG"]
 
 

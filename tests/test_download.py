@@ -32,18 +32,18 @@ class Origin:
 
 @pytest.fixture
 def origin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Origin]:
-    here = Origin()
+    local = Origin()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             name = self.path.removeprefix("/")
-            here.asked.append(name)
-            content = here.files.get(name, b"")
-            status = here.status.get(name, 200 if name in here.files else 404)
+            local.asked.append(name)
+            content = local.files.get(name, b"")
+            status = local.status.get(name, 200 if name in local.files else 404)
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            whole = here.breaks.get(name, 0) < here.asked.count(name)
+            whole = local.breaks.get(name, 0) < local.asked.count(name)
             self.wfile.write(content if whole else content[: len(content) // 2])
 
         def log_message(self, *_: object) -> None:
@@ -52,9 +52,9 @@ def origin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Origin]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    here.address = f"http://127.0.0.1:{server.server_address[1]}/"
+    local.address = f"http://127.0.0.1:{server.server_address[1]}/"
     monkeypatch.setattr(catalogue, "PAUSE", 0.0)
-    yield here
+    yield local
     server.shutdown()
     thread.join()
     server.server_close()
@@ -166,8 +166,8 @@ def test_an_answer_that_breaks_off_is_asked_for_again(
 
 def test_three_broken_answers_are_enough(origin: Origin, tmp_path: Path) -> None:
     origin.files["text.en"], origin.breaks["text.en"] = TEXT, 9
-    said = rf"cannot fetch {origin.address}text\.en \(broke off after .*3 of 3.*--mirror"
-    with pytest.raises(DataError, match=said):
+    output = rf"cannot fetch {origin.address}text\.en \(broke off after .*3 of 3.*--mirror"
+    with pytest.raises(DataError, match=output):
         get(a_set(origin.address, file()), tmp_path)
     assert len(origin.asked) == 3
     assert everything_below(tmp_path / "dogs") == []
@@ -187,8 +187,8 @@ def test_without_a_network_the_error_names_address_and_remedy(
     origin: Origin, tmp_path: Path
 ) -> None:
     nobody = "http://127.0.0.1:9/"  # the discard port: refused
-    said = rf"{nobody}text\.en .*get dogs --mirror DIR \(or FOVEATE_DATA=DIR\)"
-    with pytest.raises(DataError, match=said):
+    output = rf"{nobody}text\.en .*get dogs --mirror DIR \(or FOVEATE_DATA=DIR\)"
+    with pytest.raises(DataError, match=output):
         get(a_set(nobody, file()), tmp_path)
 
 
@@ -204,9 +204,9 @@ def test_an_original_of_another_form_is_named(origin: Origin, tmp_path: Path) ->
         file(origin="all.zip", convert="member", argument="a.txt"),
         file(origin="pairs", convert="column", argument="2"),
     ]
-    for one in wrong:
-        with pytest.raises(DataError, match=rf"{one.origin} is not what text\.en\.gz was made of"):
-            get(a_set(origin.address, one), tmp_path)
+    for item in wrong:
+        with pytest.raises(DataError, match=rf"{item.origin} is not what text\.en\.gz was made of"):
+            get(a_set(origin.address, item), tmp_path)
 
 
 # ------------------------------------------------------------------------------ from a mirror
@@ -273,14 +273,14 @@ def test_every_set_comes_from_the_data_folder(data_folder: Path, tmp_path: Path)
 def test_files_are_found_here_then_in_the_mirror_then_in_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here, mirror, cache = tmp_path / "here", tmp_path / "mirror", tmp_path / "cache" / "foveate"
-    for folder, ending in ((cache, ".gz"), (mirror, ".gz"), (here, "")):
+    local, mirror, cache = tmp_path / "here", tmp_path / "mirror", tmp_path / "cache" / "foveate"
+    for folder, ending in ((cache, ".gz"), (mirror, ".gz"), (local, "")):
         (folder / "dogs").mkdir(parents=True)
         (folder / "dogs" / f"train.en{ending}").write_bytes(b"")
-    monkeypatch.chdir(here)
+    monkeypatch.chdir(local)
     monkeypatch.setenv("FOVEATE_DATA", str(mirror))
     assert find("dogs/train.en") == Path("dogs/train.en")
-    (here / "dogs" / "train.en").unlink()
+    (local / "dogs" / "train.en").unlink()
     assert find("dogs/train.en") == mirror / "dogs" / "train.en.gz"
     (mirror / "dogs" / "train.en.gz").unlink()
     assert find("dogs/train.en") == cache / "dogs" / "train.en.gz"
@@ -291,8 +291,8 @@ def test_what_is_not_found_says_where_it_was_sought_and_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    said = r"multi30k/train\.en .*cache/foveate/multi30k/train\.en\. .*foveate data get multi30k"
-    with pytest.raises(DataError, match=said):
+    output = r"multi30k/train\.en .*cache/foveate/multi30k/train\.en\. .*foveate data get multi30k"
+    with pytest.raises(DataError, match=output):
         find("multi30k/train.en")
     with pytest.raises(DataError, match="foveate data list"):
         find("nothing.en")

@@ -35,9 +35,9 @@ def test_a_model_with_itself_is_the_model(task: Any) -> None:
     alone = task.answer(model, SOURCES, SEARCH)
     twice = task.answer(Ensemble([model, model]), SOURCES, SEARCH)
     assert [a.hypotheses for a in alone] == [a.hypotheses for a in twice]
-    for one, other in zip(alone, twice, strict=True):
-        wanted = [h.log_probability for h in one.outputs]
-        assert [h.log_probability for h in other.outputs] == near(wanted)
+    for item, other in zip(alone, twice, strict=True):
+        expected = [h.log_probability for h in item.outputs]
+        assert [h.log_probability for h in other.outputs] == near(expected)
 
 
 def test_families_decode_together_and_their_score_is_the_forced_one(task: Any) -> None:
@@ -46,13 +46,13 @@ def test_families_decode_together_and_their_score_is_the_forced_one(task: Any) -
     both = together([task, task], models, ["a", "b"])
     ids = task.source_tokenizer.encode_ids(SOURCES)
     for source, answer in zip(ids, task.answer(both, SOURCES, SEARCH), strict=True):
-        for one in answer.outputs:
-            (log_p,) = task.force(both, [(source, one.ids)])
-            each = [task.force(model, [(source, one.ids)])[0] for model in models]
+        for item in answer.outputs:
+            (log_p,) = task.force(both, [(source, item.ids)])
+            each = [task.force(model, [(source, item.ids)])[0] for model in models]
             mean = [math.log(sum(map(math.exp, p)) / 2) for p in zip(*each, strict=True)]
             assert log_p == near(mean, terms=MODEL)
-            wanted = sum(log_p) if one.ended else sum(log_p[:-1])
-            assert wanted == near(one.log_probability, terms=MODEL)
+            expected = sum(log_p) if item.ended else sum(log_p[:-1])
+            assert expected == near(item.log_probability, terms=MODEL)
 
 
 def test_joined_models_decode_together(tmp_path: Path) -> None:
@@ -70,10 +70,10 @@ def test_joined_models_decode_together(tmp_path: Path) -> None:
     both = Ensemble(models)
     ids = task.source_tokenizer.encode_ids(SOURCES)
     for source, answer in zip(ids, task.answer(both, SOURCES, SEARCH), strict=True):
-        for one in answer.outputs:
-            (log_p,) = task.force(both, [(source, one.ids)])
-            wanted = sum(log_p) if one.ended else sum(log_p[:-1])
-            assert wanted <= one.log_probability + 1e-3  # a search leaves out <pad> and <s>
+        for item in answer.outputs:
+            (log_p,) = task.force(both, [(source, item.ids)])
+            expected = sum(log_p) if item.ended else sum(log_p[:-1])
+            assert expected <= item.log_probability + 1e-3  # a search leaves out <pad> and <s>
 
 
 def test_what_does_not_go_together_is_refused(task: Any) -> None:
@@ -98,4 +98,4 @@ def test_other_vocabularies_are_named_with_the_remedy() -> None:
 
 def test_one_model_needs_no_ensemble(task: Any) -> None:
     model = model_of(task, RECURRENT)
-    assert steps_of(model, lambda one: one) is model
+    assert steps_of(model, lambda item: item) is model

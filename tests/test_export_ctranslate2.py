@@ -63,8 +63,8 @@ def test_away_from_its_data_an_engine_is_tried_on_lines_that_are_named(
     lines = ["the dog runs", "a cat sleeps"]
     (tmp_path / "lines.txt").write_text("\n".join(lines))
     through = loading._replace(sample=str(tmp_path / "lines.txt")).load()
-    assert [str(one) for one in through.translate(lines)] == [
-        str(one) for one in runs["transformer"].translate(lines)
+    assert [str(item) for item in through.translate(lines)] == [
+        str(item) for item in runs["transformer"].translate(lines)
     ]
     assert len(list((tmp_path / "cache").rglob("model.bin"))) == 1
 
@@ -109,10 +109,10 @@ def test_every_part_that_it_has_gives_the_same_tokens(
     ids = run.task.source_tokenizer.encode_ids(["the dog runs", "a girl the man"])
     ours = run.task.search(run.model, ids, search)
     theirs = Engine(run, out).search(run.model, ids, search)
-    for one, other in zip(ours, theirs, strict=True):
-        assert (one[0].ids, one[0].ended) == (other[0].ids, other[0].ended)
-        assert one[0].score == near(other[0].score, terms=MODEL)
-        assert one[0].log_probability == near(other[0].log_probability, terms=MODEL)
+    for item, other in zip(ours, theirs, strict=True):
+        assert (item[0].ids, item[0].ended) == (other[0].ids, other[0].ended)
+        assert item[0].score == near(other[0].score, terms=MODEL)
+        assert item[0].log_probability == near(other[0].log_probability, terms=MODEL)
 
 
 def choices_of(family: str, key: str) -> list[tuple[str, str]]:
@@ -204,9 +204,9 @@ def test_a_run_translates_through_it(runs: dict[str, Run], tmp_path: Path) -> No
     lines = ["the dog runs", "", "a cat sleeps", "  "]
     for choices in ({"beam_size": 1}, {"beam_size": 4, "num_hypotheses": 2}):
         ours, theirs = run.translate(lines, **choices), other.translate(lines, **choices)
-        for one, there in zip(ours, theirs, strict=True):
-            assert there.hypotheses == one.hypotheses and there.source == one.source
-            assert there.scores == near(one.scores, terms=MODEL)
-            assert there.alignment() == one.alignment()
+        for item, there in zip(ours, theirs, strict=True):
+            assert there.hypotheses == item.hypotheses and there.source == item.source
+            assert there.scores == near(item.scores, terms=MODEL)
+            assert there.alignment() == item.alignment()
     with pytest.raises(ExchangeError, match="without rules and beginnings"):
         other.translate(lines, prefix="le")

@@ -66,8 +66,8 @@ def test_other_models_score_the_same(name: str, folder: Path, tmp_path: Path) ->
         run = with_model(run, run.config.model.model_copy(update={"encoder": encoder}))
     checked = export(run, tmp_path / "out", "huggingface", NONE)[1]
     assert "on drawn inputs" in str(checked)
-    said = json.loads((tmp_path / "out/config.json").read_text())
-    assert said["model_type"] == {"vit": "vit", "language": "gpt2"}[name]
+    output = json.loads((tmp_path / "out/config.json").read_text())
+    assert output["model_type"] == {"vit": "vit", "language": "gpt2"}[name]
 
 
 def _gpt2() -> dict[str, Any]:

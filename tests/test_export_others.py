@@ -23,10 +23,10 @@ from variants import at_scale, transformer, translator
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     folder = tmp_path_factory.mktemp("others")
-    found = made(folder, list(CONFIGS), 2)
+    result = made(folder, list(CONFIGS), 2)
     for tokenizer in ("bpe", "unigram"):
-        found[tokenizer] = translator(folder, tokenizer, 20)
-    return found
+        result[tokenizer] = translator(folder, tokenizer, 20)
+    return result
 
 
 def exported(run: Run, out: Path, to: str, base: Run, **choices: Any) -> Any:
@@ -74,11 +74,11 @@ def test_a_package_translates_as_the_run_does(
     assert out.read_bytes() == (tmp_path / "again.argosmodel").read_bytes(), "made again"
     with zipfile.ZipFile(out) as archive:
         names = set(archive.namelist())
-        said = json.loads(archive.read("translate-en_fr-1_0/metadata.json"))
+        output = json.loads(archive.read("translate-en_fr-1_0/metadata.json"))
         assert b".tsv" not in archive.read(f"translate-en_fr-1_0/{MODEL}"), "a passing file"
-    wanted = {"metadata.json", MODEL, POINTER, "model/model.bin", "model/config.json"}
-    assert {f"translate-en_fr-1_0/{name}" for name in wanted} <= names
-    assert (said["from_code"], said["to_code"], said["type"]) == ("en", "fr", "translate")
+    expected = {"metadata.json", MODEL, POINTER, "model/model.bin", "model/config.json"}
+    assert {f"translate-en_fr-1_0/{name}" for name in expected} <= names
+    assert (output["from_code"], output["to_code"], output["type"]) == ("en", "fr", "translate")
     with unpacked(out) as folder:
         assert len(answers(folder, ["the dog runs", "élan ☃  x"])) == 2
 
@@ -116,17 +116,17 @@ def test_every_target_takes_or_refuses_every_run(runs: dict[str, Run]) -> None:
 
 def test_the_verbs(runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, out = str(runs["transformer"].path), tmp_path / "out"
-    given = ["export", run, str(out), "--to", "ctranslate2", "--check", "3"]
-    found = CliRunner().invoke(app, given)
-    assert found.exit_code == 0 and "the same" in found.stdout and "3 sentences" in found.stdout
+    inputs = ["export", run, str(out), "--to", "ctranslate2", "--check", "3"]
+    result = CliRunner().invoke(app, inputs)
+    assert result.exit_code == 0 and "the same" in result.stdout and "3 sentences" in result.stdout
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     outputs = [
         CliRunner().invoke(app, ["translate", run, "--engine", engine], input="the dog runs\n\n")
         for engine in ("torch", "ctranslate2", "ctranslate2")
     ]
-    assert len({one.stdout for one in outputs}) == 1 and outputs[0].stdout.count("\n") == 2
+    assert len({item.stdout for item in outputs}) == 1 and outputs[0].stdout.count("\n") == 2
     (tmp_path / "lines").write_text("\n", "utf-8")
-    spoilt = [*given[:2], str(tmp_path / "x"), *given[3:], "--sample", str(tmp_path / "lines")]
+    spoilt = [*inputs[:2], str(tmp_path / "x"), *inputs[3:], "--sample", str(tmp_path / "lines")]
     assert "is empty: nothing to try" in str(CliRunner().invoke(app, spoilt).exception)
 
 

@@ -61,9 +61,9 @@ def test_the_second_training_of_a_run_refuses_and_names_the_first(trained: Path,
         for act in (lambda: train(trained / "rnn.toml", folder=run), lambda: average(run)):
             with pytest.raises(BusyError) as refusal:
                 act()
-            said = str(refusal.value)
-            assert f"process {os.getpid()} on {socket.gethostname()}, since 2" in said
-            assert str(run) in said
+            output = str(refusal.value)
+            assert f"process {os.getpid()} on {socket.gethostname()}, since 2" in output
+            assert str(run) in output
     assert not (run / FILE).exists()
     train(trained / "rnn.toml", ["train.max_steps=5"], folder=run)
 
@@ -178,8 +178,8 @@ def test_an_export_to_a_full_disk_says_so_whoever_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
-    told = pytest.raises(OSError, match=f"No space left.*nothing was written.*{tmp_path}")
-    with told, appearing(tmp_path / "out") as place:
+    messages = pytest.raises(OSError, match=f"No space left.*nothing was written.*{tmp_path}")
+    with messages, appearing(tmp_path / "out") as place:
         place.mkdir()
         raise error
     assert not list(tmp_path.iterdir())

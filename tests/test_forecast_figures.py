@@ -39,18 +39,18 @@ def test_the_naive_error_of_a_season() -> None:
 
 
 def test_mase_is_relative_to_the_naive_error_of_each_channel() -> None:
-    said, wanted = np.zeros((2, 3, 3)), np.ones((2, 3, 3))
-    assert mase(said, wanted, np.array([2.0, 0.5, 0.0])) == pytest.approx((0.5 + 2) / 2)
-    assert np.isnan(mase(said, wanted, np.zeros(3)))
+    output, expected = np.zeros((2, 3, 3)), np.ones((2, 3, 3))
+    assert mase(output, expected, np.array([2.0, 0.5, 0.0])) == pytest.approx((0.5 + 2) / 2)
+    assert np.isnan(mase(output, expected, np.zeros(3)))
 
 
 def test_pinball_and_crps_by_hand() -> None:
     quantiles = np.array([0.0, 1.0, 3.0]).reshape(1, 1, 1, 3)
-    wanted = np.full((1, 1, 1), 2.0)
-    close(pinball(quantiles, wanted, LEVELS), [0.2, 0.5, 0.1])
-    assert crps(quantiles, wanted, LEVELS) == pytest.approx(2 * 0.8 / 3)
-    assert coverage(quantiles, wanted) == 1
-    assert coverage(quantiles, wanted + 2) == 0
+    expected = np.full((1, 1, 1), 2.0)
+    close(pinball(quantiles, expected, LEVELS), [0.2, 0.5, 0.1])
+    assert crps(quantiles, expected, LEVELS) == pytest.approx(2 * 0.8 / 3)
+    assert coverage(quantiles, expected) == 1
+    assert coverage(quantiles, expected + 2) == 0
 
 
 def test_crps_of_the_median_alone_is_the_mae() -> None:
@@ -66,19 +66,19 @@ def test_crps_of_many_quantiles_is_that_of_the_normal_distribution() -> None:
 
 
 def test_objectives_sum_what_the_figures_average() -> None:
-    said, wanted = torch.tensor(SAID)[..., None], torch.tensor(WANTED)
-    squared = SquaredError.Config().build()(said, wanted, ())
+    output, expected = torch.tensor(SAID)[..., None], torch.tensor(WANTED)
+    squared = SquaredError.Config().build()(output, expected, ())
     assert (squared.total.item(), squared.count) == (pytest.approx(10), 3)
-    assert AbsoluteError.Config().build()(said, wanted, ()).total.item() == pytest.approx(4)
+    assert AbsoluteError.Config().build()(output, expected, ()).total.item() == pytest.approx(4)
     many = torch.randn(2, 3, 1, 3, dtype=torch.float64)
-    loss = QuantileError.Config().build()(many, wanted.expand(2, 3, 1), LEVELS)
-    by_figure = pinball(many.numpy(), wanted.expand(2, 3, 1).numpy(), LEVELS).mean()
+    loss = QuantileError.Config().build()(many, expected.expand(2, 3, 1), LEVELS)
+    by_figure = pinball(many.numpy(), expected.expand(2, 3, 1).numpy(), LEVELS).mean()
     assert loss.total.item() / loss.count == pytest.approx(by_figure)
 
 
 def test_an_objective_that_does_not_fit_says_so() -> None:
-    said, wanted = torch.zeros(2, 1), torch.zeros(2)
+    output, expected = torch.zeros(2, 1), torch.zeros(2)
     with pytest.raises(ValueError, match=r"'quantile', but task.quantiles is empty; name them"):
-        QuantileError.Config().build()(said, wanted, ())
+        QuantileError.Config().build()(output, expected, ())
     with pytest.raises(ValueError, match=r'task.quantiles are given; set objective.kind = "quan'):
-        SquaredError.Config().build()(said, wanted, (0.5,))
+        SquaredError.Config().build()(output, expected, (0.5,))

@@ -99,13 +99,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 
 def test_scaling_knows_the_training_rows_alone(tmp_path: Path) -> None:
-    one = prepared(tmp_path / "a", series(tmp_path / "a.csv"))
+    item = prepared(tmp_path / "a", series(tmp_path / "a.csv"))
     other = prepared(tmp_path / "b", series(tmp_path / "b.csv", jump=50.0, since=80))
-    np.testing.assert_array_equal(one.scaling.shift, other.scaling.shift)
-    np.testing.assert_array_equal(one.scaling.scale, other.scaling.scale)
-    np.testing.assert_array_equal(one.naive, other.naive)
+    np.testing.assert_array_equal(item.scaling.shift, other.scaling.shift)
+    np.testing.assert_array_equal(item.scaling.scale, other.scaling.scale)
+    np.testing.assert_array_equal(item.naive, other.naive)
     moved = prepared(tmp_path / "c", series(tmp_path / "c.csv", jump=50.0, since=79))
-    assert not np.array_equal(one.scaling.shift, moved.scaling.shift)
+    assert not np.array_equal(item.scaling.shift, moved.scaling.shift)
 
 
 @each_model
@@ -143,11 +143,11 @@ def test_what_was_read_is_said(tmp_path: Path) -> None:
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     path.write_text("\n".join(lines) + "\n")
     table = {"path": str(path), "rows": [70, 20, 20], "missing": "interpolate"}
-    said = prepared(tmp_path / "run", path, series=table).describe_data()
-    assert "120 rows from 2020-01-01 to 2020-04-29, channels wave, trend" in said[0]
-    assert said[1] == "1 missing values of wave filled in"
-    assert said[2] == "train: 2020-01-01 to 2020-03-10, 50 windows"
-    assert said[-1] == "10 rows after the test rows are not used"
+    output = prepared(tmp_path / "run", path, series=table).describe_data()
+    assert "120 rows from 2020-01-01 to 2020-04-29, channels wave, trend" in output[0]
+    assert output[1] == "1 missing values of wave filled in"
+    assert output[2] == "train: 2020-01-01 to 2020-03-10, 50 windows"
+    assert output[-1] == "10 rows after the test rows are not used"
 
 
 def test_windows_that_would_span_a_gap_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -250,8 +250,8 @@ def test_quantiles_learn_the_spread() -> None:
 
 
 def test_figures_of_both_roads_and_of_naive_forecasts(trained: dict[str, Run]) -> None:
-    found = trained["rnn"].evaluate()
-    figures, curves = found.figures, found.curves  # type: ignore[attr-defined]
+    result = trained["rnn"].evaluate()
+    figures, curves = result.figures, result.curves  # type: ignore[attr-defined]
     names = {"forecast", "teacher_forced", "last_value", "seasonal_naive"}
     assert set(curves) == names
     assert all(len(curve) == HORIZON for curve in curves.values())
@@ -260,17 +260,17 @@ def test_figures_of_both_roads_and_of_naive_forecasts(trained: dict[str, Run]) -
         assert figures[f"{name}_mse"] == near(np.mean(curves[name]))
     assert curves["forecast"][0] == near(curves["teacher_forced"][0], terms=MODEL)
     assert figures["seasonal_naive_mse"] < figures["last_value_mse"]  # a wave of seven days
-    assert len(found.outputs) == 16
-    assert found.outputs[0].startswith("2020-04-10\tmse ")
+    assert len(result.outputs) == 16
+    assert result.outputs[0].startswith("2020-04-10\tmse ")
     assert {"mae", "mase", "original_mse", "original_mae"} <= set(figures)
     assert "crps" not in figures
 
 
 def test_figures_of_quantiles(trained: dict[str, Run]) -> None:
-    found = trained["patch"].evaluate(split="valid")
-    assert {"crps", "coverage"} <= set(found.figures)
-    assert "teacher_forced" not in found.curves  # type: ignore[attr-defined]
-    best = [float(v) for v in (found.figures["mse"], found.figures["crps"])]
+    result = trained["patch"].evaluate(split="valid")
+    assert {"crps", "coverage"} <= set(result.figures)
+    assert "teacher_forced" not in result.curves  # type: ignore[attr-defined]
+    best = [float(v) for v in (result.figures["mse"], result.figures["crps"])]
     assert all(np.isfinite(best))
 
 
@@ -311,10 +311,10 @@ def test_a_forecast_is_in_the_units_of_the_file(trained: dict[str, Run]) -> None
 def test_a_run_needs_its_series_no_more(trained: dict[str, Run], tmp_path: Path) -> None:
     path = trained["rnn"].path
     own, away = path.parent / "waves.csv", path.parent / "away.csv"
-    wanted = trained["rnn"].forecast().values
+    expected = trained["rnn"].forecast().values
     own.rename(away)
     try:
-        np.testing.assert_array_equal(load(path).forecast(away).values, wanted)
+        np.testing.assert_array_equal(load(path).forecast(away).values, expected)
     finally:
         away.rename(own)
 
@@ -342,9 +342,9 @@ def test_the_view_of_one_forecast(trained: dict[str, Run]) -> None:
     for name, run in trained.items():
         view = find("forecast").draw([run], Question(text="2020-01-20"))
         arrays, windows = view.arrays(), run.task.at("2020-01-20")
-        said = run.task.scaling.leave(run.task.predict(run.model, windows)[0, :, :, 0])
+        output = run.task.scaling.leave(run.task.predict(run.model, windows)[0, :, :, 0])
         if not run.task.config.quantiles:
-            close(arrays["forecast"][LOOK_BACK:], said[:, -1])
+            close(arrays["forecast"][LOOK_BACK:], output[:, -1])
         rows = slice(int(windows.starts[0]), int(windows.starts[0]) + LOOK_BACK)
         truth = windows.table.values[rows, -1]
         close(arrays["read"][:LOOK_BACK], truth)

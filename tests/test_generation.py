@@ -42,16 +42,16 @@ def test_steps_read_the_prompt_and_go_on_as_the_whole_text_does(name: str) -> No
     model = model_of(made, name)
     prompt, more = torch.tensor([[4, 5, 6], [7, 8, 9]]), torch.tensor([[6, 5], [4, 9]])
     steps = LanguageSteps(model, prompt, never=(PAD,))
-    found = steps.step(torch.tensor([EOS, EOS]))
-    assert bool(found[:, PAD].isneginf().all())
+    result = steps.step(torch.tensor([EOS, EOS]))
+    assert bool(result[:, PAD].isneginf().all())
     steps.step(more[:, 0])
     steps.reorder(torch.tensor([1, 0, 1]))
-    found = steps.step(more[[1, 0, 1], 1])
+    result = steps.step(more[[1, 0, 1], 1])
     rows = torch.tensor([1, 0, 1])
     whole = torch.cat((torch.full((3, 1), EOS), prompt[rows], more[rows]), dim=1)
-    wanted = model(whole)[:, -1]
-    wanted[:, PAD] = -torch.inf
-    close(found, wanted)
+    expected = model(whole)[:, -1]
+    expected[:, PAD] = -torch.inf
+    close(result, expected)
 
 
 @torch.no_grad()
@@ -60,11 +60,11 @@ def test_past_its_reach_a_model_reads_the_last_half_anew() -> None:
     model = model_of(made, "transformer")
     text = torch.randint(4, 14, (1, 11))
     steps = LanguageSteps(model, text[:, :0], reach=6)
-    found = [steps.step(ids) for ids in text.T]
+    result = [steps.step(ids) for ids in text.T]
     begins = [0] * 6 + [4, 4, 4, 4, 8]  # the step at 6 reads tokens 4 to 6 as a beginning, …
     for place, begin in enumerate(begins):
-        wanted = model(text[:, begin : place + 1])[:, -1]
-        close(found[place], wanted)
+        expected = model(text[:, begin : place + 1])[:, -1]
+        close(result[place], expected)
 
 
 @each_decoder
@@ -75,7 +75,7 @@ def test_every_search_goes_on_whatever_stands_beside(name: str, kind: str) -> No
     configs: dict[str, Any] = {"greedy": Greedy, "beam": Beam, "sample": Sample}
     search = configs[kind].Config.parse(SHORT).build()
     together = made.generate(model, PROMPTS, search)
-    assert [found.prompt for found in together] == PROMPTS
+    assert [result.prompt for result in together] == PROMPTS
     alone = made.generate(model, PROMPTS[:1], search)[0]
     assert alone.text == together[0].text
     assert alone.log_probability == near(together[0].log_probability, terms=MODEL)
@@ -83,17 +83,19 @@ def test_every_search_goes_on_whatever_stands_beside(name: str, kind: str) -> No
 
 @each_decoder
 def test_a_trained_model_writes_what_it_read(name: str) -> None:
-    found = trained(name).generate(["the cat sat on"], max_length=4, beam_size=1)[0]
-    assert str(found) == "the cat sat on the mat .\n" or str(found).startswith("the cat sat on the")
-    assert found.log_probability < 0
+    result = trained(name).generate(["the cat sat on"], max_length=4, beam_size=1)[0]
+    assert str(result) == "the cat sat on the mat .\n" or str(result).startswith(
+        "the cat sat on the"
+    )
+    assert result.log_probability < 0
 
 
 def test_the_log_probability_is_that_of_the_text() -> None:
     run = trained("lstm")
-    found = run.generate(["a cat"], max_length=5, seed=3)[0]
-    ids = run.task.ids_of(str(found))
+    result = run.generate(["a cat"], max_length=5, seed=3)[0]
+    ids = run.task.ids_of(str(result))
     log_p = run.task.log_probabilities(run.model, np.array(ids, dtype=np.int32))
-    assert found.log_probability == pytest.approx(float(log_p[-5:].sum()), abs=0.02)
+    assert result.log_probability == pytest.approx(float(log_p[-5:].sum()), abs=0.02)
 
 
 def test_choices_of_sampling() -> None:
@@ -133,17 +135,17 @@ def test_the_verb_writes_texts_divided_by_a_rule_or_json() -> None:
     assert len(texts) == 4 and texts[0].startswith("the cat ") and texts[3].startswith("a ")
     out = io.StringIO()
     write_texts(partial(run.generate, max_length=5, seed=1), ["the cat"], out, True)
-    found = json.loads(out.getvalue())
-    assert set(found) == {"prompt", "text", "log_probability"}
+    result = json.loads(out.getvalue())
+    assert set(result) == {"prompt", "text", "log_probability"}
 
 
 def test_on_a_terminal_a_text_appears_as_it_is_made() -> None:
     run, out = trained("lstm"), Terminal()
     heard: list[str] = []
-    found = run.generate(["the cat"], max_length=9, listen=heard.append)[0]
-    assert len(heard) == 8 and all(found.text.startswith(text) for text in heard)
+    result = run.generate(["the cat"], max_length=9, listen=heard.append)[0]
+    assert len(heard) == 8 and all(result.text.startswith(text) for text in heard)
     write_texts(partial(run.generate, max_length=9), ["the cat"], out, False, stream=True)
-    assert out.getvalue() == f"{found}\n"
+    assert out.getvalue() == f"{result}\n"
 
 
 def test_prompts_come_from_the_option_or_line_by_line() -> None:

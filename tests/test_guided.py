@@ -58,9 +58,9 @@ def task_of(corpus: Path, run: Path, tokenizer: Tokenizer.Config, **fields: Any)
 
 def test_links_of_words_become_links_of_pieces() -> None:
     # word 0 is pieces 0 and 1, word 1 is piece 2; target word 0 is piece 0, word 1 pieces 1 and 2
-    found = piece_links({(0, 0), (1, 0), (1, 1)}, [[0, 1], [2]], [[0], [1, 2]])
+    result = piece_links({(0, 0), (1, 0), (1, 1)}, [[0, 1], [2]], [[0], [1, 2]])
     third = pytest.approx(1 / 3)
-    assert found == {(0, 0): third, (0, 1): third, (0, 2): third, (1, 2): 1, (2, 2): 1}
+    assert result == {(0, 0): third, (0, 1): third, (0, 2): third, (1, 2): 1, (2, 2): 1}
     with pytest.raises(DataError, match="pair 7: 2-0, but there are 2 and 2 words"):
         piece_links({(2, 0)}, [[0], [1]], [[0], [1]], "the links of pair 7")
 
@@ -71,8 +71,8 @@ def test_a_batch_carries_the_links_of_its_pairs(corpus: Path, tmp_path: Path) ->
     assert isinstance(batch, GuidedBatch)
     gold = [set(pair.alignment) for pair in pairs("train", 6)]
     for row, index in enumerate((3, 5)):
-        found = {(int(s), int(t)) for b, t, s in batch.places if b == row}
-        assert found == gold[index]  # a word is a piece here
+        result = {(int(s), int(t)) for b, t, s in batch.places if b == row}
+        assert result == gold[index]  # a word is a piece here
     assert not isinstance(task.batch("valid", [0]), GuidedBatch)
     later = task_of(corpus, tmp_path, WordTokenizer.Config(min_frequency=1), rows="read")
     assert (later.batch("train", [3, 5]).places[:, 1] == batch.places[:, 1] + 1).all()
@@ -156,14 +156,14 @@ def test_links_of_several_corpora_are_told_apart(corpus: Path, tmp_path: Path) -
     again = task.config.build(task.data)
     again.restore(tmp_path)
     gold = pairs("train", 400) + pairs("train", 40, "long")
-    kept = [p for p in gold if all(len(split_words(side)) <= 9 for side in (p.source, p.target))]
-    assert len(kept) == len(task.lengths("train")) < 440
-    for one in (task, again):
-        batch = one.batch("train", range(len(kept)))
-        found: list[set[tuple[int, int]]] = [set() for _ in kept]
+    saved = [p for p in gold if all(len(split_words(side)) <= 9 for side in (p.source, p.target))]
+    assert len(saved) == len(task.lengths("train")) < 440
+    for item in (task, again):
+        batch = item.batch("train", range(len(saved)))
+        result: list[set[tuple[int, int]]] = [set() for _ in saved]
         for row, t, s in batch.places.tolist():
-            found[row].add((s, t))
-        assert found == [set(pair.alignment) for pair in kept]
+            result[row].add((s, t))
+        assert result == [set(pair.alignment) for pair in saved]
 
 
 def test_what_does_not_fit_is_said(corpus: Path, tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ PAGES = sorted((ROOT / "docs" / "history").glob("*.md"))
 
 def names_of(module: Path) -> set[str]:
     """What a module defines at the top, and the methods of its classes as Class.method."""
-    found = set()
+    result = set()
     for node in ast.parse(module.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
+            result.add(node.name)
         if isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}.{m.name}" for m in node.body if isinstance(m, ast.FunctionDef)}
-    return found
+            result |= {f"{node.name}.{m.name}" for m in node.body if isinstance(m, ast.FunctionDef)}
+    return result
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -48,20 +48,20 @@ def test_links_and_configs_that_are_named_exist(page: Path) -> None:
 def test_a_page_shows_pictures_that_exist(page: Path) -> None:
     shown = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text("utf-8"))
     assert shown, "a page shows its idea: python benchmarks/pictures.py draws it"
-    for told, link in shown:
-        assert len(told) > 20, f"{link}: say what is seen, for those who do not see it"
+    for messages, link in shown:
+        assert len(messages) > 20, f"{link}: say what is seen, for those who do not see it"
         assert (page.parent / link).is_file(), link
 
 
 def names_drawn() -> set[str]:
     """The keys of every ``DRAWN`` in benchmarks/history: what the command can draw."""
-    found: set[str] = set()
+    result: set[str] = set()
     for file in (ROOT / "benchmarks" / "history").glob("*.py"):
         for node in ast.parse(file.read_text("utf-8")).body:
             named = isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "DRAWN"
             if named and isinstance(node.value, ast.Dict):
-                found |= {k.value for k in node.value.keys if isinstance(k, ast.Constant)}
-    return found
+                result |= {k.value for k in node.value.keys if isinstance(k, ast.Constant)}
+    return result
 
 
 def test_every_picture_is_on_a_page_small_and_drawn_by_code() -> None:

@@ -65,10 +65,10 @@ def refused(act: Callable[[], object], *names: str) -> str:
     """What is said; it must be an error for the user, and hold the names."""
     with pytest.raises(Exception) as caught:
         act()
-    said = message_of(caught.value)
+    output = message_of(caught.value)
     assert is_for_the_user(caught.value), f"a bare {caught.value!r}"
-    assert all(name in said for name in names), said
-    return said
+    assert all(name in output for name in names), output
+    return output
 
 
 def tensors(header: bytes, size: int | None = None, rest: bytes = b"") -> bytes:
@@ -114,8 +114,8 @@ def test_whatever_a_file_of_tensors_holds_it_is_read_or_refused_by_name(
     for whole in (content, tensors(content, declared), tensors(content)):
         file.write_bytes(whole)
         try:
-            with opened(file) as found:
-                list(found.keys())
+            with opened(file) as result:
+                list(result.keys())
         except DamagedError as error:
             assert "model.safetensors" in str(error)
 
@@ -135,8 +135,8 @@ def test_offsets_that_are(kind: str, tmp_path: Path) -> None:
     }
     file = tmp_path / "model.safetensors"
     file.write_bytes(tensors(json.dumps(entries).encode(), rest=bytes(12)))
-    with pytest.raises(DamagedError, match=r"model\.safetensors"), opened(file) as found:
-        found.get_tensor("a")
+    with pytest.raises(DamagedError, match=r"model\.safetensors"), opened(file) as result:
+        result.get_tensor("a")
 
 
 class Harm:
@@ -163,17 +163,17 @@ def test_a_pickle_is_not_opened_whatever_its_name_is(
         (run / "alone" / checkpoint.WEIGHTS).write_bytes(content)
         refused(lambda: load(run / "alone"), checkpoint.WEIGHTS)
         for name in ("shortlist.npz", "aligned_head.json", "source.tokenizer.json"):
-            kept = (run / name).read_bytes() if (run / name).exists() else None
+            saved = (run / name).read_bytes() if (run / name).exists() else None
             (run / name).write_bytes(content)
             refused(lambda: read_all(run), name)
-            (run / name).unlink() if kept is None else (run / name).write_bytes(kept)
+            (run / name).unlink() if saved is None else (run / name).write_bytes(saved)
     assert not sign.exists()
 
 
 def read_all(run: Path) -> None:
     """Everything that is read of a run."""
-    found = load(run)
-    found.links([("the dog", "le chien")])
+    result = load(run)
+    result.links([("the dog", "le chien")])
     if (run / "shortlist.npz").exists():
         Shortlist.load(run)
 
@@ -269,9 +269,9 @@ def test_whatever_the_files_of_a_run_hold_it_loads_or_says_which_is_wrong(
     run: Path, data: st.DataObject
 ) -> None:
     file = run / data.draw(st.sampled_from(FILES))
-    kept = file.read_bytes() if file.exists() else None
-    if kept is not None and data.draw(st.booleans()):
-        content = bytearray(kept)
+    saved = file.read_bytes() if file.exists() else None
+    if saved is not None and data.draw(st.booleans()):
+        content = bytearray(saved)
         for place in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=3)):
             content[place] = data.draw(st.integers(0, 255))
     else:
@@ -284,8 +284,8 @@ def test_whatever_the_files_of_a_run_hold_it_loads_or_says_which_is_wrong(
         assert is_for_the_user(error), f"{file.name} of {bytes(content)!r}: a bare {error!r}"
     finally:
         file.unlink()
-        if kept is not None:
-            file.write_bytes(kept)
+        if saved is not None:
+            file.write_bytes(saved)
 
 
 DEEP = 100_000
@@ -399,12 +399,12 @@ def test_memory_stays_bounded_whatever_a_file_would_become(runs: Path, tmp_path:
             stream.truncate(2**33 + 100)  # nothing of it is on the disk
     swelling(tmp_path / "shortlist.npz", "often.npy", "likely.npy")
     swelling(tmp_path / "bomb.docx", "word/document.xml", "[Content_Types].xml")
-    told = subprocess.run(
+    messages = subprocess.run(
         [sys.executable, "-c", MEASURE, str(tmp_path)],
         capture_output=True,
         text=True,
         check=True,
         env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
     ).stdout
-    assert not [line for line in told.splitlines() if "BARE" in line or "TAKEN" in line]
-    assert int(told.split()[-1]) < BOUND, told
+    assert not [line for line in messages.splitlines() if "BARE" in line or "TAKEN" in line]
+    assert int(messages.split()[-1]) < BOUND, messages

@@ -136,10 +136,10 @@ SMALL: list[Any] = [
 def test_laws_of_every_change(config: Any) -> None:
     change = config.build()
     for make in (change.vary, change.settle):
-        one, same = (make(PICTURE, np.random.default_rng(3)) for _ in range(2))
-        assert (one == same).all()
-        assert one.shape == (3, *change.size((8, 8)))
-        assert one.dtype == np.uint8
+        item, same = (make(PICTURE, np.random.default_rng(3)) for _ in range(2))
+        assert (item == same).all()
+        assert item.shape == (3, *change.size((8, 8)))
+        assert item.dtype == np.uint8
     seen = {change.vary(PICTURE, np.random.default_rng(n)).tobytes() for n in range(30)}
     assert len(seen) > 4 or config.kind == "none"
 

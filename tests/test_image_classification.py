@@ -68,14 +68,16 @@ def test_figures_and_answers(task: ImageClassification) -> None:
     model: Any = task.build(VIT).eval()
     model.output.weight.zero_()
     model.output.bias.copy_(torch.tensor([0.0, 1.0]))
-    found = task.evaluate(model, task.examples("test"), None)
-    assert found.figures["accuracy"] == 50
+    result = task.evaluate(model, task.examples("test"), None)
+    assert result.figures["accuracy"] == 50
     nll = [float(torch.tensor([0.0, 1.0]).log_softmax(0)[label]) for label in (0, 1)]
-    assert found.figures["loss"] == pytest.approx(-sum(nll) / 2)
-    assert found.figures["f1_macro"] == pytest.approx(100 / 3)  # of "1": 2/3; of "0", never said: 0
-    assert found.outputs == ["1"] * 24
-    assert found.tables["confusion"].cells == [[0, 12], [0, 12]]
-    assert task.measure(model, "test", None).figures == found.figures
+    assert result.figures["loss"] == pytest.approx(-sum(nll) / 2)
+    assert result.figures["f1_macro"] == pytest.approx(
+        100 / 3
+    )  # of "1": 2/3; of "0", never said: 0
+    assert result.outputs == ["1"] * 24
+    assert result.tables["confusion"].cells == [[0, 12], [0, 12]]
+    assert task.measure(model, "test", None).figures == result.figures
     assert len(task.evaluate(model, "test", None, batch_tokens=7).outputs) == 24
     (answer,) = task.classify(model, [3])
     assert (answer.source, answer.label) == (3, "1")
@@ -87,10 +89,10 @@ def test_figures_and_answers(task: ImageClassification) -> None:
 def test_answers_are_in_order_whatever_the_batch(task: ImageClassification) -> None:
     model: Any = task.build(VIT).eval()
     together = task.classify(model, [5, 2, 9], batch_size=2)
-    assert [one.source for one in together] == [5, 2, 9]
-    for one in together:
-        (alone,) = task.classify(model, [one.source])
-        assert one.probabilities == near(alone.probabilities)
+    assert [item.source for item in together] == [5, 2, 9]
+    for item in together:
+        (alone,) = task.classify(model, [item.source])
+        assert item.probabilities == near(alone.probabilities)
     assert task.classify(model, []) == []
 
 

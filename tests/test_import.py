@@ -19,8 +19,8 @@ from variants import transformer, translator
 def test_there_and_back_translates_the_same(tokenizer: str, tmp_path: Path) -> None:
     run = transformer(translator(tmp_path, tokenizer))
     export(run, tmp_path / "there", "huggingface", CheckSample(sample_of(run, 3).sources))
-    said = import_from(tmp_path / "there", tmp_path / "back")
-    assert "task.source" in said
+    output = import_from(tmp_path / "there", tmp_path / "back")
+    assert "task.source" in output
     back = foveate.load(tmp_path / "back")
     back.config = run.config  # how long outputs may be is not said there
     lines = ["the dog runs", "", "Ünknown ☃"]

@@ -55,14 +55,14 @@ def test_a_setting_of_any_value_is_read_or_refused_by_name(
     folder: Path, data: st.DataObject
 ) -> None:
     file = folder / "config.json"
-    kept = file.read_text("utf-8")
-    tree = json.loads(kept)
+    saved = file.read_text("utf-8")
+    tree = json.loads(saved)
     tree[data.draw(st.sampled_from(sorted(tree)))] = data.draw(VALUES)
     file.write_text(json.dumps(tree), "utf-8")
     try:
         check(folder, "config.json", "model.safetensors")
     finally:
-        file.write_text(kept, "utf-8")
+        file.write_text(saved, "utf-8")
 
 
 @FEW
@@ -71,8 +71,8 @@ def test_weights_with_bytes_changed_are_read_or_refused_by_name(
     folder: Path, data: st.DataObject
 ) -> None:
     file = folder / "model.safetensors"
-    kept = file.read_bytes()
-    content = bytearray(kept)
+    saved = file.read_bytes()
+    content = bytearray(saved)
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, 1500))  # the header is there
         content[min(place, len(content) - 1)] = data.draw(st.integers(0, 255))
@@ -80,7 +80,7 @@ def test_weights_with_bytes_changed_are_read_or_refused_by_name(
     try:
         check(folder, "model.safetensors", "config.json")
     finally:
-        file.write_bytes(kept)
+        file.write_bytes(saved)
 
 
 def check(folder: Path, *names: str) -> None:

@@ -87,17 +87,17 @@ def part_of(path: Path) -> str:
 
 def imports(path: Path) -> list[tuple[int, str]]:
     """Line and dotted name of every import of a module, type-checking ones included."""
-    found = []
+    result = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name) for alias in node.names]
+            result += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: write the whole name, not dots"
             if node.module == "foveate":
-                found += [(node.lineno, f"foveate.{alias.name}") for alias in node.names]
+                result += [(node.lineno, f"foveate.{alias.name}") for alias in node.names]
             else:
-                found.append((node.lineno, node.module or ""))
-    return found
+                result.append((node.lineno, node.module or ""))
+    return result
 
 
 def wrong_direction(part: str, imported: str) -> str | None:

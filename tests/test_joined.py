@@ -60,8 +60,8 @@ def learnt() -> tuple[PrefixTranslation, Any]:
 def test_a_pair_is_one_sequence_of_which_the_target_counts() -> None:
     batch = join([[5, 6], [7]], [[8], [9, 10]])
     assert batch.read.tolist() == [[BOS, 5, 6, EOS, 8], [BOS, 7, EOS, 9, 10]]
-    wanted = batch.target.flatten()[batch.real].tolist()
-    assert wanted == [8, EOS, 9, 10, EOS]
+    expected = batch.target.flatten()[batch.real].tolist()
+    assert expected == [8, EOS, 9, 10, EOS]
     longer = join([[5, 6], [7]], [[8], []])
     assert longer.target.flatten()[longer.real].tolist() == [8, EOS, EOS]
 

@@ -61,12 +61,12 @@ def test_rows_go_on_summing_to_one(name: str) -> None:
 def test_columns_are_summed_and_rows_averaged() -> None:
     pieces = MAPS["decoder.layers.0.cross_attention"]
     record = attention_record(MAPS, "auto", text(SOURCE, READ), text(TARGET, WRITTEN))
-    found = record.maps["decoder.layers.0.cross_attention"]
-    close(found[:, 0, 1], pieces[:, 0, 1] + pieces[:, 0, 2])
+    result = record.maps["decoder.layers.0.cross_attention"]
+    close(result[:, 0, 1], pieces[:, 0, 1] + pieces[:, 0, 2])
     split = pieces[:, 3:5].mean(axis=1)  # "ab|oie" is written in two pieces
-    close(found[:, 3, 0], split[:, 0])
-    close(found[:, 3, 1], split[:, 1] + split[:, 2])
-    close(found[:, -1, -1], pieces[:, -1, -1])
+    close(result[:, 3, 0], split[:, 0])
+    close(result[:, 3, 1], split[:, 1] + split[:, 2])
+    close(result[:, -1, -1], pieces[:, -1, -1])
 
 
 def test_the_row_of_a_word_is_where_it_was_produced() -> None:

@@ -140,10 +140,10 @@ def test_a_text_shorter_than_a_block_is_refused() -> None:
 
 
 def test_what_was_read_is_said() -> None:
-    said = task(context=3).describe_data()
-    assert said[0].startswith("train: 60 lines, ") and "0 % unknown" in said[0]
-    assert said[-2].endswith("blocks of 8 tokens, each after 3 of context")
-    assert said[-1] == "vocabulary: 14 symbol pieces"
+    output = task(context=3).describe_data()
+    assert output[0].startswith("train: 60 lines, ") and "0 % unknown" in output[0]
+    assert output[-2].endswith("blocks of 8 tokens, each after 3 of context")
+    assert output[-1] == "vocabulary: 14 symbol pieces"
 
 
 # ------------------------------------------------------------------------------ measures
@@ -155,8 +155,8 @@ def test_log_probabilities_are_those_of_one_token_after_another(name: str) -> No
     """With a state over the whole text; in windows each token sees at least half a block."""
     made = task()
     model, ids = model_of(made, name), made.examples("test").ids[:41]
-    found = made.log_probabilities(model, ids, batch_tokens=24)
-    assert len(found) == len(ids)
+    result = made.log_probabilities(model, ids, batch_tokens=24)
+    assert len(result) == len(ids)
     text = torch.tensor([[EOS, *ids]])
     for place in range(len(ids)):
         end = place + 1
@@ -166,8 +166,8 @@ def test_log_probabilities_are_those_of_one_token_after_another(name: str) -> No
             start = min(-(-end // 4) * 4, len(ids)) - 8
             assert end - start > 4
         logits = model(text[:, start:end])[0, -1]
-        wanted = float(logits.log_softmax(dim=0)[ids[place]])
-        assert found[place] == near(wanted, terms=MODEL)
+        expected = float(logits.log_softmax(dim=0)[ids[place]])
+        assert result[place] == near(expected, terms=MODEL)
 
 
 @torch.no_grad()
@@ -186,16 +186,16 @@ def test_figures_are_in_their_units() -> None:
     model = model_of(made, "lstm")
     with torch.no_grad():
         model.output.weight.zero_()  # every token as probable as any other
-    found = made.evaluate(model, made.examples("test"), None)  # type: ignore[arg-type]
-    vocabulary, tokens = made.tokenizer.vocab_size, found.figures["tokens"]
-    assert found.figures["loss"] == pytest.approx(math.log(vocabulary))
-    assert found.figures["perplexity"] == pytest.approx(vocabulary)
+    result = made.evaluate(model, made.examples("test"), None)  # type: ignore[arg-type]
+    vocabulary, tokens = made.tokenizer.vocab_size, result.figures["tokens"]
+    assert result.figures["loss"] == pytest.approx(math.log(vocabulary))
+    assert result.figures["perplexity"] == pytest.approx(vocabulary)
     characters = sum(len(line) + 1 for line in WORDS) * 5
     bits = tokens * math.log2(vocabulary) / characters
-    assert found.figures["bits_per_character"] == pytest.approx(bits)
+    assert result.figures["bits_per_character"] == pytest.approx(bits)
     first = -(len(WORDS[0].split()) + 1) * math.log(vocabulary)
-    assert [float(found.outputs[0]), len(found.outputs)] == [near(first, terms=MODEL), 15]
-    assert "state carried" in found.signatures["loss"]
+    assert [float(result.outputs[0]), len(result.outputs)] == [near(first, terms=MODEL), 15]
+    assert "state carried" in result.signatures["loss"]
     assert made.better("perplexity") == -1
 
 
@@ -207,8 +207,8 @@ def test_the_loss_counts_the_block_and_not_its_context() -> None:
     loss = made.loss(model, batch, objective)
     assert loss.count == 3 * 8
     log_p = model(batch[:, :-1])[:, 3:].log_softmax(dim=-1)
-    wanted = -log_p.gather(2, batch[:, 4:, None]).sum()
-    assert float(loss.total) == near(float(wanted), terms=MODEL)
+    expected = -log_p.gather(2, batch[:, 4:, None]).sum()
+    assert float(loss.total) == near(float(expected), terms=MODEL)
 
 
 # ------------------------------------------------------------------------------ a run
@@ -241,10 +241,10 @@ def trained(name: str) -> Run:
 
 @each_decoder
 def test_every_family_learns_the_text(name: str) -> None:
-    found = trained(name).evaluate(split="test")
-    assert found.figures["perplexity"] < 2.5  # a word is one of twelve; a few choices are free
+    result = trained(name).evaluate(split="test")
+    assert result.figures["perplexity"] < 2.5  # a word is one of twelve; a few choices are free
     again = load(trained(name).path)
-    assert again.evaluate(split="test").figures == found.figures
+    assert again.evaluate(split="test").figures == result.figures
 
 
 def test_a_run_that_stops_goes_on_to_the_same_weights(tmp_path: Path) -> None:
@@ -257,9 +257,9 @@ def test_a_run_that_stops_goes_on_to_the_same_weights(tmp_path: Path) -> None:
 def test_a_text_of_ones_own_is_evaluated(tmp_path: Path) -> None:
     (tmp_path / "own.txt").write_text("the cat sat on the mat .\n")
     run = trained("lstm")
-    found = run.evaluate_files(tmp_path / "own.txt")
-    assert found.figures["tokens"] == 8
-    assert run.evaluate("the cat sat on the mat .\n").figures == found.figures
+    result = run.evaluate_files(tmp_path / "own.txt")
+    assert result.figures["tokens"] == 8
+    assert run.evaluate("the cat sat on the mat .\n").figures == result.figures
     with pytest.raises(DataError, match="one text, no pairs"):
         run.evaluate_files(tmp_path / "own.txt", tmp_path / "own.txt")
 

@@ -71,12 +71,12 @@ def within(phrase: Sequence[int], output: Sequence[int]) -> bool:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 9999), st.lists(phrases, min_size=1, max_size=3))
 def test_what_ends_holds_its_phrases(seed: int, wanted: list[list[list[list[int]]]]) -> None:
-    found = searched(seed, [demand(*one) for one in wanted])
-    for outputs, asked in zip(found, wanted, strict=True):
+    result = searched(seed, [demand(*item) for item in wanted])
+    for outputs, requested in zip(result, wanted, strict=True):
         assert outputs
         for output in outputs:
             if output.ended:
-                assert all(any(within(s, output.ids) for s in phrase) for phrase in asked)
+                assert all(any(within(s, output.ids) for s in phrase) for phrase in requested)
 
 
 @settings(max_examples=15, deadline=None)
@@ -99,20 +99,20 @@ def test_the_score_is_the_models(seed: int, first: int, second: int) -> None:
 
 
 def test_a_word_that_goes_on_is_not_the_phrase() -> None:
-    one = demand([[5]], goes_on=[6])
-    state = one.after(one.after(START, 4), 5)
-    assert one.done(state)
-    assert not one.done(one.after(state, 6))
-    assert one.done(one.after(state, 7))
-    assert one.progress(state) == 1
+    item = demand([[5]], goes_on=[6])
+    state = item.after(item.after(START, 4), 5)
+    assert item.done(state)
+    assert not item.done(item.after(state, 6))
+    assert item.done(item.after(state, 7))
+    assert item.progress(state) == 1
 
 
 def test_a_bare_spelling_stands_behind_no_word() -> None:
     bare: Phrase = (Spelling((5,), bare=True),)
-    one = RequiredPhrases((bare,), WordPieces([False] * SIZE, [i == 4 for i in range(SIZE)]))
-    assert one.next_tokens(START) == {5}
-    assert one.next_tokens(one.after(START, 4)) == set()
-    assert not one.done(one.after(one.after(START, 4), 5))
+    item = RequiredPhrases((bare,), WordPieces([False] * SIZE, [i == 4 for i in range(SIZE)]))
+    assert item.next_tokens(START) == {5}
+    assert item.next_tokens(item.after(START, 4)) == set()
+    assert not item.done(item.after(item.after(START, 4), 5))
 
 
 @pytest.fixture(scope="module")
@@ -122,11 +122,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_terms_of_a_trained_run(run: Run) -> None:
     lines = ["the dog runs", "", "a cat sleeps"]
-    wanted: list[list[list[str]]] = [[["mange", "dort"]], [], [["fille"], ["chante"]]]
-    found = [str(a) for a in run.translate(lines, wording=Wording(wanted))]
-    assert holds(found[0], ("mange", "dort"))
-    assert found[1] == ""
-    assert holds(found[2], ("fille",)) and holds(found[2], ("chante",))
+    expected: list[list[list[str]]] = [[["mange", "dort"]], [], [["fille"], ["chante"]]]
+    result = [str(a) for a in run.translate(lines, wording=Wording(expected))]
+    assert holds(result[0], ("mange", "dort"))
+    assert result[1] == ""
+    assert holds(result[2], ("fille",)) and holds(result[2], ("chante",))
 
 
 def test_a_term_that_no_output_can_hold_is_left_out(run: Run) -> None:
@@ -138,8 +138,8 @@ def test_banned_phrases(run: Run) -> None:
     free = [str(a) for a in run.translate(["the dog runs", "a cat sleeps"])]
     assert holds(free[0], ("chien",))
     wording = Wording(banned=["Chien", "un chat"])
-    found = [str(a) for a in run.translate(["the dog runs", "a cat sleeps"], wording=wording)]
-    assert not any(holds(text, ("chien", "un chat")) for text in found)
+    result = [str(a) for a in run.translate(["the dog runs", "a cat sleeps"], wording=wording)]
+    assert not any(holds(text, ("chien", "un chat")) for text in result)
 
 
 def test_only_a_beam_can_be_forced(run: Run) -> None:

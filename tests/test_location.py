@@ -26,7 +26,7 @@ def test_each_step_is_the_equation() -> None:
     score = decoder.cross_attention.score
     score.bias.normal_()  # type: ignore[union-attr,operator]
     with capture(decoder) as maps:
-        found = decoder(ids, memory)[0]
+        result = decoder(ids, memory)[0]
     h = torch.tanh(decoder.bridge(memory.values.mean(dim=1)[0]))
     for t, x in enumerate(decoder.stem(ids)[0]):
         scores = score.weight[0] @ torch.cat((h, x)) + score.bias[0]  # type: ignore[operator,index]
@@ -34,7 +34,7 @@ def test_each_step_is_the_equation() -> None:
         close(maps["cross_attention"][0, 0, t], alpha)
         z = torch.relu(decoder.mix(torch.cat((x, alpha @ memory.values[0]))))
         (h,) = (part[0] for part in decoder.cell(decoder.cell.project(z[None]), (h[None],)))
-        close(found[t], torch.tanh(decoder.readout(h)))
+        close(result[t], torch.tanh(decoder.readout(h)))
 
 
 def test_a_source_past_the_limit_is_refused() -> None:

@@ -21,8 +21,8 @@ def test_lines_are_the_numbers_and_differ_without_colour(tmp_path: Path) -> None
     x = np.array([1.0, 2.0, 4.0])
     view = line_chart(x, {"a $x": x, "b": x**2}, "step", "rate", "Title", "xy")
     ax = view.plot()
-    for line, wanted in zip(ax.lines, (x, x**2), strict=True):
-        np.testing.assert_array_equal(line.get_ydata(), wanted)
+    for line, expected in zip(ax.lines, (x, x**2), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), expected)
     assert len({line.get_linestyle() for line in ax.lines}) == 2
     assert len({line.get_color() for line in ax.lines}) == 2
     assert ax.get_xscale() == ax.get_yscale() == "log"

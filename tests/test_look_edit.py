@@ -50,7 +50,7 @@ def stepped(model: EncoderDecoder, source: Tensor, target: Tensor) -> Tensor:
 def found(model: EncoderDecoder, search: Any) -> list[tuple[list[int], Any]]:
     steps = DecoderSteps(model, model.encode(SOURCE))
     best = search.build()(steps, [4, 4], BOS, EOS)
-    return [(h.ids, near(h.log_probability, terms=MODEL)) for one in best for h in one]
+    return [(h.ids, near(h.log_probability, terms=MODEL)) for item in best for h in item]
 
 
 def test_a_silent_head_is_one_whose_columns_of_the_output_are_zero() -> None:
@@ -88,8 +88,12 @@ def test_a_change_is_the_same_step_by_step(
 def test_weights_are_those_that_were_asked_for(build: Callable[[], EncoderDecoder]) -> None:
     model = build()
     eye = torch.eye(3, 5)
-    wanted = {uniform(): torch.full((3, 5), 0.2), diagonal(): eye, force(eye.flip(1)): eye.flip(1)}
-    for change, weights in wanted.items():
+    expected = {
+        uniform(): torch.full((3, 5), 0.2),
+        diagonal(): eye,
+        force(eye.flip(1)): eye.flip(1),
+    }
+    for change, weights in expected.items():
         with edit(model, {"cross_attention": change}), capture(model, "cross_attention") as maps:
             model(SOURCE, TARGET)
         for seen in maps.values():
@@ -153,13 +157,13 @@ def test_patching_what_a_model_did_itself_changes_nothing(
 def test_a_patched_output_is_that_of_the_other_run() -> None:
     model = transformer()
     with torch.no_grad():
-        with capture_outputs(model, CROSS) as given:
+        with capture_outputs(model, CROSS) as inputs:
             model(SOURCE.flip(1)[:1], TARGET[:1])
-        with edit(model, {CROSS: patch_output(given, 1)}), capture_outputs(model, CROSS) as seen:
+        with edit(model, {CROSS: patch_output(inputs, 1)}), capture_outputs(model, CROSS) as seen:
             changed = model(SOURCE, TARGET)
         with capture_outputs(model, CROSS) as plain:
             model(SOURCE, TARGET)
-        assert torch.equal(seen[CROSS][:, :, 1], given[CROSS][:, :, 1].expand(2, -1, -1))
+        assert torch.equal(seen[CROSS][:, :, 1], inputs[CROSS][:, :, 1].expand(2, -1, -1))
         assert torch.equal(seen[CROSS][:, :, 0], plain[CROSS][:, :, 0])
         assert differ(changed, model(SOURCE, TARGET), terms=MODEL)
 

@@ -40,27 +40,27 @@ def test_rollout_is_the_product_of_means_with_residuals() -> None:
     for n in range(2):
         maps[f"decoder.layers.{n}.self_attention"] = decoder[n]
         maps[f"decoder.layers.{n}.cross_attention"] = cross[n]
-    found = rolled(maps)
-    assert found.keys() == maps.keys()
+    result = rolled(maps)
+    assert result.keys() == maps.keys()
     mixed = [0.5 * w.mean(0) + 0.5 * np.eye(4) for w in encoder]
     for n, product in enumerate([mixed[0], mixed[1] @ mixed[0], mixed[2] @ mixed[1] @ mixed[0]]):
-        seen = found[f"encoder.layers.{n}.self_attention"]
+        seen = result[f"encoder.layers.{n}.self_attention"]
         close(seen[0], product, terms=ROW)
         close(seen.sum(-1), 1)
     close(
-        found["decoder.layers.1.cross_attention"][0],
+        result["decoder.layers.1.cross_attention"][0],
         cross[1].mean(0) @ mixed[2] @ mixed[1] @ mixed[0],
         terms=ROW,
     )
-    assert not np.triu(found["decoder.layers.1.self_attention"][0], 1).any()
+    assert not np.triu(result["decoder.layers.1.self_attention"][0], 1).any()
 
 
 def test_rollout_of_heads_that_pass_everything_back_finds_the_first_word() -> None:
     """Each place looks one back in every layer: what came from k back is binomial."""
     back = np.eye(4, k=-1, dtype=np.float32)
     back[0, 0] = 1
-    found = rolled({f"decoder.layers.{n}.self_attention": back[None] for n in range(3)})
-    close(found["decoder.layers.2.self_attention"][0, 3], np.array([1, 3, 3, 1]) / 8, terms=ROW)
+    result = rolled({f"decoder.layers.{n}.self_attention": back[None] for n in range(3)})
+    close(result["decoder.layers.2.self_attention"][0, 3], np.array([1, 3, 3, 1]) / 8, terms=ROW)
 
 
 def test_rollout_has_the_words_of_its_maps_and_says_what_it_is() -> None:
@@ -106,7 +106,7 @@ def test_the_rules_are_those_of_the_paper() -> None:
 def by_differences(forced: ForcedPass, name: str, t: int) -> NDArray[np.float64]:
     """A ⊙ ∂ log p_t / ∂A for one attention, by changing one weight after the other."""
     weights = torch.from_numpy(forced.maps(name)[name])
-    found = np.zeros(weights.shape)
+    result = np.zeros(weights.shape)
     for place in np.ndindex(*weights.shape):
         ends = []
         for step in (STEP, -STEP):
@@ -114,8 +114,8 @@ def by_differences(forced: ForcedPass, name: str, t: int) -> NDArray[np.float64]
             moved[place] += step
             with edit(forced.model, {name: force(moved)}):
                 ends.append(forced.scores()[t])
-        found[place] = weights[place] * (ends[0] - ends[1]) / (2 * STEP)
-    return found
+        result[place] = weights[place] * (ends[0] - ends[1]) / (2 * STEP)
+    return result
 
 
 def double(forced: ForcedPass) -> ForcedPass:
@@ -129,9 +129,9 @@ def test_of_a_single_attention_it_is_the_gradient_by_differences(t: int) -> None
     torch.manual_seed(2)
     forced = double(translating(small_rnn(), torch.tensor([4, 9, 6]), torch.tensor([7, 8])))
     name = "decoder.cross_attention"
-    wanted = np.maximum(by_differences(forced, name, t)[0, t], 0)
+    expected = np.maximum(by_differences(forced, name, t)[0, t], 0)
     seen = relevance(forced).maps["decoder.cross_attention"][0, t]
-    np.testing.assert_allclose(seen, wanted / max(wanted.sum(), 1e-12), rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(seen, expected / max(expected.sum(), 1e-12), rtol=1e-2, atol=1e-3)
 
 
 def test_of_layers_it_is_their_gradients_by_the_rules() -> None:
@@ -142,9 +142,11 @@ def test_of_layers_it_is_their_gradients_by_the_rules() -> None:
     for name in ("decoder.layers.0.self_attention", "decoder.layers.1.self_attention"):
         of.add(name, np.maximum(by_differences(forced, name, t), 0).mean(axis=0))
     assert of.decoder is not None
-    wanted = (of.decoder - np.eye(4))[t]
+    expected = (of.decoder - np.eye(4))[t]
     seen = relevance(forced).maps["decoder.self_attention"]
-    np.testing.assert_allclose(seen[0, t], wanted / max(wanted.sum(), 1e-12), rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(
+        seen[0, t], expected / max(expected.sum(), 1e-12), rtol=1e-2, atol=1e-3
+    )
     assert not np.triu(seen[0], 1).any()
 
 
@@ -181,6 +183,6 @@ def test_of_a_model_that_reverses_it_lies_on_the_other_diagonal() -> None:
     right = []
     for source in words(8, 5):
         record = relevance(translating(model, source, source.flip(0)))
-        looked = record.maps["decoder.cross_attention"][0, :5].argmax(-1)
-        right.append(looked == np.arange(5)[::-1])
+        views = record.maps["decoder.cross_attention"][0, :5].argmax(-1)
+        right.append(views == np.arange(5)[::-1])
     assert np.mean(right) > 0.8

@@ -44,13 +44,13 @@ def test_multi_head_attention_gives_the_weights_that_it_would_give(batch_first: 
     x, keys = torch.randn(2, 5, 16), torch.randn(2, 7, 16)
     if not batch_first:
         x, keys = x.transpose(0, 1), keys.transpose(0, 1)
-    wanted, weights = attention(x, keys, keys, average_attn_weights=False)
+    expected, weights = attention(x, keys, keys, average_attn_weights=False)
     with torch.no_grad():
         plain = attention(x, keys, keys, need_weights=False)[0]
     with capture(model) as maps:
         seen, mean = attention(x, keys, keys)
         again, nothing = attention(x, keys, keys, need_weights=False)
-    close(seen, wanted, terms=ROW)
+    close(seen, expected, terms=ROW)
     close(again, plain)
     assert nothing is None
     close(mean, weights.mean(1), terms=ROW)
@@ -102,9 +102,9 @@ def test_a_torch_transformer_is_seen_without_its_fast_path() -> None:
             seen = model(source, target, tgt_mask=causal, **masks)
         encoded = model.encoder(source)
         with capture(model, "encoder"):
-            looked = model.encoder(source)
+            views = model.encoder(source)
     close(seen, plain)
-    close(looked, encoded)
+    close(views, encoded)
     assert sorted(maps) == sorted(
         f"{side}.layers.{layer}.{kind}_attention"
         for layer in range(2)
@@ -142,16 +142,16 @@ def test_an_attention_of_ones_own_is_found_by_its_name() -> None:
     modules = [CausalSelfAttention(fused) for fused in (True, False)]
     modules[1].load_state_dict(modules[0].state_dict())
     x = torch.randn(2, 5, 8)
-    found = []
+    result = []
     for module in modules:
         model = nn.Sequential(module)
         plain = model(x)
         with capture(model) as maps:
             close(model(x), plain, terms=ROW)
         rows_are_whole(maps)
-        found.append(maps["0"])
-    close(found[0], found[1], terms=ROW)
-    assert (found[0].triu(1) == 0).all()
+        result.append(maps["0"])
+    close(result[0], result[1], terms=ROW)
+    assert (result[0].triu(1) == 0).all()
 
 
 # ------------------------------------------------------------------------------ Hugging Face
@@ -192,8 +192,8 @@ def hugging_face(kind: str) -> Any:
 
 
 def inputs(kind: str) -> dict[str, Tensor]:
-    given = {"input_ids": IDS, "attention_mask": REAL}
-    return given | ({"decoder_input_ids": TARGET} if kind in ("t5", "bart", "marian") else {})
+    values = {"input_ids": IDS, "attention_mask": REAL}
+    return values | ({"decoder_input_ids": TARGET} if kind in ("t5", "bart", "marian") else {})
 
 
 DECODER = {"decoder.self_attention": "attentions"}

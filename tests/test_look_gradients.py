@@ -35,10 +35,10 @@ def norms(decoder: Decoder) -> np.ndarray:
 
 def test_a_linear_map_is_heard_by_its_own_norm() -> None:
     stem, last = nn.Embedding(10, 4), nn.Linear(4, 3, bias=False)
-    found = influence(lambda: last(stem(IDS)), stem, draws=2000)
-    wanted = float(last.weight.detach().square().sum() / 3) ** 0.5  # E ‖vᵀW‖² = ‖W‖² / D
-    np.testing.assert_allclose(found.diagonal(), wanted, rtol=0.1)
-    assert (found[~np.eye(6, dtype=bool)] == 0).all()
+    result = influence(lambda: last(stem(IDS)), stem, draws=2000)
+    expected = float(last.weight.detach().square().sum() / 3) ** 0.5  # E ‖vᵀW‖² = ‖W‖² / D
+    np.testing.assert_allclose(result.diagonal(), expected, rtol=0.1)
+    assert (result[~np.eye(6, dtype=bool)] == 0).all()
 
 
 def test_the_past_alone_is_heard_and_a_window_hears_no_further() -> None:
@@ -49,10 +49,10 @@ def test_the_past_alone_is_heard_and_a_window_hears_no_further() -> None:
         (window.eval(), 2),
         (whole.build(Tokens(10), None).eval(), 6),
     ):
-        found = norms(decoder)
+        result = norms(decoder)
         distance = np.subtract.outer(np.arange(6), np.arange(6))
         heard = (distance >= 0) & (distance < reach)
-        np.testing.assert_array_equal(found > 0, heard)
+        np.testing.assert_array_equal(result > 0, heard)
 
 
 def test_elman_s_gradient_falls_by_a_factor_a_step_and_leaves_the_model_alone() -> None:
@@ -70,11 +70,11 @@ def test_elman_s_gradient_falls_by_a_factor_a_step_and_leaves_the_model_alone() 
 def test_captured_gates_make_the_states_of_the_model(cell: str) -> None:
     decoder = recurrent(cell, num_layers=2)
     plain = decoder(IDS, None)
-    with capture_gates(decoder) as found, torch.no_grad():
+    with capture_gates(decoder) as result, torch.no_grad():
         seen = decoder(IDS, None)
     close(seen, plain)
-    assert list(found) == ["cells.0", "cells.1"]
-    opened = found["cells.0"]
+    assert list(result) == ["cells.0", "cells.1"]
+    opened = result["cells.0"]
     assert all(gate.shape == (1, 6, 8) for gate in opened.values())
     assert torch.equal(decoder(IDS, None), plain)  # the kernel is back
     first = decoder.cells[0]
@@ -94,9 +94,9 @@ def test_captured_gates_make_the_states_of_the_model(cell: str) -> None:
 def test_gates_of_an_encoder_in_both_directions() -> None:
     config = {"cell": "gru", "bidirectional": True, **SMALL, **NARROW}
     encoder = RecurrentEncoder.Config.parse(config).build(Tokens(10))
-    with capture_gates(encoder) as found:
+    with capture_gates(encoder) as result:
         encoder(IDS)
-    assert len(found) == 2
+    assert len(result) == 2
     assert isinstance(encoder.stack, RecurrentStack)
 
 

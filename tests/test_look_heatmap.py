@@ -53,11 +53,11 @@ def test_painted_pixels_are_the_colors_of_the_weights(record: AttentionRecord, s
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=100)
     pixels = imread(io.BytesIO(file.getvalue()))
-    wanted = colors.table()[colors.indices(colors.scale(scale).levels(view.array))]
+    expected = colors.table()[colors.indices(colors.scale(scale).levels(view.array))]
     for t, s in np.ndindex(view.array.shape):
         x, y = ax.transData.transform((s + 0.5, t + 0.5))
         seen = pixels[int(pixels.shape[0] - y), int(x), :3] * 255
-        np.testing.assert_allclose(seen, wanted[t, s], atol=3)
+        np.testing.assert_allclose(seen, expected[t, s], atol=3)
 
 
 def test_words_stand_at_their_rows_and_columns(record: AttentionRecord) -> None:
@@ -173,8 +173,8 @@ def test_heads_are_drawn_layer_by_layer(record: AttentionRecord, tmp_path: Path)
     axes = view.figure().axes
     assert len(axes) == 4
     seen = np.array(axes[3].collections[0].get_array())
-    wanted = colors.scale("row").levels(record.maps["decoder.layers.1.cross_attention"][1])
-    close(seen, wanted)
+    expected = colors.scale("row").levels(record.maps["decoder.layers.1.cross_attention"][1])
+    close(seen, expected)
     assert [ax.get_ylabel() for ax in axes] == ["layer 0", "", "layer 1", ""]
     kinds = [kind for heads in view.kinds.values() for kind in heads]
     lines = view.text().split("\n")

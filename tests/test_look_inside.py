@@ -76,8 +76,8 @@ def test_a_heads_worth_is_what_is_lost_when_its_output_is_zero() -> None:
     with torch.no_grad():
         attention.output.weight[:, :8] = 0  # head 0
     after = np.concatenate([forced.scores() for forced in passes])
-    wanted = (before - after).mean()
-    assert lost["decoder.layers.1.self_attention"][0] == near(wanted, terms=ROW)
+    expected = (before - after).mean()
+    assert lost["decoder.layers.1.self_attention"][0] == near(expected, terms=ROW)
 
 
 def test_a_head_that_adds_nothing_is_worth_nothing(tmp_path: Path) -> None:
@@ -133,8 +133,8 @@ def test_a_head_that_turns_the_order_round_aligns() -> None:
     longer[[0, 1, 2], [0, 2, 5]] = 1
     assert kind_of(soft(longer), crosses=True) == "diagonal"  # the same place, further apart
     assert kind_of(np.full((1, 4), 0.25, np.float32), crosses=True) == "mixed"
-    found = kinds_of({"decoder.layers.0.cross_attention": np.stack([reverse, soft(SINK)])})
-    assert found == {"decoder.layers.0.cross_attention": ["aligning", "sink"]}
+    result = kinds_of({"decoder.layers.0.cross_attention": np.stack([reverse, soft(SINK)])})
+    assert result == {"decoder.layers.0.cross_attention": ["aligning", "sink"]}
 
 
 def test_the_measures_by_hand() -> None:
@@ -168,8 +168,8 @@ def test_each_row_of_the_lens_is_a_model_that_ends_there(order: str, tmp_path: P
             assert view.tokens[count] == [
                 {2: "<s>", 3: "</s>"}.get(i, f"w{i}") for i in best.indices.tolist()
             ]
-            wanted = p[torch.arange(7), torch.tensor([*TEXT.tolist(), 3])]
-            close(view.target_p[count], wanted.numpy(), terms=ROW)
+            expected = p[torch.arange(7), torch.tensor([*TEXT.tolist(), 3])]
+            close(view.target_p[count], expected.numpy(), terms=ROW)
     decoder.layers = whole
     close(view.target_p[-1], np.exp(forced.scores()), terms=ROW)
     saved(view, tmp_path)
@@ -199,25 +199,25 @@ def positioned(position: Position.Config) -> EncoderDecoder:
 
 
 def test_without_positions_an_encoder_reads_a_bag_of_words() -> None:
-    found = shuffled(translating(positioned(NoPosition.Config()), SOURCE, TARGET))
-    assert found.attention is not None
-    assert found.outputs.max() < rounding()
-    assert found.attention.max() < rounding()
-    assert abs(found.lost) < rounding()
+    result = shuffled(translating(positioned(NoPosition.Config()), SOURCE, TARGET))
+    assert result.attention is not None
+    assert result.outputs.max() < rounding()
+    assert result.attention.max() < rounding()
+    assert abs(result.lost) < rounding()
 
 
 def test_changes_are_those_of_a_shuffled_source() -> None:
     """Against an encoder that reads the ids themselves in the other order."""
     model = positioned(Rotary.Config())
     forced = translating(model, SOURCE, TARGET)
-    found = shuffled(forced, seed=3)
+    result = shuffled(forced, seed=3)
     ids = torch.tensor([[*SOURCE.tolist(), 3]])
     order = torch.randperm(5, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
         plain, after = model.encode(ids).values[0], model.encode(ids[:, order]).values[0]
-    wanted = (after - plain[order]).norm(dim=-1) / plain[order].norm(dim=-1)
-    close(found.outputs, wanted[order.argsort()].numpy())
-    assert found.outputs.min() > 1e-3
+    expected = (after - plain[order]).norm(dim=-1) / plain[order].norm(dim=-1)
+    close(result.outputs, expected[order.argsort()].numpy())
+    assert result.outputs.min() > 1e-3
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned", "rope", "alibi"])
@@ -253,11 +253,11 @@ def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
         embedding_size=8, hidden_size=6, num_layers=2, bidirectional=True, cell=LSTMCell.Config()
     )
     encoder = config.build(Tokens(20)).eval()
-    with torch.no_grad(), capture_states(encoder) as found:
+    with torch.no_grad(), capture_states(encoder) as result:
         values = encoder(SOURCE[None]).values
-    names = [f"stack.layers.{layer}.{way}.cell" for layer in range(2) for way in range(2)]
-    assert sorted(found) == names
-    forth, back = found["stack.layers.1.0.cell"], found["stack.layers.1.1.cell"].flip(1)
+    names = [f"stack.layers.{layer}.{method}.cell" for layer in range(2) for method in range(2)]
+    assert sorted(result) == names
+    forth, back = result["stack.layers.1.0.cell"], result["stack.layers.1.1.cell"].flip(1)
     close(torch.cat((forth, back), -1), values, terms=ROW)
     assert [backwards(name) for name in names] == [False, True, False, True]
     view = states(forth[0].numpy(), ["a", "b", "c", "d"], "encoder")
@@ -275,10 +275,10 @@ def test_states_of_a_language_model_leave_the_kernel_as_it_was() -> None:
     model: LanguageModel = LanguageModel.Config(decoder=decoder).build(Tokens(20)).eval()
     with torch.no_grad():
         plain = model.decode(TEXT[None])
-        with capture_states(model) as found, capture_gates(model) as gates:
+        with capture_states(model) as result, capture_gates(model) as gates:
             model.decode(TEXT[None])
         assert torch.equal(model.decode(TEXT[None]), plain)
-    close(found["decoder.cells.0"], plain, terms=ROW)
+    close(result["decoder.cells.0"], plain, terms=ROW)
     assert gates["decoder.cells.0"]["forget"].shape == (1, 6, 8)
 
 
@@ -305,26 +305,26 @@ class Bowl(nn.Module):
 
 def test_directions_are_as_long_as_the_filters() -> None:
     model = Bowl()
-    way, still = direction(model, torch.Generator().manual_seed(0))
-    close(way.norm(dim=1), model.weight.norm(dim=1))
+    method, still = direction(model, torch.Generator().manual_seed(0))
+    close(method.norm(dim=1), model.weight.norm(dim=1))
     assert not still.any()
 
 
 def test_the_surface_of_a_bowl_is_a_paraboloid(tmp_path: Path) -> None:
     model = Bowl()
     weight = model.weight.detach().clone()
-    found = surface(model, model.loss, steps=5, reach=0.5, seed=4)
+    result = surface(model, model.loss, steps=5, reach=0.5, seed=4)
     assert torch.equal(model.weight, weight)
     random = torch.Generator().manual_seed(4)
-    (one, _), (other, _) = direction(model, random), direction(model, random)
+    (item, _), (other, _) = direction(model, random), direction(model, random)
     for row, beta in enumerate(np.linspace(-0.5, 0.5, 5)):
         for column, alpha in enumerate(np.linspace(-0.5, 0.5, 5)):
-            wanted = float((weight + alpha * one + beta * other).square().sum() / 2)
-            assert found[row, column] == near(wanted, terms=MODEL)
-    view = surfaces({"bowl": found, "flat": np.full((5, 5), found[2, 2])}, reach=0.5)
+            expected = float((weight + alpha * item + beta * other).square().sum() / 2)
+            assert result[row, column] == near(expected, terms=MODEL)
+    view = surfaces({"bowl": result, "flat": np.full((5, 5), result[2, 2])}, reach=0.5)
     saved(view, tmp_path)
     np.testing.assert_allclose(
-        view.sheets[0].values.array, np.log10(found / found.min()), atol=1e-9
+        view.sheets[0].values.array, np.log10(result / result.min()), atol=1e-9
     )
     first, second = view.sheets
     assert (first.least, first.most) == (second.least, second.most)

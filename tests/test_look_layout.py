@@ -26,8 +26,8 @@ LONG = "a caption that is far longer than the figure is wide " * 4
 @pytest.fixture
 def few_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the fonts that come with matplotlib."""
-    kept = [font for font in fontManager.ttflist if font.name.startswith(("DejaVu", "STIX"))]
-    monkeypatch.setattr(fontManager, "ttflist", kept)
+    saved = [font for font in fontManager.ttflist if font.name.startswith(("DejaVu", "STIX"))]
+    monkeypatch.setattr(fontManager, "ttflist", saved)
     monkeypatch.setattr(layout, "_warned", set())
 
 
@@ -123,10 +123,10 @@ def overlaps(figure: Figure) -> list[tuple[str, str]]:
     boxes = [(t.get_text(), t.get_window_extent(), t.get_rotation()) for t in texts]  # type: ignore[attr-defined]
     bars = [ax for ax in figure.axes if ax.get_label() == "<colorbar>"]
     boxes += [("colour bar", ax.get_window_extent(), 0.0) for ax in bars]
-    found = []
-    for (one, first, turned), (other, second, also) in combinations(boxes, 2):
+    result = []
+    for (item, first, turned), (other, second, also) in combinations(boxes, 2):
         slanted = turned == also == 50  # labels side by side, whose upright boxes overlap
         apart = first.padded(-0.5).overlaps(second.padded(-0.5))
         if apart and not slanted:
-            found.append((one, other))
-    return found
+            result.append((item, other))
+    return result

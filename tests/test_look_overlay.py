@@ -29,9 +29,9 @@ def test_a_broad_look_is_pale_and_a_narrow_one_is_not() -> None:
     close(opacity(even), 1 / EVEN)
     narrow = even * 0.5
     narrow[1, 2] += 0.5
-    found = opacity(narrow)
-    assert found[1, 2] == 1
-    close(found / found[1, 2], narrow / narrow[1, 2])  # follows the weight
+    result = opacity(narrow)
+    assert result[1, 2] == 1
+    close(result / result[1, 2], narrow / narrow[1, 2])  # follows the weight
     np.testing.assert_array_equal(opacity(np.zeros((2, 2))), 0)
     np.testing.assert_array_equal(
         opacity(np.array([[0.2, 0.1]])), [[0.2, 0.1]]

@@ -38,13 +38,13 @@ def record(size: int = 3, heads: int = 2, words: list[str] | None = None) -> Att
 
 
 def cover(text: str):
-    found = re.search(r'<script id="page" type="application/json">(.*?)</script>', text, re.S)
-    return json.loads(found[1])
+    result = re.search(r'<script id="page" type="application/json">(.*?)</script>', text, re.S)
+    return json.loads(result[1])
 
 
 def groups(text: str):
-    found = re.findall(r'<script class="group" type="application/json">(.*?)</script>', text, re.S)
-    return [json.loads(group) for group in found]
+    result = re.findall(r'<script class="group" type="application/json">(.*?)</script>', text, re.S)
+    return [json.loads(group) for group in result]
 
 
 def unpack(text: str) -> np.ndarray:

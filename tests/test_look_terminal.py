@@ -51,9 +51,9 @@ def test_the_strongest_cell_stands_under_its_word(ink: str) -> None:
 
 def test_colors_are_those_of_the_table() -> None:
     picture = draw(np.array([[0.75, 0.25]]), ["t"], ["a", "b"], scale="absolute", ink="truecolor")
-    found = re.findall(r"\x1b\[48;2;(\d+);(\d+);(\d+);", picture)
-    wanted = colors.table()[colors.indices(np.array([0.75, 0.25]))]
-    assert [tuple(map(int, f)) for f in found] == [tuple(map(int, w)) for w in wanted]
+    result = re.findall(r"\x1b\[48;2;(\d+);(\d+);(\d+);", picture)
+    expected = colors.table()[colors.indices(np.array([0.75, 0.25]))]
+    assert [tuple(map(int, f)) for f in result] == [tuple(map(int, w)) for w in expected]
     assert re.search(r"m +75 +\x1b", picture)
 
 
@@ -66,11 +66,11 @@ def test_masked_cells_are_blank() -> None:
 def test_what_does_not_fit_is_said() -> None:
     words = [f"word{i}" for i in range(60)]
     picture = draw(np.full((120, 60), 1 / 60), [f"r{i}" for i in range(120)], words, width=80)
-    said = " ".join(picture.split())
-    shown = int(re.search(r"columns (\d+) to 60", said)[1]) - 1
+    output = " ".join(picture.split())
+    shown = int(re.search(r"columns (\d+) to 60", output)[1]) - 1
     assert max(map(cell_len, ESCAPE.sub("", picture).split("\n"))) <= 80
-    assert f"with {1 - shown / 60:.0%} of the weight" in said
-    assert "not shown: rows 101 to 120" in said
+    assert f"with {1 - shown / 60:.0%} of the weight" in output
+    assert "not shown: rows 101 to 120" in output
     assert "1 word0" in picture  # too many for steps: numbered, and listed
     with pytest.raises(ValueError, match="holds no cell"):
         draw(np.ones((1, 1)), ["word"], ["a"], width=3)

@@ -54,27 +54,27 @@ def test_masked_cells_stay_exactly_zero() -> None:
 
 def test_pieces_belong_to_the_word_they_overlap() -> None:
     # "The dogs." in pieces The | ␣dog | s | . | </s>
-    found = group_pieces([(0, 3), (3, 7), (7, 8), (8, 9), None], [(0, 3), (4, 8), (8, 9)])
-    assert found == Grouping([[0], [1, 2], [3], [4]], [0, 1, 2, None])
-    labels = found.labels(["The", "dogs", "."], ["The", " dog", "s", ".", "</s>"])
+    result = group_pieces([(0, 3), (3, 7), (7, 8), (8, 9), None], [(0, 3), (4, 8), (8, 9)])
+    assert result == Grouping([[0], [1, 2], [3], [4]], [0, 1, 2, None])
+    labels = result.labels(["The", "dogs", "."], ["The", " dog", "s", ".", "</s>"])
     assert labels == ["The", "dogs", ".", "</s>"]
 
 
 def test_special_tokens_of_the_tokenizers_library_stand_at_zero() -> None:
-    found = group_pieces([(0, 0), (0, 1), (0, 0)], [(0, 1)])
-    assert found == Grouping([[0], [1], [2]], [None, 0, None])
+    result = group_pieces([(0, 0), (0, 1), (0, 0)], [(0, 1)])
+    assert result == Grouping([[0], [1], [2]], [None, 0, None])
 
 
 def test_a_word_that_shares_its_only_piece_keeps_its_place() -> None:
-    found = group_pieces([(0, 4), (5, 7), None], [(0, 3), (3, 4), (5, 7)])
-    assert found == Grouping([[0], [], [1], [2]], [0, 1, 2, None])
+    result = group_pieces([(0, 4), (5, 7), None], [(0, 3), (3, 4), (5, 7)])
+    assert result == Grouping([[0], [], [1], [2]], [0, 1, 2, None])
     last = group_pieces([(0, 4), None], [(0, 3), (3, 4)])
     assert last == Grouping([[0], [], [1]], [0, 1, None])
 
 
 def test_pieces_between_words_go_to_the_next() -> None:
-    found = group_pieces([(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (2, 3)])
-    assert found.pieces == [[0], [1, 2, 3]]  # a space behind the last word goes to the last
+    result = group_pieces([(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (2, 3)])
+    assert result.pieces == [[0], [1, 2, 3]]  # a space behind the last word goes to the last
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=12), st.data())
@@ -85,10 +85,10 @@ def test_every_piece_is_in_one_group_and_every_word_has_one(parts, data) -> None
         at += gap + length
     cuts = sorted(data.draw(st.sets(st.integers(0, at), max_size=at)) | {0, at})
     offsets = [*pairwise(cuts), None]
-    found = group_pieces(offsets, spans)
-    assert sorted(p for group in found.pieces for p in group) == list(range(len(offsets)))
-    assert [w for w in found.words if w is not None] == list(range(len(spans)))
-    assert found.words[-1] is None
+    result = group_pieces(offsets, spans)
+    assert sorted(p for group in result.pieces for p in group) == list(range(len(offsets)))
+    assert [w for w in result.words if w is not None] == list(range(len(spans)))
+    assert result.words[-1] is None
 
 
 @pytest.mark.parametrize(

@@ -42,35 +42,35 @@ def cases(draw: st.DrawFn) -> tuple[Mask, range, range, int]:
 @given(cases())
 def test_the_dense_form_is_the_definition(case: tuple[Mask, range, range, int]) -> None:
     mask, query_at, key_at, rows = case
-    wanted, dense = definition(*case), mask.dense(query_at, key_at)
+    expected, dense = definition(*case), mask.dense(query_at, key_at)
     if dense is None:
-        assert bool(wanted.all())
+        assert bool(expected.all())
     else:
-        assert torch.equal(dense.expand(rows, 1, -1, -1).squeeze(1) & wanted, wanted)
-        assert torch.equal(dense.expand(rows, 1, len(query_at), -1).squeeze(1), wanted)
+        assert torch.equal(dense.expand(rows, 1, -1, -1).squeeze(1) & expected, expected)
+        assert torch.equal(dense.expand(rows, 1, len(query_at), -1).squeeze(1), expected)
 
 
 @given(cases())
 def test_additive_hides_what_is_not_seen(case: tuple[Mask, range, range, int]) -> None:
     mask, query_at, key_at, rows = case
-    wanted, additive = definition(*case), mask.additive(query_at, key_at, torch.float32)
+    expected, additive = definition(*case), mask.additive(query_at, key_at, torch.float32)
     if additive is None:
-        assert bool(wanted.all())
+        assert bool(expected.all())
         return
     hidden = additive.expand(rows, 1, len(query_at), -1).squeeze(1)
-    some = wanted.any(dim=-1)  # what is added for a query that sees nothing is left open
-    assert torch.equal((hidden == 0)[some], wanted[some])
-    assert torch.equal((hidden == -torch.inf)[some], ~wanted[some])
+    some = expected.any(dim=-1)  # what is added for a query that sees nothing is left open
+    assert torch.equal((hidden == 0)[some], expected[some])
+    assert torch.equal((hidden == -torch.inf)[some], ~expected[some])
 
 
 @given(cases())
 def test_blind_are_those_that_see_nothing(case: tuple[Mask, range, range, int]) -> None:
     mask, query_at, key_at, rows = case
-    wanted, blind = ~definition(*case).any(dim=-1), mask.blind(query_at, key_at)
+    expected, blind = ~definition(*case).any(dim=-1), mask.blind(query_at, key_at)
     if blind is None:
-        assert not bool(wanted.any())
+        assert not bool(expected.any())
     else:
-        assert torch.equal(blind.expand(rows, 1, len(query_at), 1).flatten(1), wanted)
+        assert torch.equal(blind.expand(rows, 1, len(query_at), 1).flatten(1), expected)
 
 
 def test_each_form_is_built_once_for_all_layers() -> None:
@@ -109,10 +109,10 @@ def test_no_queries_see_nothing() -> None:
 def test_places_may_be_runs_of_neighbours() -> None:
     mask = Mask(torch.tensor([[True] * 6 + [False] * 2]), causal=True, window=4)
     runs = (range(0, 2), range(4, 8))
-    found, whole = mask.dense(range(3, 6), runs), mask.dense(range(3, 6), range(8))
-    assert found is not None
+    result, whole = mask.dense(range(3, 6), runs), mask.dense(range(3, 6), range(8))
+    assert result is not None
     assert whole is not None
-    assert torch.equal(found, whole[..., [0, 1, 4, 5, 6, 7]])
+    assert torch.equal(result, whole[..., [0, 1, 4, 5, 6, 7]])
 
 
 def test_a_long_triangle_is_never_formed() -> None:

@@ -39,11 +39,11 @@ SEARCH = Greedy.Config().build()
 
 def make(folder: Path, texts: list[str] = TEXTS, **fields: Any) -> MaskedLanguage:
     (folder / "train.txt").write_text("".join(f"{t}\n" for t in texts), encoding="utf-8")
-    given = {
+    inputs = {
         "source": str(folder / "{split}.txt"),
         "tokenizer": WordTokenizer.Config(min_frequency=1),
     }
-    task: MaskedLanguage = MaskedLanguage.Config(**given | fields).build(TextData())
+    task: MaskedLanguage = MaskedLanguage.Config(**inputs | fields).build(TextData())
     task.prepare(folder, seed=0)
     return task
 
@@ -63,7 +63,7 @@ def model_of(task: MaskedLanguage, **fields: Any) -> Any:
 
 def test_shares_of_the_tokens_are_chosen_hidden_and_replaced(task: MaskedLanguage) -> None:
     ids = np.random.default_rng(0).integers(4, task.tokenizer.vocab_size, 400).tolist()
-    hidden = replaced = kept = 0
+    hidden = replaced = saved = 0
     for seed in range(50):
         changed, chosen = task.hidden(ids, (seed, 0))
         assert len(chosen) == len(set(chosen.tolist())) == 60  # 15 % of 400
@@ -71,11 +71,11 @@ def test_shares_of_the_tokens_are_chosen_hidden_and_replaced(task: MaskedLanguag
         assert all(changed[i] == ids[i] for i in set(range(400)) - set(chosen.tolist()))
         now = np.array([changed[i] for i in chosen])
         hidden += int((now == UNK).sum())
-        kept += int((now == np.array([ids[i] for i in chosen])).sum())
+        saved += int((now == np.array([ids[i] for i in chosen])).sum())
         replaced += int(((now != UNK) & (now != np.array([ids[i] for i in chosen]))).sum())
         assert now.max() < task.tokenizer.vocab_size
         assert set(now.tolist()).isdisjoint((1, BOS, EOS))
-    shares = np.array([hidden, replaced, kept]) / (50 * 60)
+    shares = np.array([hidden, replaced, saved]) / (50 * 60)
     np.testing.assert_allclose(shares, [0.8, 0.1, 0.1], atol=0.02)
 
 
@@ -85,13 +85,13 @@ def test_at_least_one_token_is_chosen(task: MaskedLanguage, length: int, count: 
 
 
 def test_what_is_hidden_is_a_function_of_noise_and_text(task: MaskedLanguage) -> None:
-    one, same = (task.batch("train", [0, 5, 2], noise=7) for _ in range(2))
+    item, same = (task.batch("train", [0, 5, 2], noise=7) for _ in range(2))
     alone, other = task.batch("train", [5], noise=7), task.batch("train", [0, 5, 2], noise=8)
-    assert torch.equal(one.source, same.source)
-    assert torch.equal(one.places, same.places)
+    assert torch.equal(item.source, same.source)
+    assert torch.equal(item.places, same.places)
     width = alone.source.shape[1]
-    assert torch.equal(one.source[1, :width], alone.source[0])
-    assert not (torch.equal(one.source, other.source) and torch.equal(one.places, other.places))
+    assert torch.equal(item.source[1, :width], alone.source[0])
+    assert not (torch.equal(item.source, other.source) and torch.equal(item.places, other.places))
 
 
 def test_a_batch_remembers_what_stood_there(task: MaskedLanguage) -> None:
@@ -99,8 +99,8 @@ def test_a_batch_remembers_what_stood_there(task: MaskedLanguage) -> None:
     whole = task.tokenizer.encode_ids(TEXTS)
     width = batch.source.shape[1]
     rows, columns = batch.places // width, batch.places % width
-    wanted = [whole[r][c - 1] for r, c in zip(rows.tolist(), columns.tolist(), strict=True)]
-    assert batch.target.tolist() == wanted
+    expected = [whole[r][c - 1] for r, c in zip(rows.tolist(), columns.tolist(), strict=True)]
+    assert batch.target.tolist() == expected
     assert batch.source[:, 0].tolist() == [BOS] * 8
     assert batch.keys is not None
     assert all(batch.source[r, int(n) - 1] == EOS for r, n in enumerate(batch.keys.sum(dim=1)))
@@ -156,17 +156,17 @@ def test_losses_add_up_for_every_encoder(task: MaskedLanguage, fields: dict[str,
 
 def test_figures_are_those_of_the_whole_output(task: MaskedLanguage) -> None:
     model, ids = model_of(task).eval(), task.tokenizer.encode_ids(TEXTS)
-    found = task.guess(model, ids, batch_tokens=20)
+    result = task.guess(model, ids, batch_tokens=20)
     total, right = 0.0, 0
-    for i, one in enumerate(ids):
-        changed, chosen = task.hidden(one, (0, i))
+    for i, item in enumerate(ids):
+        changed, chosen = task.hidden(item, (0, i))
         with torch.no_grad():
             log_p = model(torch.tensor([[BOS, *changed, EOS]])).log_softmax(dim=-1)[0, 1:]
-        assert log_p[chosen].argmax(dim=-1).tolist() == found.guessed[i]
-        total -= sum(float(log_p[c, one[c]]) for c in chosen)
-        right += sum(int(log_p[c].argmax()) == one[c] for c in chosen)
-    assert found.total == near(total, terms=MODEL)
-    assert (found.right, found.count) == (right, 8)
+        assert log_p[chosen].argmax(dim=-1).tolist() == result.guessed[i]
+        total -= sum(float(log_p[c, item[c]]) for c in chosen)
+        right += sum(int(log_p[c].argmax()) == item[c] for c in chosen)
+    assert result.total == near(total, terms=MODEL)
+    assert (result.right, result.count) == (right, 8)
 
 
 # ------------------------------------------------------------------------------ files, looking
@@ -185,9 +185,9 @@ def test_a_table_gives_its_first_column(tmp_path: Path) -> None:
 def test_empty_lines_are_dropped_and_counted(tmp_path: Path) -> None:
     task = make(tmp_path, [*TEXTS, "", "  "])
     assert len(task.lengths("train")) == 8
-    said = "\n".join(task.describe_data())
-    assert "empty text: 2" in said
-    assert "words between blanks" in said
+    output = "\n".join(task.describe_data())
+    assert "empty text: 2" in output
+    assert "words between blanks" in output
     model = model_of(task).eval()
     evaluation = task.evaluate(model, task.as_examples(["", TEXTS[0]]), SEARCH)
     assert evaluation.outputs[0] == ""

@@ -74,9 +74,9 @@ LATIN = ["Er las «東京» gern.", "Wörter"]
 def test_bleu_cuts_words_by_the_script_of_the_references(
     references: References, plain: str, with_mecab: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for installed, wanted in ((False, plain), (True, with_mecab)):
+    for installed, expected in ((False, plain), (True, with_mecab)):
         monkeypatch.setattr(metrics, "_installed", lambda _, yes=installed: yes)
-        assert tokenizer_for(references) == wanted
+        assert tokenizer_for(references) == expected
     monkeypatch.setattr(metrics, "_installed", lambda _: False)
     signature = bleu(["x"] * len(references), references)[1]
     assert f"tok:{plain}" in signature
@@ -111,9 +111,9 @@ def test_japanese_of_flores() -> None:
 def test_a_run_is_evaluated_by_another_tokenizer(tmp_path: Path) -> None:
     run = copier(tmp_path)
     command = ["evaluate", str(run.path), "--json"]
-    for further, wanted in (([], "13a"), (["--bleu-tokenizer", "char"], "char")):
+    for further, expected in (([], "13a"), (["--bleu-tokenizer", "char"], "char")):
         result = CliRunner().invoke(app, [*command, *further])
-        assert f"tok:{wanted}" in json.loads(result.stdout)["signatures"]["bleu"]
+        assert f"tok:{expected}" in json.loads(result.stdout)["signatures"]["bleu"]
     with pytest.raises(ConfigError, match="bleu_tokenizer"):
         run.evaluate(bleu_tokenizer="sushi")  # type: ignore[arg-type]
     assert run.task.config.bleu_tokenizer is None

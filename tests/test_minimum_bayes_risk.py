@@ -43,8 +43,8 @@ def test_the_answer_is_the_argmax_of_the_mean_utility(which: list[int]) -> None:
     }
     decided = risk().decide(outputs(*which), text)
     assert [h.score for h in decided] == pytest.approx(sorted(mean.values(), reverse=True))
-    for one in decided:
-        assert one.score == pytest.approx(mean[one.ids[0]])
+    for item in decided:
+        assert item.score == pytest.approx(mean[item.ids[0]])
     assert len({text(h.ids) for h in decided}) == len(decided)
 
 
@@ -67,8 +67,8 @@ def test_errors_are_turned_round() -> None:
 def test_an_n_best_list_weighs_by_probability() -> None:
     """Kumar & Byrne (2004): p by hand 0.7, 0.2, 0.1 of outputs that share nothing."""
     made = risk(candidates={"kind": "beam"}, utility="exact_match")
-    found = [Hypothesis([i], math.log(p) - 9, 0.0) for i, p in ((3, 0.2), (0, 0.1), (4, 0.7))]
-    decided = made.decide(found, text)
+    result = [Hypothesis([i], math.log(p) - 9, 0.0) for i, p in ((3, 0.2), (0, 0.1), (4, 0.7))]
+    decided = made.decide(result, text)
     assert [h.ids[0] for h in decided] == [4, 3, 0]
     assert [h.score for h in decided] == pytest.approx([70, 20, 10])
 
@@ -99,6 +99,6 @@ def test_limits_and_rules_are_said_once() -> None:
 
 def test_more_hypotheses_need_more_candidates() -> None:
     config = MinimumBayesRisk.Config(candidates=Sample.Config(num_samples=4, seed=7))
-    for count, wanted in itertools.product((1, 4), (4,)):
-        assert config.giving(count).build().width == wanted
+    for count, expected in itertools.product((1, 4), (4,)):
+        assert config.giving(count).build().width == expected
     assert config.giving(6).candidates == Sample.Config(num_samples=6, seed=7)

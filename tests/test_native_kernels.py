@@ -38,5 +38,5 @@ def test_a_compiler_that_fails_is_told_of_once(
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
     assert library() is None and library() is None
-    said = capsys.readouterr().err
-    assert said.count("native kernels were not built") == 1 and "no such thing" in said
+    output = capsys.readouterr().err
+    assert output.count("native kernels were not built") == 1 and "no such thing" in output

@@ -26,34 +26,34 @@ def bisect(scores: Row, power: float, scale: float) -> Row:
         middle = (low + high) / 2
         total = (np.maximum(z - middle, 0) ** power).sum()
         low, high = (middle, high) if total >= 1 else (low, middle)
-    found: Row = np.maximum(z - low, 0) ** power
-    return found
+    result: Row = np.maximum(z - low, 0) ** power
+    return result
 
 
 def given_by(normalizer: Normalizer, scores: Row) -> Row:
-    found: Row = normalizer(torch.tensor(scores, dtype=torch.float32)).numpy()
-    return found
+    result: Row = normalizer(torch.tensor(scores, dtype=torch.float32)).numpy()
+    return result
 
 
 @given(rows)
 def test_sparsemax_is_the_projection_onto_the_simplex(scores: Row) -> None:
-    found = given_by(Sparsemax.Config().build(), scores)
-    close(found, bisect(scores, 1, 1.0))
+    result = given_by(Sparsemax.Config().build(), scores)
+    close(result, bisect(scores, 1, 1.0))
 
 
 @given(rows, st.integers(0, 2**32 - 1))
 def test_no_point_of_the_simplex_is_nearer_than_sparsemax(scores: Row, seed: int) -> None:
     """The definition itself, against random weights."""
-    found = given_by(Sparsemax.Config().build(), scores)
+    result = given_by(Sparsemax.Config().build(), scores)
     others = np.random.default_rng(seed).dirichlet(np.full(len(scores), 0.5), size=200)
     nearest = np.square(others - scores).sum(axis=1).min()
-    assert np.square(found - scores).sum() <= nearest + 1e-4
+    assert np.square(result - scores).sum() <= nearest + 1e-4
 
 
 @given(rows)
 def test_entmax_is_what_bisection_finds(scores: Row) -> None:
-    found = given_by(Entmax15.Config().build(), scores)
-    close(found, bisect(scores, 2, 0.5))
+    result = given_by(Entmax15.Config().build(), scores)
+    close(result, bisect(scores, 2, 0.5))
 
 
 def test_cold_softmax_is_hardmax() -> None:
@@ -71,9 +71,9 @@ def test_cold_softmax_is_hardmax() -> None:
 
 def test_hardmax_passes_the_gradient_of_softmax_on() -> None:
     scores, change = torch.randn(2, 5, requires_grad=True), torch.randn(2, 5)
-    (found,) = torch.autograd.grad(Hardmax.Config().build()(scores), scores, change)
-    (wanted,) = torch.autograd.grad(scores.softmax(dim=-1), scores, change)
-    close(found, wanted)
+    (result,) = torch.autograd.grad(Hardmax.Config().build()(scores), scores, change)
+    (expected,) = torch.autograd.grad(scores.softmax(dim=-1), scores, change)
+    close(result, expected)
 
 
 @pytest.mark.parametrize("config", [Sparsemax.Config(), Entmax15.Config()], ids=lambda c: c.kind)
@@ -82,7 +82,7 @@ def test_the_gradient_is_the_slope_of_the_weights(config: Normalizer.Config) -> 
     for seed in range(5):
         torch.manual_seed(seed)
         scores, change = torch.randn(3, 6, requires_grad=True), torch.randn(3, 6)
-        (found,) = torch.autograd.grad(normalizer(scores), scores, change)
+        (result,) = torch.autograd.grad(normalizer(scores), scores, change)
 
         def along(step: Tensor, scores: Tensor = scores, change: Tensor = change) -> Tensor:
             return (normalizer(scores.detach() + step) * change).sum()
@@ -91,7 +91,7 @@ def test_the_gradient_is_the_slope_of_the_weights(config: Normalizer.Config) -> 
             step = torch.zeros(3, 6)
             step[place] = 1e-3
             slope = (along(step) - along(-step)) / 2e-3
-            assert abs(float(slope - found[place])) < 0.03
+            assert abs(float(slope - result[place])) < 0.03
 
 
 @each("normalizer")

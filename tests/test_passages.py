@@ -126,8 +126,8 @@ def test_spans_go_where_their_neighbours_are_aligned() -> None:
     passage = text_passage("The dog {{name}} runs to %s.")
     assert passage.sentences == ["The dog runs to."]
     links = [[(0, 0), (1, 1), (2, 3), (3, 4), (4, 5)]]
-    found = passage.joined(["Le chien là court vers."], lambda pairs: links)
-    assert found == "Le chien {{name}} là court vers %s."
+    result = passage.joined(["Le chien là court vers."], lambda pairs: links)
+    assert result == "Le chien {{name}} là court vers %s."
 
 
 def test_numbers_are_seen_and_mended() -> None:
@@ -138,11 +138,11 @@ def test_numbers_are_seen_and_mended() -> None:
 
 
 def test_where_sentences_end() -> None:
-    found = text_passage(
+    result = text_passage(
         "Mr. Smith runs. He said: “Stop!” (Why?) Fig. 3, e.g. this.  I. Newton sat"
         "\n\nA title\n- one"
     )
-    assert found.sentences == [
+    assert result.sentences == [
         "Mr. Smith runs.",
         "He said: “Stop!”",
         "(Why?)",
@@ -156,10 +156,10 @@ def test_where_sentences_end() -> None:
 
 
 def test_what_needs_no_model_is_not_asked() -> None:
-    for kept in ("", " \n", "https://x.org", "17 %", "...", "{{a}} {{b}}\n\n%s"):
-        passage = text_passage(kept)
+    for saved in ("", " \n", "https://x.org", "17 %", "...", "{{a}} {{b}}\n\n%s"):
+        passage = text_passage(saved)
         assert passage.sentences == []
-        assert passage.joined([], diagonal) == kept
+        assert passage.joined([], diagonal) == saved
 
 
 def test_many_passages_are_linked_at_once() -> None:
@@ -168,10 +168,10 @@ def test_many_passages_are_linked_at_once() -> None:
         text_passage("C d."),
         text_passage("E {{y}} f. G %s h."),
     ]
-    asked = []
+    requested = []
 
     def align(pairs: Sequence[tuple[str, str]]) -> Links:
-        asked.append(len(pairs))
+        requested.append(len(pairs))
         return diagonal(pairs)
 
     assert joined_all(passages, [p.sentences for p in passages], align) == [
@@ -179,7 +179,7 @@ def test_many_passages_are_linked_at_once() -> None:
         "C d.",
         "E {{y}} f. G %s h.",
     ]
-    assert asked == [3]
+    assert requested == [3]
 
 
 # ------------------------------------------------------------------------------ HTML
@@ -295,8 +295,8 @@ def test_inline_elements_go_with_their_words() -> None:
     passage = html_passage('<p>A <b>black</b> dog. <a href="x?a=1&b">Read <i>more</i>.</a></p>')
     assert passage.sentences == ["A black dog.", "Read more."]
     links = [[(0, 0), (1, 2), (2, 1), (3, 3)], [(0, 1), (1, 0), (2, 2)]]
-    found = passage.joined(["Un chien noir.", "Plus lire."], lambda pairs: links)
-    assert found == ('<p>Un chien <b>noir</b>. <a href="x?a=1&amp;b"><i>Plus</i> lire.</a></p>')
+    result = passage.joined(["Un chien noir.", "Plus lire."], lambda pairs: links)
+    assert result == ('<p>Un chien <b>noir</b>. <a href="x?a=1&amp;b"><i>Plus</i> lire.</a></p>')
 
 
 def test_what_html_leaves_alone() -> None:

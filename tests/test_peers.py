@@ -23,11 +23,11 @@ def peers(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     monkeypatch.syspath_prepend(str(PEERS))
     monkeypatch.syspath_prepend(str(PEERS / "adapters"))
     before = set(sys.modules)
-    found = {name: __import__(name) for name in NAMES}
+    result = {name: __import__(name) for name in NAMES}
     for name in set(sys.modules) - before:
         if name in NAMES:
             monkeypatch.delitem(sys.modules, name)
-    return found
+    return result
 
 
 def test_the_page_is_made_of_the_results(peers: dict[str, ModuleType]) -> None:
@@ -176,16 +176,16 @@ def test_a_training_is_watched_until_it_is_good_enough(
 ) -> None:
     """A look has a BLEU or outputs; what else a peer prints is passed over; the goal ends it."""
     good = [line.split(" ") for line in Pieces.references]
-    said = [{"step": 10, "bleu": 3.5}, {"step": 20, "outputs": good}, {"step": 30, "bleu": 1.0}]
-    lines = "\n".join(["hello", *map(json.dumps, said)])
+    output = [{"step": 10, "bleu": 3.5}, {"step": 20, "outputs": good}, {"step": 30, "bleu": 1.0}]
+    lines = "\n".join(["hello", *map(json.dumps, output)])
     script = f"print({lines!r}, flush=True); import time; time.sleep(60)"
     quality = peers["quality"]
     monkeypatch.setattr(quality, "command", lambda *_, **__: [sys.executable, "-c", script])
     monkeypatch.setattr(quality, "python_of", lambda peer: Path(sys.executable))
     monkeypatch.setattr(quality, "BUILD", tmp_path)
-    given = SimpleNamespace(shape="tiny", threads=1, every=10, goal=50.0)
-    looks = list(quality.learn("joeynmt", given, Pieces(), range(1)))
-    assert [(one["step"], one["bleu"]) for one in looks] == [(10, 3.5), (20, 100.0)]
+    inputs = SimpleNamespace(shape="tiny", threads=1, every=10, goal=50.0)
+    looks = list(quality.learn("joeynmt", inputs, Pieces(), range(1)))
+    assert [(item["step"], item["bleu"]) for item in looks] == [(10, 3.5), (20, 100.0)]
     assert 0 <= looks[0]["minutes"] <= looks[1]["minutes"] < 1
     assert looks[0].keys() == {"step", "bleu", *quality.UNITS}
 
@@ -195,8 +195,11 @@ def test_trainings_are_compared_at_equal_bleu(peers: dict[str, ModuleType]) -> N
         return {"bleu": bleu, "minutes": minutes, "processor_minutes": 2 * minutes}
 
     ours, theirs = [look(10, 1), look(20, 2), look(40, 3)], [look(5, 2), look(15, 6), look(30, 20)]
-    found = peers["quality"].equal(ours, theirs)
-    assert found == [look(15, 4) | {"processor_minutes": 4}, look(30, 8) | {"processor_minutes": 8}]
+    result = peers["quality"].equal(ours, theirs)
+    assert result == [
+        look(15, 4) | {"processor_minutes": 4},
+        look(30, 8) | {"processor_minutes": 8},
+    ]
 
 
 def test_an_adapter_finds_the_threads_and_sources_it_is_meant_to(

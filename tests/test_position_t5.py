@@ -10,8 +10,8 @@ from foveate.nn.positions import T5Bias, T5CausalBias
 
 def buckets(config: T5Bias.Config, *ahead: int) -> list[int]:
     position = config.build(8, 2)
-    found: list[int] = position.buckets(torch.tensor([ahead]))[0].tolist()
-    return found
+    result: list[int] = position.buckets(torch.tensor([ahead]))[0].tolist()
+    return result
 
 
 def test_small_distances_have_buckets_of_their_own_on_each_side() -> None:

@@ -70,8 +70,8 @@ def test_mapped_is_plain_for_any_text(
     assert mapped.dropped == plain.dropped
     ids = prepare_ids(mapped.folder, {"source": Byte.Config().build()})[0]
     assert list(ids) == Byte.Config().build().encode_ids(plain.sources)
-    kept, counted = len(mapped), sum(mapped.dropped.values())
-    assert kept + counted == len(pairs) or config.holdout
+    saved, counted = len(mapped), sum(mapped.dropped.values())
+    assert saved + counted == len(pairs) or config.holdout
 
 
 @pytest.mark.parametrize("rows", [7, 1000])
@@ -83,11 +83,11 @@ def test_any_number_of_processes_and_any_span_give_the_same(
     corpus = prepare_texts([reading(files)])
     monkeypatch.setattr(corpus_module, "spans_of", lambda count: spans_of(count, rows))
     sides = {"source": tokenizer, "target": tokenizer}
-    found = prepare_ids(corpus.folder, sides, processes=processes)
-    for texts, ids in zip((corpus.sources, corpus.targets), found, strict=True):
+    result = prepare_ids(corpus.folder, sides, processes=processes)
+    for texts, ids in zip((corpus.sources, corpus.targets), result, strict=True):
         assert list(ids) == tokenizer.encode_ids(texts)
     (ended,) = prepare_ids(corpus.folder, {"source": tokenizer}, [3], processes)
-    assert list(ended) == [[*ids, 3] for ids in found[0]]
+    assert list(ended) == [[*ids, 3] for ids in result[0]]
 
 
 def test_the_report_sees_the_same_through_processes(
@@ -206,8 +206,8 @@ def test_what_nobody_used_for_long_goes(cache: Path, files: Path) -> None:
     begun = cache / "other.new"
     begun.mkdir()
     os.utime(begun, (then, then))
-    kept = prepare_texts([reading(files, TextData(drop_duplicates=True))]).folder
-    assert kept.exists() and not old.exists() and not begun.exists()
+    saved = prepare_texts([reading(files, TextData(drop_duplicates=True))]).folder
+    assert saved.exists() and not old.exists() and not begun.exists()
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(

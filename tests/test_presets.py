@@ -50,8 +50,8 @@ def attentions(config: EncoderDecoder.Config) -> dict[str, Attention]:
 
 
 def test_there_are_presets() -> None:
-    wanted = "bahdanau-2015 luong-2015 sutskever-2014 vaswani-base transformer-tiny"
-    assert {*wanted.split(), "transformer-small"} <= set(PRESETS)
+    expected = "bahdanau-2015 luong-2015 sutskever-2014 vaswani-base transformer-tiny"
+    assert {*expected.split(), "transformer-small"} <= set(PRESETS)
 
 
 def test_vaswani_base_has_its_65_million_parameters() -> None:
@@ -80,9 +80,9 @@ def test_vaswani_base_is_the_papers() -> None:
         assert part.feed_forward.kind == "relu"
         assert part.dropout == 0.1
     assert config.tie == "all"
-    found = attentions(config)
-    assert len(found) == 18
-    assert {a.num_heads for a in found.values()} == {8}
+    result = attentions(config)
+    assert len(result) == 18
+    assert {a.num_heads for a in result.values()} == {8}
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_every_preset_runs(name: str) -> None:
 
 def flat(config: Config, where: str = "") -> dict[str, Any]:
     """Every value of a config by its dotted key."""
-    found: dict[str, Any] = {where + "kind": config.kind}
+    result: dict[str, Any] = {where + "kind": config.kind}
     for name in type(config).model_fields:
         value = getattr(config, name)
         nested = isinstance(value, Config)
-        found |= flat(value, f"{where}{name}.") if nested else {where + name: value}
-    return found
+        result |= flat(value, f"{where}{name}.") if nested else {where + name: value}
+    return result
 
 
 @every

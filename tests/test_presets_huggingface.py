@@ -41,11 +41,11 @@ PUBLISHED = {
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_what_config_json_says(name: str) -> None:
     preset, family, changes = PRESETS[name]
-    wanted = family.completed(changes, {})
+    expected = family.completed(changes, {})
     decided = {"id2label"}  # by what a model is built with, not by its config
     for key, value in family.write_config(preset.plain()).items():
-        assert key in decided or value == wanted.get(key, value), key
-    assert wanted.get("vocab_size", 30_522) > 30_000
+        assert key in decided or value == expected.get(key, value), key
+    assert expected.get("vocab_size", 30_522) > 30_000
 
 
 @pytest.mark.parametrize("name", PRESETS)

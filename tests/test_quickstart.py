@@ -25,11 +25,11 @@ def test_everything_is_written_and_said(tmp_path: Path, capsys: pytest.CaptureFi
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "attention.html").read_text(encoding="utf-8")
     assert "Content-Security-Policy" in page
-    said = capsys.readouterr()
-    assert "</s>" in said.out  # the picture in the terminal
-    assert f"foveate translate {tmp_path / 'run'}" in said.err.replace("\n", "")
+    output = capsys.readouterr()
+    assert "</s>" in output.out  # the picture in the terminal
+    assert f"foveate translate {tmp_path / 'run'}" in output.err.replace("\n", "")
     port = inspect.signature(studio).parameters["port"].default
-    last = next(line.strip() for line in said.err.splitlines() if "studio " in line)
+    last = next(line.strip() for line in output.err.splitlines() if "studio " in line)
     assert last.endswith(f"studio {tmp_path / 'run'} → http://127.0.0.1:{port}")
 
 

@@ -100,8 +100,8 @@ def test_a_shift_from_some_line_on_is_found_where_it_begins(shift: int) -> None:
     moved = targets[:1000] + targets[1000 + shift :] + targets[: 1000 + shift]
     rows = [(s, t) for (s, _), t in zip(rows, moved, strict=False)]
     split = report({"train": corpus_of(*rows)}, TextData()).splits["train"]
-    found = {finding.name: finding for finding in split.findings}
-    shifted = found["block of 500 pairs whose sides seem shifted"]
+    result = {finding.name: finding for finding in split.findings}
+    shifted = result["block of 500 pairs whose sides seem shifted"]
     assert shifted.count == 4
     assert shifted.examples[0][0] == 1001
 
@@ -154,10 +154,10 @@ def test_lengths_and_their_histogram() -> None:
 
 
 def test_an_empty_corpus_has_a_report() -> None:
-    one = report({"train": corpus_of(), "test": corpus_of()}, TextData())
-    assert one.splits["train"].pairs == 0
-    assert one.lines()[0].startswith("train: 0 pairs")
-    Console(file=io.StringIO()).print(one.table())
+    item = report({"train": corpus_of(), "test": corpus_of()}, TextData())
+    assert item.splits["train"].pairs == 0
+    assert item.lines()[0].startswith("train: 0 pairs")
+    Console(file=io.StringIO()).print(item.table())
 
 
 # ------------------------------------------------------------------------------ saying it
@@ -167,21 +167,21 @@ def test_a_report_of_files_lists_bad_lines_and_says_all_of_it(tmp_path: Path) ->
     train, test = tmp_path / "train.tsv", tmp_path / "test.tsv"
     train.write_bytes(b"one\tun\nno tab\none\tun\nesc \x1b[31mred\t[bold]rouge\n\xff\tx\n")
     test.write_bytes(b"one\tun\n")
-    found = report_files([train], TextData(), {"test": [test]})
-    split = found.splits["train"]
+    result = report_files([train], TextData(), {"test": [test]})
+    split = result.splits["train"]
     assert split.pairs == 3
     assert [line.split(":")[1] for line in split.skipped] == ["2", "5"]
-    short = "\n".join(found.lines())
+    short = "\n".join(result.lines())
     assert "train: 3 pairs, words 4 → 3, longest 2 → 1" in short
     assert f"2 lines skipped, the first: {train}:2: columns" in short
     assert "duplicate of an earlier pair: 1 (line 3)" in short
     assert "test: odd: source also in train: 1 (line 1)" in short
     out = io.StringIO()
-    Console(file=out, width=140).print(found.table())
+    Console(file=out, width=140).print(result.table())
     assert "\x1b" not in out.getvalue()  # what is in the data cannot steer the terminal
     assert "esc ·[31mred" in out.getvalue()
     assert "[bold]rouge" in out.getvalue()
-    again = json.loads(json.dumps(found.to_dict()))
+    again = json.loads(json.dumps(result.to_dict()))
     assert again["splits"]["train"]["pairs"] == 3
     assert again["splits"]["test"]["findings"][0]["examples"] == [[1, "one", "un"]]
 
@@ -240,18 +240,18 @@ def test_labelled_text_has_counts_and_is_not_shifted(tmp_path: Path) -> None:
     lines = labelled()
     train = put(tmp_path / "train.tsv", *lines, lines[0], f"{lines[1].split(chr(9))[0]}\tnew")
     valid = put(tmp_path / "valid.tsv", "never seen\tugly", lines[3])
-    found = report_files([train], TextData(), {"valid": [valid]})
-    split = found.splits["train"]
+    result = report_files([train], TextData(), {"valid": [valid]})
+    split = result.splits["train"]
     assert (split.kind, split.labels) == ("labelled", {"good": 401, "bad": 200, "new": 1})
     assert findings(split) == {
         "duplicate of an earlier text and label": 1,
         "text with several labels": 2,
     }
     odd = {"text also in train": 1, "label that train does not have": 1}
-    assert findings(found.splits["valid"]) == odd
-    assert "train: labels 3, the most frequent 66.6%; good: 401, bad: 200, new: 1" in found.lines()
+    assert findings(result.splits["valid"]) == odd
+    assert "train: labels 3, the most frequent 66.6%; good: 401, bad: 200, new: 1" in result.lines()
     out = io.StringIO()
-    Console(file=out, width=140).print(found.table())
+    Console(file=out, width=140).print(result.table())
     assert "602 labelled texts" in out.getvalue() and "66.6%" in out.getvalue()
 
 
@@ -305,8 +305,8 @@ def test_swapped_languages_are_named(
 ) -> None:
     numbered = [[f"{line} {i}" for i, line in enumerate(side)] for side in sides]
     files = [put(tmp_path / name, *side) for name, side in zip(names, numbered, strict=True)]
-    found = set(findings(report_files(files, TextData()).splits["train"]))
-    assert found - {"identical sides"} == ({finding} if finding else set())
+    result = set(findings(report_files(files, TextData()).splits["train"]))
+    assert result - {"identical sides"} == ({finding} if finding else set())
 
 
 def test_pairs_and_splits_the_other_way_round(tmp_path: Path) -> None:
@@ -340,16 +340,21 @@ def test_a_series_is_reported(tmp_path: Path) -> None:
         f"2020-01-{day:02};{day},5;{'' if day == 3 else day};7" for day in range(1, 29) if day != 9
     ]
     path = put(tmp_path / "a.csv", "date;a;b;c", *rows)
-    found = report_files([path], TextData())
-    one = found.series["train"]
-    assert (one.rows, one.channels, one.step) == (27, ["a", "b", "c"], "1 day")
-    assert (one.missing, one.constant, one.delimiter, one.decimal) == ({"b": 1}, ["c"], ";", ",")
-    assert [gap.split(": ")[1] for gap in one.gaps] == [
+    result = report_files([path], TextData())
+    item = result.series["train"]
+    assert (item.rows, item.channels, item.step) == (27, ["a", "b", "c"], "1 day")
+    assert (item.missing, item.constant, item.delimiter, item.decimal) == (
+        {"b": 1},
+        ["c"],
+        ";",
+        ",",
+    )
+    assert [gap.split(": ")[1] for gap in item.gaps] == [
         "rows are missing between 2020-01-08 and 2020-01-10; the usual step is 1 day"
     ]
-    assert "train: missing values: b: 1" in found.lines()
+    assert "train: missing values: b: 1" in result.lines()
     out = io.StringIO()
-    Console(file=out, width=140).print(found.table())
+    Console(file=out, width=140).print(result.table())
     assert "rows are missing between" in out.getvalue()
     assert report_files([path], TextData(columns=(2, 3)), kind="pairs").splits["train"].pairs == 27
 

@@ -188,8 +188,8 @@ def test_a_calendar_is_no_gap(name: str) -> None:
     ],
 )
 def test_missing_rows_are_a_gap(name: str, first: str, last: str) -> None:
-    kept = without(REGULAR[name], first, last)
-    assert gaps_of(kept).tolist() == [int(np.searchsorted(kept, np.datetime64(last)))]
+    saved = without(REGULAR[name], first, last)
+    assert gaps_of(saved).tolist() == [int(np.searchsorted(saved, np.datetime64(last)))]
 
 
 def test_a_gap_is_refused_by_name_or_kept(tmp_path: Path) -> None:
@@ -270,10 +270,10 @@ def test_a_window_reads_what_comes_before_what_it_is_asked_for(tmp_path: Path) -
     table = read_table(written(tmp_path, HEADER, *ROWS))
     scaled = table.values.astype(np.float32)
     windows = Windows(table, scaled, np.zeros((4, 0), np.float32), starts((2, 4), 2, 1), 2, 1)
-    read, features, wanted = windows.take([0, 1])
+    read, features, expected = windows.take([0, 1])
     np.testing.assert_array_equal(read[:, :, 0], [[1, 2], [2, 3]])
-    np.testing.assert_array_equal(wanted[:, :, 0], [[3], [4]])
-    np.testing.assert_array_equal(wanted, windows.targets())
+    np.testing.assert_array_equal(expected[:, :, 0], [[3], [4]])
+    np.testing.assert_array_equal(expected, windows.targets())
     assert features.shape == (2, 3, 0)
     assert labels(windows.first_dates()) == ["2020-01-03", "2020-01-04"]
 

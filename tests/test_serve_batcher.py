@@ -78,9 +78,9 @@ def test_every_item_is_answered_as_it_would_be_alone(
     asked: list[tuple[int, str, list[str]]], tokens: int, window: int, workers: int
 ) -> None:
     queue = batcher(Book(), max_delay=0.0, tokens=tokens, window=window, workers=workers)
-    found = [(m, texts, queue.submit(c, Upper(m), texts)) for c, m, texts in asked]
-    for mark, texts, futures in found:
-        assert [one.result(10) for one in futures] == [text.upper() + mark for text in texts]
+    result = [(m, texts, queue.submit(c, Upper(m), texts)) for c, m, texts in asked]
+    for mark, texts, futures in result:
+        assert [item.result(10) for item in futures] == [text.upper() + mark for text in texts]
     assert queue.close(10)
     assert queue.characters == 0
 
@@ -94,7 +94,7 @@ def test_a_batch_holds_its_tokens_at_most_and_the_shortest_comes_first() -> None
     until(lambda: not queue._queues)
     futures = queue.submit("a", Upper(), texts)
     book.gate.set()
-    assert [one.result(10) for one in [*first, *futures]] == ["X", *(t.upper() for t in texts)]
+    assert [item.result(10) for item in [*first, *futures]] == ["X", *(t.upper() for t in texts)]
     sizes = [len(batch) * max(map(len, batch)) for batch in book.batches]
     assert max(sizes) <= 12
     longest = [max(map(len, batch)) for batch in book.batches[1:]]
@@ -114,7 +114,7 @@ def test_one_who_asks_much_does_not_hold_up_one_who_asks_little() -> None:
         future.result(10)
     done = [text for batch in book.batches for text in batch]
     assert done.index("two") <= 10, "the modest one was served in the first two windows"
-    assert all(one.result(10) for one in many)
+    assert all(item.result(10) for item in many)
 
 
 def test_other_kinds_have_their_turn() -> None:
@@ -164,10 +164,10 @@ def test_what_nobody_waits_for_is_not_done() -> None:
     queue.submit("a", Upper(), ["first"])
     until(lambda: not queue._queues)
     dropped = queue.submit("a", Upper(), ["dropped"] * 5)
-    kept = queue.submit("a", Upper(), ["kept"])
-    assert all(one.cancel() for one in dropped)
+    saved = queue.submit("a", Upper(), ["kept"])
+    assert all(item.cancel() for item in dropped)
     book.gate.set()
-    assert kept[0].result(10) == "KEPT"
+    assert saved[0].result(10) == "KEPT"
     assert book.batches == [["first"], ["kept"]]
     with pytest.raises(CancelledError):
         dropped[0].result(1)
@@ -186,10 +186,10 @@ def test_the_lonely_wait_for_company_but_not_long() -> None:
     book = Book()
     queue = batcher(book, max_delay=0.2)
     began = time.monotonic()
-    one = queue.submit("a", Upper(), ["one"])
+    item = queue.submit("a", Upper(), ["one"])
     time.sleep(0.05)
     two = queue.submit("b", Upper(), ["two"])
-    assert one[0].result(10) and two[0].result(10)
+    assert item[0].result(10) and two[0].result(10)
     assert 0.15 < time.monotonic() - began < 2
     assert book.batches == [["one", "two"]]
 
@@ -202,7 +202,7 @@ def test_as_many_batches_at_a_time_as_there_are_workers() -> None:
     until(lambda: book.at_work == 2)
     more = queue.submit("b", Upper(), ["late"])
     book.gate.set()
-    assert [one.result(10) for one in [*futures, *more]] == ["AAAA", "BBBB", "CC", "DD", "LATE"]
+    assert [item.result(10) for item in [*futures, *more]] == ["AAAA", "BBBB", "CC", "DD", "LATE"]
     assert book.most == 2
 
 
@@ -213,17 +213,17 @@ def test_nobody_needs_to_be_alone_with_a_run_that_others_look_into() -> None:
     futures = queue.submit("a", Upper(exclusive=True), ["aaaa", "bbbb"])
     until(lambda: book.at_work == 2)
     book.gate.set()
-    assert [one.result(10) for one in futures] == ["AAAA", "BBBB"]
+    assert [item.result(10) for item in futures] == ["AAAA", "BBBB"]
 
 
 def test_who_must_be_alone_is() -> None:
     book = Book()
     queue = batcher(book, workers=3, max_delay=0.0, window=4)
-    asked = [
+    requested = [
         queue.submit(str(n), Upper(exclusive=n % 3 == 0), ["aaaa", "bbbb", "cccc"])
         for n in range(9)
     ]
-    assert all(one.result(10).isupper() for futures in asked for one in futures)
+    assert all(item.result(10).isupper() for futures in requested for item in futures)
     assert book.most > 1
     assert queue.close(10)
 
@@ -235,7 +235,7 @@ def test_closing_answers_what_was_accepted_and_takes_nothing_more() -> None:
     futures = queue.submit("a", Upper(), ["x", "y", "z"])
     threading.Timer(0.1, book.gate.set).start()
     assert queue.close(10)
-    assert [one.result(0) for one in futures] == ["X", "Y", "Z"]
+    assert [item.result(0) for item in futures] == ["X", "Y", "Z"]
     with pytest.raises(RequestError) as refused:
         queue.submit("a", Upper(), ["late"])
     assert refused.value.status == 503

@@ -29,8 +29,8 @@ def send(app: FastAPI, *requests: dict[str, Any]) -> list[httpx.Response]:
     async def ask() -> list[httpx.Response]:
         async with asked(app) as client:
             return [
-                await client.request(**{"method": "POST", "url": "/translate"} | one)
-                for one in requests
+                await client.request(**{"method": "POST", "url": "/translate"} | item)
+                for item in requests
             ]
 
     return own_loop.run(ask())
@@ -50,7 +50,7 @@ def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) ->
         {"method": "GET", "url": "/languages"},
         {"method": "GET", "url": "/health"},
     ]
-    assert [one.status_code for one in send(app, *good)] == [200] * 7
+    assert [item.status_code for item in send(app, *good)] == [200] * 7
     bad: list[dict[str, Any]] = [
         {"json": BODY},
         {"json": BODY | {"api_key": key + "x"}},
@@ -59,9 +59,9 @@ def test_a_key_opens_by_every_way_and_no_other_does(run: Run, tmp_path: Path) ->
         {"url": "/detect", "json": {"q": "a"}},
         {"url": "/v1/score", "json": BODY | {"t": "a"}},
     ]
-    found = send(app, *bad)
-    assert [one.status_code for one in found] == [403] * 6
-    assert all(list(one.json()) == ["error"] for one in found)
+    result = send(app, *bad)
+    assert [item.status_code for item in result] == [403] * 6
+    assert all(list(item.json()) == ["error"] for item in result)
     file.remove("ann")
     assert send(app, good[0])[0].status_code == 403, "a key that is removed is gone at once"
 
@@ -71,8 +71,8 @@ def test_keys_that_cannot_be_read_let_nobody_in(run: Run, tmp_path: Path) -> Non
     key = file.add("ann")
     app = served(run.path, keys=file)
     file.path.write_text("torn")
-    [found] = send(app, {"json": BODY | {"api_key": key}})
-    assert found.status_code == 503 and str(tmp_path) not in found.text
+    [result] = send(app, {"json": BODY | {"api_key": key}})
+    assert result.status_code == 503 and str(tmp_path) not in result.text
 
 
 def test_figures_do_not_grow_with_what_clients_invent(run: Run) -> None:
@@ -98,13 +98,13 @@ def test_the_file_does_not_know_the_key(tmp_path: Path) -> None:
 
 
 def test_who_comes_too_often_is_told_when_to_come_back(run: Run, tmp_path: Path) -> None:
-    found = send(served(run.path, Limits(rate=2)), *[{"json": BODY}] * 4)
-    assert [one.status_code for one in found] == [200, 200, 429, 429]
-    assert 1 <= int(found[2].headers["retry-after"]) <= 30
+    result = send(served(run.path, Limits(rate=2)), *[{"json": BODY}] * 4)
+    assert [item.status_code for item in result] == [200, 200, 429, 429]
+    assert 1 <= int(result[2].headers["retry-after"]) <= 30
     file = KeyFile(tmp_path / "keys")
     few, many = ({"json": BODY | {"api_key": file.add(n, r)}} for n, r in (("a", 1), ("b", 0)))
     app = served(run.path, Limits(rate=2), keys=file)
-    codes = [one.status_code for one in send(app, few, few, many, many, many, {"json": BODY})]
+    codes = [item.status_code for item in send(app, few, few, many, many, many, {"json": BODY})]
     assert codes == [200, 429, 200, 200, 200, 403], "each by its own rate"
 
 
@@ -113,9 +113,9 @@ def test_too_much_at_once_is_refused(run: Run) -> None:
     sent: list[tuple[Any, int]] = [
         (["a"] * 3, 200), (["a"] * 4, 413), ("a" * 50, 200), ("a" * 51, 413), ("a" * 3000, 413),
     ]  # fmt: skip
-    found = send(app, *({"json": BODY | {"q": q}} for q, _ in sent))
-    assert [one.status_code for one in found] == [status for _, status in sent]
-    assert all(list(one.json()) == ["error"] for one in found if one.status_code == 413)
+    result = send(app, *({"json": BODY | {"q": q}} for q, _ in sent))
+    assert [item.status_code for item in result] == [status for _, status in sent]
+    assert all(list(item.json()) == ["error"] for item in result if item.status_code == 413)
 
 
 def test_a_full_queue_refuses_and_the_rest_is_answered(run: Run) -> None:
@@ -128,13 +128,13 @@ def test_a_full_queue_refuses_and_the_rest_is_answered(run: Run) -> None:
                 await asyncio.gather(*(client.post("/translate", json=many) for _ in range(12)))
             )
 
-    found = own_loop.run(together())
-    assert {one.status_code for one in found} == {200, 429}
-    for one in found:
-        if one.status_code == 200:
-            assert len(one.json()["translatedText"]) == 10
+    result = own_loop.run(together())
+    assert {item.status_code for item in result} == {200, 429}
+    for item in result:
+        if item.status_code == 200:
+            assert len(item.json()["translatedText"]) == 10
         else:
-            assert int(one.headers["retry-after"]) >= 1 and "full" in one.json()["error"]
+            assert int(item.headers["retry-after"]) >= 1 and "full" in item.json()["error"]
 
 
 def test_a_request_of_many_texts_is_taken_whole_or_not_at_all(run: Run) -> None:
@@ -145,28 +145,28 @@ def test_a_request_of_many_texts_is_taken_whole_or_not_at_all(run: Run) -> None:
 
 def test_what_takes_too_long_is_given_up(run: Run) -> None:
     app = served(run.path, Limits(seconds=0.05), max_delay=2.0)
-    [found] = send(app, {"json": BODY})
-    assert found.status_code == 504 and list(found.json()) == ["error"]
+    [result] = send(app, {"json": BODY})
+    assert result.status_code == 504 and list(result.json()) == ["error"]
 
 
 @given(st.lists(st.floats(0, 30), max_size=60), st.sampled_from([1.0, 6.0, 60.0]))
 def test_a_bucket_never_gives_more_than_its_rate(gaps: list[float], rate: float) -> None:
     now = [0.0]
     buckets = TokenBuckets(lambda: now[0])
-    given: list[float] = []
+    inputs: list[float] = []
     for gap in gaps:
         now[0] += gap
         wait = buckets.take("a", rate)
         if wait == 0:
-            given.append(now[0])
+            inputs.append(now[0])
         else:
             then = now[0]
             now[0] += wait + 1e-6
             assert buckets.take("a", rate) == 0, "who waits as told gets in"
-            given.append(now[0])
+            inputs.append(now[0])
             assert now[0] > then
-    for first, start in enumerate(given):
-        for last, end in enumerate(given[first:], 1):
+    for first, start in enumerate(inputs):
+        for last, end in enumerate(inputs[first:], 1):
             assert last <= rate + rate / 60 * (end - start) + 1e-3
 
 
@@ -179,6 +179,6 @@ def test_one_household_is_one_client() -> None:
 
 def test_the_host_is_checked(run: Run) -> None:
     app = served(run.path)
-    found = send(app, *({"json": BODY, "headers": {"host": h}} for h in ("evil", "", "[::1]:80")))
-    assert [one.status_code for one in found] == [403, 403, 200]
-    assert json.loads(found[0].text)["error"].startswith("this server")
+    result = send(app, *({"json": BODY, "headers": {"host": h}} for h in ("evil", "", "[::1]:80")))
+    assert [item.status_code for item in result] == [403, 403, 200]
+    assert json.loads(result[0].text)["error"].startswith("this server")

@@ -46,7 +46,7 @@ def send(app: FastAPI, name: str, data: bytes, **more: Any) -> tuple[httpx.Respo
 
 def test_a_text_keeps_its_lines(app: FastAPI, run: Run) -> None:
     answer, file = send(app, "été/../a b.TXT", b"the dog runs\n\n  a cat sleeps\n", source="auto")
-    own = [str(one) for one in run.translate(["the dog runs", "a cat sleeps"])]
+    own = [str(item) for item in run.translate(["the dog runs", "a cat sleeps"])]
     assert file.decode() == f"{own[0]}\n\n  {own[1]}\n"
     assert answer.json()["translatedFileUrl"].endswith(".a_b_fr.txt")
     assert send(app, "a.txt", b"")[1] == b""
@@ -98,8 +98,8 @@ msgstr "fait"
 """
     _, file = send(app, "a.po", text.encode())
     [first, second] = polib.pofile(file.decode())
-    found = first.msgstr_plural
-    assert found[0].count("%s") == 1 and found[1] == answer_to(run, "the dog sings")
+    result = first.msgstr_plural
+    assert result[0].count("%s") == 1 and result[1] == answer_to(run, "the dog sings")
     assert (first.msgctxt, first.flags, second.msgstr) == ("door", ["python-format"], "fait")
     assert "# by hand" in file.decode()
 
@@ -112,11 +112,11 @@ def test_memories_go_up_and_come_down(app: FastAPI, run: Run) -> None:
 </body></tmx>"""
     _, file = send(app, "a.tmx", text.encode())
     units = list(XML.fromstring(file).iter("tu"))
-    found = [unit.findall("tuv")[1].find("seg") for unit in units]
+    result = [unit.findall("tuv")[1].find("seg") for unit in units]
     assert [len(unit.findall("tuv")) for unit in units] == [2, 2, 2] and units[0].get("tuid") == "1"
-    assert found[0] is not None and found[0].text == answer_to(run, "the dog runs")
-    assert found[1] is not None and [one.tag for one in found[1]] == ["hi", "ph"]
-    assert found[2] is not None and found[2].text == "la"
+    assert result[0] is not None and result[0].text == answer_to(run, "the dog runs")
+    assert result[1] is not None and [item.tag for item in result[1]] == ["hi", "ph"]
+    assert result[2] is not None and result[2].text == "la"
 
 
 def test_subtitles_go_up_and_come_down(app: FastAPI, run: Run) -> None:
@@ -135,12 +135,12 @@ def test_word_documents_go_up_and_come_down(app: FastAPI, run: Run) -> None:
     document.add_table(1, 1).cell(0, 0).text = "a girl eats"
     document.save(data)
     _, file = send(app, "a.docx", data.getvalue())
-    found = docx.Document(io.BytesIO(file))
-    heading, body = found.paragraphs
+    result = docx.Document(io.BytesIO(file))
+    heading, body = result.paragraphs
     assert heading.text == answer_to(run, "the dog runs")
     assert heading.style is not None and heading.style.name == "Heading 1"
-    assert body.text == answer_to(run, "a cat sleeps") and any(one.bold for one in body.runs)
-    assert found.tables[0].cell(0, 0).text == answer_to(run, "a girl eats")
+    assert body.text == answer_to(run, "a cat sleeps") and any(item.bold for item in body.runs)
+    assert result.tables[0].cell(0, 0).text == answer_to(run, "a girl eats")
 
 
 def test_pages_go_up_and_come_down_whole(app: FastAPI, run: Run) -> None:
@@ -206,18 +206,18 @@ def test_a_file_must_be_one_and_must_be_there(app: FastAPI) -> None:
                 *[await client.get(f"/download_file/{path}") for path in paths],
             ]
 
-    found = own_loop.run(ask())
-    assert [one.status_code for one in found] == [400, 400, 404, 404, 404]
-    assert all(list(one.json()) == ["error"] for one in found)
+    result = own_loop.run(ask())
+    assert [item.status_code for item in result] == [400, 400, 404, 404, 404]
+    assert all(list(item.json()) == ["error"] for item in result)
 
 
 def test_what_is_kept_is_bounded_in_size_and_time() -> None:
     now = [0.0]
-    kept = FileCache(size=10, seconds=60, clock=lambda: now[0])
-    first, second = kept.put(b"12345", "a.txt", "fr"), kept.put(b"12345", "a.txt", "fr")
+    saved = FileCache(size=10, seconds=60, clock=lambda: now[0])
+    first, second = saved.put(b"12345", "a.txt", "fr"), saved.put(b"12345", "a.txt", "fr")
     assert first != second and len(first) > 25
-    assert kept.get(first) == kept.get(second) == b"12345"
-    third = kept.put(b"1", "a.txt", "fr")
-    assert kept.get(first) is None and kept.get(second) and kept.get(third) == b"1"
+    assert saved.get(first) == saved.get(second) == b"12345"
+    third = saved.put(b"1", "a.txt", "fr")
+    assert saved.get(first) is None and saved.get(second) and saved.get(third) == b"1"
     now[0] = 61
-    assert kept.get(second) is None is kept.get(third)
+    assert saved.get(second) is None is saved.get(third)

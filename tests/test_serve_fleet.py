@@ -33,9 +33,9 @@ def test_each_direction_has_its_run_and_is_loaded_when_asked_for(runs: dict[str,
     fleet = RunPool([run.path for run in runs.values()], NAMED)
     assert fleet.table() == {"en": ["fr"], "fr": ["en"]}
     assert [place.run for place in fleet.runs.values()] == [None, None]
-    found = fleet.find("fr", "en")
-    assert found is not None and found[0].name == "rnn" and fleet.find("en", "de") is None
-    fleet.run(found[0])
+    result = fleet.find("fr", "en")
+    assert result is not None and result[0].name == "rnn" and fleet.find("en", "de") is None
+    fleet.run(result[0])
     assert [place.loads for place in fleet.runs.values()] == [0, 1]
 
 

@@ -40,10 +40,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(runs: dict[str, Run], files: Path) -> FastAPI:
-    said = TranslationOptions(
+    output = TranslationOptions(
         [str(files / "terms.tsv")], [str(files / "memory.tsv")], banned=["chien"]
     )
-    return served(runs["transformer"].path, options=said, rules=Rules((r"ORD-\w+",)))
+    return served(runs["transformer"].path, options=output, rules=Rules((r"ORD-\w+",)))
 
 
 TEXT = "the dog runs ORD-x1\na cat sleeps\n"
@@ -65,13 +65,13 @@ def ask(app: FastAPI, path: str, **fields: Any) -> httpx.Response:
 
 
 def test_all_routes_have_the_same_help(app: FastAPI, runs: dict[str, Run], files: Path) -> None:
-    wanted = expected(runs["transformer"], files)
-    assert ask(app, "/translate", q=TEXT).json()["translatedText"] == wanted
+    reference = expected(runs["transformer"], files)
+    assert ask(app, "/translate", q=TEXT).json()["translatedText"] == reference
     html = ask(app, "/translate", q=f"<p>{TEXT}", format="html").json()["translatedText"]
     assert "ORD-x1" in html and html.startswith("<p>")
     events = ask(app, "/v1/stream", q=TEXT).text.strip().split("\n\n")
     done = json.loads(events[-1].partition("data: ")[2])
-    assert done["translatedText"] == wanted
+    assert done["translatedText"] == reference
 
     async def file() -> str:
         async with asked(app) as client:
@@ -80,7 +80,7 @@ def test_all_routes_have_the_same_help(app: FastAPI, runs: dict[str, Run], files
             answer = await client.post("/translate_file", data=fields, files=sent)
             return (await client.get(answer.json()["translatedFileUrl"])).text
 
-    assert own_loop.run(file()) == wanted
+    assert own_loop.run(file()) == reference
 
 
 def test_what_helped_is_counted(app: FastAPI) -> None:
@@ -103,9 +103,9 @@ def test_what_helped_is_counted(app: FastAPI) -> None:
 
 def test_alternatives_hold_the_terms_and_the_best_stays(app: FastAPI) -> None:
     best = ask(app, "/translate", q="the dog runs").json()["translatedText"]
-    found = ask(app, "/translate", q="the dog runs", alternatives=3).json()
-    assert found["alternatives"]
-    for text in (best, found["translatedText"], *found["alternatives"]):
+    result = ask(app, "/translate", q="the dog runs", alternatives=3).json()
+    assert result["alternatives"]
+    for text in (best, result["translatedText"], *result["alternatives"]):
         assert holds(text, ("chat", "fille")) and not holds(text, ("chien",))
     known = ask(app, "/translate", q="a cat sleeps", alternatives=3).json()
     assert known == {"translatedText": "depuis la mémoire", "alternatives": []}
@@ -114,12 +114,12 @@ def test_alternatives_hold_the_terms_and_the_best_stays(app: FastAPI) -> None:
 def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
     fleet = RunPool([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
     terms, tmx = files / "terms.tsv", files / "memory.tmx"
-    said = TranslationOptions([f"en:fr={terms}"], [str(tmx)], fuzzy=80, copies_unknown=True).equip(
-        fleet
-    )
-    assert said[0].startswith(f"en:fr (transformer): glossary {terms} (terms: 1), memory {tmx}")
-    assert "pairs: 1, 80 % alike will do" in said[0]
-    assert said[1].startswith(f"fr:en (rnn): memory {tmx}") and "glossary" not in said[1]
+    output = TranslationOptions(
+        [f"en:fr={terms}"], [str(tmx)], fuzzy=80, copies_unknown=True
+    ).equip(fleet)
+    assert output[0].startswith(f"en:fr (transformer): glossary {terms} (terms: 1), memory {tmx}")
+    assert "pairs: 1, 80 % alike will do" in output[0]
+    assert output[1].startswith(f"fr:en (rnn): memory {tmx}") and "glossary" not in output[1]
     [helped] = fleet.runs["rnn"].assistance.values()
     assert helped.assistance.memory is not None
     assert helped.assistance.memory.find("il dort") == ("a cat sleeps", 100.0)
@@ -165,9 +165,9 @@ def test_the_program_says_what_helps(runs: dict[str, Run], files: Path) -> None:
     run = runs["transformer"].path
     with program(run, "--as", "en:fr", "--no-studio", *memory) as server:
         assert server.process.stdout is not None
-        said = [server.process.stdout.readline() for _ in range(2)]
-        assert said[0].startswith("en:fr (transformer): memory") and "pairs: 1" in said[0]
-        assert said[1] == "protected: ORD-\\w+\n"
+        output = [server.process.stdout.readline() for _ in range(2)]
+        assert output[0].startswith("en:fr (transformer): memory") and "pairs: 1" in output[0]
+        assert output[1] == "protected: ORD-\\w+\n"
         body = {"q": "a cat sleeps", "source": "en", "target": "fr"}
-        found = httpx.post(f"{server.url}/translate", json=body).json()
-        assert found == {"translatedText": "depuis la mémoire"}
+        result = httpx.post(f"{server.url}/translate", json=body).json()
+        assert result == {"translatedText": "depuis la mémoire"}

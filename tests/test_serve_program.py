@@ -35,8 +35,8 @@ BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
 
 @pytest.fixture(scope="module")
 def server(run: Run) -> Iterator[Program]:
-    with program(run.path, "--as", "en:fr", "--cors", "http://friend.example") as found:
-        yield found
+    with program(run.path, "--as", "en:fr", "--cors", "http://friend.example") as result:
+        yield result
 
 
 def test_libretranslatepy_works_unchanged(server: Program, run: Run) -> None:
@@ -60,8 +60,8 @@ def test_curl_works_in_both_encodings(server: Program, run: Run) -> None:
         done = subprocess.run(
             [curl, "-s", f"{server.url}/translate", *arguments], capture_output=True, check=True
         )
-        found = json.loads(done.stdout)
-        assert found == {"translatedText": str(run.translate(["the dog runs"])[0])}
+        result = json.loads(done.stdout)
+        assert result == {"translatedText": str(run.translate(["the dog runs"])[0])}
 
 
 def test_the_documentation_runs_as_it_stands(server: Program) -> None:
@@ -83,16 +83,16 @@ def test_pages_of_other_sites_may_not_use_it_but_friends_may(server: Program) ->
     refused = httpx.post(f"{server.url}/translate", data=BODY, headers=foreign)
     assert refused.status_code == 403 and "access-control-allow-origin" not in refused.headers
     friend = {"origin": "http://friend.example"}
-    found = httpx.post(f"{server.url}/translate", json=BODY, headers=friend)
-    assert found.status_code == 200
-    assert found.headers["access-control-allow-origin"] == "http://friend.example"
+    result = httpx.post(f"{server.url}/translate", json=BODY, headers=friend)
+    assert result.status_code == 200
+    assert result.headers["access-control-allow-origin"] == "http://friend.example"
     assert httpx.get(server.url, headers={"host": "evil.example"}).status_code == 403
 
 
 def test_the_studio_is_at_the_root(server: Program) -> None:
     assert "studio" in httpx.get(server.url).text
-    [found] = httpx.get(f"{server.url}/api/v1/runs").json()["runs"]
-    assert found["id"] == "transformer"
+    [result] = httpx.get(f"{server.url}/api/v1/runs").json()["runs"]
+    assert result["id"] == "transformer"
 
 
 def test_bodies_that_are_too_large_are_refused(server: Program) -> None:
@@ -135,12 +135,12 @@ def test_a_term_signal_while_busy_loses_nothing_that_was_sent(run: Run) -> None:
         many = json.dumps(BODY | {"q": ["the dog runs"] * 100})
         with ExitStack() as opened:
             waiting = [HTTPConnection("127.0.0.1", server.port, timeout=60) for _ in range(12)]
-            for one in waiting:
-                opened.callback(one.close)
-                one.request("POST", "/translate", many, {"content-type": "application/json"})
+            for item in waiting:
+                opened.callback(item.close)
+                item.request("POST", "/translate", many, {"content-type": "application/json"})
             assert server.end() == 0
-            for one in waiting:
-                with one.getresponse() as answer:
+            for item in waiting:
+                with item.getresponse() as answer:
                     assert answer.status == 200
                     assert json.load(answer)["translatedText"] == [expected] * 100
         with pytest.raises(httpx.ConnectError):
@@ -167,17 +167,17 @@ def test_who_sends_nothing_is_sent_away(run: Run) -> None:
     head = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n"
     whole = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with running(served(run.path, Limits(reading=0.4)), head_seconds=0.4) as port:
-        for said in (b"", b"GET / HT", head):
+        for output in (b"", b"GET / HT", head):
             with socket.create_connection(("127.0.0.1", port), timeout=10) as wire:
-                wire.sendall(said)
+                wire.sendall(output)
                 assert wire.recv(100).startswith(b"HTTP/1.1 408")
         with socket.create_connection(("127.0.0.1", port), timeout=10) as wire:
             for _ in range(3):  # a connection that is kept may rest between requests, but not long
                 time.sleep(0.2)
                 wire.sendall(whole)
-                found = b""
-                while b'{"status":"ok"}' not in found:
-                    found += wire.recv(1000)
+                result = b""
+                while b'{"status":"ok"}' not in result:
+                    result += wire.recv(1000)
             assert wire.recv(1000).startswith(b"HTTP/1.1 408")
 
 
@@ -205,15 +205,15 @@ def test_processes_translate_and_one_that_is_killed_costs_its_batch_at_most(run:
     lines = [" ".join(["the dog runs"] * (1 + n % 5)) for n in range(200)]
     with program(run.path, "--as", "en:fr", "--processes", "2", "--engine", "torch") as server:
         client = LibreTranslateAPI(server.url)
-        expected = [str(one) for one in run.translate(lines[:5])]
+        expected = [str(item) for item in run.translate(lines[:5])]
         assert [client.translate(line, "en", "fr") for line in lines[:5]] == expected
         threads = Path(f"/proc/{server.process.pid}/task").glob("*/children")
         pids = [pid for thread in threads for pid in thread.read_text().split()]
         assert len(pids) == 2
         with ThreadPoolExecutor(1) as aside:
-            asked = aside.submit(ask, server, lines)
+            requested = aside.submit(ask, server, lines)
             os.kill(int(pids[0]), signal.SIGKILL)
-            answer = asked.result(60)
+            answer = requested.result(60)
         assert answer.json()["translatedText"] == expected * 40
         assert server.end() == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)

@@ -72,10 +72,10 @@ def test_every_encoding_gives_the_same(app: FastAPI, run: Run) -> None:
 
 
 def test_lines_stay_where_they_were(app: FastAPI, run: Run) -> None:
-    one = run.translate(["the dog runs"])[0].hypotheses[0]
+    item = run.translate(["the dog runs"])[0].hypotheses[0]
     text = "\n  the dog runs\t\r\n\r\n the dog runs \n"
-    found = post(app, json=ask(text)).json()["translatedText"]
-    assert found == f"\n  {one}\t\r\n\r\n {one} \n"
+    result = post(app, json=ask(text)).json()["translatedText"]
+    assert result == f"\n  {item}\t\r\n\r\n {item} \n"
     empty: Any
     for empty in ("", " \n ", []):
         assert post(app, json=ask(empty)).json()["translatedText"] == empty
@@ -83,17 +83,17 @@ def test_lines_stay_where_they_were(app: FastAPI, run: Run) -> None:
 
 def test_alternatives_are_others_and_the_best_stays_first(app: FastAPI, run: Run) -> None:
     own = run.translate(["the dog runs"], num_hypotheses=4)[0].hypotheses
-    found = post(app, json=ask("the dog runs", alternatives=3)).json()
-    assert [found["translatedText"], *found["alternatives"]] == list(dict.fromkeys(own))
+    result = post(app, json=ask("the dog runs", alternatives=3)).json()
+    assert [result["translatedText"], *result["alternatives"]] == list(dict.fromkeys(own))
     several = post(app, json=ask(["the dog runs", ""], alternatives="3")).json()
-    assert several["alternatives"] == [found["alternatives"], []]
+    assert several["alternatives"] == [result["alternatives"], []]
 
 
 def test_auto_tells_the_language(app: FastAPI) -> None:
     english, french = "the dog runs through the garden", "le chien court dans le jardin"
-    found = post(app, json=ask([english, french], source="auto")).json()
-    assert [one["language"] for one in found["detectedLanguage"]] == ["en", "fr"]
-    assert found["translatedText"][1] == french, "what is in the language stays"
+    result = post(app, json=ask([english, french], source="auto")).json()
+    assert [item["language"] for item in result["detectedLanguage"]] == ["en", "fr"]
+    assert result["translatedText"][1] == french, "what is in the language stays"
     single = post(app, json=ask(english, source="auto")).json()
     assert single["detectedLanguage"]["confidence"] > 50
     ranked = post(app, "/detect", data={"q": french}).json()
@@ -136,15 +136,15 @@ def test_other_pages(app: FastAPI) -> None:
         async with asked(app) as client:
             return [await client.get(path) for path in (*paths, "/nothing", "/translate")]
 
-    found = own_loop.run(get())
-    assert [one.status_code for one in found] == [200] * 6 + [404, 405]
-    assert found[0].json() == [{"code": "en", "name": "English", "targets": ["fr"]}]
-    assert found[1].json() == {"status": "ok"}
-    settings = found[3].json()
+    result = own_loop.run(get())
+    assert [item.status_code for item in result] == [200] * 6 + [404, 405]
+    assert result[0].json() == [{"code": "en", "name": "English", "targets": ["fr"]}]
+    assert result[1].json() == {"status": "ok"}
+    settings = result[3].json()
     assert settings["language"]["target"] == {"code": "fr", "name": "French"}
     assert not settings["keyRequired"] and settings["charLimit"] == 50_000
-    assert "<script" not in found[4].text and "http" not in found[4].text
-    assert list(found[6].json()) == list(found[7].json()) == ["error"]
+    assert "<script" not in result[4].text and "http" not in result[4].text
+    assert list(result[6].json()) == list(result[7].json()) == ["error"]
 
 
 def test_a_folder_that_does_not_translate_is_refused(run: Run, tmp_path: Path) -> None:

@@ -32,18 +32,18 @@ def post(app: FastAPI, path: str, **tree: Any) -> httpx.Response:
 
 
 def test_scores_are_those_of_the_run(app: FastAPI, run: Run) -> None:
-    found = post(app, "/v1/score", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
-    for one, own in zip(found, run.score(PAIRS), strict=True):
-        assert one["logProbability"] == near(own.log_probability, terms=MODEL)
-        assert one["tokens"] == own.tokens
+    result = post(app, "/v1/score", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
+    for item, own in zip(result, run.score(PAIRS), strict=True):
+        assert item["logProbability"] == near(own.log_probability, terms=MODEL)
+        assert item["tokens"] == own.tokens
     single = post(app, "/v1/score", q=PAIRS[0][0], t=PAIRS[0][1]).json()
-    assert single[0]["logProbability"] == near(found[0]["logProbability"], terms=MODEL)
+    assert single[0]["logProbability"] == near(result[0]["logProbability"], terms=MODEL)
 
 
 def test_links_are_those_of_the_run(app: FastAPI, run: Run) -> None:
-    found = post(app, "/v1/align", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
+    result = post(app, "/v1/align", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
     own = [sorted(map(list, links)) for links in run.links(PAIRS[:1])]
-    assert found[0]["links"] == own[0] and found[1]["links"] == [] == found[2]["links"]
+    assert result[0]["links"] == own[0] and result[1]["links"] == [] == result[2]["links"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_stream_gives_sentence_by_sentence_and_then_the_whole(app: FastAPI, ru
     names = [lines[0].removeprefix("event: ") for lines in blocks]
     trees = [json.loads(lines[1].removeprefix("data: ")) for lines in blocks]
     assert names == ["sentence", "sentence", "done"]
-    own = [str(one) for one in run.translate(["the dog runs", "a cat sleeps"])]
+    own = [str(item) for item in run.translate(["the dog runs", "a cat sleeps"])]
     assert [tree["translatedText"] for tree in trees[:2]] == own
     assert trees[2] == post(app, "/translate", q=text).json()
     assert post(app, "/v1/stream", q=text, target="de").status_code == 400

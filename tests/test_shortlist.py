@@ -43,10 +43,10 @@ def test_partners_are_the_words_that_translate() -> None:
     """Word i is said as word 10 + i, 19 stands in every pair."""
     sources = [[a, b] for a in range(4, 9) for b in range(4, 9) if a != b]
     targets = [[10 + a, 10 + b, 19] for a, b in sources]
-    found = partners(sources, targets, 10, 2)
-    assert found[4:9, 0].tolist() == [14, 15, 16, 17, 18]
-    assert (found[4:9, 1] == 19).all()
-    assert not found[:4].any() and not found[9].any()  # never seen
+    result = partners(sources, targets, 10, 2)
+    assert result[4:9, 0].tolist() == [14, 15, 16, 17, 18]
+    assert (result[4:9, 1] == 19).all()
+    assert not result[:4].any() and not result[9].any()  # never seen
 
 
 def test_what_a_search_may_choose_from(run: Run) -> None:
@@ -116,9 +116,9 @@ def test_steps_count_the_tokens_of_the_list(run: Run) -> None:
     few = [make(model, memory, tokens) for make in (decoder_steps, DecoderSteps)]
     every = DecoderSteps(model, memory)
     for i in (2, 4, 5):
-        wanted = every.step(tokens[torch.tensor([i])])[:, tokens]
+        expected = every.step(tokens[torch.tensor([i])])[:, tokens]
         for steps in few:
-            close(steps.step(torch.tensor([i])), wanted)
+            close(steps.step(torch.tensor([i])), expected)
 
 
 def empty(run: Run) -> torch.Tensor:

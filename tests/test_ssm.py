@@ -30,9 +30,9 @@ def test_the_chunked_road_equals_the_sequential_one(length: int, scale: float) -
         states, last = scan(*inputs)
         close(last, states[:, -1])
         grads.append((states, *torch.autograd.grad(states.square().sum(), inputs)))
-    for one, other in zip(*grads, strict=True):
-        assert bool(one.isfinite().all())
-        close(one, other)
+    for item, other in zip(*grads, strict=True):
+        assert bool(item.isfinite().all())
+        close(item, other)
 
 
 @pytest.mark.skipif(library() is None, reason="no C compiler: there is one road")
@@ -41,7 +41,7 @@ def test_the_native_road_equals_the_plain_one(sizes: tuple[int, int, int, int]) 
     batch, steps, channels, size = sizes
     torch.manual_seed(steps)
     wide = torch.randn(batch, steps, 2 * size)  # B and C are views of one array, as in the layer
-    given = [
+    inputs = [
         torch.rand(batch, steps, channels),
         torch.randn(batch, steps, channels),
         -10 * torch.rand(channels, size),
@@ -51,7 +51,7 @@ def test_the_native_road_equals_the_plain_one(sizes: tuple[int, int, int, int]) 
     by_y, by_last = torch.randn(batch, steps, channels), torch.randn(batch, channels, size)
 
     def run() -> list[Tensor]:
-        leaves = [part.clone().requires_grad_() for part in given]
+        leaves = [part.clone().requires_grad_() for part in inputs]
         y, last = selective_scan(*leaves)
         loss = (y * by_y).sum() + (last * by_last).sum()
         return [y, last, *torch.autograd.grad(loss, leaves)]
@@ -59,8 +59,8 @@ def test_the_native_road_equals_the_plain_one(sizes: tuple[int, int, int, int]) 
     native = run()
     with without_kernels():
         plain = run()
-    for one, other in zip(native, plain, strict=True):
-        close(one, other, terms=MODEL)
+    for item, other in zip(native, plain, strict=True):
+        close(item, other, terms=MODEL)
 
 
 def test_the_scan_by_hand() -> None:

@@ -27,23 +27,23 @@ def model(vocabulary: int = 6, size: int = 3, labels: int = 2) -> nn.ModuleDict:
 
 
 def test_the_named_parts_are_taken_and_no_others() -> None:
-    given, own = model(), model(labels=5)
+    inputs, own = model(), model(labels=5)
     before = {name: tensor.clone() for name, tensor in own.state_dict().items()}
-    said = copy_parts(Start(run="runs/a", parts=("encoder",)), given.state_dict(), own)
+    output = copy_parts(Start(run="runs/a", parts=("encoder",)), inputs.state_dict(), own)
     for name, tensor in own.state_dict().items():
-        wanted = given.state_dict() if name.startswith("encoder.") else before
-        assert torch.equal(tensor, wanted[name]), name
-    assert "runs/a" in said
-    assert f"{6 * 3 + 3 * 4 + 4} weights in 3 tensors" in said
-    one = copy_parts(Start(run="r", parts=("output.bias",)), own.state_dict(), model(labels=5))
-    assert "5 weights in 1 tensors" in one
+        expected = inputs.state_dict() if name.startswith("encoder.") else before
+        assert torch.equal(tensor, expected[name]), name
+    assert "runs/a" in output
+    assert f"{6 * 3 + 3 * 4 + 4} weights in 3 tensors" in output
+    item = copy_parts(Start(run="r", parts=("output.bias",)), own.state_dict(), model(labels=5))
+    assert "5 weights in 1 tensors" in item
 
 
 def test_without_parts_everything_is_taken() -> None:
-    given, own = model(), model()
-    copy_parts(Start(run="runs/a"), given.state_dict(), own)
+    inputs, own = model(), model()
+    copy_parts(Start(run="runs/a"), inputs.state_dict(), own)
     for name, tensor in own.state_dict().items():
-        assert torch.equal(tensor, given.state_dict()[name])
+        assert torch.equal(tensor, inputs.state_dict()[name])
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_what_cannot_be_extended_says_so() -> None:
 
 
 def test_rows_go_by_the_names_of_tokens() -> None:
-    given = {"encoder.stem.embedding.weight": torch.tensor([[1.0], [2.0], [3.0]])}
+    inputs = {"encoder.stem.embedding.weight": torch.tensor([[1.0], [2.0], [3.0]])}
     own = {"encoder.stem.embedding.weight": torch.tensor([[-1.0], [-2.0], [-3.0]])}
     pieces = {"encoder": ["a", "b", "c"]}, {"encoder": ["c", "new", "a"]}
-    found = by_pieces(given, own, *pieces)["encoder.stem.embedding.weight"]
-    assert found.flatten().tolist() == [3.0, -2.0, 1.0]
+    result = by_pieces(inputs, own, *pieces)["encoder.stem.embedding.weight"]
+    assert result.flatten().tolist() == [3.0, -2.0, 1.0]
     assert own["encoder.stem.embedding.weight"][0] == -1.0

@@ -23,21 +23,21 @@ def test_growing_and_reordering_is_joining_and_picking(
 ) -> None:
     """A number appends so many steps, a list picks rows."""
     state, module = State(), nn.Identity()
-    wanted = tuple(torch.randn(3, HEADS, first, SIZE) for _ in "kv")
-    found = state.grow(module, *(part.clone() for part in wanted))
+    expected = tuple(torch.randn(3, HEADS, first, SIZE) for _ in "kv")
+    result = state.grow(module, *(part.clone() for part in expected))
     for move in moves:
         if isinstance(move, list):
-            rows = torch.tensor(move) % len(wanted[0])
+            rows = torch.tensor(move) % len(expected[0])
             state.reorder(rows)
-            wanted = tuple(part[rows] for part in wanted)
+            expected = tuple(part[rows] for part in expected)
             continue
-        new = tuple(torch.randn(len(wanted[0]), HEADS, move, SIZE) for _ in "kv")
-        found = state.grow(module, *new)
-        wanted = tuple(torch.cat(both, dim=2) for both in zip(wanted, new, strict=True))
-        assert all(map(torch.equal, found, wanted))
-    new = tuple(torch.randn(len(wanted[0]), HEADS, 1, SIZE) for _ in "kv")
-    wanted = tuple(torch.cat(both, dim=2) for both in zip(wanted, new, strict=True))
-    assert all(map(torch.equal, state.grow(module, *new), wanted))
+        new = tuple(torch.randn(len(expected[0]), HEADS, move, SIZE) for _ in "kv")
+        result = state.grow(module, *new)
+        expected = tuple(torch.cat(both, dim=2) for both in zip(expected, new, strict=True))
+        assert all(map(torch.equal, result, expected))
+    new = tuple(torch.randn(len(expected[0]), HEADS, 1, SIZE) for _ in "kv")
+    expected = tuple(torch.cat(both, dim=2) for both in zip(expected, new, strict=True))
+    assert all(map(torch.equal, state.grow(module, *new), expected))
 
 
 def test_what_was_given_is_never_written_to() -> None:
@@ -58,8 +58,8 @@ def test_growing_step_by_step_copies_seldom() -> None:
 
 
 def test_modules_are_told_apart() -> None:
-    state, one, other = State(), nn.Identity(), nn.Identity()
-    state.grow(one, torch.zeros(1, 1, 2, 1))
+    state, item, other = State(), nn.Identity(), nn.Identity()
+    state.grow(item, torch.zeros(1, 1, 2, 1))
     (keys,) = state.grow(other, torch.ones(1, 1, 3, 1))
     assert torch.equal(keys, torch.ones(1, 1, 3, 1))
     assert State().position == 0

@@ -45,35 +45,35 @@ def streamed(client: TestClient, run: str, ask: dict[str, Any]) -> list[dict[str
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         blocks = "".join(answer.iter_text()).strip().split("\n\n")
-    found = []
+    result = []
     for block in blocks:
         name, data = block.split("\n")
-        found.append(json.loads(data.removeprefix("data: ")))
-        assert name == f"event: {found[-1]['event']}"
-    return found
+        result.append(json.loads(data.removeprefix("data: ")))
+        assert name == f"event: {result[-1]['event']}"
+    return result
 
 
 def folded(client: TestClient, run: str, ask: dict[str, Any]) -> dict[str, Any]:
     """An answer all together."""
     answer = client.post(f"{API}/runs/{run}/answer", json=ask)
     assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
+    result: dict[str, Any] = answer.json()
+    return result
 
 
 # ------------------------------------------------------------------------------ runs
 
 
 def test_runs_are_listed_without_being_loaded(client: TestClient, runs: dict[str, Run]) -> None:
-    found = {run["id"]: run for run in client.get(f"{API}/runs").json()["runs"]}
-    assert set(found) == set(runs)
-    assert found["rnn"]["reads"] == "text" and found["rnn"]["gives"] == "text"
-    assert found["vit"]["reads"] == "picture" and found["vit"]["gives"] == "label"
-    assert found["forecaster"]["gives"] == "forecast"
+    result = {run["id"]: run for run in client.get(f"{API}/runs").json()["runs"]}
+    assert set(result) == set(runs)
+    assert result["rnn"]["reads"] == "text" and result["rnn"]["gives"] == "text"
+    assert result["vit"]["reads"] == "picture" and result["vit"]["gives"] == "label"
+    assert result["forecaster"]["gives"] == "forecast"
     for name, run in runs.items():
-        assert found[name]["parameters"] == sum(p.numel() for p in run.model.parameters())
-        assert found[name]["step"] == 30
-        assert "step" not in found[name]["figures"] and found[name]["figures"]
+        assert result[name]["parameters"] == sum(p.numel() for p in run.model.parameters())
+        assert result[name]["step"] == 30
+        assert "step" not in result[name]["figures"] and result[name]["figures"]
 
 
 def test_a_folder_that_cannot_be_read_takes_nothing_away(
@@ -84,38 +84,38 @@ def test_a_folder_that_cannot_be_read_takes_nothing_away(
     (tmp_path / "old" / "log.jsonl").write_text('{"event": "train", "step": 3, "loss": 1.0}\n')
     app = application([tmp_path, runs["rnn"].path])
     with TestClient(app, base_url=HERE) as client:
-        found = client.get(f"{API}/runs").json()
-        assert [run["id"] for run in found["runs"]] == ["rnn"]
-        assert "telepathy" in found["leftOut"]["old"]
+        result = client.get(f"{API}/runs").json()
+        assert [run["id"] for run in result["runs"]] == ["rnn"]
+        assert "telepathy" in result["leftOut"]["old"]
         trainings = client.get(f"{API}/trainings").json()["trainings"]
-        assert [(one["id"], one["step"]) for one in trainings] == [("old", 3), ("rnn", 30)]
+        assert [(item["id"], item["step"]) for item in trainings] == [("old", 3), ("rnn", 30)]
         assert client.get(f"{API}/runs/old").status_code == 422
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_run_says_what_it_can(client: TestClient, name: str) -> None:
-    found = client.get(f"{API}/runs/{name}").json()
+    result = client.get(f"{API}/runs/{name}").json()
     attends = name not in ("language",)
-    assert ("attention" in found["can"]) == ("silence" in found["can"]) == attends
-    assert ("force" in found["can"]) == (name in ("rnn", "transformer", "language"))
-    fits = {view["name"]: view["fits"] for view in found["views"]}
+    assert ("attention" in result["can"]) == ("silence" in result["can"]) == attends
+    assert ("force" in result["can"]) == (name in ("rnn", "transformer", "language"))
+    fits = {view["name"]: view["fits"] for view in result["views"]}
     assert fits["attention"] == attends
-    assert fits["gates"] == ("gates" in found["can"])
-    assert all(view["reason"] for view in found["views"] if not view["fits"])
-    if found["search"]:
-        assert {"beam", "greedy", "sample"} <= set(found["search"]["kinds"])
-        assert found["search"]["kinds"]["sample"]["temperature"] == 1.0
+    assert fits["gates"] == ("gates" in result["can"])
+    assert all(view["reason"] for view in result["views"] if not view["fits"])
+    if result["search"]:
+        assert {"beam", "greedy", "sample"} <= set(result["search"]["kinds"])
+        assert result["search"]["kinds"]["sample"]["temperature"] == 1.0
     if name == "classifier":
-        assert found["labels"] == ["animal", "human"]
+        assert result["labels"] == ["animal", "human"]
     if name == "forecaster":
-        assert found["channels"] == ["season", "other"]
+        assert result["channels"] == ["season", "other"]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_examples_can_be_asked(client: TestClient, name: str) -> None:
-    found = client.get(f"{API}/runs/{name}/examples?most=2").json()
-    assert len(found["examples"]) == 2 and not found["note"]
-    for example in found["examples"]:
+    result = client.get(f"{API}/runs/{name}/examples?most=2").json()
+    assert len(result["examples"]) == 2 and not result["note"]
+    for example in result["examples"]:
         ask = {key: example[key] for key in ("text", "picture", "date")}
         done = folded(
             client, name, ask | {"search": {"maxExtra": 4}} if name == "language" else ask
@@ -132,18 +132,18 @@ def test_what_is_streamed_is_what_the_run_translates(
     client: TestClient, runs: dict[str, Run], name: str, search: dict[str, Any]
 ) -> None:
     for sentence in SENTENCES:
-        [wanted] = runs[name].translate([sentence], beam_size=search.get("beamSize", 1))
+        [expected] = runs[name].translate([sentence], beam_size=search.get("beamSize", 1))
         events = streamed(client, name, {"text": sentence, "search": search})
         assert events[0]["event"] == "start" and events[-1]["event"] == "done"
         assert [token["text"].strip() for token in events[0]["source"]] == sentence.split()
         best = events[-1]["hypotheses"][0]
-        assert best["text"] == wanted.hypotheses[0]
+        assert best["text"] == expected.hypotheses[0]
         if search["kind"] == "beam":
-            assert best["score"] == near(wanted.scores[0])
+            assert best["score"] == near(expected.scores[0])
         assert "".join(token["text"] for token in best["tokens"]) == best["text"]
         assert sum(token["logP"] for token in best["tokens"]) == near(best["logP"], terms=MODEL)
         ids = [token["id"] for token in best["tokens"] if not token["special"]]
-        assert ids == wanted.outputs[0].ids
+        assert ids == expected.outputs[0].ids
         tokens = [event for event in events if event["event"] == "token"]
         beams = [event for event in events if event["event"] == "beam"]
         if search["kind"] == "greedy":
@@ -163,7 +163,7 @@ def test_probabilities_are_those_of_the_model(client: TestClient, runs: dict[str
     [scored] = runs["rnn"].score([("the dog runs", best["text"])])
     assert [token["logP"] for token in best["tokens"]] == near(scored.token_log_probabilities)
     for token in best["tokens"]:
-        p = [one["p"] for one in token["alternatives"]]
+        p = [item["p"] for item in token["alternatives"]]
         assert p == sorted(p, reverse=True) and len(p) == 8
         assert token["alternatives"][0]["id"] == token["id"]
         assert math.log(p[0]) == near(token["logP"])
@@ -180,13 +180,13 @@ def test_a_forced_alternative_stands_and_the_rest_follows(
     forced = folded(client, "transformer", ask | {"prefix": prefix})["done"]["hypotheses"][0]
     assert [token["id"] for token in forced["tokens"][:2]] == prefix
     for before, after in zip(first[:2], forced["tokens"], strict=False):
-        again = {one["id"]: one["p"] for one in after["alternatives"]}
-        p = {one["id"]: one["p"] for one in before["alternatives"]}
+        again = {item["id"]: item["p"] for item in after["alternatives"]}
+        p = {item["id"]: item["p"] for item in before["alternatives"]}
         assert again == pytest.approx(p), "what else might stand there is still to be had"
     assert forced["tokens"][1]["logP"] == near(math.log(other["p"]))
     begun = folded(client, "transformer", ask | {"beginning": "un chat"})["done"]["hypotheses"][0]
-    [wanted] = runs["transformer"].translate(["the dog runs"], beam_size=1, prefix="un chat")
-    assert begun["text"] == wanted.hypotheses[0] and begun["text"].startswith("un chat")
+    [expected] = runs["transformer"].translate(["the dog runs"], beam_size=1, prefix="un chat")
+    assert begun["text"] == expected.hypotheses[0] and begun["text"].startswith("un chat")
     wrong = client.post(f"{API}/runs/rnn/answer", json=ask | {"prefix": [99999]})
     assert wrong.status_code == 422 and "ids end at 27" in wrong.json()["error"]["message"]
 
@@ -215,36 +215,36 @@ def test_a_silenced_head_changes_what_is_said(client: TestClient) -> None:
 def test_a_text_goes_on_as_the_run_generates(client: TestClient, runs: dict[str, Run]) -> None:
     search = {"kind": "sample", "seed": 5, "temperature": 0.8, "maxExtra": 12}
     events = streamed(client, "language", {"text": "the d", "search": search})
-    [wanted] = runs["language"].generate(["the d"], max_length=12, seed=5, temperature=0.8)
+    [expected] = runs["language"].generate(["the d"], max_length=12, seed=5, temperature=0.8)
     tokens = [event for event in events if event["event"] == "token"]
-    assert events[-1]["hypotheses"][0]["text"] == wanted.text
-    assert "".join(token["text"] for token in tokens) == wanted.text
+    assert events[-1]["hypotheses"][0]["text"] == expected.text
+    assert "".join(token["text"] for token in tokens) == expected.text
     assert len(tokens) == 12 and len({token["i"] for token in tokens}) == 12
     ends = [token for token in tokens if token["id"] == EOS]
     assert all(token["text"] == "\n" and not token["special"] for token in ends)
     other = folded(client, "language", {"text": "the d", "search": search | {"seed": 6}})
-    assert other["done"]["hypotheses"][0]["text"] != wanted.text
+    assert other["done"]["hypotheses"][0]["text"] != expected.text
 
 
 def test_labels_and_pictures_and_forecasts(client: TestClient, runs: dict[str, Run]) -> None:
-    found = folded(client, "classifier", {"text": "the dog runs"})["done"]
-    [wanted] = runs["classifier"].classify(["the dog runs"])
-    assert {one["label"]: one["p"] for one in found["labels"]} == pytest.approx(
-        wanted.probabilities
+    result = folded(client, "classifier", {"text": "the dog runs"})["done"]
+    [expected] = runs["classifier"].classify(["the dog runs"])
+    assert {item["label"]: item["p"] for item in result["labels"]} == pytest.approx(
+        expected.probabilities
     )
-    found = folded(client, "vit", {"picture": "3"})["done"]
-    [wanted] = runs["vit"].classify_images([3])
-    assert found["labels"][0]["label"] == wanted.label
-    uri = found["drawings"][0]["image"]
+    result = folded(client, "vit", {"picture": "3"})["done"]
+    [expected] = runs["vit"].classify_images([3])
+    assert result["labels"][0]["label"] == expected.label
+    uri = result["drawings"][0]["image"]
     again = folded(client, "vit", {"picture": uri})["done"]
-    assert again["labels"][0]["p"] == near(found["labels"][0]["p"], terms=MODEL)
+    assert again["labels"][0]["p"] == near(result["labels"][0]["p"], terms=MODEL)
     ahead = folded(client, "forecaster", {"channel": "season"})["done"]["drawings"]
-    said = runs["forecaster"].forecast()
+    output = runs["forecaster"].forecast()
     assert len(ahead) == 1
     series, forecast = ahead[0]["curves"]
-    assert forecast["y"][-4:] == near(said.values[:, 0].tolist())
-    assert said.quantiles is not None
-    assert forecast["high"][-4:] == near(said.quantiles[:, 0, -1].tolist())
+    assert forecast["y"][-4:] == near(output.values[:, 0].tolist())
+    assert output.quantiles is not None
+    assert forecast["high"][-4:] == near(output.quantiles[:, 0, -1].tolist())
     assert series["y"][-4:] == [None] * 4, "nobody knows what will come"
     past = folded(client, "forecaster", {"channel": "season", "date": "2008-06-01"})
     series, forecast = past["done"]["drawings"][0]["curves"]
@@ -295,8 +295,8 @@ def test_every_view_that_fits_is_drawn(client: TestClient, name: str) -> None:
     for view in detail["views"]:
         reads = {field["name"] for field in view["fields"]}
         question = {"text": example["text"] or example["date"], "image": example["picture"]}
-        asked = {key: value for key, value in question.items() if value and key in reads}
-        drawn = client.post(f"{API}/runs/{name}/views/{view['name']}", json=asked)
+        requested = {key: value for key, value in question.items() if value and key in reads}
+        drawn = client.post(f"{API}/runs/{name}/views/{view['name']}", json=requested)
         assert drawn.status_code == (200 if view["fits"] else 422), (view["name"], drawn.text)
         if view["fits"]:
             assert drawn.json()["drawings"]
@@ -333,8 +333,8 @@ def test_views_refuse_what_is_not_there(client: TestClient, tmp_path: Path) -> N
     def error(path: str, ask: dict[str, Any]) -> dict[str, Any]:
         answer = client.post(f"{API}{path}", json=ask)
         assert answer.status_code in (404, 422), answer.text
-        found: dict[str, Any] = answer.json()["error"]
-        return found
+        result: dict[str, Any] = answer.json()["error"]
+        return result
 
     assert "there are: attention" in error("/runs/rnn/views/atention", {})["hint"]
     assert "there are:" in error("/runs/none/views/attention", {})["hint"]
@@ -347,8 +347,8 @@ def test_views_refuse_what_is_not_there(client: TestClient, tmp_path: Path) -> N
     assert error("/runs/vit/views/attention", {"image": str(secret)})["code"] == "no_picture"
     assert error("/runs/vit/answer", {"picture": str(secret)})["code"] == "no_picture"
     for field, value in {"gold": str(secret), "hypotheses": [str(secret)]}.items():
-        found = error("/runs/rnn/views/lengths", {field: value})
-        assert found["code"] in ("no_files", "bad_request") and field in found["message"]
+        result = error("/runs/rnn/views/lengths", {field: value})
+        assert result["code"] in ("no_files", "bad_request") and field in result["message"]
     assert error("/runs/vit/answer", {"picture": "data:image/png;base64,!"})["code"] == "no_picture"
     assert (
         "kinds" not in error("/runs/rnn/answer", {"text": "a", "search": {"kind": "bean"}})["code"]
@@ -368,12 +368,12 @@ def test_a_view_over_the_checkpoints_of_a_training(client: TestClient) -> None:
 
 
 def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:
-    found: StudioState = client.app.state.studio  # type: ignore[attr-defined]
+    result: StudioState = client.app.state.studio  # type: ignore[attr-defined]
     values = np.random.default_rng(0).random((300, 300)).astype(np.float32)
     small = Numbers.exact(values[:100, :100])
     drawing = SheetDrawing(values=Numbers.exact(values), least=0, most=1)
-    sent = found.arrays.linked(drawing)
-    assert found.arrays.linked(SheetDrawing(values=small, least=0, most=1)).values == small
+    sent = result.arrays.linked(drawing)
+    assert result.arrays.linked(SheetDrawing(values=small, least=0, most=1)).values == small
     assert sent.values.data == "" and sent.values.url.startswith(f"{API}/tensors/")
     answer = client.get(sent.values.url)
     assert answer.headers["content-encoding"] == "gzip"
@@ -392,11 +392,11 @@ def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:
 def test_examples_are_judged_as_the_run_is(
     client: TestClient, runs: dict[str, Run], name: str
 ) -> None:
-    found = client.get(f"{API}/runs/{name}/evaluation?split=test&most=5000")
+    result = client.get(f"{API}/runs/{name}/evaluation?split=test&most=5000")
     if name == "language":  # its test share is empty
-        assert found.status_code == 422
-        found = client.get(f"{API}/runs/{name}/evaluation?split=valid")
-    judged = found.json()
+        assert result.status_code == 422
+        result = client.get(f"{API}/runs/{name}/evaluation?split=valid")
+    judged = result.json()
     assert judged["count"] == len(judged["rows"]) and judged["rows"][0]["score"] is not None
     if name in ("rnn", "transformer"):
         figures = runs[name].evaluate().figures
@@ -408,8 +408,8 @@ def test_examples_are_judged_as_the_run_is(
     if name == "forecaster":
         scores = [row["score"] for row in judged["rows"]]
         assert np.mean(scores) == near(runs[name].evaluate().figures["mse"], terms=MODEL)
-    kept = client.get(f"{API}/runs/{name}/evaluation?split={judged['split']}&most=5000")
-    assert kept.json()["rows"][0] == judged["rows"][0]
+    saved = client.get(f"{API}/runs/{name}/evaluation?split={judged['split']}&most=5000")
+    assert saved.json()["rows"][0] == judged["rows"][0]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -460,10 +460,10 @@ def test_the_page_says_how_it_is_built_where_it_is_missing(
 
 
 def test_a_run_is_loaded_anew_when_its_weights_are(runs: dict[str, Run]) -> None:
-    found = StudioState([runs["rnn"].path.parent])
-    first = found.runs.run("rnn")
-    assert found.runs.run("rnn") is first
+    result = StudioState([runs["rnn"].path.parent])
+    first = result.runs.run("rnn")
+    assert result.runs.run("rnn") is first
     chosen = first.path / "best.json"
     chosen.write_bytes(chosen.read_bytes())
-    assert found.runs.run("rnn") is not first
+    assert result.runs.run("rnn") is not first
     assert load(first.path).checkpoint == first.checkpoint

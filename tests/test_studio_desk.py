@@ -25,27 +25,27 @@ def test_events_come_as_they_are_said_and_then_what_came_of_it() -> None:
             send(2)
             return "done"
 
-        found = []
+        result = []
         async for event in jobs.start(work).events(0.05, "ping"):
-            found.append(event)
+            result.append(event)
             if event == "ping":
                 gate.set()
         jobs.close()
-        return found
+        return result
 
-    found = run(main())
-    assert [event for event in found if event != "ping"] == [1, 2, "done"]
-    assert "ping" in found[1:-2]
+    result = run(main())
+    assert [event for event in result if event != "ping"] == [1, 2, "done"]
+    assert "ping" in result[1:-2]
 
 
 def test_it_stops_where_the_reader_leaves() -> None:
-    said: list[int] = []
+    output: list[int] = []
     over = threading.Event()
 
     def endless(send: Send) -> None:
         try:
             for number in range(10**9):
-                said.append(number)
+                output.append(number)
                 send(number)
         except Stopped:
             over.set()
@@ -65,7 +65,7 @@ def test_it_stops_where_the_reader_leaves() -> None:
         return held
 
     assert run(main()) == 0
-    assert len(said) < 10**8
+    assert len(output) < 10**8
 
 
 def test_one_at_a_time_and_no_more_than_may_wait() -> None:

@@ -70,8 +70,8 @@ def test_the_search_stops_where_the_reader_leaves(server: tuple[httpx.Client, St
     seen = len(steps)
     time.sleep(0.2)
     assert seen == len(steps) < 2000
-    found = client.post("/runs/language/answer", json=LONG | {"search": {"maxExtra": 3}})
-    assert found.status_code == 200, "the next has its turn"
+    result = client.post("/runs/language/answer", json=LONG | {"search": {"maxExtra": 3}})
+    assert result.status_code == 200, "the next has its turn"
     handle.remove()
 
 
@@ -83,10 +83,10 @@ def test_who_comes_when_the_queue_is_full_is_sent_away(
     run = studio.runs.run("language")
     handle = run.model.decoder.register_forward_hook(lambda *_: gate.wait(20) and None)
     short = {"text": "the", "search": {"maxExtra": 2}}
-    found: list[int] = []
+    result: list[int] = []
     threads = [
         threading.Thread(
-            target=lambda: found.append(
+            target=lambda: result.append(
                 client.post("/runs/language/answer", json=short).status_code
             )
         )
@@ -103,7 +103,7 @@ def test_who_comes_when_the_queue_is_full_is_sent_away(
     for thread in threads:
         thread.join(20)
     handle.remove()
-    assert found == [200, 200]
+    assert result == [200, 200]
 
 
 def test_a_running_training_is_told_as_it_goes_on(
@@ -118,7 +118,7 @@ def test_a_running_training_is_told_as_it_goes_on(
             file.write(json.dumps({"event": "train", "step": number, "loss": 0.5}) + "\n")
 
     def read(last: str, count: int) -> list[tuple[str, int]]:
-        found: list[tuple[str, int]] = []
+        result: list[tuple[str, int]] = []
         place = ""
         headers = {"last-event-id": last} if last else {}
         with client.stream("GET", "/trainings/language/events", headers=headers) as answer:
@@ -128,10 +128,10 @@ def test_a_running_training_is_told_as_it_goes_on(
                 if name == "id":
                     place = value
                 elif name == "data" and place:
-                    found.append((place, json.loads(value)["step"]))
-                    if len(found) == count:
+                    result.append((place, json.loads(value)["step"]))
+                    if len(result) == count:
                         break
-        return found
+        return result
 
     begun = read("", 1)
     assert begun[0] == ("0.0", 0)
@@ -155,10 +155,10 @@ def test_the_program_serves_and_ends(language: Run) -> None:
         assert program.stdout is not None and program.stderr is not None
         last = threading.Timer(90, program.kill)  # whatever happens, this test ends
         last.start()
-        said = program.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+/", said)
-        assert found, said
-        client = httpx.Client(base_url=found[0] + "api/v1", timeout=60)
+        output = program.stdout.readline()
+        result = re.search(r"http://127\.0\.0\.1:\d+/", output)
+        assert result, output
+        client = httpx.Client(base_url=result[0] + "api/v1", timeout=60)
         assert client.get("/runs").json()["runs"][0]["id"] == "language"
         with client.stream("POST", "/runs/language/answer", json=LONG, headers=EVENTS) as answer:
             next(answer.iter_lines())

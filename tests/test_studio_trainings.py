@@ -23,8 +23,10 @@ def write(run: Path, steps: range, at: int = 0) -> None:
     for step in steps:
         journal.write("train", step, loss=10 / step + at, lr=0.1, seconds=float(step), epoch=0)
         if step % 10 == 0:
-            told = {"source": "a", "reference": "b", "output": f"{step}"}
-            journal.write("valid", step, loss=1.0, best=True, seconds=step + 0.5, samples=[told])
+            messages = {"source": "a", "reference": "b", "output": f"{step}"}
+            journal.write(
+                "valid", step, loss=1.0, best=True, seconds=step + 0.5, samples=[messages]
+            )
     journal.close()
 
 
@@ -52,8 +54,8 @@ def test_a_peak_is_kept() -> None:
     y[6_543] = 50
     assert 6_543 in thinned(np.arange(10_000.0), y, 100)
     wave = np.sin(np.arange(1000.0) / 20)
-    kept = thinned(np.arange(1000.0), wave, 60)
-    assert np.abs(np.interp(np.arange(1000.0), kept, wave[kept]) - wave).max() < 0.1
+    saved = thinned(np.arange(1000.0), wave, 60)
+    assert np.abs(np.interp(np.arange(1000.0), saved, wave[saved]) - wave).max() < 0.1
 
 
 # ------------------------------------------------------------------------------ curves
@@ -64,16 +66,16 @@ def test_curves_of_a_log(tmp_path: Path) -> None:
     lines = (tmp_path / "run" / "log.jsonl").read_text().splitlines()
     log: list[Any] = [json.loads(line) for line in lines]
     assert keys(log) == ["train.loss", "train.lr", "valid.loss"]
-    found = series(log, ["train.loss", "valid.loss"], 50, 20)
-    assert found.last == 100 and found.points == {"train.loss": 50, "valid.loss": 5}
-    assert found.curves[0].steps[0] == 51 and found.curves[0].steps[-1] == 100
-    assert len(found.curves[0].steps) == 20
-    assert found.curves[0].values[-1] == 0.1 and found.curves[0].seconds[-1] == 100
-    assert found.curves[1].steps == [60, 70, 80, 90, 100]
-    assert [one.output for one in samples(log).samples] == [f"{n}" for n in range(10, 101, 10)]
+    result = series(log, ["train.loss", "valid.loss"], 50, 20)
+    assert result.last == 100 and result.points == {"train.loss": 50, "valid.loss": 5}
+    assert result.curves[0].steps[0] == 51 and result.curves[0].steps[-1] == 100
+    assert len(result.curves[0].steps) == 20
+    assert result.curves[0].values[-1] == 0.1 and result.curves[0].seconds[-1] == 100
+    assert result.curves[1].steps == [60, 70, 80, 90, 100]
+    assert [item.output for item in samples(log).samples] == [f"{n}" for n in range(10, 101, 10)]
     assert series(log, ["train.none"], 0, 20).curves[0].steps == []
-    told = event(log[10])
-    assert (told.event, told.step, told.values) == ("valid", 10, {"loss": 1.0})
+    messages = event(log[10])
+    assert (messages.event, messages.step, messages.values) == ("valid", 10, {"loss": 1.0})
     where = training("r", tmp_path / "run", 100, log)
     assert where.step == 100 and not where.running and where.has_samples
     assert training("r", tmp_path / "run", 200, log).running
@@ -121,9 +123,9 @@ def test_a_training_that_goes_on_from_a_checkpoint_cuts_what_was_told(tmp_path: 
     tail = LogTail(run / "log.jsonl")
     list(tail.news())
     write(run, range(5, 12), at=4)
-    told = list(tail.news())
-    assert told[0] == ("4.0", {"event": "cut", "step": 4})
-    assert [place for place, _ in told[1:]] == [
+    messages = list(tail.news())
+    assert messages[0] == ("4.0", {"event": "cut", "step": 4})
+    assert [place for place, _ in messages[1:]] == [
         "5.0",
         "6.0",
         "7.0",

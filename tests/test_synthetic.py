@@ -73,13 +73,13 @@ def test_alignments_are_in_range_and_leave_nothing_out(train: list[SyntheticPair
 def test_french_elides_and_contracts(train: list[SyntheticPair]) -> None:
     for pair in train:
         target = [text.lower() for text in words(pair.target)]
-        for one, two in pairwise(target):
-            assert (one, two) not in {("de", "le"), ("de", "les"), ("à", "le"), ("à", "les")}
-            if one in FULL:
+        for item, two in pairwise(target):
+            assert (item, two) not in {("de", "le"), ("de", "les"), ("à", "le"), ("à", "les")}
+            if item in FULL:
                 assert not vowel(two), pair
-            if one in ELIDED:
+            if item in ELIDED:
                 assert vowel(two), pair
-            assert one != "si" or two not in ("il", "ils"), pair
+            assert item != "si" or two not in ("il", "ils"), pair
 
 
 def test_english_articles(train: list[SyntheticPair]) -> None:
@@ -124,10 +124,10 @@ def test_articles_agree_with_the_noun_after_them(train: list[SyntheticPair]) -> 
     many = {"les", "des", "aux", "ces", "mes", "ses", "nos", "vos", "leurs", "plusieurs"}
     for pair in train:
         target = [text.lower() for text in words(pair.target)]
-        for before, (one, two) in zip(["", *target], pairwise(target), strict=False):
-            if one in features and two in forms and before != "et":
-                assert features[one] in forms[two], pair
-            if one in many and two in forms:
+        for before, (item, two) in zip(["", *target], pairwise(target), strict=False):
+            if item in features and two in forms and before != "et":
+                assert features[item] in forms[two], pair
+            if item in many and two in forms:
                 assert any(number for _, number in forms[two]), pair
 
 
@@ -190,9 +190,9 @@ def combinations(pair: SyntheticPair) -> set[tuple[str, str]]:
     """Every adjective with the noun after it, and the splits of all that may be combined."""
     source = words(pair.source)
     return {
-        (one, NOUN_FORMS[two.removesuffix("'s")][0].english[0])
-        for one, two in pairwise(source)
-        if one in ADJECTIVES and two.removesuffix("'s") in NOUN_FORMS
+        (item, NOUN_FORMS[two.removesuffix("'s")][0].english[0])
+        for item, two in pairwise(source)
+        if item in ADJECTIVES and two.removesuffix("'s") in NOUN_FORMS
     }
 
 
@@ -200,8 +200,12 @@ def possible(pair: SyntheticPair) -> set[str]:
     """The splits of any adjective or verb of the sentence with any of its nouns."""
     source = {text.removesuffix("'s") for text in words(pair.source)}
     nouns = {NOUN_FORMS[text][0].english[0] for text in source & NOUN_FORMS.keys()}
-    told = [n for n, v in VERBS.items() if source & {v.base, v.third, v.past}]
-    return {split_of(one, noun) for one in [*told, *(source & ADJECTIVES.keys())] for noun in nouns}
+    messages = [n for n, v in VERBS.items() if source & {v.base, v.third, v.past}]
+    return {
+        split_of(item, noun)
+        for item in [*messages, *(source & ADJECTIVES.keys())]
+        for noun in nouns
+    }
 
 
 def test_training_never_shows_what_is_held_out(

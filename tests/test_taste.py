@@ -40,25 +40,25 @@ def nesting(node: ast.AST, depth: int = 0) -> int:
 
 def faults(text: str, name: str) -> list[str]:
     tree = ast.parse(text)
-    found = []
+    result = []
     lines = len(text.splitlines())
     if lines > FILE and name not in EXCEPTIONS:
-        found.append(f"{name}: {lines} lines, at most {FILE}")
+        result.append(f"{name}: {lines} lines, at most {FILE}")
     for function in functions(tree):
         place = f"{name}::{function.name}"
         if place in EXCEPTIONS:
             continue
         if length(function) > FUNCTION:
-            found.append(f"{place}: {length(function)} lines, at most {FUNCTION}")
+            result.append(f"{place}: {length(function)} lines, at most {FUNCTION}")
         if nesting(function) > NESTING:
-            found.append(f"{place}: {nesting(function)} blocks deep, at most {NESTING}")
-    return found
+            result.append(f"{place}: {nesting(function)} blocks deep, at most {NESTING}")
+    return result
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_taste(path: Path) -> None:
-    found = faults(path.read_text(encoding="utf-8"), str(path.relative_to(SOURCE)))
-    assert not found, "\n".join(found)
+    result = faults(path.read_text(encoding="utf-8"), str(path.relative_to(SOURCE)))
+    assert not result, "\n".join(result)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))

@@ -177,8 +177,8 @@ def test_unequal_line_counts_name_both_files_and_counts(longer: str, tmp_path: P
     counts = {"en": 2, "fr": 2} | {longer: 5}
     paths = [write(tmp_path / f"a.{side}", ["x"] * n) for side, n in counts.items()]
     shorter = {"en": "fr", "fr": "en"}[longer]
-    said = rf"a\.{longer}:3: .*a\.{longer} has 5 lines, .*a\.{shorter} has 2.*on_bad_line"
-    with pytest.raises(DataError, match=said):
+    output = rf"a\.{longer}:3: .*a\.{longer} has 5 lines, .*a\.{shorter} has 2.*on_bad_line"
+    with pytest.raises(DataError, match=output):
         read_pairs(*paths, TextData())
     corpus = read_pairs(*paths, SKIP)
     assert len(corpus) == 2
@@ -305,8 +305,8 @@ def test_only_the_training_split_is_cleaned(tmp_path: Path) -> None:
 
 def test_keep_drops_by_length_and_counts_each_pair_once() -> None:
     lengths = np.array([[3, 4], [0, 900], [11, 5], [10, 5], [8, 1], [256, 256], [257, 256]])
-    kept, dropped = keep(lengths, TextData(max_length=256, max_length_ratio=2.0))
-    assert kept.tolist() == [0, 3, 4, 5]
+    saved, dropped = keep(lengths, TextData(max_length=256, max_length_ratio=2.0))
+    assert saved.tolist() == [0, 3, 4, 5]
     assert list(dropped.values()) == [1, 1, 1]
     assert ["empty" in r or "max_length " in r or "ratio" in r for r in dropped] == [True] * 3
     everything, nothing = keep(lengths[[0, 2, 3, 4, 5]], TextData())
@@ -318,8 +318,8 @@ def test_keep_drops_by_length_and_counts_each_pair_once() -> None:
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=20))
 def test_every_pair_is_kept_or_counted(rows: list[tuple[int, int]]) -> None:
     lengths = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    kept, dropped = keep(lengths, TextData(max_length=30, max_length_ratio=1.5))
-    assert len(kept) + sum(dropped.values()) == len(rows)
+    saved, dropped = keep(lengths, TextData(max_length=30, max_length_ratio=1.5))
+    assert len(saved) + sum(dropped.values()) == len(rows)
 
 
 def test_a_bad_line_says_where_it_stands() -> None:

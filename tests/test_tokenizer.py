@@ -302,8 +302,8 @@ def dropping(dropout: float) -> Tokenizer:
 @given(text=texts())
 @settings(max_examples=60, deadline=None)
 def test_without_dropout_the_split_is_the_plain_one(text: str) -> None:
-    for one in (text, *LINES, *HOSTILE):
-        assert dropping(0.0).encode_noisy([one], [(1,)]) == dropping(0.0).encode_ids([one])
+    for item in (text, *LINES, *HOSTILE):
+        assert dropping(0.0).encode_noisy([item], [(1,)]) == dropping(0.0).encode_ids([item])
 
 
 @given(text=texts(), seed=st.integers(0, 2**62))
@@ -343,10 +343,10 @@ def test_training_sees_it_and_nothing_else_does(tmp_path: Path) -> None:
     )
     task = config.build(TextData())
     task.prepare(tmp_path, seed=1)
-    one, same, other = (task.batch("train", [0, 1, 2], noise=n).read.tolist() for n in (5, 5, 6))
-    assert one == same != other
+    item, same, other = (task.batch("train", [0, 1, 2], noise=n).read.tolist() for n in (5, 5, 6))
+    assert item == same != other
     plain = task.batch("valid", [0], noise=5).read[0, 1:].tolist()
     assert plain == task.target_tokenizer.encode_ids([LINES[1]])[0]
     again = config.build(TextData())
     again.restore(tmp_path)  # the merges come back from the file
-    assert again.batch("train", [0, 1, 2], noise=5).read.tolist() == one
+    assert again.batch("train", [0, 1, 2], noise=5).read.tolist() == item

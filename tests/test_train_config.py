@@ -123,8 +123,8 @@ def test_every_key_is_in_the_table() -> None:
     ],
 )  # fmt: skip
 def test_what_a_change_means(before: dict[str, Any], after: dict[str, Any], said: str) -> None:
-    (found,) = changes(Path("run"), config(before), config(after))
-    assert str(found) == said
+    (result,) = changes(Path("run"), config(before), config(after))
+    assert str(result) == said
 
 
 @pytest.mark.parametrize(

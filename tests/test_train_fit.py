@@ -186,16 +186,16 @@ def test_the_settings_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     libc: Any = ctypes.CDLL(None)
     if not hasattr(libc, "mallopt"):
         pytest.skip("no glibc")
-    said: list[int] = []
+    output: list[int] = []
 
     class Watched:
         def mallopt(self, name: int, value: int) -> int:
-            said.append(libc.mallopt(name, value))
-            return said[-1]
+            output.append(libc.mallopt(name, value))
+            return output[-1]
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Watched())
     keep_freed_memory()
-    assert said == [1, 1]
+    assert output == [1, 1]
 
 
 def test_another_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

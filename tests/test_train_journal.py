@@ -52,8 +52,8 @@ def test_a_torn_last_line_spoils_nothing(tmp_path: Path, torn: str) -> None:
     journal = Journal(tmp_path, 9)
     journal.write("train", 4, loss=0.0)
     journal.close()
-    kept = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in kept] == ([1, 2, 3, 4] if torn.endswith("}") else [1, 2, 4])
+    saved = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in saved] == ([1, 2, 3, 4] if torn.endswith("}") else [1, 2, 4])
 
 
 def test_any_text_can_be_a_sample(tmp_path: Path) -> None:
@@ -164,21 +164,21 @@ def test_a_step_of_plain_gradient_descent(tmp_path: Path) -> None:
     journal = Journal(tmp_path, 0)
     health = Health(model, 2, journal)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    wanted = []
+    expected = []
     for step in (1, 2, 3, 4):
         model(torch.ones(4, 3)).sum().backward()
         before = torch.cat([p.detach().flatten() for p in model[0].parameters()]).norm()
         gradient = torch.cat(
             [p.grad.flatten() for p in model[0].parameters() if p.grad is not None]
         ).norm()
-        wanted.append((float(gradient), float(0.1 * gradient / before)))
+        expected.append((float(gradient), float(0.1 * gradient / before)))
         with health.watching(step):
             optimizer.step()
         optimizer.zero_grad()
     journal.close()
     lines = read(tmp_path)
     assert [(line["event"], line["step"]) for line in lines] == [("health", 2), ("health", 4)]
-    for line, (gradient, ratio) in zip(lines, wanted[1::2], strict=True):
+    for line, (gradient, ratio) in zip(lines, expected[1::2], strict=True):
         assert line["gradient"]["0"] == near(gradient)
         assert line["ratio"]["0"] == near(ratio, terms=MODEL)
         assert set(line["ratio"]) == {"0", "1"}

@@ -226,9 +226,9 @@ def test_a_run_goes_on_bit_for_bit(tmp_path: Path, crash: int) -> None:
         toy.train(before=stop)
     toy.train()
     for step in (crash, 12):
-        one, other = (checkpoint.path_of(tmp_path / n, step) for n in ("whole", "parts"))
-        assert content(one) == content(other)
-        assert (one / checkpoint.TRAINED).read_bytes() == (other / checkpoint.TRAINED).read_bytes()
+        item, other = (checkpoint.path_of(tmp_path / n, step) for n in ("whole", "parts"))
+        assert content(item) == content(other)
+        assert (item / checkpoint.TRAINED).read_bytes() == (other / checkpoint.TRAINED).read_bytes()
 
 
 def test_validation_measures_the_mean_and_gives_the_weights_back(

@@ -35,9 +35,9 @@ def torchrun(
     folder: Path, scenes: Scenes, ranks: int = 2, restarts: int = 0
 ) -> subprocess.CompletedProcess[str]:
     """Play scenes as so many ranks."""
-    told = folder / "scenes.json"
-    told.write_text(json.dumps([s | {"folder": str(folder / s["folder"])} for s in scenes]))
-    return started([str(TESTS / "ranks_toy.py"), str(told)], ranks, restarts)
+    messages = folder / "scenes.json"
+    messages.write_text(json.dumps([s | {"folder": str(folder / s["folder"])} for s in scenes]))
+    return started([str(TESTS / "ranks_toy.py"), str(messages)], ranks, restarts)
 
 
 def started(program: list[str], ranks: int, restarts: int) -> subprocess.CompletedProcess[str]:
@@ -209,9 +209,9 @@ def test_where_batches_do_not_suffice_a_rank_adds_nothing(
     assert (state["epoch"], state["position"]) == (2, 0) and len(counted) == last
     for run in (played / "ragged", played / "ragged-fsdp"):
         same_up_to_rounding(run, own, last)
-        found = json.loads((checkpoint.path_of(run, last) / "state.json").read_text())
+        result = json.loads((checkpoint.path_of(run, last) / "state.json").read_text())
         for name in ("epoch", "position", "targets", "batches"):
-            assert found[name] == state[name], name
+            assert result[name] == state[name], name
 
 
 def test_a_run_goes_on_with_more_ranks_and_with_fewer(
@@ -236,8 +236,8 @@ def test_a_rank_may_have_nothing_to_do_in_a_step(
 
 @pytest.mark.parametrize("run", ["stopped", "validating"])
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(played: Path, run: str) -> None:
-    said = (played / "said").read_text()
-    assert said.count("stopped by SIGTERM after step 4") == 2
+    output = (played / "said").read_text()
+    assert output.count("stopped by SIGTERM after step 4") == 2
     assert outcome(played / run)["reason"] == "max_steps"
     starts = [line["step"] for line in read(played / run) if line["event"] == "start"]
     assert starts == [0, 4]

@@ -54,8 +54,8 @@ def test_accumulating_four_eights_is_one_thirty_two(tmp_path: Path) -> None:
     }.items():  # fmt: skip
         config = toy_config(**sgd, **changes)
         Toy(tmp_path / name, config, dropout=0.0, plan=InOrder).train()
-    one, four = weights(tmp_path / "one"), weights(tmp_path / "four")
-    for name, value in one.items():
+    item, four = weights(tmp_path / "one"), weights(tmp_path / "four")
+    for name, value in item.items():
         if name != "seen":
             close(four[name], value, why=name)
     lines = [next(x for x in read(tmp_path / n) if x["event"] == "train") for n in ("one", "four")]

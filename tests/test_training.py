@@ -97,8 +97,8 @@ def test_each_continuation_is_recorded(
     train(second, folder=run)
     assert "train.max_steps 4 → 6 (moves the cosine schedule)" in capsys.readouterr().err
     train(changed(small, max_steps=7, clip_norm=0.5), folder=run)
-    kept = [(run / f"config.{n}.toml").read_text(encoding="utf-8") for n in (1, 2)]
-    assert kept == [first.toml(), second.toml()]
+    saved = [(run / f"config.{n}.toml").read_text(encoding="utf-8") for n in (1, 2)]
+    assert saved == [first.toml(), second.toml()]
     assert load(run).config.train.max_steps == 7
     assert [line for line in journal.read(run) if line["event"] == "config"] == [
         {"event": "config", "step": 4, "before": "config.1.toml",

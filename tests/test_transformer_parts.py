@@ -75,12 +75,12 @@ def test_one_table_of_both_inputs_leaves_the_output_its_own() -> None:
 def test_the_output_bias_is_in_the_logits_and_in_the_loss() -> None:
     assert model().output.bias is None
     built = model(output_bias=True)
-    hidden, wanted = torch.randn(7, 16, requires_grad=True), torch.randint(30, (7,))
+    hidden, expected = torch.randn(7, 16, requires_grad=True), torch.randint(30, (7,))
     torch.nn.init.normal_(built.output.bias)
     objective = CrossEntropy.Config(label_smoothing=0.1).build()
-    loss = objective(hidden, built.output.weight, wanted, built.output.bias).total
+    loss = objective(hidden, built.output.weight, expected, built.output.bias).total
     plain = torch.nn.functional.cross_entropy(
-        built.logits(hidden), wanted, label_smoothing=0.1, reduction="sum"
+        built.logits(hidden), expected, label_smoothing=0.1, reduction="sum"
     )
     close(loss, plain)
     inputs = [hidden, built.output.weight, built.output.bias]
@@ -98,10 +98,10 @@ def test_feed_forwards_are_their_equations() -> None:
     apart = (tanh.activate(x) - GELU.Config().build(4, 8).activate(x)).abs().max()
     assert 1e-5 < float(apart) < 1e-2
     gated, y = GEGLU.Config.parse({"bias": False}).build(4, 8), torch.randn(3, 4)
-    wanted = (tanh.activate(y @ gated.inner.weight.T) * (y @ gated.gate.weight.T)) @ (
+    expected = (tanh.activate(y @ gated.inner.weight.T) * (y @ gated.gate.weight.T)) @ (
         gated.outer.weight.T
     )
-    close(gated(y), wanted)
+    close(gated(y), expected)
     assert not [name for name, _ in gated.named_parameters() if "bias" in name]
 
 

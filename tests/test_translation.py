@@ -165,8 +165,8 @@ def test_one_file_for_both_sides(tmp_path: Path) -> None:
 def test_lengths_count_the_end(task: Translation) -> None:
     lengths = task.lengths("train")
     assert lengths.dtype == np.int32
-    wanted = [[len(words(s)) + 1, len(words(t)) + 1] for s, t in TRAIN if s]
-    assert lengths.tolist() == wanted
+    expected = [[len(words(s)) + 1, len(words(t)) + 1] for s, t in TRAIN if s]
+    assert lengths.tolist() == expected
     assert len(task.lengths("valid")) == 2
 
 
@@ -209,11 +209,11 @@ def test_losses_of_pairs_add_up(task: Translation, config: EncoderDecoder.Config
         parts = [task.loss(model, task.batch("train", [i]), objective) for i in range(6)]
     assert whole.count == sum(part.count for part in parts)
     assert whole.count == task.lengths("train")[:6, 1].sum()
-    for found, pieces in (
+    for result, pieces in (
         (whole.total, [part.total for part in parts]),
         (whole.logged["nll"], [part.logged["nll"] for part in parts]),
     ):
-        torch.testing.assert_close(found, sum(pieces, torch.zeros_like(found)), rtol=1e-4, atol=0)
+        torch.testing.assert_close(result, sum(pieces, torch.zeros_like(result)), rtol=1e-4, atol=0)
 
 
 # ------------------------------------------------------------------------------ what was read
@@ -224,12 +224,12 @@ def test_what_is_dropped_is_counted(tmp_path: Path) -> None:
     task = make(write(tmp_path), data)
     task.prepare(tmp_path, seed=0)
     assert len(task.lengths("train")) == 5
-    said = "\n".join(task.describe_data())
-    assert "train: 7 pairs" in said
-    assert "duplicate pair: 1" in said
-    assert "empty side: 1" in said
-    assert "max_length = 12: 1" in said
-    assert f"{task.source_tokenizer.vocab_size:,}" in said
+    output = "\n".join(task.describe_data())
+    assert "train: 7 pairs" in output
+    assert "duplicate pair: 1" in output
+    assert "empty side: 1" in output
+    assert "max_length = 12: 1" in output
+    assert f"{task.source_tokenizer.vocab_size:,}" in output
 
 
 def test_lines_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -255,10 +255,10 @@ def test_answers_come_in_order(
     model, search = model_of(task, config), Beam.Config(beam_size=3, max_extra=3).build()
     texts = ["Children play.", "", "The small dog runs.", "Yes.", "", "A woman drinks cold water."]
     sources, seen = task.source_tokenizer.encode_ids(texts), list[int]()
-    found = task.search(model, sources, search, budget, seen.append)
-    assert [bool(outputs) for outputs in found] == [bool(text) for text in texts]
+    result = task.search(model, sources, search, budget, seen.append)
+    assert [bool(outputs) for outputs in result] == [bool(text) for text in texts]
     assert sum(seen) == 4
-    for ids, outputs in zip(sources, found, strict=True):
+    for ids, outputs in zip(sources, result, strict=True):
         if ids:
             (alone,) = task.search(model, [ids], search)
             assert [h.ids for h in outputs] == [h.ids for h in alone]
@@ -286,8 +286,8 @@ def test_the_score_of_an_output_is_that_of_forcing_it(
 ) -> None:
     model, sources = model_of(task, config), task.source_tokenizer.encode_ids([s for s, _ in VALID])
     pairs, scores = [], []
-    found = task.search(model, sources, Beam.Config(max_extra=3).build())
-    for ids, outputs in zip(sources, found, strict=True):
+    result = task.search(model, sources, Beam.Config(max_extra=3).build())
+    for ids, outputs in zip(sources, result, strict=True):
         pairs += [(ids, h.ids) for h in outputs]
         scores += [(h.log_probability, h.ended) for h in outputs]
     for (_, target), (score, ended), forced in zip(
@@ -307,7 +307,7 @@ def test_measures_agree_with_forcing(task: Translation, config: EncoderDecoder.C
         (task.source_tokenizer.encode_ids([s])[0], task.target_tokenizer.encode_ids([t])[0])
         for s, t in VALID
     ]
-    forced = [log_p for one in task.force(model, pairs) for log_p in one]
+    forced = [log_p for item in task.force(model, pairs) for log_p in item]
     assert measures.figures["loss"] == near(-sum(forced) / len(forced), terms=MODEL)
     assert measures.figures["perplexity"] == pytest.approx(math.exp(measures.figures["loss"]))
     assert {"bleu", "chrf"} <= set(measures.figures)
@@ -370,12 +370,12 @@ def test_words_add_up_their_pieces(tmp_path: Path) -> None:
         model.decode(batch.read, model.encode(batch.source, batch.keys))
     (pieces,) = maps.values()
     d, e, end = pieces[0, 0].tolist()  # over a, b, the space, c and the end
-    wanted = [
+    expected = [
         [(x[0] + x[1] + y[0] + y[1]) / 2, (x[2] + x[3] + y[2] + y[3]) / 2, (x[4] + y[4]) / 2]
         for x, y in ((d, e), (end, end))
     ]
     record = task.explain(model, "ab c", "de", units="words")
-    close(record.select(), wanted, terms=ROW)
+    close(record.select(), expected, terms=ROW)
     assert record.axes("decoder.cross_attention") == (["de", "</s>"], ["ab", "c", "</s>"])
 
 
@@ -470,9 +470,9 @@ def test_answers_begin_with_the_text_that_is_given(
         model,
         [(task.source_tokenizer.encode_ids(lines[:1])[0], h.ids) for h in answers[0].outputs],
     )
-    for log_p, one in zip(forced, answers[0].outputs, strict=True):
-        wanted = sum(log_p) if one.ended else sum(log_p[:-1])
-        assert wanted == near(one.log_probability, terms=MODEL)
+    for log_p, item in zip(forced, answers[0].outputs, strict=True):
+        expected = sum(log_p) if item.ended else sum(log_p[:-1])
+        assert expected == near(item.log_probability, terms=MODEL)
     assert answers[2].outputs == task.answer(model, lines, search)[2].outputs
 
 

@@ -202,8 +202,8 @@ def test_small_figures_keep_four_digits() -> None:
 def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
     record = Shout().answer("a b c", 1).record()
     paths = [tmp_path / f"map.{ending}" for ending in ("png", "svg", "txt")]
-    said = saved(part_of(record), paths)
-    assert said == [f"wrote {path}" for path in paths]
+    output = saved(part_of(record), paths)
+    assert output == [f"wrote {path}" for path in paths]
     assert all(path.stat().st_size > 50 for path in paths)
     [text] = saved(part_of(record), [])
     assert "a" in text

@@ -56,8 +56,8 @@ def gpt(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_positions_of_every_kind_that_has_any(tmp_path: Path) -> None:
     out = tmp_path / "p.svg"
-    found = CliRunner().invoke(app, ["look", "positions", "alibi", "--out", str(out)])
-    assert found.exit_code == 0, found.output
+    result = CliRunner().invoke(app, ["look", "positions", "alibi", "--out", str(out)])
+    assert result.exit_code == 0, result.output
     assert "head 3 adds to score" in out.read_text("utf-8")
     with pytest.raises(ConfigError, match="sinusoidal"):
         looking.positions("sinusoids", 8, 8, 2)
@@ -72,9 +72,9 @@ def test_schedules_of_configs_and_runs(lstm: Run, tmp_path: Path) -> None:
         assert {"x", "mnist-vit", "run"} <= set(rates)
         assert rates["x"][-1] == 4300
         assert rates["mnist-vit"].max() == pytest.approx(2e-3)
-    found = CliRunner().invoke(app, ["look", "schedule", str(config), "--steps", "10"])
-    assert found.exit_code == 0, found.output
-    assert "mnist-vit" in found.stdout
+    result = CliRunner().invoke(app, ["look", "schedule", str(config), "--steps", "10"])
+    assert result.exit_code == 0, result.output
+    assert "mnist-vit" in result.stdout
 
 
 def test_gradients_of_two_runs_together(lstm: Run, gpt: Run, tmp_path: Path) -> None:
@@ -93,5 +93,5 @@ def test_gates_over_the_words_of_a_text(lstm: Run, gpt: Run) -> None:
         find("gates").draw([gpt], Question(text="the dog"))
     with pytest.raises(ConfigError, match="layer 1"):
         find("gates").draw([lstm], Question(text="the dog", layer=1))
-    found = CliRunner().invoke(app, ["look", "gates", str(lstm.path), "--text", "a cat"])
-    assert found.exit_code == 0, found.output
+    result = CliRunner().invoke(app, ["look", "gates", str(lstm.path), "--text", "a cat"])
+    assert result.exit_code == 0, result.output

@@ -46,9 +46,9 @@ def test_ablation_and_lens_are_of_the_example(run: Run) -> None:
     view = find("ablation").draw([run], ASKED.model_copy(update={"block": "cross_attention"}))
     (values,) = view.arrays().values()
     assert np.array_equal(values, np.stack(list(lost.values())))
-    found = find("lens").draw([run], ASKED).arrays()
-    assert np.array_equal(found["p"], lens(forced(run)).values.array)
-    assert found["produced"].tolist() == ["B", "A", "</s>"]
+    result = find("lens").draw([run], ASKED).arrays()
+    assert np.array_equal(result["p"], lens(forced(run)).values.array)
+    assert result["produced"].tolist() == ["B", "A", "</s>"]
 
 
 def test_a_report_answers_and_records_once(run: Run) -> None:
@@ -63,8 +63,8 @@ def test_a_report_answers_and_records_once(run: Run) -> None:
     assert len(passes) == 4  # the search, the maps; log p of all tokens, gradients of the weights
     for name, view in zip(names, views, strict=True):
         alone = find(name).draw([run], Question(text="b a"))
-        assert [one.model_dump() for one in view.drawings()] == [
-            one.model_dump() for one in alone.drawings()
+        assert [item.model_dump() for item in view.drawings()] == [
+            item.model_dump() for item in alone.drawings()
         ]
 
 
@@ -89,19 +89,19 @@ def test_what_does_not_fit_says_why(run: Run) -> None:
 
 def test_the_surface_has_the_model_in_the_middle(run: Run) -> None:
     view: Any = find("surface").draw([run, run], ASKED.model_copy(update={"steps": 3}))
-    here = -forced(run).scores().mean()
-    assert f"middle {here:.3g}" in view.sheets[0].scale_label
+    local = -forced(run).scores().mean()
+    assert f"middle {local:.3g}" in view.sheets[0].scale_label
     assert np.isfinite(view.sheets[0].values.array).all()
 
 
 def test_gates_and_states_of_a_translator_are_over_what_each_cell_reads(tmp_path: Path) -> None:
     rnn = small(tmp_path, ["rnn"], steps=2)["rnn"]
-    asked = Question(text="the dog runs", target="le chien court")
+    requested = Question(text="the dog runs", target="le chien court")
     seen: list[Any] = []
     for layer in (-1, 0):  # of the decoder, of the encoder
-        told = asked.model_copy(update={"layer": layer})
-        drawn: Any = find("gates").draw([rnn], told)
-        along: Any = find("states").draw([rnn], told)
+        messages = requested.model_copy(update={"layer": layer})
+        drawn: Any = find("gates").draw([rnn], messages)
+        along: Any = find("states").draw([rnn], messages)
         assert all((gate > 0).all() and (gate < 1).all() for gate in drawn.arrays().values())
         assert list(drawn.sheets[0].columns) == list(along.labels)
         seen.append(list(along.labels))

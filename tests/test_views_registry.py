@@ -93,11 +93,11 @@ def test_the_verb_asks_what_its_options_say(translator: Run, tmp_path: Path) -> 
 
 
 def test_a_report_has_every_view_that_fits(translator: Run, tmp_path: Path) -> None:
-    found = report(translator, Question())
-    drawn = {entry.name for entry, _ in found.views}
+    result = report(translator, Question())
+    drawn = {entry.name for entry, _ in result.views}
     assert {"attention", "heads", "positions", "schedule"} <= drawn
-    assert drawn | set(found.left_out) == set(VIEWS)
-    assert all(isinstance(view, Drawing) and view.drawings() for _, view in found.views)
+    assert drawn | set(result.left_out) == set(VIEWS)
+    assert all(isinstance(view, Drawing) and view.drawings() for _, view in result.views)
     out = tmp_path / "r.html"
     call = CliRunner().invoke(app, ["look", "report", str(translator.path), "--out", str(out)])
     assert call.exit_code == 0, call.output

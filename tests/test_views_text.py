@@ -41,16 +41,16 @@ def draw(name: str, *runs: Run, **asked: Any) -> Any:
 def test_every_view_of_attention_shows_tokens_or_words(tmp_path: Path) -> None:
     made = copier(tmp_path, tokenizer="character")
     tokens, words = ["a", "␣", "b", "</s>"], ["a", "b", "</s>"]
-    asked = {"text": "a b", "target": "A B", "block": "cross_attention"}
-    wanted = {"--tokens": tokens, "--words": words, "": tokens}
+    requested = {"text": "a b", "target": "A B", "block": "cross_attention"}
+    expected = {"--tokens": tokens, "--words": words, "": tokens}
     for view in ("attention", "links", "coverage", "heads", "rollout", "relevance"):
-        for flag, columns in wanted.items():
+        for flag, columns in expected.items():
             out = tmp_path / "drawn.json"
-            options = [f"--{key}={value}" for key, value in asked.items()]
+            options = [f"--{key}={value}" for key, value in requested.items()]
             flags = [flag] if flag else []
             line = ["look", view, str(made.path), *options, *flags, "--out", str(out)]
-            found = CliRunner().invoke(app, line)
-            assert found.exit_code == 0, found.output
+            result = CliRunner().invoke(app, line)
+            assert result.exit_code == 0, result.output
             arrays = json.loads(out.read_text("utf-8"))
             assert arrays.get("columns", arrays.get("labels")) == columns, view
     [answer] = made.translate(["a b"])
@@ -74,9 +74,9 @@ def test_probabilities_are_those_of_scoring(run: Run) -> None:
 
 def test_probabilities_without_a_target_are_of_the_answer(run: Run) -> None:
     ids = run.translate(["a b"])[0].outputs[0].ids
-    [wanted] = run.task.force(run.model, [(run.task.source_tokenizer.encode("a b").ids, ids)])
+    [expected] = run.task.force(run.model, [(run.task.source_tokenizer.encode("a b").ids, ids)])
     values = draw("probabilities", run, text="a b").arrays()["values"]
-    close(np.log(values), wanted, terms=MODEL)
+    close(np.log(values), expected, terms=MODEL)
 
 
 def test_coverage_is_the_sum_of_each_column(run: Run) -> None:

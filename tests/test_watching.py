@@ -36,14 +36,14 @@ def test_bytes_of_a_character_are_one_part(runs: dict[str, Run]) -> None:
 def test_what_is_watched_is_what_is_written(runs: dict[str, Run]) -> None:
     watched = Watched(runs["transformer"])
     search = watched.search("beam", beam_size=3).build()
-    found = watched.write("the dog runs", search)
-    [wanted] = runs["transformer"].translate(["the dog runs"], beam_size=3, num_hypotheses=3)
-    assert [one.text for one in found] == wanted.hypotheses
-    assert [one.score for one in found] == pytest.approx(wanted.scores)
-    names = [watched.name(one) for one in found[0].path if one.token != EOS]
-    assert "".join(names) == found[0].text
-    told = watched.instead(found[0].path[0])
-    assert len(told[0].tokens) == len(told[1]) == 8
+    result = watched.write("the dog runs", search)
+    [expected] = runs["transformer"].translate(["the dog runs"], beam_size=3, num_hypotheses=3)
+    assert [item.text for item in result] == expected.hypotheses
+    assert [item.score for item in result] == pytest.approx(expected.scores)
+    names = [watched.name(item) for item in result[0].path if item.token != EOS]
+    assert "".join(names) == result[0].text
+    messages = watched.instead(result[0].path[0])
+    assert len(messages[0].tokens) == len(messages[1]) == 8
 
 
 def test_a_run_that_writes_nothing_says_so(runs: dict[str, Run]) -> None:

@@ -34,10 +34,10 @@ WRITTEN = {"schema": "core/types.ts", "palette": "core/palette.ts", "api": "stud
 def test_what_typescript_has_of_python_is_fresh(part: str, file: str) -> None:
     tables = module(WEB / "scripts" / "tables.py")
     written = (WEB / "src" / file).read_text("utf-8")
-    said = re.search(r"do not edit\. Of (\w+)\.", written)
-    assert said is not None
+    output = re.search(r"do not edit\. Of (\w+)\.", written)
+    assert output is not None
     fresh = tables.stamp(getattr(tables, part)())
-    assert said[1] == fresh, f"web/src/{file} is stale: run `npm run types` in web/"
+    assert output[1] == fresh, f"web/src/{file} is stale: run `npm run types` in web/"
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ ANY = st.text() | st.text(alphabet="aeélqujhn'’-,.:3 \u0301\u200d?L\u00a0👩
 def test_spans_are_ordered_disjoint_and_hold_all_but_white_space(text: str) -> None:
     spans = split_words(text)
     assert all(start < end for start, end in spans)
-    assert all(one[1] <= two[0] for one, two in pairwise(spans))
+    assert all(item[1] <= two[0] for item, two in pairwise(spans))
     assert not any(character.isspace() for start, end in spans for character in text[start:end])
     assert "".join(words(text)) == "".join(text.split())
 
@@ -77,11 +77,11 @@ def test_the_three_documents_give_the_known_table() -> None:
 
 
 def test_counts_count_and_order_leaves_no_trace() -> None:
-    one = document_terms([["b", "a", "b"], []])
-    assert one.terms == ["a", "b"]
-    assert one.table.tolist() == [[1, 0], [2, 0]]
+    item = document_terms([["b", "a", "b"], []])
+    assert item.terms == ["a", "b"]
+    assert item.table.tolist() == [[1, 0], [2, 0]]
     other = document_terms([["b", "b", "a"], []])
-    assert np.array_equal(one.table, other.table)
+    assert np.array_equal(item.table, other.table)
 
 
 def test_no_documents_are_an_empty_table() -> None:

@@ -44,8 +44,8 @@ def close(
     that are no floats must be equal; a number is compared with each value.
     """
     if isinstance(left, Sequence) and left and isinstance(left[0], Tensor):
-        for one, other in zip(left, right, strict=True):
-            close(one, other, terms=terms, scale=scale, dtype=dtype, why=why)
+        for item, other in zip(left, right, strict=True):
+            close(item, other, terms=terms, scale=scale, dtype=dtype, why=why)
         return
     left, right = _tensor(left), _tensor(right)
     tolerance = _tolerance(left, right, terms, scale, dtype)

@@ -91,22 +91,22 @@ class ToyCopy(Task[Any, Any, ToyBatch]):
         self._call("batch")
         rows = [self.data[i] for i in indices]
         tokens = torch.full((len(rows), max(map(len, rows))), PAD)
-        wanted = tokens.clone()
+        expected = tokens.clone()
         for i, (index, row) in enumerate(zip(indices, rows, strict=True)):
-            wanted[i, 2 : len(row)] = torch.from_numpy(row[:-2])
+            expected[i, 2 : len(row)] = torch.from_numpy(row[:-2])
             row = row.copy()
             random = np.random.default_rng((noise, index))
             if noise:
                 row[random.random(len(row)) < self.config.noise] = 1
             tokens[i, : len(row)] = torch.from_numpy(row)
-        return ToyBatch(tokens, wanted)
+        return ToyBatch(tokens, expected)
 
     def loss(self, model: nn.Module, batch: ToyBatch, objective: Any) -> Loss:
         self._call("loss")
         logits = model(batch.tokens).flatten(0, 1).float()
-        wanted = batch.wanted.flatten()
-        total = F.cross_entropy(logits, wanted, ignore_index=PAD, reduction="sum")
-        return Loss(total, int((wanted != PAD).sum()), {"nll": total.detach()})
+        expected = batch.wanted.flatten()
+        total = F.cross_entropy(logits, expected, ignore_index=PAD, reduction="sum")
+        return Loss(total, int((expected != PAD).sum()), {"nll": total.detach()})
 
     def measure(self, model: nn.Module, split: str, search: Any, samples: int = 3) -> Measures:
         self._call("measure")

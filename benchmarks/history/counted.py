@@ -55,8 +55,8 @@ def counts(folder: Path) -> Drawing:
         _table(table)
         for ax, (name, made) in zip(strips, read.items(), strict=True):
             apart = float(np.abs(made[0] - made[1]).max())
-            said = "identical, to the last bit" if apart == 0 else f"up to {apart:.2f} apart"
-            plain(ax, f"{name}: {said}")
+            output = "identical, to the last bit" if apart == 0 else f"up to {apart:.2f} apart"
+            plain(ax, f"{name}: {output}")
             ax.pcolormesh(made, cmap="PuOr_r", vmin=-np.abs(made).max(), vmax=np.abs(made).max(),
                           edgecolor="white", linewidth=1.5, rasterized=True)  # fmt: skip
             ax.invert_yaxis()
@@ -68,12 +68,12 @@ def counts(folder: Path) -> Drawing:
 
 
 def _table(ax: Axes) -> None:
-    found = document_terms([text.split() for text in DOCUMENTS])
+    result = document_terms([text.split() for text in DOCUMENTS])
     plain(ax)
-    ax.pcolormesh(found.table, cmap="cividis", vmin=-0.8, vmax=1.2, edgecolor="white", lw=2,
+    ax.pcolormesh(result.table, cmap="cividis", vmin=-0.8, vmax=1.2, edgecolor="white", lw=2,
                   rasterized=True)  # fmt: skip
     ax.invert_yaxis()
-    for (row, column), count in np.ndenumerate(found.table):
+    for (row, column), count in np.ndenumerate(result.table):
         ink = "black" if count else "white"
         note(
             ax,
@@ -89,7 +89,7 @@ def _table(ax: Axes) -> None:
     ax.tick_params(length=0)
     titles = ["yes, we have\nno bananas", "say yes\nfor bananas", "no bananas,\nwe say"]
     ax.set_xticks(np.arange(3) + 0.5, titles, size=FONT_SIZE)
-    ax.set_yticks(np.arange(len(found.terms)) + 0.5, found.terms, size=FONT_SIZE)
+    ax.set_yticks(np.arange(len(result.terms)) + 0.5, result.terms, size=FONT_SIZE)
 
 
 # ------------------------------------------------------------------------------ links

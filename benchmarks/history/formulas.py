@@ -67,8 +67,8 @@ def landscape(kind: type[Score], reach: float, points: int) -> tuple[Tensor, Ten
     keys = torch.cartesian_prod(across, across).flip(1)  # rows of equal y
     query = torch.tensor([1.5, 0.5])
     many = keys if kind.reads_keys else keys[:1]
-    found = score(query.view(1, 1, 1, 2), many.view(1, 1, -1, 2)).flatten()
-    return query, found.expand(points**2).reshape(points, points)
+    result = score(query.view(1, 1, 1, 2), many.view(1, 1, -1, 2)).flatten()
+    return query, result.expand(points**2).reshape(points, points)
 
 
 def scores(folder: Path) -> Drawing:
@@ -77,11 +77,11 @@ def scores(folder: Path) -> Drawing:
     def draw() -> Figure:
         drawn = figure(5.1)
         for ax, (name, kind) in zip(drawn.subplots(2, 3).flat, SCORES.items(), strict=True):
-            query, found = landscape(kind, REACH, 121)
-            shared = landscape(Dot, REACH, 121)[1] if kind in (Dot, ScaledDot) else found
+            query, result = landscape(kind, REACH, 121)
+            shared = landscape(Dot, REACH, 121)[1] if kind in (Dot, ScaledDot) else result
             ends = float(shared.min()), float(shared.max())
             plain(ax, name.replace(" (", "\n("))
-            across = np.linspace(-REACH, REACH, len(found))
+            across = np.linspace(-REACH, REACH, len(result))
             ax.set_aspect("equal")
             ax.annotate("", xy=query.tolist(), xytext=(0, 0), arrowprops=ARROW)
             if not kind.reads_keys:
@@ -90,11 +90,11 @@ def scores(folder: Path) -> Drawing:
                 note(ax, 0, -1.6, "reads no key", ha="center", color="white", size=FONT_SIZE)
                 continue
             limits: Any = dict(zip(("vmin", "vmax"), ends, strict=True))
-            ax.pcolormesh(across, across, found.numpy(), cmap="cividis", rasterized=True, **limits)
+            ax.pcolormesh(across, across, result.numpy(), cmap="cividis", rasterized=True, **limits)
             levels = np.linspace(*ends, 9)
-            ax.contour(across, across, found.numpy(), levels, colors="white", linewidths=0.6)
-            told = f"{float(found.min()):.1f} … {float(found.max()):.1f}".replace("-", "−")
-            ax.set_xlabel(told, size=FONT_SIZE - 0.5)
+            ax.contour(across, across, result.numpy(), levels, colors="white", linewidths=0.6)
+            messages = f"{float(result.min()):.1f} … {float(result.max()):.1f}".replace("-", "−")
+            ax.set_xlabel(messages, size=FONT_SIZE - 0.5)
         title = "The score of a key anywhere in the plane, for one query (arrow)"
         drawn.suptitle(title, size=FONT_SIZE + 1)
         drawn.supxlabel(
@@ -107,18 +107,18 @@ def scores(folder: Path) -> Drawing:
 
 def normalizers(folder: Path) -> Drawing:
     """The same six scores, and the weights that each normaliser makes of them."""
-    given = torch.tensor([2.0, 1.6, 1.1, 0.3, -0.4, -1.5])
+    inputs = torch.tensor([2.0, 1.6, 1.1, 0.3, -0.4, -1.5])
 
     def draw() -> Figure:
         drawn = figure(4.8)
         rows = drawn.subplots(len(NORMALIZERS), 1, sharex=True)
         for ax, (name, config) in zip(rows, NORMALIZERS.items(), strict=True):
-            weights = config.build()(given).tolist()
+            weights = config.build()(inputs).tolist()
             ax.bar(range(len(weights)), weights, color=colors.line(0), width=0.7)
             for place, weight in enumerate(weights):
-                told = "0" if weight == 0 else f"{weight:.2f}" if weight >= 0.005 else "> 0"
+                messages = "0" if weight == 0 else f"{weight:.2f}" if weight >= 0.005 else "> 0"
                 bold = "bold" if weight == 0 else "normal"
-                note(ax, place, weight + 0.04, told, ha="center", weight=bold, size=FONT_SIZE)
+                note(ax, place, weight + 0.04, messages, ha="center", weight=bold, size=FONT_SIZE)
             ax.set(ylim=(0, 1.25), yticks=[])
             ax.spines[["top", "right", "left"]].set_visible(False)
             ax.tick_params(length=0, labelsize=FONT_SIZE)
@@ -126,7 +126,7 @@ def normalizers(folder: Path) -> Drawing:
                 name.replace(", ", "\n"), size=FONT_SIZE, rotation=0, ha="right", va="center"
             )
         rows[-1].set_xticks(
-            range(len(given)), [f"{score:g}".replace("-", "−") for score in given.tolist()]
+            range(len(inputs)), [f"{score:g}".replace("-", "−") for score in inputs.tolist()]
         )
         rows[-1].set_xlabel("scores of six keys", size=FONT_SIZE)
         drawn.suptitle("Weights made of the same scores; 0 is exactly 0", size=FONT_SIZE + 1)
@@ -193,7 +193,7 @@ def rates(folder: Path) -> LinesDrawing:
         WarmupStableDecay.Config(warmup_steps=1000), peak, total
     )
     title = "Learning rates; D:warm-up is that of Vaswani et al."
-    return schedule({name: one.rate for name, one in drawn.items()}, total, title=title)
+    return schedule({name: item.rate for name, item in drawn.items()}, total, title=title)
 
 
 def sampling(folder: Path) -> LinesDrawing:
@@ -204,7 +204,7 @@ def sampling(folder: Path) -> LinesDrawing:
         "inverse sigmoid": InverseSigmoidDecay(InverseSigmoidDecay.Config()),
     }
     return schedule(
-        {name: one.epsilon for name, one in drawn.items()}, 15_000,
+        {name: item.epsilon for name, item in drawn.items()}, 15_000,
         "ε, share of true tokens read", "Scheduled sampling: from the teacher's hand",
     )  # fmt: skip
 

@@ -45,12 +45,12 @@ def masks(folder: Path) -> Drawing:
 
     def draw() -> Figure:
         drawn = figure(8.6)
-        for ax, (block, told) in zip(drawn.subplots(2, 1), blocks.items(), strict=True):
+        for ax, (block, messages) in zip(drawn.subplots(2, 1), blocks.items(), strict=True):
             view = attention(record, block, layer=0)
             paint(ax, view.array, "row", grid=True)
             write_words(ax, view.rows, view.columns)
             ax.set_aspect("equal")
-            ax.set_xlabel(told, size=FONT_SIZE)
+            ax.set_xlabel(messages, size=FONT_SIZE)
             ax.set_ylabel(record.row_means(view.name), size=FONT_SIZE, color="#555555")
         return drawn
 
@@ -64,9 +64,9 @@ def gates(folder: Path) -> SheetGrid:
     """Gates of an LSTM language model over a sentence."""
     run = trained("lstm", folder)
     read, words = reading(run, SENTENCE)
-    with torch.inference_mode(), capture_gates(run.model) as found:
+    with torch.inference_mode(), capture_gates(run.model) as result:
         run.model.decode(read)
-    (opened,) = found.values()
+    (opened,) = result.values()
     return draw_gates(opened, words, units=12, title="Gates of an LSTM over a sentence")
 
 
@@ -108,12 +108,12 @@ def blanks(folder: Path) -> Drawing:
     def draw() -> Figure:
         drawn = figure(4.8)
         axes = drawn.subplots(2, 1, sharex=True)
-        for number, (ax, (title, found)) in enumerate(zip(axes, guesses.items(), strict=True)):
-            chances = [chance for _, chance in found]
-            ax.barh(range(len(found)), chances, color=colors.line(number), height=0.7)
+        for number, (ax, (title, result)) in enumerate(zip(axes, guesses.items(), strict=True)):
+            chances = [chance for _, chance in result]
+            ax.barh(range(len(result)), chances, color=colors.line(number), height=0.7)
             for place, chance in enumerate(chances):
                 note(ax, chance + 0.01, place, f"{chance:.0%}", va="center", size=FONT_SIZE)
-            ax.set_yticks(range(len(found)), [word for word, _ in found], size=FONT_SIZE)
+            ax.set_yticks(range(len(result)), [word for word, _ in result], size=FONT_SIZE)
             ax.invert_yaxis()
             ax.tick_params(length=0, labelbottom=False)
             ax.spines[["top", "right", "bottom"]].set_visible(False)

@@ -54,10 +54,10 @@ def horizon(folder: Path) -> LinesDrawing:
 
 def length(folder: Path) -> LinesDrawing:
     """Milliseconds of each kind of attention against the length."""
-    found = result("attention-length")
-    curves = {name: np.array(found["kinds"][name]["milliseconds"], dtype=float) for name in KINDS}
+    results = result("attention-length")
+    curves = {name: np.array(results["kinds"][name]["milliseconds"], dtype=float) for name in KINDS}
     return line_chart(
-        np.array(found["lengths"], dtype=float),
+        np.array(results["lengths"], dtype=float),
         {name.replace("_", "-"): curve for name, curve in curves.items()},
         "length T", "milliseconds, forward and backward",
         "One layer of attention: time against length", "xy",
@@ -96,25 +96,27 @@ def learnt_attention(folder: Path) -> Drawing:
     """What every score has learnt to look at, with places that are written into embeddings."""
 
     def draw() -> Figure:
-        kept = [one for one in result("learnt-attention")["models"] if one["encoder_sees"] != "all"]
+        saved = [
+            item for item in result("learnt-attention")["models"] if item["encoder_sees"] != "all"
+        ]
         scores, positions = (
-            list(dict.fromkeys(o[key] for o in kept)) for key in ("score", "position")
+            list(dict.fromkeys(o[key] for o in saved)) for key in ("score", "position")
         )
         drawn = figure(5.2)
         tasks = ("copy", "reverse")
         halves = dict(zip(tasks, drawn.subfigures(1, 2, width_ratios=(1.21, 1)), strict=True))
         axes = {task: halves[task].subplots(len(scores), len(positions)) for task in tasks}
-        for one in kept:
-            row, column = scores.index(one["score"]), positions.index(one["position"])
-            ax = plain(axes[one["task"]][row, column])
-            weights = np.array([line.split()[:-1] for line in one["map"]], np.float32)
+        for item in saved:
+            row, column = scores.index(item["score"]), positions.index(item["position"])
+            ax = plain(axes[item["task"]][row, column])
+            weights = np.array([line.split()[:-1] for line in item["map"]], np.float32)
             paint(ax, np.maximum(weights, 0.001), "absolute")  # 0 would be a cell that is hidden
             ax.set_aspect("equal")
             if row == 0:
-                name = one["position"].replace("_", "\n")
+                name = item["position"].replace("_", "\n")
                 ax.set_title(name, size=FONT_SIZE - 1, rotation=30, ha="left", x=0.1)
-            if column == 0 and one["task"] == "copy":
-                label = one["score"].replace("_", "\n")
+            if column == 0 and item["task"] == "copy":
+                label = item["score"].replace("_", "\n")
                 ax.set_ylabel(label, size=FONT_SIZE - 1, rotation=0, ha="right", va="center")
         for task, half in halves.items():
             half.suptitle(task, size=FONT_SIZE + 1)

@@ -71,9 +71,9 @@ def watched(search: Search) -> tuple[list[Prefix], Prefix]:
 
 def beam(folder: Path) -> Drawing:
     """The beginnings that two beams keep, and where greedy search goes."""
-    kept, found = watched(Beam.Config(beam_size=2, length_penalty=0.0).build())
+    saved, result = watched(Beam.Config(beam_size=2, length_penalty=0.0).build())
     _, greedy = watched(Greedy.Config().build())
-    nodes = sorted({p[:t] for p in (*kept, found, greedy) for t in range(1, len(p) + 1)})
+    nodes = sorted({p[:t] for p in (*saved, result, greedy) for t in range(1, len(p) + 1)})
     ends = [p for p in nodes if not any(q[: len(p)] == p and q != p for q in nodes)]
 
     def height(prefix: Prefix) -> float:
@@ -85,10 +85,10 @@ def beam(folder: Path) -> Drawing:
         ax = plain(drawn.subplots(), "Greedy takes the best token, two beams the best output")
         for prefix in nodes:
             ink, width = "#777777", 1.2
-            for path, hue in ((greedy, 1), (found, 0)):
+            for path, hue in ((greedy, 1), (result, 0)):
                 if path[: len(prefix)] == prefix:
                     ink, width = colors.line(hue), 2.4
-            shared = greedy[: len(prefix)] == prefix and found[: len(prefix)] == prefix
+            shared = greedy[: len(prefix)] == prefix and result[: len(prefix)] == prefix
             ink = "#000000" if shared else ink
             t, y, before = len(prefix), height(prefix), height(prefix[:-1])
             ax.plot((t - 0.8, t - 0.2), (before, y), color=ink, lw=width)
@@ -96,9 +96,9 @@ def beam(folder: Path) -> Drawing:
             ax.text(t - 0.5, (before + y) / 2, f"{p:g}", size=FONT_SIZE - 1, ha="center",
                     va="center", bbox={"fc": "white", "ec": "none", "pad": 1})  # fmt: skip
             ax.text(t, y, TOKENS[prefix[-1]], size=FONT_SIZE, ha="center", va="center", color=ink)
-        for path, hue, name in ((greedy, 1, "greedy"), (found, 0, "2 beams")):
-            said = f"{name}\n{probability(path):.3f}"
-            ax.text(len(path) + 0.25, height(path), said, size=FONT_SIZE, color=colors.line(hue),
+        for path, hue, name in ((greedy, 1, "greedy"), (result, 0, "2 beams")):
+            output = f"{name}\n{probability(path):.3f}"
+            ax.text(len(path) + 0.25, height(path), output, size=FONT_SIZE, color=colors.line(hue),
                     va="center")  # fmt: skip
         ax.text(0, height(()), "start", size=FONT_SIZE, ha="center", va="center")
         ax.set_xlim(-0.3, 5.0)

@@ -104,16 +104,16 @@ def families(folder: Path) -> SheetGrid:
         "local attention": transformer(attention={"kind": "local", "window": 3}),
         "Mamba": decoder(MambaDecoder.Config.parse({"num_layers": 2, **SMALL})),
     }
-    found = {
+    result = {
         "bag of words": hears(bag, lambda: bag(text).mean()[:, None].expand(-1, 16, -1)),
-        **{name: hears(one, partial(one, text, None)) for name, one in alone.items()},
+        **{name: hears(item, partial(item, text, None)) for name, item in alone.items()},
         "bidirectional GRU": hears(both, lambda: both(text).values),
         "BERT": hears(whole, lambda: whole(text).values),
     }
     drawn = []
     for name in ORDER:
         with np.errstate(divide="ignore"):
-            strength = np.log10(found[name] / found[name].max())
+            strength = np.log10(result[name] / result[name].max())
         strength = np.where(np.isfinite(strength), strength, np.nan)
         drawn.append(sheet(name, strength, least=-5.0, most=0.0, told=" "))
     return sheet_grid(
@@ -131,10 +131,10 @@ def vanishing(folder: Path) -> LinesDrawing:
         "LSTM, forget gate at 0.95": recurrent("lstm", forget=3.0),
         "Transformer": transformer(),
     }
-    norms = {name: hears(one, partial(one, text, None)) for name, one in models.items()}
+    norms = {name: hears(item, partial(item, text, None)) for name, item in models.items()}
     view = gradients(norms)
-    kept = {name: curve[:49] for name, curve in view.arrays().items() if name != "x"}
-    return line_chart(view.x[:49], kept, view.across, view.up, view.title, view.log)
+    saved = {name: curve[:49] for name, curve in view.arrays().items() if name != "x"}
+    return line_chart(view.x[:49], saved, view.across, view.up, view.title, view.log)
 
 
 def depth(folder: Path) -> LinesDrawing:
@@ -193,12 +193,12 @@ def memory(folder: Path) -> LinesDrawing:
 
 def selection(folder: Path) -> Drawing:
     """One number of state: with the same Δ at every step, and with a Δ that each input makes."""
-    steps, wanted = 60, (8, 36)
+    steps, expected = 60, (8, 36)
     torch.manual_seed(0)
     inputs = 0.35 * torch.randn(steps)
-    inputs[list(wanted)] = torch.tensor([1.0, -1.0])
+    inputs[list(expected)] = torch.tensor([1.0, -1.0])
     chosen = torch.full((steps,), 1e-3)
-    chosen[list(wanted)] = 4.0
+    chosen[list(expected)] = 4.0
     ways = {"Δ the same at every step": torch.full((steps,), 0.25), "Δ made by the input": chosen}
 
     def state(delta: Tensor) -> Tensor:
@@ -211,7 +211,7 @@ def selection(folder: Path) -> Drawing:
         for ax, (name, delta) in zip(drawn.subplots(2, 1, sharex=True), ways.items(), strict=True):
             plain(ax, name)
             ax.axhline(0, color="#999999", lw=0.6)
-            marked = np.isin(np.arange(steps), wanted)
+            marked = np.isin(np.arange(steps), expected)
             for mark, hue, label in (
                 (~marked, "#999999", "noise"),
                 (marked, colors.line(1), "to keep"),

@@ -88,16 +88,16 @@ def key(group: Group, row: Row, number: int) -> tuple[str, ...]:
 
 
 def main() -> None:
-    given = arguments()
-    chosen = [g for g in GROUPS if not given.group or g.name in given.group]
+    inputs = arguments()
+    chosen = [g for g in GROUPS if not inputs.group or g.name in inputs.group]
     work = Comparison(
-        given.seconds, given.rounds, given.threads, given.retries, given.only or [], chosen
+        inputs.seconds, inputs.rounds, inputs.threads, inputs.retries, inputs.only or [], chosen
     )
     torch.set_num_threads(work.threads)
-    if given.fresh:
+    if inputs.fresh:
         work.notes.unlink(missing_ok=True)
     left = announce(work)
-    if given.list:
+    if inputs.list:
         return
     BUILD.mkdir(parents=True, exist_ok=True)
     about = data.write(BUILD / "data")
@@ -188,8 +188,8 @@ def run(work: Comparison, group: Group, row: Row, python: Path) -> Record:
         return {"error": f"gave no answer in {PATIENCE / 60:.0f} minutes"}
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
-        said = (done.stderr.strip() or "no output").splitlines()
-        return {"error": said[-1][:400]}
+        output = (done.stderr.strip() or "no output").splitlines()
+        return {"error": output[-1][:400]}
     report: Record = json.loads(lines[-1])
     report["figure"] = report[FIGURES[group.what]]
     return report
@@ -202,9 +202,11 @@ def save(work: Comparison, group: Group, known: dict[tuple[str, ...], Record], a
     """Write the group's results as they stand: medians over the rounds."""
     rows = []
     for row in work.rows(group):
-        found = [known[place] for n in range(work.rounds) if (place := key(group, row, n)) in known]
-        if found:
-            rows.append({"peer": row.peer, "mode": row.mode, "said": row.said} | together(found))
+        results = [
+            known[place] for n in range(work.rounds) if (place := key(group, row, n)) in known
+        ]
+        if results:
+            rows.append({"peer": row.peer, "mode": row.mode, "said": row.said} | together(results))
     if not rows:
         return
     result = {

@@ -17,9 +17,9 @@ MOST = 1000  # sentences of the test data
 
 def write(folder: Path) -> dict[str, object]:
     """Write the data into ``folder``, unless they are there; what they are."""
-    said = folder / "data.json"
-    if said.is_file():
-        return dict(json.loads(said.read_text(encoding="utf-8")))
+    output = folder / "data.json"
+    if output.is_file():
+        return dict(json.loads(output.read_text(encoding="utf-8")))
     folder.mkdir(parents=True, exist_ok=True)
     counts = {}
     with workload("small") as work:
@@ -38,9 +38,9 @@ def write(folder: Path) -> dict[str, object]:
     text = "".join(f"{piece}\n" for piece in pieces)
     (folder / "vocabulary.txt").write_text(text, encoding="utf-8")
     _forms(folder, pieces)
-    found = {"data": data, "vocabulary": len(pieces), "pairs": counts}
-    said.write_text(json.dumps(found), encoding="utf-8")
-    return found
+    result = {"data": data, "vocabulary": len(pieces), "pairs": counts}
+    output.write_text(json.dumps(result), encoding="utf-8")
+    return result
 
 
 def _forms(folder: Path, pieces: list[str]) -> None:

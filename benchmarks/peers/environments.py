@@ -29,8 +29,8 @@ def python_of(peer: str) -> Path:
     """
     if peer == OWN:
         return Path(sys.executable)
-    wanted = [HERE / "requirements" / f"{peer}{part}.txt" for part in ("", ".alone")]
-    files = [file for file in wanted if file.is_file()]
+    expected = [HERE / "requirements" / f"{peer}{part}.txt" for part in ("", ".alone")]
+    files = [file for file in expected if file.is_file()]
     place = BUILD / "venv" / peer
     stamp, content = place / "made", "".join(file.read_text(encoding="utf-8") for file in files)
     digest = hashlib.sha256((torch_pin() + content).encode()).hexdigest()

@@ -45,18 +45,18 @@ def main() -> None:
     options.add_argument("--every", type=int, default=100)
     options.add_argument("--shape", default="small")
     options.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 1) // len(PEERS)))
-    given = options.parse_args()
+    inputs = options.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
-    about = vars(given) | data.write(BUILD / "data") | {"machine": describe()}
+    about = vars(inputs) | data.write(BUILD / "data") | {"machine": describe()}
     looks: dict[str, list[Look]] = {peer: [] for peer in PEERS}
-    one = threading.Lock()
+    item = threading.Lock()
     with workload("small") as work:
 
         def follow(first: int, peer: str) -> None:
-            cores = range(first * given.threads, (first + 1) * given.threads)
-            for look in learn(peer, given, work.task, cores):
+            cores = range(first * inputs.threads, (first + 1) * inputs.threads)
+            for look in learn(peer, inputs, work.task, cores):
                 print(peer, *look.values(), flush=True)
-                with one:
+                with item:
                     looks[peer].append(look)
                     write(about, looks)
 
@@ -87,16 +87,16 @@ def equal(ours: list[Look], theirs: list[Look]) -> list[Look]:
 
     Between two looks of ours BLEU is taken to grow in proportion; before the first nothing is said.
     """
-    found = []
+    result = []
     for their in theirs:
         for before, after in pairwise(ours):
             if before["bleu"] <= their["bleu"] < after["bleu"]:
                 part = (their["bleu"] - before["bleu"]) / (after["bleu"] - before["bleu"])
                 at = {unit: before[unit] + part * (after[unit] - before[unit]) for unit in UNITS}
                 ratios = {unit: round(their[unit] / at[unit], 2) for unit in UNITS}
-                found.append({"bleu": their["bleu"]} | ratios)
+                result.append({"bleu": their["bleu"]} | ratios)
                 break
-    return found
+    return result
 
 
 def learn(peer: str, given: argparse.Namespace, task: Any, cores: range) -> Iterator[Look]:
@@ -111,10 +111,10 @@ def learn(peer: str, given: argparse.Namespace, task: Any, cores: range) -> Iter
     ) as child:
         assert child.stdout is not None
         os.sched_setaffinity(child.pid, cores)
-        for said in child.stdout:
-            if not said.startswith('{"step"'):
+        for output in child.stdout:
+            if not output.startswith('{"step"'):
                 continue
-            waited, look = time.perf_counter() - started, json.loads(said)
+            waited, look = time.perf_counter() - started, json.loads(output)
             spent = (waited, processor(child.pid))
             bleu = look["bleu"] if "bleu" in look else score(task, look["outputs"])
             minutes = (round(seconds / 60, 2) for seconds in spent)

@@ -62,10 +62,10 @@ def table(title: str, result: Result) -> str:
 
 def trained(rows: list[Result]) -> list[str]:
     """The fastest last, against the yardstick."""
-    one = next((row["median"] for row in rows if row["peer"] == YARDSTICK), None)
+    item = next((row["median"] for row in rows if row["peer"] == YARDSTICK), None)
     lines = ["| who | tokens/s | × JoeyNMT | padding | peak MiB |", "|---|---:|---:|---:|---:|"]
     for row in sorted(rows, key=lambda row: row["median"]):
-        times = f"{row['median'] / one:.1f}" if one else ""
+        times = f"{row['median'] / item:.1f}" if item else ""
         lines.append(
             f"| {row['said']} | {row['median']:,.0f} | {times} | {row['padding_share']:.0%} | "
             f"{row['peak_rss_mib']:,.0f} |"

@@ -287,7 +287,14 @@ def _import_kinds(tree: Tree) -> None:
         except ModuleNotFoundError as error:
             hint = "; is it on PYTHONPATH?" if module.startswith(error.name or module) else ""
             raise ConfigError(f"cannot import {module!r} ({error}){hint}") from None
-        except (AttributeError, ImportError, NameError, SyntaxError, TypeError, ValueError) as error:
+        except (
+            AttributeError,
+            ImportError,
+            NameError,
+            SyntaxError,
+            TypeError,
+            ValueError,
+        ) as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}"
             raise ConfigError(f"cannot import {module!r} ({place})") from None

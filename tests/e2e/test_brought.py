@@ -31,8 +31,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 @pytest.fixture(scope="module")
 def address(runs: dict[str, Run]) -> Iterator[str]:
-    with served(runs["rnn"].path.parent) as found:
-        yield found
+    with served(runs["rnn"].path.parent) as result:
+        yield result
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def test_attention_is_a_film_of_the_checkpoints(visit: Callable[..., Any]) -> No
     cells.first.press("End")
     cells.first.press("ArrowDown")
     readings = film.locator(".fv-reading").all_inner_texts()
-    wanted = page.get_by_test_id("samples").get_by_text("wanted: ").inner_text().split()
+    expected = page.get_by_test_id("samples").get_by_text("wanted: ").inner_text().split()
     words = {reading.rpartition(" ")[0] for reading in readings}  # all but the number
-    assert words == {f"producing « {wanted[2]} »: </s>"}
+    assert words == {f"producing « {expected[2]} »: </s>"}
     page.get_by_label("next example").click()
     page.get_by_test_id("show-film").wait_for()
 
@@ -89,7 +89,7 @@ def test_a_picture_that_is_brought_is_labelled_and_looked_at(
     file = io.BytesIO()
     Image.fromarray(bars(4)[0][3]).save(file, "PNG")
     (tmp_path / "bar.png").write_bytes(file.getvalue())
-    [said] = runs["vit"].classify_images([tmp_path / "bar.png"])
+    [output] = runs["vit"].classify_images([tmp_path / "bar.png"])
     page = visit("#/ask?run=vit")
     bring(page, "upload", "bar.gif", "image/gif", b"GIF89a")
     assert "no PNG or JPEG" in page.get_by_role("alert").inner_text()
@@ -98,7 +98,7 @@ def test_a_picture_that_is_brought_is_labelled_and_looked_at(
     assert "bar.png" in page.get_by_test_id("brought").inner_text()
     assert page.get_by_role("alert").count() == 0
     labels = page.get_by_test_id("drawing-labels")
-    assert labels.locator(".fv-title").inner_text() == said.label
+    assert labels.locator(".fv-title").inner_text() == output.label
     page.get_by_test_id("tab-inspect").click()
     wait(page, "view-picture")
     wait(page, "answered-vit")
@@ -111,12 +111,12 @@ def test_a_picture_that_is_brought_has_a_caption(
 ) -> None:
     (tmp_path / "red.png").write_bytes(png("red"))
     run = runs["captioner"]
-    [said] = run.caption([tmp_path / "red.png"])
+    [output] = run.caption([tmp_path / "red.png"])
     record = run.explain(tmp_path / "red.png")
     page = visit("#/ask?run=captioner")
     bring(page, "upload", "red.png", "image/png", png("red"))
     wait(page, "answer")
-    assert words(page) == [*(run.task.tokenizer.decode([i]) for i in said.ids), "</s>"]
+    assert words(page) == [*(run.task.tokenizer.decode([i]) for i in output.ids), "</s>"]
     page.get_by_test_id("tab-inspect").click()
     view = wait(page, "view-picture")
     panels = view.locator(".fv-panels button")
@@ -136,8 +136,10 @@ def test_a_table_that_is_brought_is_forecast(visit: Callable[..., Any]) -> None:
     assert "own.csv" in page.get_by_test_id("brought").inner_text()
     drawing = page.get_by_test_id("drawing-lines")
     drawing.locator("summary").click()
-    told = drawing.locator("table").inner_text()
-    assert "\n2022-06\t" in told and "\n2022-07\t" in told  # the last row, and the first ahead
+    messages = drawing.locator("table").inner_text()
+    assert (
+        "\n2022-06\t" in messages and "\n2022-07\t" in messages
+    )  # the last row, and the first ahead
     bring(page, "csv", "wrong.csv", "text/csv", table.replace("other", "another").encode())
     wait(page, "answer", "failed")
     assert "the table:1: no column 'other'" in page.get_by_test_id("failure").inner_text()

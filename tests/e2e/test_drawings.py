@@ -148,10 +148,10 @@ def test_all_kinds_fit_the_page(visit: Visit, address: str, width: int, scheme: 
 def test_every_text_has_contrast(
     visit: Visit, contrasts: Callable[[Any], list[Any]], address: str, scheme: str
 ) -> None:
-    found = contrasts(visit(address, scheme=scheme))
-    assert len(found) > 150
+    result = contrasts(visit(address, scheme=scheme))
+    assert len(result) > 150
     # what is written on cells and beams has its own ground, which is no background of an element
-    plain = [entry for entry in found if not entry[1].startswith("text ")]
+    plain = [entry for entry in result if not entry[1].startswith("text ")]
     assert not [entry for entry in plain if entry[0] < 4.5]
 
 
@@ -161,10 +161,10 @@ def test_axe_finds_nothing_serious(visit: Visit, address: str, scheme: str) -> N
         pytest.skip("no axe-core here: `npm ci` in web/")
     page = visit(address, scheme=scheme)
     page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate("axe.run().then(({violations}) => violations)")
+    result = page.evaluate("axe.run().then(({violations}) => violations)")
     faults = [
         (fault["id"], fault["impact"], node["html"][:200])
-        for fault in found
+        for fault in result
         for node in fault["nodes"]
         if fault["impact"] in ("serious", "critical")
     ]

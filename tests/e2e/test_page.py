@@ -50,9 +50,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 def reading(page: Any) -> tuple[str, str, str, float]:
     """What the page says: verb, row, column, weight."""
     text = page.inner_text(".fv-reading")
-    found = re.fullmatch(r"(\w+) « (.*) »: (.*) (\d\.\d+)", text)
-    assert found, text
-    return found[1], found[2], found[3], float(found[4])
+    result = re.fullmatch(r"(\w+) « (.*) »: (.*) (\d\.\d+)", text)
+    assert result, text
+    return result[1], result[2], result[3], float(result[4])
 
 
 def center(page: Any, row: int, column: int) -> tuple[float, float]:
@@ -83,9 +83,9 @@ def test_the_canvas_shows_the_colors_of_the_table(visit: Visit, address: str) ->
     page.get_by_label("absolute").check()
     page.get_by_role("button", name="layer 0, head 2").click()
     weights = sentence().maps[CROSS.format(0)][2]
-    wanted = colors.table()[colors.indices(colors.scale("absolute").levels(weights))]
+    expected = colors.table()[colors.indices(colors.scale("absolute").levels(weights))]
     seen = np.array(page.locator(MATRIX).evaluate(PIXELS)).reshape(9, 8, 4)  # a pixel for each cell
-    np.testing.assert_array_equal(seen[..., :3], wanted)
+    np.testing.assert_array_equal(seen[..., :3], expected)
 
 
 def test_the_keyboard_reaches_cells_layers_and_heads(visit: Visit, address: str) -> None:
@@ -199,9 +199,9 @@ def test_every_text_has_contrast(
 ) -> None:
     page = visit(address, scheme=scheme)
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
-    found = contrasts(page)
-    assert len(found) > 30
-    assert not [entry for entry in found if entry[0] < 4.5]
+    result = contrasts(page)
+    assert len(result) > 30
+    assert not [entry for entry in result if entry[0] < 4.5]
     page.click(".theme")
     assert page.evaluate("document.documentElement.dataset.theme") != scheme
     assert not [entry for entry in contrasts(page) if entry[0] < 4.5]

@@ -34,8 +34,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 @pytest.fixture(scope="module")
 def address(runs: dict[str, Run]) -> Iterator[str]:
-    with served(runs["rnn"].path.parent) as found:
-        yield found
+    with served(runs["rnn"].path.parent) as result:
+        yield result
 
 
 @pytest.fixture
@@ -52,14 +52,14 @@ def test_a_sentence_is_typed_answered_forced_and_found_again_by_its_address(
     page.get_by_test_id("source").fill("the dog runs")
     page.get_by_test_id("source").press("Enter")
     wait(page, "answer")
-    [said] = runs[name].translate(["the dog runs"])
-    assert words(page) == [*str(said).split(), "</s>"]
+    [output] = runs[name].translate(["the dog runs"])
+    assert words(page) == [*str(output).split(), "</s>"]
     place = page.get_by_test_id("output").locator(".place").first
     other = place.locator(".other").nth(1)
-    told = other.locator("bdi").inner_text()
+    messages = other.locator("bdi").inner_text()
     other.click()
     wait(page, "answer")
-    assert words(page)[0] == told != str(said).split()[0]
+    assert words(page)[0] == messages != str(output).split()[0]
     assert "prefix=" in page.url
     again = visit(page.url[page.url.index("#") :])
     wait(again, "answer")
@@ -67,11 +67,11 @@ def test_a_sentence_is_typed_answered_forced_and_found_again_by_its_address(
     page.get_by_test_id("unforce").click()
     until(page, "!location.hash.includes('prefix')")
     wait(page, "answer")
-    assert words(page) == [*str(said).split(), "</s>"]
+    assert words(page) == [*str(output).split(), "</s>"]
     page.go_back()
     until(page, "location.hash.includes('prefix')")
     wait(page, "answer")
-    assert words(page)[0] == told
+    assert words(page)[0] == messages
 
 
 def test_beams_are_lanes_and_each_output_can_be_read(visit: Callable[..., Any]) -> None:
@@ -273,9 +273,9 @@ def test_the_main_path_needs_no_mouse(visit: Callable[..., Any]) -> None:
     assert words(page)[1] != first[1]
     page.keyboard.press("2")
     view = wait(page, "view-attention")
-    for keys, wanted in (("]", "layer=1"), ("[", "layer=0"), (".", "head=0")):
+    for keys, expected in (("]", "layer=1"), ("[", "layer=0"), (".", "head=0")):
         page.keyboard.press(keys)
-        until(page, "wanted => location.hash.includes(wanted)", wanted)
+        until(page, "wanted => location.hash.includes(wanted)", expected)
     page.keyboard.press("e")
     assert page.evaluate("document.activeElement.innerText") == "PNG"
     view.locator("summary").filter(has_text="Table").focus()
@@ -326,17 +326,17 @@ def test_nothing_stands_in_the_way_of_anyone(
         page.get_by_test_id("drawing-loss").wait_for()
     page.wait_for_timeout(300)
     page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate("axe.run().then(({violations}) => violations)")
+    result = page.evaluate("axe.run().then(({violations}) => violations)")
     grave = [
         (
-            one["id"],
+            item["id"],
             [
                 node["html"][:160] + " | " + node["failureSummary"][:200]
-                for node in one["nodes"][:3]
+                for node in item["nodes"][:3]
             ],
         )
-        for one in found
-        if one["impact"] in ("serious", "critical")
+        for item in result
+        if item["impact"] in ("serious", "critical")
     ]
     assert not grave
 

@@ -85,8 +85,8 @@ def reads_tokens(config: Config) -> bool:
 
 def each(family: str) -> pytest.MarkDecorator:
     """Parametrise ``config`` over the kinds of a family."""
-    found = defaults(family)
-    return pytest.mark.parametrize("config", found.values(), ids=found)
+    result = defaults(family)
+    return pytest.mark.parametrize("config", result.values(), ids=result)
 
 
 def substitutions(config: Config) -> Iterator[tuple[str, Any]]:
@@ -157,15 +157,15 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     normed = LayerNorm.Config()
     pairs["embedding norm"] = tuple(changed(part, embedding_norm=normed) for part in TRANSFORMER)
     pairs["deep"] = changed(RECURRENT[0], cell=LSTMCell.Config(), num_layers=2), deep
-    found = {
+    result = {
         name: EncoderDecoder.Config(encoder=encoder, decoder=decoder)
         for name, (encoder, decoder) in pairs.items()
     }
     for name in REFUSED:
-        del found[name]
-    found["output bias"] = changed(found["transformer"], output_bias=True, tie="inputs")
+        del result[name]
+    result["output bias"] = changed(result["transformer"], output_bias=True, tie="inputs")
     presets = defaults("model").items()
-    return found | {n: c for n, c in presets if issubclass(c.owner, EncoderDecoder)}
+    return result | {n: c for n, c in presets if issubclass(c.owner, EncoderDecoder)}
 
 
 MODELS = _models()

@@ -37,8 +37,8 @@ class Tables:
             assert set(ids.tolist()) == {START}
         self.begun = True
         each = len(ids) // len(self.sources)
-        found = [self.sources[i // each](prefix) for i, prefix in enumerate(self.written)]
-        return torch.tensor(found).log() + 0.7  # logits may stand anywhere
+        result = [self.sources[i // each](prefix) for i, prefix in enumerate(self.written)]
+        return torch.tensor(result).log() + 0.7  # logits may stand anywhere
 
     def reorder(self, rows: Tensor) -> None:
         self.written = [self.written[row] for row in rows.tolist()]
@@ -65,13 +65,13 @@ def log_p(table: Table, output: Prefix) -> float:
 
 def everything(table: Table, limit: int) -> list[tuple[float, Prefix, bool]]:
     """Every output of at most ``limit`` tokens, its end included: log p, ids, whether it ended."""
-    found = []
+    result = []
     for length in range(limit):
         for prefix in itertools.product((A, B, C), repeat=length):
-            found.append((log_p(table, (*prefix, END)), prefix, True))
+            result.append((log_p(table, (*prefix, END)), prefix, True))
     for prefix in itertools.product((A, B, C), repeat=limit):
-        found.append((log_p(table, prefix), prefix, False))
-    return found
+        result.append((log_p(table, prefix), prefix, False))
+    return result
 
 
 def search(
@@ -88,9 +88,9 @@ def search(
 def alike(left: Sequence[Hypothesis], right: Sequence[Hypothesis]) -> None:
     assert [h.ids for h in left] == [h.ids for h in right]
     assert [h.ended for h in left] == [h.ended for h in right]
-    for one, other in zip(left, right, strict=True):
-        assert one.log_probability == near(other.log_probability, terms=MODEL)
-        assert one.score == near(other.score, terms=MODEL)
+    for item, other in zip(left, right, strict=True):
+        assert item.log_probability == near(other.log_probability, terms=MODEL)
+        assert item.score == near(other.score, terms=MODEL)
 
 
 def limit(extra: int, ratio: float = 0.0) -> dict[str, Any]:

@@ -46,15 +46,15 @@ def joined(mixed: Tensor) -> Tensor:
 def test_fused_equals_explicit(attention: Attention, mask: Callable[[], Mask], fused: Road) -> None:
     query, memory = torch.randn(2, 5, SIZE, requires_grad=True), torch.randn(2, 5, SIZE)
     for read in (None, memory):
-        found = []
-        for wanted in (False, True):
-            calls = fused(wanted)
+        result = []
+        for expected in (False, True):
+            calls = fused(expected)
             output = attention(query, read, mask())
             possible = attention.score.scale is not None and attention.normalizer.fusable
-            assert bool(calls) == (wanted and possible), "not the road that was asked for"
+            assert bool(calls) == (expected and possible), "not the road that was asked for"
             (gradient,) = torch.autograd.grad(output.square().sum(), query)
-            found.append((output, gradient))
-        for explicit, other in zip(*found, strict=True):
+            result.append((output, gradient))
+        for explicit, other in zip(*result, strict=True):
             close(other, explicit)
 
 
@@ -67,10 +67,10 @@ def test_a_tap_chooses_the_explicit_road(attention: Attention, fused: Road) -> N
 
 def test_rotated_fused_equals_rotated_explicit(attention: Attention, fused: Road) -> None:
     x, position = torch.randn(2, 6, SIZE), Rotary.Config().build(SIZE, attention.num_heads)
-    found = [
+    result = [
         attention(x, mask=Mask(causal=True), position=position) for _ in roads(attention, fused)
     ]
-    close(found[-1], found[0])
+    close(result[-1], result[0])
 
 
 # ------------------------------------------------------------------------------ weights
@@ -111,9 +111,9 @@ def test_a_silenced_head_takes_its_share_away(attention: Attention) -> None:
     )
 
     def silence(weights: Tensor) -> Tensor:
-        kept = torch.ones(attention.num_heads, 1, 1)
-        kept[silenced] = 0
-        return weights * kept
+        saved = torch.ones(attention.num_heads, 1, 1)
+        saved[silenced] = 0
+        return weights * saved
 
     whole, mixed = attention(x), weights_of(attention, x) @ values_of(attention, x)
     columns = attention.output.weight[:, silenced * size : (silenced + 1) * size]
@@ -139,8 +139,8 @@ def test_a_tap_replaces_weights_of_hypotheses_that_share_keys(attention: Attenti
     attention.tap = last
     output = attention(query, memory)
     assert shapes == [(6, attention.num_heads, 4, 5)]
-    wanted = attention.output(joined(values_of(attention, memory)[1:, :, -1:])).expand(-1, 4, -1)
-    close(output[3:4], wanted)
+    expected = attention.output(joined(values_of(attention, memory)[1:, :, -1:])).expand(-1, 4, -1)
+    close(output[3:4], expected)
     close(output[4], attention.output.bias.expand(4, -1))
 
 
@@ -190,7 +190,7 @@ def test_the_future_leaves_the_past_bit_equal(attention: Attention, fused: Road)
     other = x.clone()
     other[:, 4:] = 1e3 * torch.randn(2, 2, SIZE)
     for _ in roads(attention, fused):
-        before, after = (attention(one, mask=Mask(causal=True)) for one in (x, other))
+        before, after = (attention(item, mask=Mask(causal=True)) for item in (x, other))
         assert torch.equal(before[:, :4], after[:, :4])
         assert differ(before[:, 4:], after[:, 4:])
 
@@ -245,11 +245,11 @@ def test_whole_equals_chunk_by_chunk(attention: Attention, window: int | None) -
     x = torch.randn(2, 5, SIZE)
     whole = attention(x, mask=Mask(causal=True, window=window))
     for chunks in ([1] * 5, [3, 2], [1, 4], [3, 1, 1], [2, 1, 2]):
-        state, found = State(), []
+        state, result = State(), []
         for part in x.split(chunks, dim=1):
-            found.append(attention(part, None, Mask(causal=True, window=window), state))
+            result.append(attention(part, None, Mask(causal=True, window=window), state))
             state.position += part.shape[1]
-        close(torch.cat(found, dim=1), whole)
+        close(torch.cat(result, dim=1), whole)
 
 
 def test_keys_of_a_memory_are_made_once(attention: Attention) -> None:

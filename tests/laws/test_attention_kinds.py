@@ -69,8 +69,8 @@ def full_like(attention: BaseAttention) -> Attention:
     """Full attention with the same projections."""
     heads, shared = attention.num_heads, attention.key_heads
     full = Attention.Config(num_heads=heads, key_heads=shared).build(SIZE).eval()
-    wanted = set(full.state_dict())
-    full.load_state_dict({n: t for n, t in attention.state_dict().items() if n in wanted})
+    expected = set(full.state_dict())
+    full.load_state_dict({n: t for n, t in attention.state_dict().items() if n in expected})
     return full  # type: ignore[no-any-return]
 
 
@@ -115,11 +115,11 @@ def test_long_inputs_step_by_step(config: BaseAttention.Config) -> None:
             attention(x, None, Mask(causal=True))
         return
     whole = attention(x, None, Mask(causal=True))
-    state, found = State(), []
+    state, result = State(), []
     for part in x.split([70, 1, 40, 1, 1, 37], dim=1):
-        found.append(attention(part, None, Mask(causal=True), state))
+        result.append(attention(part, None, Mask(causal=True), state))
         state.position += part.shape[1]
-    close(torch.cat(found, dim=1), whole)
+    close(torch.cat(result, dim=1), whole)
 
 
 @each_kind
@@ -170,8 +170,8 @@ def test_local_attention_with_a_wide_window_is_full(causal: bool) -> None:
 def test_local_attention_is_full_attention_under_a_window(window: int, causal: bool) -> None:
     x, position = torch.randn(2, 9, SIZE), Rotary.Config().build(SIZE, 4)
     local = built(LocalAttention.Config(num_heads=4, window=window))
-    wanted = full_like(local)(x, None, Mask(real(9, 5), causal, window), None, position)
-    close(local(x, None, Mask(real(9, 5), causal), None, position), wanted)
+    expected = full_like(local)(x, None, Mask(real(9, 5), causal, window), None, position)
+    close(local(x, None, Mask(real(9, 5), causal), None, position), expected)
 
 
 def pattern(size: int, near: int, first: int, length: int, causal: bool) -> Tensor:
@@ -207,12 +207,12 @@ def test_sparse_attention_adds_positions_and_takes_the_fused_road(
 ) -> None:
     attention, x = built(config), torch.randn(2, 9, SIZE)
     position = ALiBi.Config().build(SIZE, HEADS)
-    found = []
-    for wanted in (False, True):
-        calls = fused(wanted)
-        found.append(attention(x, None, Mask(real(9, 7), causal=True), None, position))
-        assert bool(calls) == wanted
-    close(*found)
+    result = []
+    for expected in (False, True):
+        calls = fused(expected)
+        result.append(attention(x, None, Mask(real(9, 7), causal=True), None, position))
+        assert bool(calls) == expected
+    close(*result)
 
 
 @each_sparse
@@ -285,8 +285,8 @@ def test_more_random_features_come_nearer_to_softmax() -> None:
     errors = []
     for features in (8, 64, 512, 4096):
         performer = built(RandomFeatureAttention.Config(num_heads=2, features=features))
-        wanted = full_like(performer)(x, None, Mask(causal=True))
-        errors.append(float((performer(x, None, Mask(causal=True)) - wanted).abs().mean()))
+        expected = full_like(performer)(x, None, Mask(causal=True))
+        errors.append(float((performer(x, None, Mask(causal=True)) - expected).abs().mean()))
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 0.1 * errors[0]
 
@@ -295,8 +295,8 @@ def test_random_features_are_right_on_average() -> None:
     attention = built(RandomFeatureAttention.Config(features=20_000))
     q, k = (0.3 * torch.randn(1, 1, 6, SIZE) for _ in range(2))
     factor = attention._exponents(q).amax(dim=-1, keepdim=True).exp()
-    found = attention.of_queries(q) * factor @ attention.of_keys(k).mT / 20_000
-    torch.testing.assert_close(found, (q @ k.mT / SIZE**0.5).exp(), atol=0, rtol=0.05)
+    result = attention.of_queries(q) * factor @ attention.of_keys(k).mT / 20_000
+    torch.testing.assert_close(result, (q @ k.mT / SIZE**0.5).exp(), atol=0, rtol=0.05)
 
 
 def test_directions_are_orthogonal_in_groups() -> None:

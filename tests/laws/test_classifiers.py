@@ -61,8 +61,8 @@ def build(config: Any, seed: int = 0) -> Any:
 def pooled(encoder: Encoder.Config, inputs: Tensor, keys: Tensor | None = None) -> Tensor:
     model = build(Classifier.Config(encoder=encoder, pooling=Mean.Config()))
     with torch.no_grad():
-        found: Tensor = model(inputs, keys)
-    return found
+        result: Tensor = model(inputs, keys)
+    return result
 
 
 @pytest.fixture(params=CONFIGS)
@@ -110,10 +110,10 @@ def test_saved_and_loaded_weights_give_the_same_output(model: Any, tmp_path: Pat
     save_weights(model, tmp_path / "model.safetensors")
     other = build(model.config, seed=1)
     with torch.no_grad():
-        wanted = model(SOURCE, KEYS)
-        assert differ(other(SOURCE, KEYS), wanted)
+        expected = model(SOURCE, KEYS)
+        assert differ(other(SOURCE, KEYS), expected)
         load_weights(other, tmp_path / "model.safetensors")
-        assert torch.equal(other(SOURCE, KEYS), wanted)
+        assert torch.equal(other(SOURCE, KEYS), expected)
 
 
 # ------------------------------------------------------------------------------ bags
@@ -123,11 +123,11 @@ def test_a_bag_of_words_does_not_see_the_order_in_any_bit() -> None:
     inputs, keys = ids(1, 40), torch.ones(1, 40, dtype=torch.bool)
     keys[:, 33:] = False
     bag = BagEncoder.Config(embedding_size=12)
-    wanted, part = pooled(bag, inputs), pooled(bag, inputs, keys)
+    expected, part = pooled(bag, inputs), pooled(bag, inputs, keys)
     for seed in range(20):
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(40, generator=generator)
-        assert torch.equal(pooled(bag, inputs[:, order]), wanted)
+        assert torch.equal(pooled(bag, inputs[:, order]), expected)
         assert torch.equal(pooled(bag, inputs[:, order], keys[:, order]), part)
 
 

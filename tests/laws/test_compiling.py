@@ -43,10 +43,10 @@ def test_compiled_layers_learn_the_same(device: str) -> None:
     compile_layers(other, "aot_eager" if device == "cpu" else "inductor")
     assert other.state_dict().keys() == model.state_dict().keys()
     for length in (5, 9):
-        expected, found = (learnt(each, length, device) for each in (model, other))
-        assert found.keys() == expected.keys()
+        expected, result = (learnt(each, length, device) for each in (model, other))
+        assert result.keys() == expected.keys()
         for name, gradient in expected.items():
-            close(found[name], gradient, terms=MODEL)
+            close(result[name], gradient, terms=MODEL)
 
 
 def test_where_it_brings_nothing_that_is_said() -> None:

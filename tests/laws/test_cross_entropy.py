@@ -28,11 +28,11 @@ def both(smoothing: float, hidden: Tensor, weight: Tensor, target: Tensor) -> li
     """Loss, NLL and gradients: ours, and PyTorch's over whole logits."""
     total, nll = linear_cross_entropy(hidden, weight, target, smoothing)
     logits = hidden @ weight.T
-    wanted = F.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
+    expected = F.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
     plain = F.cross_entropy(logits, target, reduction="sum")
     return [
         [loss.detach(), sum_.detach().float(), *torch.autograd.grad(3 * loss, (hidden, weight))]
-        for loss, sum_ in ((total, nll), (wanted, plain))
+        for loss, sum_ in ((total, nll), (expected, plain))
     ]
 
 
@@ -53,11 +53,11 @@ def test_the_objective_adds_the_bias(smoothing: float) -> None:
     bias = torch.randn(V, requires_grad=True)
     total = CrossEntropy.Config(label_smoothing=smoothing).build()(hidden, weight, target, bias)
     logits = hidden @ weight.T + bias
-    wanted = F.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
+    expected = F.cross_entropy(logits, target, reduction="sum", label_smoothing=smoothing)
     parameters = (hidden, weight, bias)
-    ours, theirs = (torch.autograd.grad(loss, parameters) for loss in (total.total, wanted))
-    for one, other in zip((total.total, *ours), (wanted, *theirs), strict=True):
-        close(one, other)
+    ours, theirs = (torch.autograd.grad(loss, parameters) for loss in (total.total, expected))
+    for item, other in zip((total.total, *ours), (expected, *theirs), strict=True):
+        close(item, other)
 
 
 @smoothings
@@ -77,8 +77,8 @@ def test_half_precision_is_near(smoothing: float) -> None:
     assert [grad.dtype for grad in grads] == [torch.float32] * 2
     torch.testing.assert_close(total, exact, rtol=0.02, atol=0.1)
     torch.testing.assert_close(nll, exact_nll, rtol=0.02, atol=0.1)
-    for grad, wanted in zip(grads, torch.autograd.grad(exact, (hidden, weight)), strict=True):
-        assert float((grad - wanted).norm() / wanted.norm()) < 0.03
+    for grad, expected in zip(grads, torch.autograd.grad(exact, (hidden, weight)), strict=True):
+        assert float((grad - expected).norm() / expected.norm()) < 0.03
 
 
 @pytest.mark.parametrize("frozen", ["hidden", "weight"])
@@ -123,12 +123,12 @@ def test_four_small_batches_equal_one_large(name: str) -> None:
     model, objective = build(MODELS[name]), CrossEntropy.Config().build()
     source, target = ids(32, 7), ids(32, 6, seed=2)
     lengths = torch.randint(2, 8, (32,)).tolist()
-    keys, wanted = real(*lengths, 7)[:32], real(*(min(n, 6) for n in lengths), 6)[:32]
+    keys, expected = real(*lengths, 7)[:32], real(*(min(n, 6) for n in lengths), 6)[:32]
 
     def loss(rows: slice) -> Loss:
         memory = model.encode(source[rows], keys[rows])
-        hidden = model.decode(target[rows], memory)[wanted[rows]]
-        return objective(hidden, model.output.weight, target[rows][wanted[rows]])
+        hidden = model.decode(target[rows], memory)[expected[rows]]
+        return objective(hidden, model.output.weight, target[rows][expected[rows]])
 
     def gradient(parts: list[slice]) -> tuple[list[Tensor], int]:
         model.zero_grad()
@@ -140,5 +140,5 @@ def test_four_small_batches_equal_one_large(name: str) -> None:
 
     whole, count = gradient([slice(0, 32)])
     parts, sum_of_counts = gradient([slice(i, i + 8) for i in range(0, 32, 8)])
-    assert count == sum_of_counts == int(wanted.sum())
+    assert count == sum_of_counts == int(expected.sum())
     close(parts, whole, terms=MODEL)

@@ -61,10 +61,10 @@ def test_greedy_goes_astray() -> None:
 
 @pytest.mark.parametrize("width", range(2, 9))
 def test_a_beam_finds_the_better_path(width: int) -> None:
-    (found,) = search(Beam.Config(beam_size=width, length_penalty=0.0), [toy])
-    assert found[0].ids == [A, C, B]
-    assert math.exp(found[0].log_probability) == near(0.054)
-    assert found[0].score == found[0].log_probability
+    (result,) = search(Beam.Config(beam_size=width, length_penalty=0.0), [toy])
+    assert result[0].ids == [A, C, B]
+    assert math.exp(result[0].log_probability) == near(0.054)
+    assert result[0].score == result[0].log_probability
 
 
 # ------------------------------------------------------------------------------ brute force
@@ -81,14 +81,14 @@ def test_a_beam_as_wide_as_the_space_is_brute_force(
 ) -> None:
     config = Beam.Config(beam_size=60, length_penalty=alpha, **limit(longest))
     tables = [random_table(seed) for seed in seeds]
-    for table, found in zip(tables, search(config, tables), strict=True):
+    for table, result in zip(tables, search(config, tables), strict=True):
 
         def score(output: tuple[float, Prefix, bool]) -> float:
             return output[0] / ((5 + len(output[1]) + output[2]) / 6) ** alpha
 
-        wanted = sorted(everything(table, longest), key=score, reverse=True)
-        assert len(found) == len(wanted)
-        alike(found, [Hypothesis(list(o[1]), o[0], score(o), o[2]) for o in wanted])
+        expected = sorted(everything(table, longest), key=score, reverse=True)
+        assert len(result) == len(expected)
+        alike(result, [Hypothesis(list(o[1]), o[0], score(o), o[2]) for o in expected])
 
 
 @torch.no_grad()
@@ -102,10 +102,10 @@ def test_a_wide_beam_over_a_model_is_brute_force(model_pair: EncoderDecoder) -> 
     ]
     outputs += map(list, itertools.product((0, 1, 2, 4), repeat=length))
     config = Beam.Config(beam_size=len(outputs), length_penalty=0.0, **limit(length))
-    (found,) = config.build()(DecoderSteps(model_pair, memory), [4], 2, END)
+    (result,) = config.build()(DecoderSteps(model_pair, memory), [4], 2, END)
     log_p = forced(model_pair, source, outputs)
     order = sorted(range(len(outputs)), key=lambda i: -log_p[i])
-    assert [h.ids + [END] * h.ended for h in found] == [outputs[i] for i in order]
+    assert [h.ids + [END] * h.ended for h in result] == [outputs[i] for i in order]
 
 
 @pytest.fixture(params=["transformer", "recurrent", "no attention"])
@@ -119,8 +119,8 @@ def forced(model: EncoderDecoder, source: Tensor, outputs: Sequence[Sequence[int
     """Σ log p of each output of one source; the last id may be the end."""
     whole = pad_sequence([torch.tensor(ids) for ids in outputs], batch_first=True)
     read = torch.nn.functional.pad(whole[:, :-1], (1, 0), value=2)
-    found = token_log_probabilities(model(source.expand(len(outputs), -1), read), whole)
-    return [float(row[: len(ids)].sum()) for row, ids in zip(found, outputs, strict=True)]
+    result = token_log_probabilities(model(source.expand(len(outputs), -1), read), whole)
+    return [float(row[: len(ids)].sum()) for row, ids in zip(result, outputs, strict=True)]
 
 
 # ------------------------------------------------------------------------------ any table
@@ -145,9 +145,9 @@ def test_no_source_notices_its_neighbours(
         Sample.Config(num_samples=width, **limit(2, 1.0)),
     ):
         together = search(config, tables, lengths)
-        for table, length, found in zip(tables, lengths, together, strict=True):
+        for table, length, result in zip(tables, lengths, together, strict=True):
             (alone,) = search(config, [table], [length], [tables.index(table)])
-            alike(found, alone)
+            alike(result, alone)
 
 
 @settings(max_examples=30)
@@ -156,12 +156,12 @@ def test_the_n_best_are_sorted_distinct_and_scored_right(
     seed: int, width: int, alpha: float
 ) -> None:
     table = random_table(seed)
-    (found,) = search(Beam.Config(beam_size=width, length_penalty=alpha, **limit(5)), [table])
-    assert 1 <= len(found) <= width
-    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
-    outputs = [(*h.ids, END) if h.ended else tuple(h.ids) for h in found]
+    (result,) = search(Beam.Config(beam_size=width, length_penalty=alpha, **limit(5)), [table])
+    assert 1 <= len(result) <= width
+    assert [h.score for h in result] == sorted((h.score for h in result), reverse=True)
+    outputs = [(*h.ids, END) if h.ended else tuple(h.ids) for h in result]
     assert len(set(outputs)) == len(outputs)
-    for output, hypothesis in zip(outputs, found, strict=True):
+    for output, hypothesis in zip(outputs, result, strict=True):
         assert END not in hypothesis.ids
         assert hypothesis.log_probability == near(log_p(table, output), terms=MODEL)
         penalty = ((5 + len(output)) / 6) ** alpha
@@ -171,7 +171,7 @@ def test_the_n_best_are_sorted_distinct_and_scored_right(
 def plain_beam(table: Table, width: int, longest: int) -> list[tuple[float, Prefix, bool]]:
     """Beam search as the books tell it: lists, no batch, every extension looked at."""
     live: list[tuple[float, Prefix]] = [(0.0, ())]
-    found: list[tuple[float, Prefix, bool]] = []
+    result: list[tuple[float, Prefix, bool]] = []
     for length in range(1, longest + 1):
         extended = [
             (p + math.log(q), (*prefix, token))
@@ -179,13 +179,13 @@ def plain_beam(table: Table, width: int, longest: int) -> list[tuple[float, Pref
             for token, q in enumerate(table(prefix))
         ]
         extended.sort(reverse=True)
-        found += [(p, y[:-1], True) for p, y in extended[:width] if y[-1] == END]
+        result += [(p, y[:-1], True) for p, y in extended[:width] if y[-1] == END]
         live = [(p, y) for p, y in extended if y[-1] != END][:width]
         if length == longest:
-            found += [(p, y, False) for p, y in live]
-        if len(found) >= width:
+            result += [(p, y, False) for p, y in live]
+        if len(result) >= width:
             break
-    return sorted(found, reverse=True)[:width]
+    return sorted(result, reverse=True)[:width]
 
 
 @settings(max_examples=60)
@@ -193,9 +193,9 @@ def plain_beam(table: Table, width: int, longest: int) -> list[tuple[float, Pref
 def test_the_batched_beam_is_the_plain_one(seed: int, width: int, longest: int) -> None:
     table = random_table(seed, vocabulary=8, ending=2.0)
     config = Beam.Config(beam_size=width, length_penalty=0.0, **limit(longest))
-    (found,) = search(config, [table])
-    wanted = plain_beam(table, width, longest)
-    alike(found, [Hypothesis(list(y), p, p, ended) for p, y, ended in wanted])
+    (result,) = search(config, [table])
+    expected = plain_beam(table, width, longest)
+    alike(result, [Hypothesis(list(y), p, p, ended) for p, y, ended in expected])
 
 
 @settings(max_examples=30)
@@ -203,11 +203,11 @@ def test_the_batched_beam_is_the_plain_one(seed: int, width: int, longest: int) 
 def test_a_beam_of_one_is_greedy(seed: int) -> None:
     tables = [random_table(seed), random_table(seed + 1)]
     greedy = search(Greedy.Config(**limit(8)), tables)
-    for one, other in zip(
+    for item, other in zip(
         greedy, search(Beam.Config(beam_size=1, **limit(8)), tables), strict=True
     ):
-        assert [(h.ids, h.ended) for h in one] == [(h.ids, h.ended) for h in other]
-        assert one[0].log_probability == near(other[0].log_probability)
+        assert [(h.ids, h.ended) for h in item] == [(h.ids, h.ended) for h in other]
+        assert item[0].log_probability == near(other[0].log_probability)
 
 
 @settings(max_examples=15)
@@ -217,8 +217,8 @@ def test_a_wider_space_never_scores_worse(seed: int) -> None:
     table = random_table(seed)
     best = max(everything(table, 3))[0]
     for width in (1, 2, 5):
-        (found,) = search(Beam.Config(beam_size=width, length_penalty=0.0, **limit(3)), [table])
-        assert found[0].log_probability <= best + 1e-4
+        (result,) = search(Beam.Config(beam_size=width, length_penalty=0.0, **limit(3)), [table])
+        assert result[0].log_probability <= best + 1e-4
 
 
 @each("search")
@@ -230,11 +230,11 @@ def test_each_source_has_its_own_limit(config: Search.Config) -> None:
         return 0.0, 0.0, 0.0, 1.0
 
     limited = type(config)(max_ratio=1.5, max_extra=2)
-    found = search(limited, [endless, brief, endless, endless], [0, 9, 3, 1])
-    assert [len(h[0].ids) for h in found] == [2, 0, 6, 3]
-    assert [h[0].ended for h in found] == [False, True, False, False]
-    assert all(set(h[0].ids) == {B} for h in found if h[0].ids)
-    assert found[1][0].log_probability == near(0.0)
+    result = search(limited, [endless, brief, endless, endless], [0, 9, 3, 1])
+    assert [len(h[0].ids) for h in result] == [2, 0, 6, 3]
+    assert [h[0].ended for h in result] == [False, True, False, False]
+    assert all(set(h[0].ids) == {B} for h in result if h[0].ids)
+    assert result[1][0].log_probability == near(0.0)
 
 
 @each("search")
@@ -271,15 +271,15 @@ def searched_rightly(model: EncoderDecoder, searches: dict[str, Search.Config]) 
     """Beam of one is greedy, scores are forced scores, and neighbours and padding do not matter."""
     model = copy.deepcopy(model).double()  # in which outputs hardly ever score the same
     outputs = {name: found_by(config, model, SOURCE, KEYS) for name, config in searches.items()}
-    for one, other in zip(outputs["greedy"], outputs["beam of 1"], strict=True):
-        assert [(h.ids, h.ended) for h in one] == [(h.ids, h.ended) for h in other]
+    for item, other in zip(outputs["greedy"], outputs["beam of 1"], strict=True):
+        assert [(h.ids, h.ended) for h in item] == [(h.ids, h.ended) for h in other]
     for row, length in enumerate(LENGTHS):
         source = SOURCE[row : row + 1, :length]
-        for name, found in outputs.items():
-            alike(found_by(SEARCHES[name], model, source, None, [row])[0], found[row])
-        best = [hypothesis for found in outputs.values() for hypothesis in found[row]]
-        wanted = forced(model, source, [h.ids + [END] * h.ended for h in best])
-        for hypothesis, log_probability in zip(best, wanted, strict=True):
+        for name, result in outputs.items():
+            alike(found_by(SEARCHES[name], model, source, None, [row])[0], result[row])
+        best = [hypothesis for result in outputs.values() for hypothesis in result[row]]
+        expected = forced(model, source, [h.ids + [END] * h.ended for h in best])
+        for hypothesis, log_probability in zip(best, expected, strict=True):
             assert hypothesis.log_probability == near(log_probability, terms=MODEL)
 
 
@@ -296,7 +296,7 @@ def test_every_search_is_right(name: str) -> None:
 def test_real_searches_end_before_their_limit(model_pair: EncoderDecoder) -> None:
     """The laws above would prove little if every output were cut."""
     source = ids(8, 5, vocabulary=5)
-    found = found_by(Beam.Config(), model_pair, source, None, longest=(3, 1.0))
-    hypotheses = [h for of_one in found for h in of_one]
+    result = found_by(Beam.Config(), model_pair, source, None, longest=(3, 1.0))
+    hypotheses = [h for of_one in result for h in of_one]
     assert any(h.ended for h in hypotheses)
     assert all(math.isfinite(h.score) for h in hypotheses)

@@ -20,7 +20,7 @@ def plain_groups(
     """Vijayakumar et al. (2016) with lists: group after group, each step every extension."""
     groups, size = sizes
     live: list[list[tuple[float, Prefix]]] = [[(0.0, ())] for _ in range(groups)]
-    found: list[list[Hypothesis]] = [[] for _ in range(groups)]
+    result: list[list[Hypothesis]] = [[] for _ in range(groups)]
     for length in range(1, longest + 1):
         used: list[int] = []
         for g in range(groups):
@@ -29,17 +29,17 @@ def plain_groups(
                 for p, y in live[g]
                 for token, q in enumerate(table(y))
             ]
-            extended.sort(key=lambda one: -one[0])
+            extended.sort(key=lambda item: -item[0])
             for _, p, y in extended[:size]:
                 if y[-1] == END:
-                    found[g].append(Hypothesis(list(y[:-1]), p, p, True))
+                    result[g].append(Hypothesis(list(y[:-1]), p, p, True))
             live[g] = [(p, y) for _, p, y in extended if y[-1] != END][:size]
             used += [y[-1] for _, y in live[g]]
             if length == longest:
-                found[g] += [Hypothesis(list(y), p, p, False) for p, y in live[g]]
-            if len(found[g]) >= size:
+                result[g] += [Hypothesis(list(y), p, p, False) for p, y in live[g]]
+            if len(result[g]) >= size:
                 live[g] = []
-    best = [h for group in found for h in sorted(group, key=lambda h: -h.score)[:size]]
+    best = [h for group in result for h in sorted(group, key=lambda h: -h.score)[:size]]
     distinct: dict[tuple[int, ...], Hypothesis] = {}
     for h in sorted(best, key=lambda h: -h.score):
         distinct.setdefault((*h.ids, h.ended), h)
@@ -62,8 +62,8 @@ def test_the_batched_search_is_the_plain_one(
         **limit(longest),
     )  # fmt: skip
     tables = [random_table(seed + n, vocabulary=8, ending=2.0) for n in range(2)]
-    for table, found in zip(tables, search(config, tables), strict=True):
-        alike(found, plain_groups(table, (groups, size), diversity, longest))
+    for table, result in zip(tables, search(config, tables), strict=True):
+        alike(result, plain_groups(table, (groups, size), diversity, longest))
 
 
 @settings(max_examples=30)
@@ -80,11 +80,11 @@ def test_one_group_is_a_beam(seed: int, width: int, alpha: float) -> None:
 def test_without_diversity_all_groups_find_what_one_beam_finds(seed: int) -> None:
     table = random_table(seed)
     groups = DiverseBeam.Config(beam_size=6, groups=3, diversity=0.0, **limit(5))
-    (found,), (beam,) = (
+    (result,), (beam,) = (
         search(groups, [table]),
         search(Beam.Config(beam_size=2, **limit(5)), [table]),
     )
-    alike(found, beam)
+    alike(result, beam)
 
 
 def test_groups_part_where_a_beam_does_not() -> None:

@@ -18,10 +18,10 @@ def test_the_mean_is_kept_and_the_rate_is_right(p: float) -> None:
     rate = float((dropped == 0).float().mean())
     noise = 5 * (p * (1 - p) / COUNT) ** 0.5
     assert p - 1 / 256 - noise < rate < p + noise
-    kept = dropped[dropped != 0]
-    assert float(kept.min()) == float(kept.max())
+    saved = dropped[dropped != 0]
+    assert float(saved.min()) == float(saved.max())
     exact = int(256 * p) / 256
-    assert float(kept[0]) == pytest.approx(1 / (1 - exact))
+    assert float(saved[0]) == pytest.approx(1 / (1 - exact))
     assert float(dropped.mean()) == pytest.approx(1.0, abs=noise / (1 - p))
 
 

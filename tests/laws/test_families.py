@@ -112,10 +112,10 @@ def test_steps_follow_reordered_hypotheses_and_the_sources_that_are_left(
     steps.step(second)
     steps.reorder(torch.tensor([1, 0, 5, 5]))
     steps.select(torch.tensor([0, 2]))
-    found = steps.step(third)
+    result = steps.step(third)
     sources = torch.tensor([0, 0, 2, 2])
     read = torch.stack((first[sources], second[[1, 0, 5, 5]], third), dim=1)
-    close(found, model(SOURCE[sources], read, KEYS[sources])[:, -1])
+    close(result, model(SOURCE[sources], read, KEYS[sources])[:, -1])
 
 
 # ------------------------------------------------------------------------------ learning
@@ -144,10 +144,10 @@ def test_saved_and_loaded_weights_give_the_same_output(
     torch.manual_seed(1)
     other = model.config.build(Tokens(VOCABULARY), Tokens(VOCABULARY)).eval()
     with torch.no_grad():
-        wanted = model(SOURCE, TARGET, KEYS)
-        assert differ(other(SOURCE, TARGET, KEYS), wanted)
+        expected = model(SOURCE, TARGET, KEYS)
+        assert differ(other(SOURCE, TARGET, KEYS), expected)
         load_weights(other, tmp_path / "model.safetensors")
-        assert torch.equal(other(SOURCE, TARGET, KEYS), wanted)
+        assert torch.equal(other(SOURCE, TARGET, KEYS), expected)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -212,13 +212,13 @@ def test_a_silenced_head_is_missing_from_the_output(model: EncoderDecoder) -> No
 def recurrent_decoders() -> dict[str, Any]:
     """Every cell, without attention and with it in both orders."""
     cells = defaults("cell")
-    found = {
+    result = {
         f"{cell} {query}": changed(
             RECURRENT[1], cell=chosen, attention=RecurrentAttention(query=query)
         )
         for (cell, chosen), query in itertools.product(cells.items(), ("previous", "current"))
     }
-    return found | {
+    return result | {
         f"{cell} alone": changed(RECURRENT[1], cell=chosen, attention=None)
         for cell, chosen in cells.items()
     }
@@ -287,8 +287,8 @@ def test_without_attention_the_last_state_is_all_that_is_known() -> None:
 def test_a_memory_of_no_recurrence_is_summed_up_by_its_mean() -> None:
     values = torch.randn(3, 6, 4)
     for row, length in enumerate(LENGTHS):
-        wanted = values[row, :length].mean(dim=0)
-        close(Memory(values, KEYS).summary()[row], wanted)
+        expected = values[row, :length].mean(dim=0)
+        close(Memory(values, KEYS).summary()[row], expected)
     close(Memory(values).summary(), values.mean(dim=1))
 
 

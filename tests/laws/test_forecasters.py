@@ -25,23 +25,23 @@ PATCHES = SeriesPatches.Config(size=6, stride=4)
 
 
 def _forecasters() -> dict[str, Forecaster.Config]:
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         name: shrink(config())
         for name, config in kinds("model")["model"].items()
         if issubclass(config, Forecaster.Config)
     }
     for name, norm in defaults("window_norm").items():
         for kind in ("patch_forecaster", "rnn_forecaster", "linear_forecaster"):
-            found[f"{kind} {name}"] = changed(found[kind], window_norm=norm)
-    patch = found["patch_forecaster"]
+            result[f"{kind} {name}"] = changed(result[kind], window_norm=norm)
+    patch = result["patch_forecaster"]
     for name, encoder in (("mamba", MambaEncoder), ("recurrent", RecurrentEncoder)):
-        found[f"patches {name}"] = changed(patch, encoder=shrink(encoder.Config(stem=PATCHES)))
+        result[f"patches {name}"] = changed(patch, encoder=shrink(encoder.Config(stem=PATCHES)))
     steps = changed(patch.encoder, stem=SeriesSteps.Config())
-    found["steps"] = changed(patch, encoder=steps)
-    found["trend"] = LinearForecaster.Config(trend_window=5)
+    result["steps"] = changed(patch, encoder=steps)
+    result["trend"] = LinearForecaster.Config(trend_window=5)
     for name, cell in defaults("cell").items():
-        found[f"rnn {name}"] = changed(found["rnn_forecaster"], cell=cell, num_layers=2)
-    return found
+        result[f"rnn {name}"] = changed(result["rnn_forecaster"], cell=cell, num_layers=2)
+    return result
 
 
 FORECASTERS = _forecasters()
@@ -69,12 +69,12 @@ def rows(batch: int = 4) -> tuple[Tensor, Tensor, Tensor]:
 @torch.no_grad()
 @pytest.mark.parametrize("levels", [1, 3])
 def test_every_channel_and_level_of_every_step(config: Forecaster.Config, levels: int) -> None:
-    values, calendar, wanted = rows()
+    values, calendar, expected = rows()
     model = build(config, levels)
     assert model(values, calendar).shape == (4, STEPS, CHANNELS, levels)
-    said, truth = model.teach(values, calendar, wanted)
-    assert said.shape == (*truth.shape, levels)
-    assert torch.equal(truth[:, -STEPS:], wanted)
+    output, truth = model.teach(values, calendar, expected)
+    assert output.shape == (*truth.shape, levels)
+    assert torch.equal(truth[:, -STEPS:], expected)
 
 
 @torch.no_grad()
@@ -87,9 +87,9 @@ def test_rows_of_a_batch_do_not_see_each_other(config: Forecaster.Config) -> Non
 
 @torch.no_grad()
 def test_free_running_is_teacher_forced_at_the_first_step(config: Forecaster.Config) -> None:
-    values, calendar, wanted = rows()
+    values, calendar, expected = rows()
     model = build(config, levels=3)
-    free, taught = model(values, calendar), model.teach(values, calendar, wanted)[0][:, -STEPS:]
+    free, taught = model(values, calendar), model.teach(values, calendar, expected)[0][:, -STEPS:]
     close(free[:, 0], taught[:, 0])
     same = not differ(free[:, 1:], taught[:, 1:], terms=MODEL)
     assert same != model.feeds_back
@@ -107,18 +107,18 @@ def test_free_running_reads_its_own_predictions(config: Forecaster.Config) -> No
 
 @torch.no_grad()
 def test_a_taught_prediction_does_not_see_what_it_predicts(config: Forecaster.Config) -> None:
-    values, calendar, wanted = rows()
-    model, other = build(config), wanted.clone()
+    values, calendar, expected = rows()
+    model, other = build(config), expected.clone()
     other[:, 3:] += 1.0
-    before, after = (model.teach(values, calendar, w)[0][:, -STEPS:] for w in (wanted, other))
+    before, after = (model.teach(values, calendar, w)[0][:, -STEPS:] for w in (expected, other))
     assert torch.equal(before[:, :4], after[:, :4])
 
 
 def test_every_parameter_receives_a_gradient(config: Forecaster.Config) -> None:
-    values, calendar, wanted = rows()
+    values, calendar, expected = rows()
     model = build(config)
-    said, truth = model.teach(values, calendar, wanted)
-    (said[..., 0] - truth).square().sum().backward()
+    output, truth = model.teach(values, calendar, expected)
+    (output[..., 0] - truth).square().sum().backward()
     gradients_reach(model, "encoder.position.table.weight")  # places past the last patch
 
 
@@ -173,9 +173,9 @@ def test_patches_by_hand() -> None:
     stem = SeriesPatches.Config(size=4, stride=2).build(Series(1, 7), 4)
     stem.project.weight.copy_(torch.eye(4))
     stem.project.bias.zero_()
-    found = stem(torch.arange(7.0)[None, :, None])[0]
-    wanted = [[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 6]]
-    assert found.tolist() == wanted
+    result = stem(torch.arange(7.0)[None, :, None])[0]
+    expected = [[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 6]]
+    assert result.tolist() == expected
     assert stem.starts() == [0, 2, 4]
     with pytest.raises(ValueError, match="a patch of 16 steps does not fit into 4"):
         SeriesPatches.Config().build(Series(1, 4), 8)

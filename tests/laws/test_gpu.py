@@ -40,9 +40,9 @@ def test_every_family_gives_the_same_logits(model: EncoderDecoder) -> None:
 def test_every_family_finds_the_same(model: EncoderDecoder, config: Search.Config) -> None:
     search: Search = config.like(config, max_ratio=1.0, max_extra=4).build()
     other, (source, keys) = copy.deepcopy(model).to("cuda"), there(SOURCE, KEYS)
-    found = search(DecoderSteps(other, other.encode(source, keys)), LENGTHS, 2, 3)
-    wanted = search(DecoderSteps(model, model.encode(SOURCE, KEYS)), LENGTHS, 2, 3)
-    for ours, theirs in zip(found, wanted, strict=True):
+    result = search(DecoderSteps(other, other.encode(source, keys)), LENGTHS, 2, 3)
+    expected = search(DecoderSteps(model, model.encode(SOURCE, KEYS)), LENGTHS, 2, 3)
+    for ours, theirs in zip(result, expected, strict=True):
         assert abs(ours[0].score - theirs[0].score) < rounding(MODEL)
 
 
@@ -52,8 +52,8 @@ def test_long_attention_by_the_fused_kernel(causal: bool) -> None:
     attention, x = Attention.Config(num_heads=2).build(32).eval(), torch.randn(1, 700, 32)
     other = copy.deepcopy(attention).to("cuda")
     mixed = other(*there(x), mask=Mask(causal=causal))
-    wanted = attention(x, mask=Mask(causal=causal))
-    close(mixed.cpu(), wanted, terms=MODEL)
+    expected = attention(x, mask=Mask(causal=causal))
+    close(mixed.cpu(), expected, terms=MODEL)
 
 
 def test_a_step_in_bf16_by_the_fused_optimizer_lowers_the_loss(model: EncoderDecoder) -> None:

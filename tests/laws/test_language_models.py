@@ -29,9 +29,9 @@ def _models() -> dict[str, LanguageModel.Config]:
     for name, cell in defaults("cell").items():
         size = {"cell": cell, "embedding_size": PLAIN.hidden_size}
         decoders[f"{name}, plain"] = PLAIN.model_copy(update=size)
-    found = {name: LanguageModel.Config(decoder=config) for name, config in decoders.items()}
+    result = {name: LanguageModel.Config(decoder=config) for name, config in decoders.items()}
     presets = {n: c for n, c in defaults("model").items() if issubclass(c.owner, LanguageModel)}
-    return found | {name: _level(config) for name, config in presets.items()}
+    return result | {name: _level(config) for name, config in presets.items()}
 
 
 def _level(config: Any) -> Any:
@@ -159,20 +159,20 @@ def test_a_forget_gate_near_one_keeps_the_cell_over_100_steps() -> None:
     cell.weight_hh.zero_()
     cell.bias_hh.zero_()
     start = torch.randn(2, 6)
-    for forget, kept in ((20.0, 1.0), (0.0, 0.0)):
+    for forget, saved in ((20.0, 1.0), (0.0, 0.0)):
         cell.bias_ih.copy_(torch.tensor([-20.0, forget, 0.0, 0.0]).repeat_interleave(6))
         _, (_, after) = cell.run(torch.randn(2, 100, 4), (torch.zeros(2, 6), start))
-        close(after, kept * start, terms=MODEL)
+        close(after, saved * start, terms=MODEL)
 
 
 def test_the_fused_lstm_is_the_explicit_one() -> None:
     """Outputs, last states and every gradient."""
     cell, x = LSTMCell.Config().build(5, 6), torch.randn(3, 7, 5, requires_grad=True)
     hidden = torch.randn(3, 6), torch.randn(3, 6)
-    found = []
+    result = []
     for run in (cell.run, super(LSTMCell, cell).run):
         outputs, last = run(x, hidden)
-        wanted = [x, *cell.parameters()]
-        grads = torch.autograd.grad(outputs.square().sum() + last[1].sum(), wanted)
-        found.append([outputs, *last, *grads])
-    close(found[0], found[1], terms=MODEL)
+        expected = [x, *cell.parameters()]
+        grads = torch.autograd.grad(outputs.square().sum() + last[1].sum(), expected)
+        result.append([outputs, *last, *grads])
+    close(result[0], result[1], terms=MODEL)

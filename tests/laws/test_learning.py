@@ -67,10 +67,10 @@ def learn(
 
 def loss_of(model: EncoderDecoder, source: Tensor, target: Tensor) -> Loss:
     read = torch.nn.functional.pad(target, (1, 0), value=BOS)
-    wanted = torch.nn.functional.pad(target, (0, 1), value=EOS)
+    expected = torch.nn.functional.pad(target, (0, 1), value=EOS)
     memory = model.encode(torch.nn.functional.pad(source, (0, 1), value=EOS))
     hidden = model.decode(read, memory).flatten(0, 1)
-    return OBJECTIVE(hidden, model.output.weight, wanted.flatten())
+    return OBJECTIVE(hidden, model.output.weight, expected.flatten())
 
 
 @torch.no_grad()
@@ -78,9 +78,9 @@ def share_right(model: EncoderDecoder, backwards: bool, length: int = LENGTH) ->
     """The share of fresh sequences that greedy search copies, or turns round, exactly."""
     source = words(64, length)
     memory = model.encode(torch.nn.functional.pad(source, (0, 1), value=EOS))
-    found = Greedy.Config().build()(DecoderSteps(model, memory), [length] * 64, BOS, EOS)
-    wanted = (source.flip(1) if backwards else source).tolist()
-    return sum(h[0].ids == w for h, w in zip(found, wanted, strict=True)) / 64
+    result = Greedy.Config().build()(DecoderSteps(model, memory), [length] * 64, BOS, EOS)
+    expected = (source.flip(1) if backwards else source).tolist()
+    return sum(h[0].ids == w for h, w in zip(result, expected, strict=True)) / 64
 
 
 def share_seen(model: EncoderDecoder, backwards: bool) -> float:
@@ -101,8 +101,8 @@ def weights(model: EncoderDecoder, backwards: bool) -> Tensor:
     source = words(64, LENGTH)
     with capture(model, lambda name: name.endswith("cross_attention")) as maps:
         loss_of(model, source, source.flip(1) if backwards else source)
-    (found,) = maps.values()
-    return found[:, :, :LENGTH, :]
+    (result,) = maps.values()
+    return result[:, :, :LENGTH, :]
 
 
 def test_a_transformer_attends_where_it_copies_from() -> None:
@@ -179,8 +179,8 @@ def test_translation_overfits_eight_sentences(
     searches: list[Search.Config] = [Greedy.Config(), Beam.Config()]
     sources = task.source_tokenizer.encode_ids(list(PAIRS))
     for search in searches:
-        found = task.search(model, sources, search.build())
-        outputs = [task.target_tokenizer.decode(hypotheses[0].ids) for hypotheses in found]
+        result = task.search(model, sources, search.build())
+        outputs = [task.target_tokenizer.decode(hypotheses[0].ids) for hypotheses in result]
         known = task.target_tokenizer.encode_ids(list(PAIRS.values()))
         assert outputs == [task.target_tokenizer.decode(ids) for ids in known]
     measures = task.measure(model, "train", Greedy.Config().build())

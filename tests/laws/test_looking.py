@@ -72,8 +72,8 @@ def places_looked_at(
     optimizer = torch.optim.Adam(model.parameters())
     for step in range(steps):
         x = torch.randint(WORDS, (32, LENGTH))
-        wanted = x.flip(1) if backwards else x
-        loss = nn.functional.cross_entropy(model(x).flatten(0, 1), wanted.flatten())
+        expected = x.flip(1) if backwards else x
+        loss = nn.functional.cross_entropy(model(x).flatten(0, 1), expected.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.param_groups[0]["lr"] = 0.02 * min(1, (step + 1) / 10, 2 - 2 * step / steps)
@@ -84,8 +84,8 @@ def places_looked_at(
 
 def share(looked: Tensor, backwards: bool) -> float:
     """How often the best head looks at the right place."""
-    wanted = torch.arange(LENGTH)
-    right = looked == (wanted.flip(0) if backwards else wanted)
+    expected = torch.arange(LENGTH)
+    right = looked == (expected.flip(0) if backwards else expected)
     return float(right.float().mean(dim=(0, 2)).max())
 
 
@@ -104,11 +104,11 @@ def share(looked: Tensor, backwards: bool) -> float:
 )
 def test_what_is_learnt_is_the_diagonal(score: str, position: str, backwards: bool) -> None:
     steps = STEPS.get(score, 150)
-    looked = places_looked_at(SCORES[score], POSITIONS[position], backwards, steps)
-    assert share(looked, backwards) > 0.9
+    views = places_looked_at(SCORES[score], POSITIONS[position], backwards, steps)
+    assert share(views, backwards) > 0.9
 
 
 @pytest.mark.parametrize("backwards", [False, True], ids=["copy", "reverse"])
 def test_without_position_there_is_nothing_to_learn(backwards: bool) -> None:
-    looked = places_looked_at(Dot.Config(), NoPosition.Config(), backwards, steps=60)
-    assert share(looked, backwards) < 0.5
+    views = places_looked_at(Dot.Config(), NoPosition.Config(), backwards, steps=60)
+    assert share(views, backwards) < 0.5

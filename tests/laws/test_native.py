@@ -76,8 +76,8 @@ def found_by(config: Search.Config, steps: Steps, **begun: Any) -> list[list[Hyp
 def same(left: Sequence[Sequence[Hypothesis]], right: Sequence[Sequence[Hypothesis]]) -> None:
     for ours, theirs in zip(left, right, strict=True):
         assert [(h.ids, h.ended) for h in ours] == [(h.ids, h.ended) for h in theirs]
-        for one, other in zip(ours, theirs, strict=True):
-            assert one.log_probability == near(other.log_probability, terms=MODEL)
+        for item, other in zip(ours, theirs, strict=True):
+            assert item.log_probability == near(other.log_probability, terms=MODEL)
 
 
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])

@@ -132,7 +132,7 @@ def test_bf16_maps_of_few_shapes(rows: int, bias: bool, relu: bool) -> None:
     ours, x = Linear(24, 40, bias=bias), torch.randn(rows, 24)
     theirs = nn.Linear(24, 40, bias=bias)
     theirs.load_state_dict(ours.state_dict())
-    found = []
+    result = []
     for linear in (ours, theirs):
         read = x.clone().requires_grad_()
         with torch.autocast("cpu", torch.bfloat16):
@@ -144,8 +144,8 @@ def test_bf16_maps_of_few_shapes(rows: int, bias: bool, relu: bool) -> None:
                 else theirs(read)
             )
         (y.float() * torch.arange(40)).sum().backward()
-        found.append([y, read.grad, *(p.grad for p in linear.parameters())])
-    for left, right in zip(*found, strict=True):
+        result.append([y, read.grad, *(p.grad for p in linear.parameters())])
+    for left, right in zip(*result, strict=True):
         assert left.dtype == right.dtype
         near(left, right, torch.bfloat16)
 
@@ -205,7 +205,7 @@ def test_a_step_of_training(precision: str) -> None:
         loss.backward()
         return [loss.detach(), *(p.grad for p in trained.parameters() if p.grad is not None)]
 
-    found = both(compute)
-    assert len(found) > 40
-    whole = [torch.cat([pair[i].float().flatten() for pair in found]) for i in (0, 1)]
+    result = both(compute)
+    assert len(result) > 40
+    whole = [torch.cat([pair[i].float().flatten() for pair in result]) for i in (0, 1)]
     near(*whole, KINDS[precision])

@@ -140,8 +140,8 @@ def test_weights_over_places_sum_to_one(config: Any) -> None:
 
 def labels_of(model: Any) -> list[str]:
     encoder = model.encoder
-    found: list[str] = getattr(encoder, "labels", None) or encoder.stem.labels
-    return found
+    result: list[str] = getattr(encoder, "labels", None) or encoder.stem.labels
+    return result
 
 
 # ------------------------------------------------------------------------------ learning

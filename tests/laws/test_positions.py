@@ -93,11 +93,11 @@ def pooled(config: Position.Config, source: Tensor) -> Tensor:
 
 
 def test_without_position_an_encoder_sees_a_bag_of_words() -> None:
-    found = pooled(NoPosition.Config(), SENTENCE)
-    close(pooled(NoPosition.Config(), MIXED), found)
+    result = pooled(NoPosition.Config(), SENTENCE)
+    close(pooled(NoPosition.Config(), MIXED), result)
     source, order = ids(2, 7), torch.randperm(7)
-    one, other = (pooled(NoPosition.Config(), s) for s in (source, source[:, order]))
-    close(one, other)
+    item, other = (pooled(NoPosition.Config(), s) for s in (source, source[:, order]))
+    close(item, other)
 
 
 @pytest.mark.parametrize("config", TELLING.values(), ids=TELLING)
@@ -148,8 +148,8 @@ def test_alibi_adds_a_slope_of_distance() -> None:
 def test_alibi_of_heads_that_are_no_power_of_two() -> None:
     """Those of 8 heads, and of 16 every second one, as in the authors' code."""
     slopes = built(ALiBi.Config(), 12, 12).slopes
-    wanted = [2.0**-h for h in range(1, 9)] + [2.0**-h for h in (0.5, 1.5, 2.5, 3.5)]
-    close(slopes, torch.tensor(wanted))
+    expected = [2.0**-h for h in range(1, 9)] + [2.0**-h for h in (0.5, 1.5, 2.5, 3.5)]
+    close(slopes, torch.tensor(expected))
 
 
 def test_alibi_prefers_what_is_near() -> None:
@@ -160,16 +160,16 @@ def test_alibi_prefers_what_is_near() -> None:
     with torch.no_grad():
         weights = weights_of(attention, same, None, Mask(causal=True), None, position)
     ratio = weights[0, :, 299, 1:] / weights[0, :, 299, :-1]
-    wanted = position.slopes.exp()[:, None].expand(-1, 299)
+    expected = position.slopes.exp()[:, None].expand(-1, 299)
     seen = weights[0, :, 299, :-1] > 1e-30
-    torch.testing.assert_close(ratio[seen], wanted[seen], rtol=1e-3, atol=0)
+    torch.testing.assert_close(ratio[seen], expected[seen], rtol=1e-3, atol=0)
 
 
 def test_concatenated_is_a_map_of_both() -> None:
     position, x = built(Concatenated.Config(size=6)), torch.randn(2, 9, SIZE)
     encoding = Sinusoidal.Config().build(6, 1).encode(AT, 6).expand(2, -1, -1)
-    wanted = position.join(torch.cat((x, encoding), dim=-1))
-    close(position.embed(x, AT), wanted)
+    expected = position.join(torch.cat((x, encoding), dim=-1))
+    close(position.embed(x, AT), expected)
 
 
 @each("position")

@@ -34,14 +34,14 @@ def test_outputs_begin_as_asked_and_score_as_a_whole(
 ) -> None:
     tables = [random_table(seed + n) for n in range(len(prefixes))]
     short = config.model_copy(update=limit(3))
-    for table, prefix, found in zip(
+    for table, prefix, result in zip(
         tables, prefixes, search(short, tables, prefixes=prefixes), strict=True
     ):
-        assert found
-        for one in found:
-            assert one.ids[: len(prefix)] == prefix
-            assert len(whole(one)) <= len(prefix) + 3, "there is room behind a beginning"
-            assert one.log_probability == near(log_p(table, whole(one)), terms=MODEL)
+        assert result
+        for item in result:
+            assert item.ids[: len(prefix)] == prefix
+            assert len(whole(item)) <= len(prefix) + 3, "there is room behind a beginning"
+            assert item.log_probability == near(log_p(table, whole(item)), terms=MODEL)
 
 
 @each("search")
@@ -58,10 +58,10 @@ def test_empty_beginnings_change_nothing(config: Search.Config, seed: int) -> No
 def test_a_beam_of_one_is_greedy_behind_a_beginning(seed: int, prefixes: list[list[int]]) -> None:
     tables = [random_table(seed), random_table(seed + 1)]
     greedy = search(Greedy.Config(**limit(6)), tables, prefixes=prefixes)
-    one = search(
+    item = search(
         Beam.Config(beam_size=1, length_penalty=0.0, **limit(6)), tables, prefixes=prefixes
     )
-    for left, right in zip(greedy, one, strict=True):
+    for left, right in zip(greedy, item, strict=True):
         alike(left, right)
 
 
@@ -76,9 +76,9 @@ def test_a_wide_beam_is_brute_force_over_what_begins_so(seed: int, prefix: list[
         return output[0] / ((5 + len(output[1]) + output[2]) / 6)
 
     begun = [o for o in everything(table, longest) if list(o[1][: len(prefix)]) == prefix]
-    wanted = sorted(begun, key=score, reverse=True)
-    (found,) = search(config, [table], prefixes=[prefix])
-    alike(found, [Hypothesis(list(o[1]), o[0], score(o), o[2]) for o in wanted])
+    expected = sorted(begun, key=score, reverse=True)
+    (result,) = search(config, [table], prefixes=[prefix])
+    alike(result, [Hypothesis(list(o[1]), o[0], score(o), o[2]) for o in expected])
 
 
 @each("search")
@@ -90,8 +90,8 @@ def test_beginnings_go_by_the_numbers_of_the_sources(config: Search.Config) -> N
     together = search(short, tables, prefixes=prefixes)
     order = [2, 0, 3]
     mixed = search(short, [tables[n] for n in order], [1, 1, 1], order, prefixes)
-    for n, found in zip(order, mixed, strict=True):
-        alike(found, together[n])
+    for n, result in zip(order, mixed, strict=True):
+        alike(result, together[n])
     for n, table in enumerate(tables):
         (alone,) = search(short, [table], [1], [n], prefixes)
         alike(alone, together[n])
@@ -101,18 +101,18 @@ def test_beginnings_go_by_the_numbers_of_the_sources(config: Search.Config) -> N
 def test_rules_wait_for_the_beginning(config: Search.Config) -> None:
     rules = NoRepeat.Config(size=1), MinLength.Config(length=4)
     ruled = config.like(config, rules=rules, max_ratio=0.0, max_extra=6)
-    (found,) = search(ruled, [random_table(3)], prefixes=[[A, A]])
-    for one in found:
-        assert one.ids[:2] == [A, A] and one.ids.count(A) == 2
-        assert len(one.ids) == len({*one.ids}) + 1
+    (result,) = search(ruled, [random_table(3)], prefixes=[[A, A]])
+    for item in result:
+        assert item.ids[:2] == [A, A] and item.ids.count(A) == 2
+        assert len(item.ids) == len({*item.ids}) + 1
 
 
 def test_draws_behind_a_beginning_are_draws_of_the_rest() -> None:
     """p(y | prefix): the rest is drawn as if the beginning had been drawn by chance."""
     table = random_table(5)
     config = Sample.Config(num_samples=4000, **limit(1))
-    (found,) = search(config, [table], prefixes=[[A]])
-    first = [one.ids[1] if len(one.ids) > 1 else END for one in found]
+    (result,) = search(config, [table], prefixes=[[A]])
+    first = [item.ids[1] if len(item.ids) > 1 else END for item in result]
     counts = torch.bincount(torch.tensor(first), minlength=4) / len(first)
     torch.testing.assert_close(counts, torch.tensor(table((A,))), atol=0.03, rtol=0)
 
@@ -124,13 +124,13 @@ def test_models_score_what_begins_so_as_if_forced(config: Search.Config, name: s
     model = build(MODELS[name]).double()
     source, prefixes = ids(3, 5), [[7, 8, 9], [], [20]]
     short: Search = config.model_copy(update=limit(4)).build().after(prefixes)
-    found = short(DecoderSteps(model, model.encode(source)), [5] * 3, 2, END)
-    for row, outputs in enumerate(found):
+    result = short(DecoderSteps(model, model.encode(source)), [5] * 3, 2, END)
+    for row, outputs in enumerate(result):
         assert outputs
-        for one in outputs[:4]:
-            assert one.ids[: len(prefixes[row])] == prefixes[row]
-            wanted = forced(model, source[row : row + 1], whole(one))
-            assert one.log_probability == near(wanted, terms=MODEL)
+        for item in outputs[:4]:
+            assert item.ids[: len(prefixes[row])] == prefixes[row]
+            expected = forced(model, source[row : row + 1], whole(item))
+            assert item.log_probability == near(expected, terms=MODEL)
 
 
 def forced(model: torch.nn.Module, source: torch.Tensor, output: Sequence[int]) -> float:

@@ -21,11 +21,11 @@ SOURCE, TARGET = ids(3, 6), ids(3, 5, seed=2)
 
 def learnt(model: EncoderDecoder, half: bool) -> tuple[dict[str, Tensor], int]:
     """The gradients of every weight, and how many bytes autograd kept for them."""
-    kept: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
+        saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     torch.manual_seed(1)
@@ -34,9 +34,9 @@ def learnt(model: EncoderDecoder, half: bool) -> tuple[dict[str, Tensor], int]:
     with precision, torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         loss = model(SOURCE, TARGET, KEYS).float().square().mean()
     loss.backward()  # type: ignore[no-untyped-call]
-    found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    assert found
-    return found, sum(kept.values())
+    result = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert result
+    return result, sum(saved.values())
 
 
 ONE_OF_EACH = ["transformer", "post-norm", "recurrent", "mamba", "ssru", "grouped heads", "deep"]
@@ -65,10 +65,10 @@ def learns_the_same(model: EncoderDecoder, half: bool) -> None:
         assert not any(name.endswith("layers") for name, _ in model.named_modules())
         return
     expected, most = learnt(whole, half)
-    found, least = learnt(again, half)
-    assert found.keys() == expected.keys()
+    result, least = learnt(again, half)
+    assert result.keys() == expected.keys()
     for name, gradient in expected.items():
-        assert torch.equal(found[name], gradient), name
+        assert torch.equal(result[name], gradient), name
     assert least < most
     assert again.state_dict().keys() == whole.state_dict().keys()
 

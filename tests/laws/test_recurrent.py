@@ -22,11 +22,11 @@ def test_whole_equals_chunk_by_chunk(config: Cell.Config) -> None:
     recurrence, x = Recurrence(config.build(5, 8)), torch.randn(3, 7, 5)
     whole, final = recurrence(x)
     for chunks in ([1] * 7, [3, 4], [6, 1]):
-        found, hidden = [], None
+        result, hidden = [], None
         for part in x.split(chunks, dim=1):
             outputs, hidden = recurrence(part, hidden=hidden)
-            found.append(outputs)
-        close(torch.cat(found, dim=1), whole)
+            result.append(outputs)
+        close(torch.cat(result, dim=1), whole)
         close(hidden, final)
 
 
@@ -122,8 +122,8 @@ def test_recurrence_runs_in_half_precision(config: Cell.Config) -> None:
 @each("cell")
 def test_dropout_stands_between_layers(config: Cell.Config) -> None:
     x = torch.randn(2, 7, 5)
-    one, two = (RecurrentStack(config, 5, 8, layers, dropout=0.5) for layers in (1, 2))
-    assert torch.equal(one(x)[0], one(x)[0])
+    item, two = (RecurrentStack(config, 5, 8, layers, dropout=0.5) for layers in (1, 2))
+    assert torch.equal(item(x)[0], item(x)[0])
     assert differ(two(x)[0], two(x)[0])
     assert torch.equal(two.eval()(x)[0], two(x)[0])
 
@@ -135,10 +135,10 @@ def test_an_open_forget_gate_keeps_the_cell_for_a_hundred_steps() -> None:
             parameter.zero_()
         cell.bias_ih[:8] = -30.0  # the input gate is shut
         cell.bias_ih[8:16] = 30.0  # the forget gate open
-    kept = torch.randn(3, 8)
-    _, (_, after) = Recurrence(cell)(torch.randn(3, 100, 5), hidden=(torch.zeros(3, 8), kept))
-    close(after, kept)
+    saved = torch.randn(3, 8)
+    _, (_, after) = Recurrence(cell)(torch.randn(3, 100, 5), hidden=(torch.zeros(3, 8), saved))
+    close(after, saved)
     with torch.no_grad():
         cell.bias_ih[8:16] = 0.0  # half open: the cell halves at every step
-    _, (_, after) = Recurrence(cell)(torch.randn(3, 100, 5), hidden=(torch.zeros(3, 8), kept))
-    close(after, kept * 0.5**100)
+    _, (_, after) = Recurrence(cell)(torch.randn(3, 100, 5), hidden=(torch.zeros(3, 8), saved))
+    close(after, saved * 0.5**100)

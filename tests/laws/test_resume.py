@@ -132,10 +132,10 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
         (folder / "manifest.json").unlink()
     capsys.readouterr()
     Toy(tmp_path, config()).train()
-    said = capsys.readouterr().err
-    assert "going on from step 3" in said
-    assert ("damaged checkpoint passed over" in said) == (damage != "half-written")
-    assert (str(file) in said) == (damage in ("truncate", "flip"))
+    output = capsys.readouterr().err
+    assert "going on from step 3" in output
+    assert ("damaged checkpoint passed over" in output) == (damage != "half-written")
+    assert (str(file) in output) == (damage in ("truncate", "flip"))
     assert final(tmp_path) == final(whole())
     assert not list(tmp_path.glob("**/.new-*"))
 
@@ -190,10 +190,12 @@ def test_sigkill_and_ctrl_c_of_a_real_process(tmp_path: Path) -> None:
         wait_for(tmp_path, steps, process)
         time.sleep(luck.uniform(0, 0.1))
         process.send_signal(signalled)
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
         if signalled == signal.SIGINT:
             assert process.returncode == 130
-            assert b"stopped by SIGINT after step" in said and b"the same command goes on" in said
+            assert (
+                b"stopped by SIGINT after step" in output and b"the same command goes on" in output
+            )
     last = checkpoint.steps(tmp_path)[-1]
     assert 9 <= last < 60
     assert Toy(tmp_path, toy_config(max_steps=60)).train().reason == "max_steps"

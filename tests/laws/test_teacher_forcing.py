@@ -55,8 +55,8 @@ def gradients(model: EncoderDecoder, forcing: TeacherForcing.Config) -> list[Ten
 def test_epsilon_one_is_teacher_forcing_bit_for_bit(model: EncoderDecoder) -> None:
     plain = CrossEntropy.Config().teacher_forcing
     certain = Scheduled.Config(schedule=LinearDecay.Config(slope=0.0))
-    for one, other in zip(gradients(model, plain), gradients(model, certain), strict=True):
-        assert one is other is None or torch.equal(one, other)
+    for item, other in zip(gradients(model, plain), gradients(model, certain), strict=True):
+        assert item is other is None or torch.equal(item, other)
 
 
 @pytest.mark.parametrize("k", [1.0, 10.0, 1000.0])
@@ -81,13 +81,17 @@ def test_kept_tokens_are_the_true_ones_and_others_the_model_s_own(model: Encoder
     keep = torch.rand(GOLD.shape, generator=torch.Generator().manual_seed(1)) < 0.5
     keep[:, 0] = True
     mixed = step_by_step(model, GOLD, memory, keep, "greedy")
-    said = model.logits(model.decode(mixed, memory)).argmax(-1)
-    wanted = torch.cat((GOLD[:, :1], torch.where(keep[:, 1:], GOLD[:, 1:], said[:, :-1])), dim=1)
-    assert torch.equal(mixed, wanted)
+    output = model.logits(model.decode(mixed, memory)).argmax(-1)
+    expected = torch.cat(
+        (GOLD[:, :1], torch.where(keep[:, 1:], GOLD[:, 1:], output[:, :-1])), dim=1
+    )
+    assert torch.equal(mixed, expected)
     both = second_pass(model, GOLD, memory, keep, "greedy")
-    said = model.logits(model.decode(GOLD, memory)).argmax(-1)
-    wanted = torch.cat((GOLD[:, :1], torch.where(keep[:, 1:], GOLD[:, 1:], said[:, :-1])), dim=1)
-    assert torch.equal(both, wanted)
+    output = model.logits(model.decode(GOLD, memory)).argmax(-1)
+    expected = torch.cat(
+        (GOLD[:, :1], torch.where(keep[:, 1:], GOLD[:, 1:], output[:, :-1])), dim=1
+    )
+    assert torch.equal(both, expected)
 
 
 def test_own_generations_are_greedy_decoding(model: EncoderDecoder) -> None:
@@ -132,11 +136,11 @@ class Recorder(Objective):
 
 
 def test_the_objective_knows_the_step_also_after_a_stop(tmp_path: Path) -> None:
-    told = []
+    messages = []
     for steps in (5, 9):
         torch.manual_seed(11)
         recorder, task = Recorder(), ToyCopy(ToyCopy.Config())
         job = Job(task, ToyModel(), recorder, None, 3, "seed = 3\n", BatchPlan)
         fit(job, toy_config(max_steps=steps, accumulate=2), tmp_path)
-        told.append(recorder.steps)
-    assert told == [[1, 2, 3, 4, 5], [6, 7, 8, 9]]
+        messages.append(recorder.steps)
+    assert messages == [[1, 2, 3, 4, 5], [6, 7, 8, 9]]

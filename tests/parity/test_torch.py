@@ -43,14 +43,14 @@ def test_recurrent_stacks(
     copy_into(theirs, ours)
     x = torch.randn(3, 7, INPUT, requires_grad=True)
     outputs, final = ours(x)
-    wanted, last = theirs(x)
-    close(outputs, wanted)
+    expected, last = theirs(x)
+    close(outputs, expected)
     for ours_part, theirs_part in zip(zip(*final, strict=True), _states(last), strict=True):
         for layer, hidden in enumerate(ours_part):
             both = theirs_part[layer * directions : (layer + 1) * directions]
             close(hidden, torch.cat(list(both), dim=-1))
     (gradient,) = torch.autograd.grad(outputs.square().sum(), x)
-    close(gradient, torch.autograd.grad(wanted.square().sum(), x)[0])
+    close(gradient, torch.autograd.grad(expected.square().sum(), x)[0])
 
 
 @pytest.mark.parametrize("directions", [1, 2])
@@ -62,8 +62,8 @@ def test_padded_sequences(config: Cell.Config, module: type[nn.RNNBase], directi
     x = torch.randn(3, 7, INPUT)
     outputs, final = ours(x, KEYS)
     packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(LENGTHS), batch_first=True)
-    wanted, last = theirs(packed)
-    unpacked, _ = nn.utils.rnn.pad_packed_sequence(wanted, batch_first=True)
+    expected, last = theirs(packed)
+    unpacked, _ = nn.utils.rnn.pad_packed_sequence(expected, batch_first=True)
     close(outputs[KEYS], unpacked[KEYS])
     top = torch.cat(list(_states(last)[0][-directions:]), dim=-1)
     close(final[-1][0], top)
@@ -84,7 +84,7 @@ def test_multi_head_attention(heads: int, causal: bool, padded: bool) -> None:
     query = torch.randn(3, 7, size)
     memory = query if causal else torch.randn(3, 7, size)
     projections = (attention.query, attention.key, attention.value)
-    wanted, weights = F.multi_head_attention_forward(
+    expected, weights = F.multi_head_attention_forward(
         *(x.transpose(0, 1) for x in (query, memory, memory)),
         embed_dim_to_check=size,
         num_heads=heads,
@@ -104,5 +104,5 @@ def test_multi_head_attention(heads: int, causal: bool, padded: bool) -> None:
     plain = attention(query, memory, mask)
     with capture(attention) as maps:
         attention(query, memory, mask)
-    close(plain, wanted.transpose(0, 1))
+    close(plain, expected.transpose(0, 1))
     close(maps[""], weights)

@@ -122,9 +122,9 @@ def test_logits_are_marians(pair: tuple[EncoderDecoder, Any]) -> None:
     model, other = pair
     ids, keys = source(9, 5, 2)
     target = torch.randint(4, VOCABULARY, (3, 7))
-    wanted = other(input_ids=ids, attention_mask=keys.long(), decoder_input_ids=target)
-    close(model(ids, target, keys), wanted.logits, terms=MODEL)
-    encoded = wanted.encoder_last_hidden_state
+    expected = other(input_ids=ids, attention_mask=keys.long(), decoder_input_ids=target)
+    close(model(ids, target, keys), expected.logits, terms=MODEL)
+    encoded = expected.encoder_last_hidden_state
     close(model.encode(ids, keys).values[keys], encoded[keys], terms=MODEL)
 
 
@@ -136,8 +136,8 @@ def test_greedy_outputs_are_marians(pair: tuple[EncoderDecoder, Any]) -> None:
     search = Greedy.Config(max_ratio=0.0, max_extra=12).build()
 
     def outputs(end: int) -> list[list[int]]:
-        found = search(DecoderSteps(model, model.encode(ids, keys)), lengths, START, end)
-        return [[*h.ids, *[end] * h.ended] for (h,) in found]
+        result = search(DecoderSteps(model, model.encode(ids, keys)), lengths, START, end)
+        return [[*h.ids, *[end] * h.ended] for (h,) in result]
 
     endless = outputs(VOCABULARY)
     assert len(set(map(tuple, endless))) > 4, "different sources, different outputs"
@@ -145,7 +145,7 @@ def test_greedy_outputs_are_marians(pair: tuple[EncoderDecoder, Any]) -> None:
     end = max(range(VOCABULARY), key=lambda t: len({o.index(t) for o in endless if t in o}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wanted = other.generate(
+        expected = other.generate(
             input_ids=ids,
             attention_mask=keys.long(),
             num_beams=1,
@@ -155,6 +155,6 @@ def test_greedy_outputs_are_marians(pair: tuple[EncoderDecoder, Any]) -> None:
         )
     ours_ended = outputs(end)
     assert len(set(map(len, ours_ended))) > 2
-    for row, output in zip(wanted.tolist(), ours_ended, strict=True):
+    for row, output in zip(expected.tolist(), ours_ended, strict=True):
         assert row[0] == START
         assert row[1:] == output + [PAD] * (len(row) - 1 - len(output))

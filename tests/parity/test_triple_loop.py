@@ -56,15 +56,15 @@ def loops(
     query: Array, key: Array, value: Array, formula: Formula, weight: Array | None, seen: Array
 ) -> Array:
     """A(q_t, K, V) = Σ_i softmax_i(e(q_t, k_i)) v_i for each t, over (T, K), (S, K), (S, V)."""
-    found = np.zeros((len(query), value.shape[1]))
+    result = np.zeros((len(query), value.shape[1]))
     for t in range(len(query)):
         places = [i for i in range(len(key)) if seen[t, i]]
         scores = [formula(query[t], key[i], i, weight) for i in places]
         total = sum(math.exp(score) for score in scores)
         for i, score in zip(places, scores, strict=True):
             for c in range(value.shape[1]):
-                found[t, c] += math.exp(score) / total * value[i, c]
-    return found
+                result[t, c] += math.exp(score) / total * value[i, c]
+    return result
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -92,19 +92,19 @@ def test_attention_is_its_definition(
         own = None if weights is None else weights[head].detach().numpy()
         query, key, value = (part[row][:, columns] for part in parts)
         mixed[row][:, columns] = loops(query, key, value, formula, own, seen)
-    wanted = attention.output(torch.from_numpy(mixed))
-    close(output, wanted)
+    expected = attention.output(torch.from_numpy(mixed))
+    close(output, expected)
 
 
 def test_sinusoids_are_their_definition() -> None:
     size, places = 10, np.array([0, 1, 2, 17, 300])
-    wanted = np.zeros((len(places), size))
+    expected = np.zeros((len(places), size))
     for row, t in enumerate(places):
         for i in range(size // 2):
             angle = t / 10_000 ** (2 * i / size)
-            wanted[row, 2 * i], wanted[row, 2 * i + 1] = math.sin(angle), math.cos(angle)
-    found = Sinusoidal.Config().build(size, 1).encode(torch.from_numpy(places), size)
-    close(found.numpy(), wanted, terms=MODEL)
+            expected[row, 2 * i], expected[row, 2 * i + 1] = math.sin(angle), math.cos(angle)
+    result = Sinusoidal.Config().build(size, 1).encode(torch.from_numpy(places), size)
+    close(result.numpy(), expected, terms=MODEL)
     x = torch.randn(2, 5, size)
     position = Sinusoidal.Config().build(size, 1)
-    close(position.embed(x, torch.from_numpy(places)), x + found)
+    close(position.embed(x, torch.from_numpy(places)), x + result)

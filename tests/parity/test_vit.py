@@ -78,8 +78,8 @@ def pixels(name: str) -> Tensor:
 
 @torch.no_grad()
 def outputs_of_ours(model: Any, seen: Tensor) -> Tensor:
-    found: Tensor = model(seen) if isinstance(model, Classifier) else model(seen).values
-    return found
+    result: Tensor = model(seen) if isinstance(model, Classifier) else model(seen).values
+    return result
 
 
 @torch.no_grad()
@@ -94,14 +94,14 @@ def outputs_of_theirs(model: Any, seen: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", CASES)
 def test_outputs_are_theirs_and_survive_the_way_back(name: str, tmp_path: Path) -> None:
     other = saved(name, tmp_path / "there")
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as output:
         warnings.simplefilter("always")
         model = from_huggingface(tmp_path / "there")
-    heads = [str(w.message) for w in said if "tensors of heads are left out" in str(w.message)]
+    heads = [str(w.message) for w in output if "tensors of heads are left out" in str(w.message)]
     assert len(heads) == (0 if isinstance(model, Classifier) else 1)
-    wanted = outputs_of_theirs(other, pixels(name))
-    assert float(wanted.std()) > 0.1, "a comparison of zeros says nothing"
-    assert float((outputs_of_ours(model, pixels(name)) - wanted).abs().max()) < rounding(MODEL)
+    expected = outputs_of_theirs(other, pixels(name))
+    assert float(expected.std()) > 0.1, "a comparison of zeros says nothing"
+    assert float((outputs_of_ours(model, pixels(name)) - expected).abs().max()) < rounding(MODEL)
 
     to_huggingface(model, tmp_path / "back")
     (architecture,) = json.loads((tmp_path / "back/config.json").read_text())["architectures"]
@@ -112,7 +112,7 @@ def test_outputs_are_theirs_and_survive_the_way_back(name: str, tmp_path: Path) 
     )
     assert not report["unexpected_keys"]
     assert not [key for key in report["missing_keys"] if "pooler" not in key]
-    assert torch.equal(outputs_of_theirs(again.eval(), pixels(name)), wanted)
+    assert torch.equal(outputs_of_theirs(again.eval(), pixels(name)), expected)
     assert from_huggingface(tmp_path / "back").config == model.config
     if isinstance(model, Classifier):
         assert model.labels == Labels(NAMES)

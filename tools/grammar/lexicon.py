@@ -279,11 +279,11 @@ class Determiner:
     @classmethod
     def parse(cls, english: str, french: str) -> Determiner:
         """Read ``"this, these", "ce cette ces"``: masculine, feminine, plural; - is no form."""
-        one, _, many = english.partition(", ")
+        item, _, many = english.partition(", ")
         masculine, feminine, plural = french.replace("_", "\t").split(" ")
         mp, _, fp = plural.partition("/")
-        singular = Expression.parse(one, masculine), Expression.parse(one, feminine)
-        plurals = Expression.parse(many or one, mp), Expression.parse(many or one, fp or mp)
+        singular = Expression.parse(item, masculine), Expression.parse(item, feminine)
+        plurals = Expression.parse(many or item, mp), Expression.parse(many or item, fp or mp)
         return cls(None if masculine == "-" else singular, None if mp == "-" else plurals)
 
     def phrase(self, gender: int, plural: int, without: Link) -> Phrase:
@@ -333,8 +333,8 @@ class Lexicon:
         unknown = [name for name in names.split() if name not in self.named]
         if unknown:
             raise ValueError(f"lexicon.toml has no group or noun named {unknown[0]}; add it")
-        found = tuple(noun for name in names.split() for noun in self.named[name])
-        return self._selections.setdefault(names, found)
+        result = tuple(noun for name in names.split() for noun in self.named[name])
+        return self._selections.setdefault(names, result)
 
     def adjectives_of(self, noun: Noun) -> tuple[Adjective, ...]:
         """The adjectives that go with a noun."""
@@ -344,7 +344,7 @@ class Lexicon:
 
     def _noun(self, group: str, english: str, entry: str | Mapping[str, Any]) -> Noun:
         row: Mapping[str, Any] = {"french": entry} if isinstance(entry, str) else entry
-        one, _, many = english.partition(", ")
+        item, _, many = english.partition(", ")
         article, _, forms = row["french"].partition(" ")
         singular, _, plurals = forms.partition(", ")
         singular = star(singular)
@@ -353,7 +353,7 @@ class Lexicon:
         of = self.nouns(row["of"]) if "of" in row else ()
         french = singular, plurals or plural(singular)
         gender, single = int(article == "une"), row.get("single", False)
-        return Noun((one, many or english_s(one)), french, gender, group, of, single)
+        return Noun((item, many or english_s(item)), french, gender, group, of, single)
 
     def _group(self, table: Mapping[str, Any]) -> Iterable[Adjective]:
         nouns = frozenset(self.nouns(table["of"]))

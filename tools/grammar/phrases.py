@@ -359,8 +359,8 @@ class Clause:
             ]
         tokens += [(p, links.verb) for p in self.verb.particle]
         if self.clitic:
-            said = f"{self.verb.preposition[0]} {self.clitic.english}"
-            tokens += [(w, links.clitic) for w in said.split()]
+            output = f"{self.verb.preposition[0]} {self.clitic.english}"
+            tokens += [(w, links.clitic) for w in output.split()]
         return tokens
 
     def _french_group(self, links: _Links, adverbs: list[Token]) -> list[Token]:

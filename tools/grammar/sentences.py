@@ -109,17 +109,17 @@ class Sentences(Clauses):
 
     def wh(self) -> Phrase:
         """When will you leave? Why does Anne not eat meat?"""
-        asked = self.pick((("where", "où"), ("when", "quand"), ("why", "pourquoi")))
-        if asked[0] == "why":
-            return self._asked(self.extras(self.main()), word(*asked))
+        requested = self.pick((("where", "où"), ("when", "quand"), ("why", "pourquoi")))
+        if requested[0] == "why":
+            return self._asked(self.extras(self.main()), word(*requested))
         tense = self.pick(("past", "future"))
         verb = self.verb(self.pick(("intransitive", "transitive")), tense, eventive=True)
-        if asked[0] == "where" and verb.etre:  # where did she leave? would be odd
+        if requested[0] == "where" and verb.etre:  # where did she leave? would be odd
             verb = self.verb("transitive", tense, eventive=True)
         clause = Clause(self.subject(), verb, tense)
         if verb.nouns:
             clause.rest.append(words_of(self.object(verb)))
-        return self._asked(clause, word(*asked))
+        return self._asked(clause, word(*requested))
 
     def what(self) -> Phrase:
         """What did they eat?"""
@@ -153,8 +153,8 @@ class Sentences(Clauses):
         """The clause as a question with est-ce que, after a question word if there is one."""
         question = new_link()
         que = Phrase([], [("est-ce", question), ("que", question)])
-        said = clause.phrase(question)
-        return _stop(join(ahead, que, said) if ahead else join(que, said), "?")
+        output = clause.phrase(question)
+        return _stop(join(ahead, que, output) if ahead else join(que, output), "?")
 
     # two clauses
 
@@ -194,16 +194,16 @@ class Sentences(Clauses):
         """If he comes back, we will eat the cake."""
         first = self._first("present")
         second = self.clause(self._second(first.subject), "future")
-        said = (word("if", "si"), first.phrase(), word(*COMMA), second.phrase())
-        return _stop(join(*said))
+        output = (word("if", "si"), first.phrase(), word(*COMMA), second.phrase())
+        return _stop(join(*output))
 
     def when(self) -> Phrase:
         """When Anne arrived, the children went out."""
         tense = self.pick(("past", "past", "present"))
         first = self._first(tense)
         second = self.clause(self._second(first.subject), tense)
-        said = (word("when", "quand"), first.phrase(), word(*COMMA), second.phrase())
-        return _stop(join(*said))
+        output = (word("when", "quand"), first.phrase(), word(*COMMA), second.phrase())
+        return _stop(join(*output))
 
     def saying(self) -> Phrase:
         """The queen thinks that her son will win."""

@@ -185,7 +185,7 @@ def speeds(
     where it gets the whole corpus.
     """
     sentences = sorted(job.lines("test", "src"), key=len)
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for name, (beam, rows) in CASES.items():
         if name in leave_out:
             continue
@@ -204,8 +204,8 @@ def speeds(
             done += len(call)
             if time.perf_counter() - started >= job.seconds:
                 break
-        found[name] = round(done / (time.perf_counter() - started), 2)
-    return {"sentences_per_second": found, "peak_rss_mib": peak_mib()}
+        result[name] = round(done / (time.perf_counter() - started), 2)
+    return {"sentences_per_second": result, "peak_rss_mib": peak_mib()}
 
 
 def milliseconds(torch: Any, layer: Any, shape: tuple[int, int], seconds: float) -> float:
@@ -232,13 +232,13 @@ def peak_mib(who: int = resource.RUSAGE_SELF) -> float:
 
 def versions(*packages: str) -> dict[str, str]:
     """Versions of what is installed of these, and Python's."""
-    found = {"python": platform.python_version()}
+    result = {"python": platform.python_version()}
     for package in packages:
         try:
-            found[package] = importlib.metadata.version(package)
+            result[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return result
 
 
 def main(doing: dict[str, Callable[[Job], dict[str, Any]]]) -> None:
@@ -251,11 +251,11 @@ def main(doing: dict[str, Callable[[Job], dict[str, Any]]]) -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--every", type=int, default=0)
-    given = parser.parse_args()
+    inputs = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="peer-") as place:
         job = Job(
-            given.shape, given.mode, given.seconds, given.data, Path(place), given.threads,
-            given.every,
+            inputs.shape, inputs.mode, inputs.seconds, inputs.data, Path(place), inputs.threads,
+            inputs.every,
         )  # fmt: skip
-        report = doing[given.what](job)
+        report = doing[inputs.what](job)
     print(json.dumps(report), flush=True)

@@ -33,8 +33,8 @@ def searcher(values: Mapping[str, Any]) -> Work:
 
     def search(sentences: Ids, beam: int, rows: int | None) -> Arrays:
         with precision.context():
-            found = task.search(model, sentences, forced(beam), ALONE if rows else WHOLE)
-        return {"lengths": np.array([len(each[0].ids) for each in found])}
+            result = task.search(model, sentences, forced(beam), ALONE if rows else WHOLE)
+        return {"lengths": np.array([len(each[0].ids) for each in result])}
 
     return search
 

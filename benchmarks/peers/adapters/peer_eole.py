@@ -68,10 +68,10 @@ def train(job: Job) -> dict[str, Any]:
         nonlocal parameters
         parameters = sum(p.numel() for p in self.model.parameters())
         pad = self.train_loss.padding_idx
-        wanted, source = batches[0]["tgt"][:, 1:], batches[0]["src"]
-        targets = int((wanted != pad).sum())
+        expected, source = batches[0]["tgt"][:, 1:], batches[0]["src"]
+        targets = int((expected != pad).sum())
         real = targets + int(batches[0]["srclen"].sum())
-        window.begin(targets, real, source.numel() + wanted.numel())
+        window.begin(targets, real, source.numel() + expected.numel())
         return step(self, batches, *rest, **named)
 
     eole.trainer.Trainer._train_step = watched

@@ -31,11 +31,11 @@ def train(job: Job) -> dict[str, Any]:
     torch.set_num_threads(job.threads)
     chosen = [f"train.precision={job.mode}", f"train.batch_tokens={job.batch_tokens}"]
     with workload(SHAPES.get(job.shape, job.shape), chosen) as work:
-        found = training.measure(work, job.seconds, quick=True)
-    return {name: found[name] for name in KEPT} | {
-        "target_tokens_per_second": found["target_tokens_per_second"],
-        "peak_rss_mib": found["peak_memory_mib"],
-        "computes": found["precision"],
+        result = training.measure(work, job.seconds, quick=True)
+    return {name: result[name] for name in KEPT} | {
+        "target_tokens_per_second": result["target_tokens_per_second"],
+        "peak_rss_mib": result["peak_memory_mib"],
+        "computes": result["precision"],
         "versions": common.versions("foveate", "torch"),
         "batches": "its plan: like lengths, rows × longest ≤ 4,096",
     }
@@ -51,10 +51,10 @@ class Told:
         return getattr(self.task, name)
 
     def measure(self, *given: Any, **choices: Any) -> Any:
-        found = self.task.measure(*given, **choices)
+        result = self.task.measure(*given, **choices)
         self.looks += 1
-        common.look(self.every * self.looks, bleu=found.figures["bleu"])
-        return found
+        common.look(self.every * self.looks, bleu=result.figures["bleu"])
+        return result
 
 
 def quality(job: Job) -> dict[str, Any]:
@@ -67,9 +67,9 @@ def quality(job: Job) -> dict[str, Any]:
         f"train.schedule.warmup_steps={common.WARM_UP}", "train.validation.samples=0",
     ]  # fmt: skip
     with workload(SHAPES.get(job.shape, job.shape), chosen) as work:
-        given = job_of(work.config, work.task, work.model())
-        given = dataclasses.replace(given, task=Told(work.task, job.every))
-        fit(given, work.config.train, job.folder / "run")
+        inputs = job_of(work.config, work.task, work.model())
+        inputs = dataclasses.replace(inputs, task=Told(work.task, job.every))
+        fit(inputs, work.config.train, job.folder / "run")
     return {"versions": common.versions("foveate", "torch")}
 
 
@@ -85,10 +85,10 @@ def decode(job: Job) -> dict[str, Any]:
             call([[known.get(p, common.UNK) for p in line] for line in sentences], beam, rows)
 
         together = common.TOGETHER if processes > 1 else 1
-        found = common.speeds(job, search, together=together)
+        result = common.speeds(job, search, together=together)
     if processes > 1:
-        found["peak_rss_mib"] += processes * common.peak_mib(resource.RUSAGE_CHILDREN)
-    return found | {
+        result["peak_rss_mib"] += processes * common.peak_mib(resource.RUSAGE_CHILDREN)
+    return result | {
         "computes": numbers,
         "versions": common.versions("foveate", "torch"),
         "batches": f"{processes} process(es), {threads} thread(s) each",
@@ -99,16 +99,16 @@ def cells(job: Job) -> dict[str, Any]:
     """Milliseconds forward and backward of a layer of each cell, and of a state space."""
     torch.set_num_threads(job.threads)
     bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=job.mode == "bf16")
-    found = {}
+    result = {}
     for name, config in {"rnn": ElmanCell, "gru": GRUCell, "lstm": LSTMCell}.items():
         cell = config.Config().build(256, 256)
         with bf16:
             run = functools.partial(whole, cell)
-            found[name] = common.milliseconds(torch, run, (128, 20), job.seconds)
+            result[name] = common.milliseconds(torch, run, (128, 20), job.seconds)
     layer = SelectiveStateSpace.Config().build(256)
     with bf16:
-        found["mamba"] = common.milliseconds(torch, layer, (4, 128), job.seconds)
-    return {"milliseconds": found, "versions": common.versions("foveate", "torch")}
+        result["mamba"] = common.milliseconds(torch, layer, (4, 128), job.seconds)
+    return {"milliseconds": result, "versions": common.versions("foveate", "torch")}
 
 
 def whole(cell: Cell, x: torch.Tensor) -> torch.Tensor:

@@ -126,8 +126,8 @@ def cells(job: Job) -> dict[str, Any]:
     layer = MambaMixer(config, layer_idx=0)
     bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=job.mode == "bf16")
     with bf16:
-        found = common.milliseconds(torch, layer, (4, 128), job.seconds)
-    return {"milliseconds": {"mamba": found}, "versions": common.versions("transformers", "torch")}
+        result = common.milliseconds(torch, layer, (4, 128), job.seconds)
+    return {"milliseconds": {"mamba": result}, "versions": common.versions("transformers", "torch")}
 
 
 def facts(model: nn.Module) -> dict[str, Any]:

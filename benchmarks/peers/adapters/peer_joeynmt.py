@@ -130,8 +130,8 @@ def quality(job: Job) -> dict[str, Any]:
         outputs: dict[int, common.Pieces] = {}
         for start in range(0, len(order), ROWS):
             rows = order[start : start + ROWS]
-            found, _, _ = run([sentences[i] for i in rows], 1, longest=common.LONGEST)
-            texts = model.trg_vocab.arrays_to_sentences(arrays=found, cut_at_eos=True)
+            result, _, _ = run([sentences[i] for i in rows], 1, longest=common.LONGEST)
+            texts = model.trg_vocab.arrays_to_sentences(arrays=result, cut_at_eos=True)
             outputs |= dict(zip(rows, texts, strict=True))
         return [outputs[i] for i in range(len(sentences))]
 

@@ -73,12 +73,12 @@ def batches(job: Job) -> Iterator[list[int]]:
 
 def by_budget(order: list[int], longer: list[int], budget: int) -> list[list[int]]:
     """Runs of sentences with rows × longest side ≤ 4,096."""
-    found: list[list[int]] = [[]]
+    result: list[list[int]] = [[]]
     for i in order:
-        if (len(found[-1]) + 1) * longer[i] > budget:
-            found.append([])
-        found[-1].append(i)
-    return found
+        if (len(result[-1]) + 1) * longer[i] > budget:
+            result.append([])
+        result[-1].append(i)
+    return result
 
 
 def train(job: Job) -> dict[str, Any]:
@@ -94,13 +94,13 @@ def train(job: Job) -> dict[str, Any]:
         for indices in batches(job):
             source = padded([[*sources[i], EOS] for i in indices])
             target = padded([[BOS, *targets[i], EOS] for i in indices])
-            read, wanted = target[:, :-1], target[:, 1:]
-            real = int((wanted != PAD).sum())
+            read, expected = target[:, :-1], target[:, 1:]
+            real = int((expected != PAD).sum())
             both = real + int((source != PAD).sum())
-            window.begin(real, both, source.numel() + wanted.numel())
+            window.begin(real, both, source.numel() + expected.numel())
             with bf16:
                 logits = model(source, read)
-                loss = criterion(logits.flatten(0, 1), wanted.flatten())
+                loss = criterion(logits.flatten(0, 1), expected.flatten())
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -117,14 +117,14 @@ def cells(job: Job) -> dict[str, Any]:
     torch.set_num_threads(job.threads)
     kinds: dict[str, Callable[..., nn.Module]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
     bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=job.mode == "bf16")
-    found = {}
+    result = {}
     for name, kind in kinds.items():
         layer = kind(256, 256, batch_first=True)
         with bf16:
-            found[name] = common.milliseconds(
+            result[name] = common.milliseconds(
                 torch, lambda x, layer=layer: layer(x)[0], (128, 20), job.seconds
             )
-    return {"milliseconds": found, "versions": common.versions("torch")}
+    return {"milliseconds": result, "versions": common.versions("torch")}
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from foveate.look.measure import Judge, confidence, diagonality, entropy
 from foveate.look.records import AttentionRecord, block_of, capture
 from foveate.look.views import view
 from foveate.look.views.examples import (
+    aligns,
     attends,
     crosses,
-    crosses_words,
     explained,
     explains,
     gives_probabilities,
@@ -215,7 +215,7 @@ def _name_or_pad(tokenizer: Tokenizer, i: int) -> str:
 # -------------------------------------------------------------------------------------- importance
 
 
-@view(crosses_words)
+@view(crosses, aligns)
 def importance(
     run: Run, text: Text = None, target: Target = None, split: Split = "test",
     gold: GoldFile = None,

@@ -31,6 +31,7 @@ from foveate.look.records import calls_of
 from foveate.look.views import view
 from foveate.look.views.examples import (
     decoder_of,
+    explains,
     forced_to_text,
     ready,
     text_of,
@@ -170,7 +171,7 @@ def forced(
     return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
 
 
-@view(forced_to_text, silence=True)
+@view(explains, forced_to_text, silence=True)
 def probabilities(
     run: Run, text: Text = None, target: Target = None, image: Image = None, top: Top = 5
 ) -> WordsDrawing:

@@ -26,7 +26,7 @@ from foveate.look.drawings import (
     sheet_grid,
 )
 from foveate.look.edits import edit, silence
-from foveate.look.records import ForcedPass, Where, block_of, calls_of, chosen
+from foveate.look.records import ForcedPass, Where, block_of, calls_of, chosen, spaced
 from foveate.look.words import visible
 from foveate.nn.recurrent import Cell, Gates, Hidden
 
@@ -174,11 +174,11 @@ def influence(
     for t, output in enumerate(outputs):
         for _ in range(draws):
             v = torch.randn(output.shape, generator=random) / output.shape[0] ** 0.5
+            product = output @ v.to(output)
             gradient = torch.autograd.grad(
-                output @ v.to(output), inputs[0], retain_graph=True, allow_unused=True
-            )[0]
-            if gradient is not None:
-                squares[t] += gradient[0].double().square().sum(dim=-1).cpu() / draws
+                product, inputs[:1], retain_graph=True, allow_unused=True, materialize_grads=True
+            )[0][0]
+            squares[t] += gradient.double().square().sum(dim=-1).cpu() / draws
     norms: NDArray[np.float64] = squares.sqrt().numpy()
     return norms
 
@@ -319,7 +319,7 @@ def importances(
             row[: len(figures)] = figures
         sheets.append(
             sheet(
-                block.replace("_", "-").replace(".", " "), values, down="layer", across="head",
+                spaced(block), values, down="layer", across="head",
                 rows=[str(n) for n in range(len(layers))],
                 columns=[str(n) for n in range(values.shape[1])],
                 least=-most, most=most, aspect=0.6,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -138,41 +139,36 @@ def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int,
 
 
 def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
-    """What was relevant for each score, in their order."""
+    """What was relevant for each score, in their order.
+
+    Ā = E_h[(∇A ⊙ A)⁺], (T, S), of the calls of one attention, is joined along the queries.
+    """
     attentions = hook_points(forced.model)
-    calls: dict[str, list[Tensor]] = {}
+    names: list[str] = []
+    calls: list[Tensor] = []
 
-    def tap(name: str) -> Callable[[Tensor], Tensor]:
-        def see(weights: Tensor) -> Tensor:
-            tracked = weights if weights.requires_grad else weights.detach().requires_grad_()
-            calls.setdefault(name, []).append(tracked)
-            return tracked
+    def tap(name: str, weights: Tensor) -> Tensor:
+        names.append(name)
+        calls.append(weights if weights.requires_grad else weights.detach().requires_grad_())
+        return calls[-1]
 
-        return see
-
-    with torch.enable_grad(), tapped({name: tap(name) for name in attentions}, attentions):
+    taps = {name: partial(tap, name) for name in attentions}
+    with torch.enable_grad(), tapped(taps, attentions):
         scores = forced.run()
     if not calls:
         raise ConfigError("this model has no attention, and so no relevance by attention")
-    parts = [part for pieces in calls.values() for part in pieces]
     for score in scores:
-        gradients = torch.autograd.grad(score, parts, retain_graph=True, allow_unused=True)
-        called = {id(part): grad for part, grad in zip(parts, gradients, strict=True)}
+        gradients = torch.autograd.grad(
+            score, calls, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        parts: dict[str, list[Tensor]] = {}
+        for name, weights, gradient in zip(names, calls, gradients, strict=True):
+            positive = (gradient * weights).detach()[forced.row].clamp(min=0)
+            parts.setdefault(name, []).append(positive.double().mean(dim=0))
         of = Relevance()
-        for name in (name for name in attentions if name in calls):
-            of.add(name, _called_for(calls[name], called, forced.row))
+        for name in (name for name in attentions if name in parts):
+            of.add(name, torch.cat(parts[name]).cpu().numpy())
         yield of
-
-
-def _called_for(calls: list[Tensor], grads: Mapping[int, Tensor | None], row: int) -> Matrix:
-    """Ā = E_h[(∇A ⊙ A)⁺], (T, S), of the calls of one attention, joined along the queries."""
-    parts = []
-    for weights in calls:
-        grad = grads[id(weights)]
-        called = torch.zeros_like(weights) if grad is None else grad * weights
-        parts.append(called.detach()[row].clamp(min=0).double().mean(dim=0))
-    joined: Matrix = torch.cat(parts).cpu().numpy()
-    return joined
 
 
 def _evened(relevances: Matrix) -> Matrix:

@@ -34,6 +34,11 @@ def block_of(name: str) -> str:
     return ".".join(p for p in parts if p not in LAYERS and not p.isdecimal())
 
 
+def spaced(block: str) -> str:
+    """The name of a block as text: ``decoder cross-attention``."""
+    return block.replace("_", "-").replace(".", " ")
+
+
 def suffixes(block: str) -> list[str]:
     """A dotted name and its endings, the longest first: ``a.b`` gives ``a.b`` and ``b``."""
     parts = block.split(".")
@@ -91,6 +96,11 @@ class AttentionRecord:
             next((self.rows[key] for key in keys if key in self.rows), []),
             next((self.columns[key] for key in keys if key in self.columns), []),
         )
+
+    def labels(self, name: str) -> tuple[list[str], list[str]]:
+        """Labels of the queries (T) and keys (S) of a map; their numbers where none were given."""
+        (rows, columns), (_, height, width) = self.axes(name), self.maps[name].shape
+        return rows or [*map(str, range(height))], columns or [*map(str, range(width))]
 
     def row_means(self, name: str) -> Literal["at", "producing"]:
         """What a row of a map stands for: the word a decoder is *producing*, or one it is *at*."""

@@ -17,7 +17,7 @@ from foveate.data.tokenizer import PAD, Tokenizer
 from foveate.look.drawings import BarsDrawing, Drawing, SheetGrid, bar_chart, sheet, sheet_grid
 from foveate.look.maps import AttentionView, HeadsView, LinksView, over_picture
 from foveate.look.measure import Judge, confidence, diagonality, entropy
-from foveate.look.records import AttentionRecord, block_of, capture
+from foveate.look.records import AttentionRecord, block_of, capture, spaced
 from foveate.look.views import view
 from foveate.look.views.examples import (
     aligns,
@@ -182,7 +182,7 @@ def masks(
         rows, columns = record.axes(names[0])
         sheets.append(
             sheet(
-                block_of(names[0]).replace("_", "-").replace(".", " "),
+                spaced(block_of(names[0])),
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns], "queries", "keys", 0.0, 1.0, scale_label=" ",
             )

@@ -159,11 +159,8 @@ class PatchOutput(Change):
                 mixed[:, :queries, heads] = rows
                 return (mixed.flatten(2),)
 
-            handle = module.register_forward_pre_hook(patch)
-            try:
+            with module.register_forward_pre_hook(patch):
                 yield
-            finally:
-                handle.remove()
 
 
 @contextmanager
@@ -195,7 +192,7 @@ def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]
     with ExitStack() as stack:
         for name, point in chosen(model, where).items():
             module, count = stack.enter_context(_mixtures(name, point))
-            stack.callback(module.register_forward_pre_hook(listen(name, count)).remove)
+            stack.enter_context(module.register_forward_pre_hook(listen(name, count)))
         yield outputs
 
 

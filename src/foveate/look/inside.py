@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import MethodType
-from typing import cast
 
 import numpy as np
 import torch
@@ -61,14 +60,13 @@ def capture_gates(model: nn.Module) -> Iterator[dict[str, Gates]]:
 def stepping(hooks: Mapping[Cell, CellHook]) -> Iterator[None]:
     """Run cells step by step, as their equations, and call the hooks after each step."""
     before = {cell: cell.__dict__.get("run") for cell in hooks}
-    handles = [cell.register_forward_hook(hook) for cell, hook in hooks.items()]
-    for cell in hooks:
-        cell.run = MethodType(Cell.run, cell)  # type: ignore[method-assign]
     try:
-        yield
+        with ExitStack() as stack:
+            for cell, hook in hooks.items():
+                cell.run = MethodType(Cell.run, cell)  # type: ignore[method-assign]
+                stack.enter_context(cell.register_forward_hook(hook))
+            yield
     finally:
-        for handle in handles:
-            handle.remove()
         for cell, run in before.items():
             if run is None:
                 del cell.run
@@ -185,11 +183,8 @@ def hooks(stem: nn.Module) -> Iterator[list[Tensor]]:
         outputs.append(output if output.requires_grad else output.requires_grad_())
         return output
 
-    handle = stem.register_forward_hook(listen)
-    try:
+    with stem.register_forward_hook(listen):
         yield outputs
-    finally:
-        handle.remove()
 
 
 def influence(
@@ -245,11 +240,10 @@ def gradients(norms: Mapping[str, NDArray[np.float64]]) -> LinesDrawing:
 
 
 # -------------------------------------------------------------------------------------------- lens
-# The logit lens: what a model would say if its layers ended here (nostalgebraist, 2020).
+# The logit lens: the output of a model if its layers ended here (nostalgebraist, 2020).
 #
-# What layer l leaves is handed on in place of what the last one leaves, through the model's own
-# last
-# norm and output. Early layers were never trained to be read so: what they "say" is a hint.
+# The output of layer l replaces that of the last one and passes through the model's own last norm
+# and output layer. Early layers were never trained to be read so: their tokens are a hint.
 
 CELL_ASPECT = 0.3 / 0.62  # height by width of a cell
 CAPTION = "most probable token if the layers ended here; colour: its p (nostalgebraist, 2020)"
@@ -271,7 +265,8 @@ def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
         )
     tokens, p, target_p = [], [], []
     for stream in _streams(forced, layers):
-        with _leaving(layers[-1], stream), _heard(output) as logits:
+        replaced = layers[-1].register_forward_hook(lambda *_, stream=stream: stream)
+        with replaced, _outputs_of(output) as logits:
             scores = forced.run()
         rows = logits[-1][forced.row].reshape(-1, logits[-1].shape[-1])
         rows = rows[forced.first : forced.first + len(forced.produced)].float().softmax(dim=-1)
@@ -310,37 +305,20 @@ def _streams(forced: ForcedPass, layers: nn.ModuleList) -> list[Tensor]:
     def leave(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
         streams.append(output)
 
-    handles = [layers[0].register_forward_pre_hook(enter)]
-    handles += [layer.register_forward_hook(leave) for layer in layers]
-    try:
+    with ExitStack() as hooks:
+        hooks.enter_context(layers[0].register_forward_pre_hook(enter))
+        for layer in layers:
+            hooks.enter_context(layer.register_forward_hook(leave))
         forced.run()
-    finally:
-        for handle in handles:
-            handle.remove()
     return streams
 
 
 @contextmanager
-def _leaving(layer: nn.Module, stream: Tensor) -> Iterator[None]:
-    """Let a layer leave something else."""
-    handle = layer.register_forward_hook(lambda module, args, output: stream)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-@contextmanager
-def _heard(module: nn.Module) -> Iterator[list[Tensor]]:
-    """What a module gives, call by call."""
+def _outputs_of(module: nn.Module) -> Iterator[list[Tensor]]:
+    """Collect the outputs of a module, call by call."""
     outputs: list[Tensor] = []
-    handle = module.register_forward_hook(
-        lambda module, args, output: outputs.append(cast(Tensor, output))
-    )
-    try:
+    with module.register_forward_hook(lambda module, args, output: outputs.append(output)):
         yield outputs
-    finally:
-        handle.remove()
 
 
 # -------------------------------------------------------------------------------------- importance

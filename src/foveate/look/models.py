@@ -411,16 +411,9 @@ def _read(
     def own(name: str) -> bool:
         return name.startswith(inside) and name.endswith("self_attention")
 
-    handles = [
-        side.get_submodule("stem").register_forward_hook(turn),
-        side.register_forward_hook(leave),
-    ]
-    try:
-        with capture(forced.model, own) as maps:
-            scores = forced.run().double().cpu().numpy()
-    finally:
-        for handle in handles:
-            handle.remove()
+    turned = side.get_submodule("stem").register_forward_hook(turn)
+    with turned, side.register_forward_hook(leave), capture(forced.model, own) as maps:
+        scores = forced.run().double().cpu().numpy()
     return left[-1], scores, {name: weights[forced.row] for name, weights in maps.items()}
 
 

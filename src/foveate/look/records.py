@@ -407,11 +407,8 @@ class OwnHookPoint:
     @contextmanager
     def timed(self) -> Iterator[Callable[[Tensor], int]]:
         clock = Clock()
-        handle = self.module.register_forward_pre_hook(clock.before_call, with_kwargs=True)
-        try:
+        with self.module.register_forward_pre_hook(clock.before_call, with_kwargs=True):
             yield clock.at
-        finally:
-            handle.remove()
 
 
 class Clock:

@@ -165,11 +165,8 @@ def forced(
 
     prepared, decoder = ready(run, text, target, image), decoder_of(run.model)
     assert decoder is not None
-    handle = decoder.register_forward_hook(record)
-    try:
+    with decoder.register_forward_hook(record):
         prepared.scores()
-    finally:
-        handle.remove()
     read, hidden = calls[-1]
     with torch.inference_mode():
         log_p = run.model.logits(hidden[0]).float().log_softmax(dim=-1).cpu()

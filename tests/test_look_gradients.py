@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from foveate.look.inside import by_distance, capture_gates, gates, gradients, influence
+from foveate.look.inside import by_distance, capture_cells, gates, gradients, influence
 from foveate.models.classic import WindowDecoder
 from foveate.models.encoder_decoder import Decoder
 from foveate.models.recurrent import RecurrentDecoder, RecurrentEncoder
@@ -70,11 +70,11 @@ def test_elman_s_gradient_falls_by_a_factor_a_step_and_leaves_the_model_alone() 
 def test_captured_gates_make_the_states_of_the_model(cell: str) -> None:
     decoder = recurrent(cell, num_layers=2)
     plain = decoder(IDS, None)
-    with capture_gates(decoder) as result, torch.no_grad():
+    with capture_cells(decoder) as result, torch.no_grad():
         seen = decoder(IDS, None)
     close(seen, plain)
     assert list(result) == ["cells.0", "cells.1"]
-    opened = result["cells.0"]
+    opened = result["cells.0"].gates
     assert all(gate.shape == (1, 6, 8) for gate in opened.values())
     assert torch.equal(decoder(IDS, None), plain)  # the kernel is back
     first = decoder.cells[0]
@@ -94,7 +94,7 @@ def test_captured_gates_make_the_states_of_the_model(cell: str) -> None:
 def test_gates_of_an_encoder_in_both_directions() -> None:
     config = {"cell": "gru", "bidirectional": True, **SMALL, **NARROW}
     encoder = RecurrentEncoder.Config.parse(config).build(Tokens(10))
-    with capture_gates(encoder) as result:
+    with capture_cells(encoder) as result:
         encoder(IDS)
     assert len(result) == 2
     assert isinstance(encoder.stack, RecurrentStack)

@@ -15,8 +15,7 @@ from foveate.config import ConfigError
 from foveate.look.drawings import Drawing
 from foveate.look.inside import (
     backwards,
-    capture_gates,
-    capture_states,
+    capture_cells,
     importance,
     importances,
     lens,
@@ -253,11 +252,12 @@ def test_states_are_those_of_the_cells_in_reading_order(tmp_path: Path) -> None:
         embedding_size=8, hidden_size=6, num_layers=2, bidirectional=True, cell=LSTMCell.Config()
     )
     encoder = config.build(Tokens(20)).eval()
-    with torch.no_grad(), capture_states(encoder) as result:
+    with torch.no_grad(), capture_cells(encoder) as result:
         values = encoder(SOURCE[None]).values
     names = [f"stack.layers.{layer}.{method}.cell" for layer in range(2) for method in range(2)]
     assert sorted(result) == names
-    forth, back = result["stack.layers.1.0.cell"], result["stack.layers.1.1.cell"].flip(1)
+    forth, back = (result[f"stack.layers.1.{n}.cell"].states for n in range(2))
+    back = back.flip(1)
     close(torch.cat((forth, back), -1), values, terms=ROW)
     assert [backwards(name) for name in names] == [False, True, False, True]
     view = states(forth[0].numpy(), ["a", "b", "c", "d"], "encoder")
@@ -275,11 +275,11 @@ def test_states_of_a_language_model_leave_the_kernel_as_it_was() -> None:
     model: LanguageModel = LanguageModel.Config(decoder=decoder).build(Tokens(20)).eval()
     with torch.no_grad():
         plain = model.decode(TEXT[None])
-        with capture_states(model) as result, capture_gates(model) as gates:
+        with capture_cells(model) as result:
             model.decode(TEXT[None])
         assert torch.equal(model.decode(TEXT[None]), plain)
-    close(result["decoder.cells.0"], plain, terms=ROW)
-    assert gates["decoder.cells.0"]["forget"].shape == (1, 6, 8)
+    close(result["decoder.cells.0"].states, plain, terms=ROW)
+    assert result["decoder.cells.0"].gates["forget"].shape == (1, 6, 8)
 
 
 def test_principal_components_of_a_line_are_the_line() -> None:

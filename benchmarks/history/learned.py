@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from foveate.data.tokenizer import EOS
 from foveate.look import colors
 from foveate.look.drawings import Drawing, SheetGrid
-from foveate.look.inside import capture_gates
+from foveate.look.inside import capture_cells
 from foveate.look.inside import gates as draw_gates
 from foveate.look.maps import attention, heads
 from foveate.look.render_matplotlib import FONT_SIZE, paint, write_words
@@ -64,10 +64,10 @@ def gates(folder: Path) -> SheetGrid:
     """Gates of an LSTM language model over a sentence."""
     run = trained("lstm", folder)
     read, words = reading(run, SENTENCE)
-    with torch.inference_mode(), capture_gates(run.model) as result:
+    with torch.inference_mode(), capture_cells(run.model) as result:
         run.model.decode(read)
-    (opened,) = result.values()
-    return draw_gates(opened, words, units=12, title="Gates of an LSTM over a sentence")
+    (steps,) = result.values()
+    return draw_gates(steps.gates, words, units=12, title="Gates of an LSTM over a sentence")
 
 
 Guess = list[tuple[str, float]]

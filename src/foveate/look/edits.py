@@ -9,9 +9,10 @@ in the end. They hold for forced passes and for searches alike, step by step and
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,144 +24,56 @@ from foveate.look.records import HookPoint, OwnHookPoint, chosen, tapped
 
 LOST = 1e-6  # weight that may be cut off with keys that are not there
 
+Position = Callable[[Tensor], int]  # of the first query of a tensor (B, h, T, …)
+Replacement = Mapping[str, Tensor] | Tensor  # by the name of the attention, or the same for all
 
-class Change(ABC):
-    """What becomes of some heads (of all, where none is named)."""
 
-    def __init__(self, heads: Sequence[int]) -> None:
-        self.heads = list(heads)
+@dataclass(frozen=True)
+class Change:
+    """Other weights (B, h, T, S), or other outputs A_h V_h (B, h, T, V), of some heads.
 
-    def hang(self, name: str, point: HookPoint) -> AbstractContextManager[None]:
-        """Make the change at one place of a model. Raises ``ConfigError`` for a head too many."""
+    ``replace`` returns them, given the name of the attention, those that the model has computed,
+    and the function that tells the position of their first query. No ``heads`` are all heads.
+    """
+
+    heads: Sequence[int]
+    replace: Callable[[str, Tensor, Position], Tensor]
+    outputs: bool = False
+
+    @contextmanager
+    def applied(self, name: str, point: HookPoint) -> Iterator[None]:
+        """Change one attention of a model. Raises ``ConfigError`` for a head too many."""
         if point.num_heads is not None:
-            self.refuse(name, point.num_heads)
-        return self.hung(name, point)
+            _check_heads(name, self.heads, point.num_heads)
+        with point.timed() as at:
+            tap = partial(self.changed, name, at)
+            if not self.outputs:
+                with tapped({name: tap}, {name: point}, first=True):
+                    yield
+                return
+            module, count = _output_of(name, point)
 
-    def refuse(self, name: str, count: int) -> None:
-        """Raise ``ConfigError`` where a head is not one of ``count``."""
-        for head in self.heads:
-            if not 0 <= head < count:
-                raise ConfigError(f"{name} has no head {head}: there are {count}, from 0")
+            def hook(output: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
+                mixed = args[0].unflatten(-1, (count, -1)).transpose(1, 2)  # (B, H, T, V)
+                return (tap(mixed).transpose(1, 2).flatten(2),)
 
-    @abstractmethod
-    def hung(self, name: str, point: HookPoint) -> AbstractContextManager[None]:
-        """The change at one place."""
-
-
-class WeightsChange(Change):
-    """Other weights for some heads."""
-
-    @contextmanager
-    def hung(self, name: str, point: HookPoint) -> Iterator[None]:
-        with point.timed() as at, tapped({name: self._tap(name, at)}, {name: point}, first=True):
-            yield
-
-    def _tap(self, name: str, at: Callable[[Tensor], int]) -> Callable[[Tensor], Tensor]:
-        def tap(weights: Tensor) -> Tensor:
-            self.refuse(name, weights.shape[1])
-            heads = self.heads or list(range(weights.shape[1]))
-            changed = weights.clone()
-            changed[:, heads] = self.instead(name, weights[:, heads], at).to(weights)
-            return changed
-
-        return tap
-
-    @abstractmethod
-    def instead(self, name: str, weights: Tensor, at: Callable[[Tensor], int]) -> Tensor:
-        """Weights (B, h, T, S) in place of those of the chosen heads.
-
-        ``at`` says of the weights at which place of the sequence their first query stands.
-        """
-
-
-class Silence(WeightsChange):
-    """Weights of 0: the head adds nothing (Michel et al., 2019)."""
-
-    def instead(self, name: str, weights: Tensor, at: Callable[[Tensor], int]) -> Tensor:
-        return torch.zeros_like(weights)
-
-
-class Uniform(WeightsChange):
-    """The same weight on all keys that had any."""
-
-    def instead(self, name: str, weights: Tensor, at: Callable[[Tensor], int]) -> Tensor:
-        seen = (weights > 0).to(weights)
-        return seen / seen.sum(dim=-1, keepdim=True).clamp(min=1)
-
-
-class Diagonal(WeightsChange):
-    """Query t attends to key t + offset only, or to the last key that it may attend to."""
-
-    def __init__(self, heads: Sequence[int], offset: int) -> None:
-        super().__init__(heads)
-        self.offset = offset
-
-    def instead(self, name: str, weights: Tensor, at: Callable[[Tensor], int]) -> Tensor:
-        queries, keys = weights.shape[2:]
-        first = at(weights)
-        last = keys - 1 - (weights > 0).flip(-1).int().argmax(dim=-1)  # (B, h, T)
-        targets = torch.arange(first, first + queries, device=weights.device) + self.offset
-        return F.one_hot(torch.minimum(targets.clamp(min=0), last), keys)
-
-
-class Force(WeightsChange):
-    """Given weights; queries past them keep their own."""
-
-    def __init__(self, heads: Sequence[int], replacement: Mapping[str, Tensor] | Tensor) -> None:
-        super().__init__(heads)
-        self.replacement = replacement
-
-    def instead(self, name: str, weights: Tensor, at: Callable[[Tensor], int]) -> Tensor:
-        first, keys, forced = at(weights), weights.shape[3], weights.clone()
-        rows = self.rows(name, weights.shape[1])[:, first : first + weights.shape[2]]
-        if float(rows[..., keys:].sum()) > LOST:
-            raise ConfigError(f"{name}: weights are given to key {keys}, but there are {keys} keys")
-        fitted = F.pad(rows[..., :keys], (0, max(0, keys - rows.shape[-1])))
-        forced[:, :, : rows.shape[1]] = fitted.to(weights)
-        return forced
-
-    def rows(self, name: str, count: int) -> Tensor:
-        """The weights of the chosen heads, (h or 1, T, S)."""
-        weights = _of(self.replacement, name)
-        weights = weights[0] if weights.dim() == 4 and len(weights) == 1 else weights
-        if weights.dim() == 2:
-            return weights[None]
-        if weights.dim() == 3:
-            self.refuse(f"what {name} is given", len(weights))
-            weights = weights[self.heads] if self.heads else weights
-        if weights.dim() != 3 or len(weights) != count:
-            raise ConfigError(
-                f"{name}: weights of shape {tuple(_of(self.replacement, name).shape)} for "
-                f"{count} heads; give (T, S), or (H, T, S) with all heads of the layer"
-            )
-        return weights
-
-
-class PatchOutput(Change):
-    """What some heads gave in another run, A_h V_h, in place of what they give in this one."""
-
-    def __init__(self, heads: Sequence[int], replacement: Mapping[str, Tensor] | Tensor) -> None:
-        super().__init__(heads)
-        self.replacement = replacement
-
-    @contextmanager
-    def hung(self, name: str, point: HookPoint) -> Iterator[None]:
-        outputs = _of(self.replacement, name)
-        if outputs.dim() == 4 and len(outputs) == 1:
-            outputs = outputs[0]  # (T, H, V)
-        with point.timed() as at, _mixtures(name, point) as (module, count):
-
-            def patch(output: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
-                mixed = args[0].unflatten(-1, (count, -1)).clone()  # (B, T, H, V)
-                first = at(mixed.transpose(1, 2))
-                queries = max(0, min(mixed.shape[1], len(outputs) - first))
-                heads = self.heads or list(range(count))
-                rows = outputs[first : first + queries][:, heads].to(mixed)
-                mixed[:, :queries, heads] = rows
-                return (mixed.flatten(2),)
-
-            with module.register_forward_pre_hook(patch):
+            with module.register_forward_pre_hook(hook):
                 yield
+
+    def changed(self, name: str, at: Position, values: Tensor) -> Tensor:
+        """Weights or outputs (B, H, T, …) of all heads, of which some are replaced."""
+        _check_heads(name, self.heads, values.shape[1])
+        heads = list(self.heads) or list(range(values.shape[1]))
+        changed = values.clone()
+        changed[:, heads] = self.replace(name, values[:, heads], at).to(values)
+        return changed
+
+
+def _check_heads(name: str, heads: Sequence[int], count: int) -> None:
+    """Raise ``ConfigError`` where a head is not one of ``count``."""
+    for head in heads:
+        if not 0 <= head < count:
+            raise ConfigError(f"{name} has no head {head}: there are {count}, from 0")
 
 
 @contextmanager
@@ -173,7 +86,7 @@ def edit(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
     with ExitStack() as stack:
         for where, change in reversed(list(changes.items())):
             for name, point in chosen(model, where).items():
-                stack.enter_context(change.hang(name, point))
+                stack.enter_context(change.applied(name, point))
         yield
 
 
@@ -182,68 +95,122 @@ def capture_outputs(model: nn.Module, where: str) -> Iterator[dict[str, Tensor]]
     """Collect what each head of some attentions of ours gives, (B, T, H, V), for `patch_output`."""
     outputs: dict[str, Tensor] = {}
 
-    def listen(name: str, count: int) -> Callable[[nn.Module, tuple[Tensor]], None]:
-        def see(output: nn.Module, args: tuple[Tensor]) -> None:
-            seen = args[0].detach().unflatten(-1, (count, -1))
-            outputs[name] = torch.cat((outputs[name], seen), dim=1) if name in outputs else seen
-
-        return see
+    def record(name: str, count: int, output: nn.Module, args: tuple[Tensor]) -> None:
+        seen = args[0].detach().unflatten(-1, (count, -1))
+        outputs[name] = torch.cat((outputs[name], seen), dim=1) if name in outputs else seen
 
     with ExitStack() as stack:
         for name, point in chosen(model, where).items():
-            module, count = stack.enter_context(_mixtures(name, point))
-            stack.enter_context(module.register_forward_pre_hook(listen(name, count)))
+            module, count = _output_of(name, point)
+            hook = partial(record, name, count)
+            stack.enter_context(module.register_forward_pre_hook(hook))
         yield outputs
 
 
-@contextmanager
-def _mixtures(name: str, point: HookPoint) -> Iterator[tuple[nn.Module, int]]:
-    """The module that reads what all heads gave, side by side, and how many heads there are."""
+def _output_of(name: str, point: HookPoint) -> tuple[nn.Module, int]:
+    """The module that reads what all heads give, side by side, and how many heads there are."""
     if not isinstance(point, OwnHookPoint):
         raise ConfigError(f"{name} is no attention of foveate: outputs of its heads are not known")
-    yield point.module.output, point.module.num_heads
+    return point.module.output, point.module.num_heads
 
 
-def _of(replacement: Mapping[str, Tensor] | Tensor, name: str) -> Tensor:
-    """What is given for one place. Raises ``ConfigError`` where it is not among the captured."""
-    if not isinstance(replacement, Mapping):
-        return replacement
-    if name not in replacement:
-        raise ConfigError(f"{name} is not among the maps given: {', '.join(replacement) or 'none'}")
-    return replacement[name]
+def _given(replacement: Replacement, name: str) -> Tensor:
+    """The tensor for one attention, without a batch of 1.
+
+    Raises ``ConfigError`` where it is not among the captured ones.
+    """
+    if isinstance(replacement, Mapping):
+        if name not in replacement:
+            known = ", ".join(replacement) or "none"
+            raise ConfigError(f"{name} is not among the maps given: {known}")
+        replacement = replacement[name]
+    return replacement[0] if replacement.dim() == 4 and len(replacement) == 1 else replacement
 
 
-# ------------------------------------------------------------------------------ in words
+# --------------------------------------------------------------------------------------- changes
 
 
 def silence(*heads: int) -> Change:
-    """Heads that add nothing; all of the layer where none is named."""
-    return Silence(heads)
+    """Heads that add nothing; all of the layer where none is named (Michel et al., 2019)."""
+    return Change(heads, lambda name, weights, at: torch.zeros_like(weights))
 
 
 def uniform(*heads: int) -> Change:
-    """Heads that look at everything alike."""
-    return Uniform(heads)
+    """Heads that attend to every key that has any weight alike."""
+
+    def replace(name: str, weights: Tensor, at: Position) -> Tensor:
+        seen = (weights > 0).to(weights)
+        return seen / seen.sum(dim=-1, keepdim=True).clamp(min=1)
+
+    return Change(heads, replace)
 
 
 def diagonal(*heads: int, offset: int = 0) -> Change:
-    """Heads that look at the place where they stand, or so many places further."""
-    return Diagonal(heads, offset)
+    """Heads whose query t attends to key t + offset, or to the last key that it may attend to."""
+
+    def replace(name: str, weights: Tensor, at: Position) -> Tensor:
+        queries, keys = weights.shape[2:]
+        first = at(weights)
+        last = keys - 1 - (weights > 0).flip(-1).int().argmax(dim=-1)  # (B, h, T)
+        targets = torch.arange(first, first + queries, device=weights.device) + offset
+        return F.one_hot(torch.minimum(targets.clamp(min=0), last), keys)
+
+    return Change(heads, replace)
 
 
 def force(weights: Any, *heads: int) -> Change:
-    """Heads with given weights, (T, S) or (H, T, S), in place of their own."""
-    return Force(heads, torch.as_tensor(weights))
+    """Heads with given weights, (T, S) or (H, T, S), in place of their own; later queries keep."""
+    return _forced(torch.as_tensor(weights), heads)
 
 
 def patch(maps: Mapping[str, Tensor], *heads: int) -> Change:
-    """Heads with the weights that they had in another run, as `capture` has seen them there."""
-    return Force(heads, dict(maps))
+    """Heads with the weights that they had in another run, as `capture` has recorded them."""
+    return _forced(dict(maps), heads)
+
+
+def _forced(replacement: Replacement, heads: Sequence[int]) -> Change:
+    """Given weights; queries past them keep their own."""
+
+    def replace(name: str, weights: Tensor, at: Position) -> Tensor:
+        first, keys, forced = at(weights), weights.shape[3], weights.clone()
+        rows = _rows(replacement, name, heads, weights.shape[1])
+        rows = rows[:, first : first + weights.shape[2]]
+        if float(rows[..., keys:].sum()) > LOST:
+            raise ConfigError(f"{name}: weights are given to key {keys}, but there are {keys} keys")
+        fitted = F.pad(rows[..., :keys], (0, max(0, keys - rows.shape[-1])))
+        forced[:, :, : rows.shape[1]] = fitted.to(weights)
+        return forced
+
+    return Change(heads, replace)
+
+
+def _rows(replacement: Replacement, name: str, heads: Sequence[int], count: int) -> Tensor:
+    """The given weights of ``count`` heads, (h or 1, T, S)."""
+    weights = given = _given(replacement, name)
+    if weights.dim() == 2:
+        return weights[None]
+    if weights.dim() == 3:
+        _check_heads(f"what {name} is given", heads, len(weights))
+        weights = weights[list(heads)] if heads else weights
+    if weights.dim() != 3 or len(weights) != count:
+        raise ConfigError(
+            f"{name}: weights of shape {tuple(given.shape)} for "
+            f"{count} heads; give (T, S), or (H, T, S) with all heads of the layer"
+        )
+    return weights
 
 
 def patch_output(outputs: Mapping[str, Tensor], *heads: int) -> Change:
-    """Heads that give what they gave in another run, as `capture_outputs` has seen it there."""
-    return PatchOutput(heads, dict(outputs))
+    """Heads that give what they gave in another run, as `capture_outputs` has recorded it."""
+    outputs = dict(outputs)
+
+    def replace(name: str, values: Tensor, at: Position) -> Tensor:
+        first, patched = at(values), values.clone()  # (B, h, T, V)
+        rows = _given(outputs, name)[first : first + values.shape[2]].transpose(0, 1)
+        patched[:, :, : rows.shape[1]] = (rows[list(heads)] if heads else rows).to(values)
+        return patched
+
+    return Change(heads, replace, outputs=True)
 
 
 def silenced(places: Sequence[str]) -> dict[str, Change]:
@@ -260,6 +227,6 @@ def silenced(places: Sequence[str]) -> dict[str, Change]:
             raise ConfigError(f"{place!r}: write PLACE:HEAD,HEAD, heads from 0") from None
         heads.setdefault(name, []).append(lists)
     return {
-        name: Silence([] if [] in lists else [head for each in lists for head in each])
+        name: silence(*([] if [] in lists else [head for each in lists for head in each]))
         for name, lists in heads.items()
     }

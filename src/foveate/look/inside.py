@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from types import MethodType
 
 import numpy as np
@@ -24,52 +26,50 @@ from foveate.look.drawings import (
     sheet_grid,
 )
 from foveate.look.edits import edit, silence
-from foveate.look.records import ForcedPass, Where, block_of, chosen
+from foveate.look.records import ForcedPass, Where, block_of, calls_of, chosen
 from foveate.look.words import visible
 from foveate.nn.recurrent import Cell, Gates, Hidden
 
 UNITS_SHOWN = 24
-CellHook = Callable[[Cell, tuple[Tensor, Hidden], Hidden], None]  # cell, inputs, state after
 
 
-@contextmanager
-def capture_gates(model: nn.Module) -> Iterator[dict[str, Gates]]:
-    """Collect the gates (B, T, H) of every recurrent cell, by its dotted name, then by the gate's.
+@dataclass
+class CellSteps:
+    """The hidden states h (B, T, H) of a recurrent cell, and its gates (B, T, H) by name.
 
     Steps are in the order of computation: those of a layer that reads backwards begin with the last
-    word. Meanwhile cells run step by step, as their equations; outputs differ from those of a
-    kernel by rounding.
+    word. An Elman network has no gates.
     """
-    captured: dict[str, Gates] = {}
-    cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
 
-    def listen(name: str) -> CellHook:
-        def see(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
-            seen = captured.setdefault(name, {})
-            for gate, opened in cell.open(*inputs).items():
-                step = opened.detach().float()[:, None]
-                seen[gate] = torch.cat((seen[gate], step), dim=1) if gate in seen else step
-
-        return see
-
-    with stepping({cell: listen(name) for name, cell in cells.items()}):
-        yield captured
+    states: Tensor
+    gates: Gates
 
 
 @contextmanager
-def stepping(hooks: Mapping[Cell, CellHook]) -> Iterator[None]:
-    """Run cells step by step, as their equations, and call the hooks after each step."""
-    before = {cell: cell.__dict__.get("run") for cell in hooks}
-    try:
-        with ExitStack() as stack:
-            for cell, hook in hooks.items():
+def capture_cells(model: nn.Module) -> Iterator[dict[str, CellSteps]]:
+    """Collect the states and the gates of every recurrent cell, by its dotted name.
+
+    Meanwhile cells run step by step, as their equations; outputs differ from those of a kernel by
+    rounding.
+    """
+    captured: dict[str, CellSteps] = {}
+    cells = {part: name for name, part in model.named_modules() if isinstance(part, Cell)}
+
+    def record(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
+        now = {"": after[0], **cell.open(*inputs)}
+        step = {gate: values.detach().float()[:, None] for gate, values in now.items()}
+        if before := captured.get(cells[cell]):
+            earlier = {"": before.states, **before.gates}
+            step = {gate: torch.cat((earlier[gate], value), 1) for gate, value in step.items()}
+        captured[cells[cell]] = CellSteps(step.pop(""), step)
+
+    with ExitStack() as stack:
+        for cell in cells:
+            stack.enter_context(cell.register_forward_hook(record))
+            if "run" not in vars(cell):
                 cell.run = MethodType(Cell.run, cell)  # type: ignore[method-assign]
-                stack.enter_context(cell.register_forward_hook(hook))
-            yield
-    finally:
-        for cell, run in before.items():
-            if run is None:
-                del cell.run
+                stack.callback(delattr, cell, "run")
+        yield captured
 
 
 def gates(
@@ -104,27 +104,6 @@ def gates(
 
 Floats = NDArray[np.floating]
 SHOWN = 3  # components
-
-
-@contextmanager
-def capture_states(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Collect the hidden states h (B, T, H) of every recurrent cell, by its dotted name.
-
-    Steps are in the order of computation. Meanwhile cells run step by step; outputs differ from
-    those of a kernel by rounding.
-    """
-    captured: dict[str, Tensor] = {}
-    cells = {name: part for name, part in model.named_modules() if isinstance(part, Cell)}
-
-    def listen(name: str) -> CellHook:
-        def see(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
-            step = after[0].detach().float()[:, None]
-            captured[name] = torch.cat((captured[name], step), dim=1) if name in captured else step
-
-        return see
-
-    with stepping({cell: listen(name) for name, cell in cells.items()}):
-        yield captured
 
 
 def backwards(name: str) -> bool:
@@ -174,19 +153,6 @@ def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawi
 DRAWS = 4  # directions v
 
 
-@contextmanager
-def hooks(stem: nn.Module) -> Iterator[list[Tensor]]:
-    """Collect the outputs (B, T, D) of a module, with respect to which gradients are computed."""
-    outputs: list[Tensor] = []
-
-    def listen(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
-        outputs.append(output if output.requires_grad else output.requires_grad_())
-        return output
-
-    with stem.register_forward_hook(listen):
-        yield outputs
-
-
 def influence(
     run: Callable[[], Tensor], stem: nn.Module, draws: int = DRAWS
 ) -> NDArray[np.float64]:
@@ -197,7 +163,12 @@ def influence(
     Directions are drawn from a generator of their own, so the same model gives the same numbers.
     """
     random = torch.Generator().manual_seed(0)
-    with torch.enable_grad(), hooks(stem) as inputs:
+    inputs: list[Tensor] = []
+
+    def track(module: nn.Module, args: object, embedded: Tensor) -> None:
+        inputs.append(embedded.requires_grad_())
+
+    with torch.enable_grad(), stem.register_forward_hook(track):
         outputs = run()[0]
     squares = torch.zeros(len(outputs), inputs[0].shape[1], dtype=torch.float64)
     for t, output in enumerate(outputs):
@@ -263,12 +234,16 @@ def lens(forced: ForcedPass, title: str = "") -> LensDrawing:
             "a logit lens reads tokens (or labels) from a stack of layers, as Transformers have; "
             "this model has none"
         )
+    with calls_of(*layers) as calls:
+        forced.run()
+    streams = [calls[0].args[0], *(call.output for call in calls)]
     tokens, p, target_p = [], [], []
-    for stream in _streams(forced, layers):
-        replaced = layers[-1].register_forward_hook(lambda *_, stream=stream: stream)
-        with replaced, _outputs_of(output) as logits:
+    for stream in streams:
+        replacing = layers[-1].register_forward_hook(partial(lambda stream, *call: stream, stream))
+        with replacing, calls_of(output) as calls:
             scores = forced.run()
-        rows = logits[-1][forced.row].reshape(-1, logits[-1].shape[-1])
+        logits = calls[-1].output[forced.row]
+        rows = logits.reshape(-1, logits.shape[-1])
         rows = rows[forced.first : forced.first + len(forced.produced)].float().softmax(dim=-1)
         best = rows.max(dim=-1)
         tokens.append([names(i) for i in best.indices.tolist()])
@@ -293,32 +268,6 @@ def layers_of(model: nn.Module) -> nn.ModuleList | None:
     side = parts.get("decoder", parts.get("encoder"))
     layers = None if side is None else dict(side.named_children()).get("layers")
     return layers if isinstance(layers, nn.ModuleList) and len(layers) else None
-
-
-def _streams(forced: ForcedPass, layers: nn.ModuleList) -> list[Tensor]:
-    """What enters the first layer, and what each of them leaves."""
-    streams: list[Tensor] = []
-
-    def enter(module: nn.Module, args: tuple[Tensor, ...]) -> None:
-        streams.append(args[0])
-
-    def leave(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-        streams.append(output)
-
-    with ExitStack() as hooks:
-        hooks.enter_context(layers[0].register_forward_pre_hook(enter))
-        for layer in layers:
-            hooks.enter_context(layer.register_forward_hook(leave))
-        forced.run()
-    return streams
-
-
-@contextmanager
-def _outputs_of(module: nn.Module) -> Iterator[list[Tensor]]:
-    """Collect the outputs of a module, call by call."""
-    outputs: list[Tensor] = []
-    with module.register_forward_hook(lambda module, args, output: outputs.append(output)):
-        yield outputs
 
 
 # -------------------------------------------------------------------------------------- importance

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,15 @@ from foveate.look.drawings import (
     sheet,
     sheet_grid,
 )
-from foveate.look.records import AttentionRecord, ForcedPass, Maps, capture, hook_points, tapped
+from foveate.look.records import (
+    AttentionRecord,
+    ForcedPass,
+    Maps,
+    calls_of,
+    capture,
+    hook_points,
+    tapped,
+)
 from foveate.nn.positions import NoPosition, Position
 
 # -------------------------------------------------------------------------------------------- flow
@@ -399,22 +406,24 @@ def _read(
 ) -> tuple[Tensor, Figures, dict[str, Tensor]]:
     """What a side of the model leaves, (S, D), the scores, and its maps (H, S, S) by name."""
     side = forced.model.get_submodule(inside)
-    left: list[Tensor] = []
 
     def turn(module: nn.Module, args: object, output: Tensor) -> Tensor:
         return output if shuffle is None else output[:, shuffle.to(output.device)]
 
-    def leave(module: nn.Module, args: object, output: Any) -> None:
-        vectors: Tensor = output if isinstance(output, Tensor) else output.values  # of a memory
-        left.append(vectors[forced.row].float())
-
     def own(name: str) -> bool:
         return name.startswith(inside) and name.endswith("self_attention")
 
-    turned = side.get_submodule("stem").register_forward_hook(turn)
-    with turned, side.register_forward_hook(leave), capture(forced.model, own) as maps:
+    stem = side.get_submodule("stem")
+    with (
+        stem.register_forward_hook(turn),
+        calls_of(side) as calls,
+        capture(forced.model, own) as maps,
+    ):
         scores = forced.run().double().cpu().numpy()
-    return left[-1], scores, {name: weights[forced.row] for name, weights in maps.items()}
+    output = calls[-1].output
+    vectors: Tensor = output if isinstance(output, Tensor) else output.values  # of a memory
+    of_row = {name: weights[forced.row] for name, weights in maps.items()}
+    return vectors[forced.row].float(), scores, of_row
 
 
 def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> LinesDrawing:

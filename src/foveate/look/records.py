@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 from weakref import ref
 
 import numpy as np
@@ -585,6 +585,27 @@ def _joined(name: str, before: Tensor, now: Tensor) -> Tensor:
     keys = max(before.shape[3], now.shape[3])
     wide = [F.pad(weights, (0, keys - weights.shape[3])) for weights in (before, now)]
     return torch.cat(wide, dim=2)
+
+
+class Call(NamedTuple):
+    """One call of a module: its arguments by position, and its output."""
+
+    args: tuple[Any, ...]
+    output: Any
+
+
+@contextmanager
+def calls_of(*modules: nn.Module) -> Iterator[list[Call]]:
+    """Collect the calls of modules, in their order."""
+    calls: list[Call] = []
+
+    def record(module: nn.Module, args: tuple[object, ...], output: object) -> None:
+        calls.append(Call(args, output))
+
+    with ExitStack() as stack:
+        for module in modules:
+            stack.enter_context(module.register_forward_hook(record))
+        yield calls
 
 
 # ------------------------------------------------------------------------------------------ forced

@@ -64,10 +64,8 @@ def states(
 ) -> StatesDrawing:
     """Of the cell that is named, in the order of the text."""
     forced = ready(run, text, target, image)
-    with torch.inference_mode(), inside.capture_states(run.model) as captured:
-        forced.run()
-    name = _cell(run, list(captured), layer)
-    path = _of_example(captured[name], forced, name).numpy()
+    name, steps = _cell(run, forced, layer)
+    path = _of_example(steps.states, forced, name).numpy()
     return inside.states(path, _words_of(forced, name, len(path)), f"{name}: {run.path.name}")
 
 
@@ -77,10 +75,8 @@ def gates(
 ) -> SheetGrid:
     """Of the cell that is named, in the order of the text."""
     forced = ready(run, text, target, image)
-    with torch.inference_mode(), inside.capture_gates(run.model) as captured:
-        forced.run()
-    name = _cell(run, list(captured), layer)
-    opened = {gate: _of_example(steps, forced, name) for gate, steps in captured[name].items()}
+    name, steps = _cell(run, forced, layer)
+    opened = {gate: _of_example(values, forced, name) for gate, values in steps.gates.items()}
     words = _words_of(forced, name, max(map(len, opened.values()), default=0))
     batch = {gate: steps[None] for gate, steps in opened.items()}
     try:
@@ -89,11 +85,15 @@ def gates(
         raise ConfigError(f"{name}: {error}") from None
 
 
-def _cell(run: Run, names: Sequence[str], layer: int) -> str:
-    """A recurrent cell by its number. Raises ``ConfigError`` where there are fewer."""
+@torch.inference_mode()
+def _cell(run: Run, forced: ForcedPass, layer: int) -> tuple[str, inside.CellSteps]:
+    """The name and the steps of a recurrent cell. Raises ``ConfigError`` where there are fewer."""
+    with inside.capture_cells(run.model) as captured:
+        forced.run()
+    names = list(captured)
     if not -len(names) <= layer < len(names):
         raise ConfigError(f"layer {layer}: {run.path} has {len(names)}, counted from 0")
-    return names[layer]
+    return names[layer], captured[names[layer]]
 
 
 def _of_example(steps: Tensor, forced: ForcedPass, name: str) -> Tensor:

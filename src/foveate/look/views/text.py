@@ -27,6 +27,7 @@ from foveate.look.drawings import (
     line_chart,
     panel_grid,
 )
+from foveate.look.records import calls_of
 from foveate.look.views import view
 from foveate.look.views.examples import (
     decoder_of,
@@ -158,16 +159,11 @@ def forced(
 
     Of a language model the target is part of the text that is read.
     """
-    calls: list[tuple[Tensor, Tensor]] = []
-
-    def record(module: object, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        calls.append((inputs[0], output))
-
     prepared, decoder = ready(run, text, target, image), decoder_of(run.model)
     assert decoder is not None
-    with decoder.register_forward_hook(record):
+    with calls_of(decoder) as calls:
         prepared.scores()
-    read, hidden = calls[-1]
+    read, hidden = calls[-1].args[0], calls[-1].output
     with torch.inference_mode():
         log_p = run.model.logits(hidden[0]).float().log_softmax(dim=-1).cpu()
     tokenizer = run.need(Generates, "write text").output_tokenizer

@@ -63,8 +63,8 @@ def gold() -> list[Gold]:
     return read_gold(hansards.GOLD / "gold.txt")
 
 
-def row(found: Sequence[Links], **more: Any) -> dict[str, Any]:
-    counts = judge(found, gold())
+def row(results: Sequence[Links], **more: Any) -> dict[str, Any]:
+    counts = judge(results, gold())
     figures = {name: round(getattr(counts, name), 4) for name in ("precision", "recall", "aer")}
     return figures | more
 

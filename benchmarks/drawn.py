@@ -134,12 +134,13 @@ def measured(browser: Any, path: Path) -> dict[str, float]:
             "point": statistics.median(point)}  # fmt: skip
 
 
-def middle(found: list[dict[str, float]]) -> dict[str, Any]:
+def middle(results: list[dict[str, float]]) -> dict[str, Any]:
     """Medians of repeated measurements, with all of the first."""
     medians = {
-        f"{key}_ms": round(statistics.median(item[key] for item in found), 1) for key in found[0]
+        f"{key}_ms": round(statistics.median(item[key] for item in results), 1)
+        for key in results[0]
     }
-    return {**medians, "all_ready_ms": [round(item["ready"]) for item in found]}
+    return {**medians, "all_ready_ms": [round(item["ready"]) for item in results]}
 
 
 def main(

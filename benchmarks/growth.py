@@ -122,10 +122,10 @@ def main(
     pairs: int = 10_000_000,
     plan: int = 100_000_000,
     folder: Path = Path("build/growth"),
-    one: Annotated[list[str] | None, Option(hidden=True)] = None,
+    single: Annotated[list[str] | None, Option(hidden=True)] = None,
 ) -> None:
-    if one:
-        name, *rest = one
+    if single:
+        name, *rest = single
         measured = plan_of(int(rest[0])) if name == "plan" else prepare(Path(rest[0]), int(rest[1]))
         print(json.dumps(measured))
         return

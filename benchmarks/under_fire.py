@@ -361,15 +361,15 @@ def same(run: Path, sentences: Path, count: int = 200) -> Figures:
     lines, own = sentences.read_text("utf-8").splitlines()[:count], load(run)
     with served(run) as server, ThreadPoolExecutor(32) as threads:
 
-        def asked(line: str) -> str:
+        def answer(line: str) -> str:
             answer = httpx.post(f"{server.url}/translate", json=ask(line), timeout=60)
             return str(answer.json()["translatedText"])
 
         ways = {
-            "alone": map(asked, lines),
+            "alone": map(answer, lines),
             "run": (str(own.translate([item])[0]) for item in lines),
         }
-        neighbours = list(threads.map(asked, lines))
+        neighbours = list(threads.map(answer, lines))
         result = {
             f"different_from_{method}": sum(
                 item != other for item, other in zip(neighbours, answers, strict=True)

@@ -41,7 +41,7 @@ def served(
     return application(service, "test", **choices)
 
 
-def asked(app: FastAPI) -> httpx.AsyncClient:
+def client_of(app: FastAPI) -> httpx.AsyncClient:
     """A client that speaks with an application in this process."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
 

@@ -104,8 +104,8 @@ def test_skipped_and_unsure_rows_have_no_link() -> None:
 
 
 @given(st.sets(st.tuples(st.integers(0, 99), st.integers(0, 99))))
-def test_pharaoh_comes_back(found) -> None:
-    assert read_pharaoh(write_pharaoh(found)) == found
+def test_pharaoh_comes_back(results) -> None:
+    assert read_pharaoh(write_pharaoh(results)) == results
 
 
 def test_pharaoh_puts_the_source_first() -> None:

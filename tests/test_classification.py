@@ -141,13 +141,13 @@ def test_an_unknown_label_is_met_before_training(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"), [("text\t \n", r"train\.tsv:9: no label"), ("text\n", r"train\.tsv:9")]
+    ("line", "message"), [("text\t \n", r"train\.tsv:9: no label"), ("text\n", r"train\.tsv:9")]
 )
-def test_a_line_without_a_label_is_named(tmp_path: Path, line: str, said: str) -> None:
+def test_a_line_without_a_label_is_named(tmp_path: Path, line: str, message: str) -> None:
     folder = write(tmp_path)
     with (folder / "train.tsv").open("a") as file:
         file.write(line)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         make(folder).prepare(folder, seed=0)
 
 

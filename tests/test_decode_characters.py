@@ -48,7 +48,7 @@ def tables(size: int, count: int = 2, ending: float = 1.0) -> list[Table]:
     return [cache(random_table(seed, size, ending)) for seed in range(count)]
 
 
-def found(config: Search.Config, pieces: Tokenizer, ending: float = 1.0) -> list[list[Hypothesis]]:
+def result(config: Search.Config, pieces: Tokenizer, ending: float = 1.0) -> list[list[Hypothesis]]:
     search: Search = config.build().spelling(byte_table(pieces))
     return search(Tables(tables(pieces.vocab_size, 2, ending)), [1] * 2, START, END)
 
@@ -84,16 +84,16 @@ def test_every_output_of_every_search_decodes(config: Search.Config, kind: str) 
     pieces = tokenizer(kind)
     for length, ending, rules in itertools.product((1, 7), (1.0, 30.0), ((), RULES)):
         short = config.like(config, rules=rules, **limit(length))
-        outputs = found(short, pieces, ending)
+        outputs = result(short, pieces, ending)
         assert all(outputs) and not broken(outputs, pieces)
     free = config.like(config, whole_characters=False, **limit(9))
-    assert broken(found(free, pieces), pieces), "the mask has work to do"
+    assert broken(result(free, pieces), pieces), "the mask has work to do"
 
 
 def test_a_beam_of_one_is_greedy_and_log_p_is_the_models() -> None:
     pieces = tokenizer("bpe")
     item, other = (
-        found(config.like(config, length_penalty=0.0) if config.kind == "beam" else config, pieces)
+        result(config.like(config, length_penalty=0.0) if config.kind == "beam" else config, pieces)
         for config in (Greedy.Config(**limit(9)), Beam.Config(beam_size=1, **limit(9)))
     )
     for left, right, table in zip(item, other, tables(pieces.vocab_size), strict=True):

@@ -52,12 +52,12 @@ def test_top_k_keeps_k_and_ties() -> None:
 
 
 @pytest.mark.parametrize(
-    ("p", "kept"), [(0.4, [0]), (0.51, [0, 1]), (0.76, [0, 1, 2]), (1.0, [0, 1, 2, 3])]
+    ("p", "remaining"), [(0.4, [0]), (0.51, [0, 1]), (0.76, [0, 1, 2]), (1.0, [0, 1, 2, 3])]
 )
-def test_top_p_keeps_the_fewest_that_reach_p(p: float, kept: list[int]) -> None:
-    assert left(top_p(SCORES, p)) == kept
+def test_top_p_keeps_the_fewest_that_reach_p(p: float, remaining: list[int]) -> None:
+    assert left(top_p(SCORES, p)) == remaining
     mirrored = top_p(SCORES.flip(1), p)
-    assert left(mirrored) == sorted(3 - i for i in kept)
+    assert left(mirrored) == sorted(3 - i for i in remaining)
 
 
 def test_min_p_compares_with_the_best() -> None:

@@ -62,7 +62,7 @@ def test_a_listener_that_raises_stops_the_search() -> None:
 
     seen: list[list[PartialHypothesis]] = []
 
-    def told(step: list[PartialHypothesis]) -> None:
+    def reported(step: list[PartialHypothesis]) -> None:
         seen.append(step)
         if len(seen) == 2:
             raise Enough
@@ -73,7 +73,7 @@ def test_a_listener_that_raises_stops_the_search() -> None:
     search: Search = Beam.Config(beam_size=2, **limit(50)).build()
     tables = Tables([never])
     with pytest.raises(Enough):
-        search.watched(Watch(on_step=told))(tables, [0], START, END)
+        search.watched(Watch(on_step=reported))(tables, [0], START, END)
     assert len(seen) == 2
     assert len(tables.written[0]) == 1, "no third step was asked for"
     assert search.listener is None, "the search itself is not watched"

@@ -207,7 +207,7 @@ def test_what_an_archive_says_of_its_sizes_is_not_believed(document: bytes) -> N
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"word/media/a.png": bytes(3 * 2**20)}, "holds more than 2 MiB, unpacked"),
         ({f"x/{n}": b"" for n in range(5001)}, "holds more than 5,000 files"),
@@ -216,13 +216,13 @@ def test_what_an_archive_says_of_its_sizes_is_not_believed(document: bytes) -> N
     ],
 )
 def test_archives_that_swell_are_refused(
-    document: bytes, more: dict[str, bytes], said: str, monkeypatch: pytest.MonkeyPatch
+    document: bytes, more: dict[str, bytes], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, most in {"UNPACKED": 2 * 2**20, "XML_BYTES": 2**20, "MARKS": 90_000}.items():
         monkeypatch.setattr(formats, name, most)
     assert formats.bounded(document, "a.docx")
     bomb = packed(members(document) | more)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         shouted("docx", bomb)
 
 
@@ -282,7 +282,7 @@ DOGS = 'msgid "a dog"\nmsgid_plural "dogs"\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             HEAD % 2 + DOGS + 'msgstr[0] ""\nmsgstr[7] ""\n',
@@ -297,8 +297,8 @@ DOGS = 'msgid "a dog"\nmsgid_plural "dogs"\n'
         ("\0" * 99, "the input:1 is no line of a PO file"),
     ],
 )
-def test_broken_plural_forms_are_named(text: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_broken_plural_forms_are_named(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         shouted("po", text)
 
 

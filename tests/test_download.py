@@ -27,7 +27,7 @@ class Origin:
     files: dict[str, bytes] = field(default_factory=dict)
     breaks: dict[str, int] = field(default_factory=dict)  # answers that break off, then whole ones
     status: dict[str, int] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
 
 
 @pytest.fixture
@@ -37,13 +37,13 @@ def origin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Origin]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             name = self.path.removeprefix("/")
-            local.asked.append(name)
+            local.requested.append(name)
             content = local.files.get(name, b"")
             status = local.status.get(name, 200 if name in local.files else 404)
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            whole = local.breaks.get(name, 0) < local.asked.count(name)
+            whole = local.breaks.get(name, 0) < local.requested.count(name)
             self.wfile.write(content if whole else content[: len(content) // 2])
 
         def log_message(self, *_: object) -> None:
@@ -104,7 +104,7 @@ def test_a_set_is_fetched_verified_and_left_alone(origin: Origin, tmp_path: Path
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
     assert seen[-1] == ("text.en.gz", len(TEXT), len(TEXT))
     get(data, tmp_path / "sets")
-    assert origin.asked == ["text.en"]  # what is there and right is not fetched again
+    assert origin.requested == ["text.en"]  # what is there and right is not fetched again
     (folder / "text.en.gz").write_bytes(b"damaged")
     get(data, tmp_path / "sets")
     assert gzip.decompress((folder / "text.en.gz").read_bytes()) == TEXT
@@ -136,7 +136,7 @@ def test_originals_are_converted_and_fetched_once(origin: Origin, tmp_path: Path
     folder = get(data, tmp_path)
     assert everything_below(folder) == ["a.txt.gz", "b.txt", "blanks.tsv", "fr.txt"]
     assert gzip.decompress((folder / "a.txt.gz").read_bytes()) == b"eins\n"
-    assert origin.asked.count("all.zip") == 1
+    assert origin.requested.count("all.zip") == 1
 
 
 def test_content_with_another_sha256_is_refused(origin: Origin, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again(
     origin.files["text.en"], origin.breaks["text.en"] = TEXT, breaks
     folder = get(a_set(origin.address, file()), tmp_path)
     assert gzip.decompress((folder / "text.en.gz").read_bytes()) == TEXT
-    assert len(origin.asked) == breaks + 1
+    assert len(origin.requested) == breaks + 1
 
 
 def test_three_broken_answers_are_enough(origin: Origin, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_three_broken_answers_are_enough(origin: Origin, tmp_path: Path) -> None
     output = rf"cannot fetch {origin.address}text\.en \(broke off after .*3 of 3.*--mirror"
     with pytest.raises(DataError, match=output):
         get(a_set(origin.address, file()), tmp_path)
-    assert len(origin.asked) == 3
+    assert len(origin.requested) == 3
     assert everything_below(tmp_path / "dogs") == []
 
 
@@ -180,7 +180,7 @@ def test_only_what_may_mend_itself_is_tried_again(
     origin.status["text.en"] = status
     with pytest.raises(DataError, match=f"{status} .*{attempts} of 3 attempts"):
         get(a_set(origin.address, file()), tmp_path)
-    assert len(origin.asked) == attempts
+    assert len(origin.requested) == attempts
 
 
 def test_without_a_network_the_error_names_address_and_remedy(

@@ -70,9 +70,9 @@ def within(phrase: Sequence[int], output: Sequence[int]) -> bool:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 9999), st.lists(phrases, min_size=1, max_size=3))
-def test_what_ends_holds_its_phrases(seed: int, wanted: list[list[list[list[int]]]]) -> None:
-    result = searched(seed, [demand(*item) for item in wanted])
-    for outputs, requested in zip(result, wanted, strict=True):
+def test_what_ends_holds_its_phrases(seed: int, reference: list[list[list[list[int]]]]) -> None:
+    result = searched(seed, [demand(*item) for item in reference])
+    for outputs, requested in zip(result, reference, strict=True):
         assert outputs
         for output in outputs:
             if output.ended:

@@ -47,7 +47,7 @@ def stepped(model: EncoderDecoder, source: Tensor, target: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def found(model: EncoderDecoder, search: Any) -> list[tuple[list[int], Any]]:
+def result(model: EncoderDecoder, search: Any) -> list[tuple[list[int], Any]]:
     steps = DecoderSteps(model, model.encode(SOURCE))
     best = search.build()(steps, [4, 4], BOS, EOS)
     return [(h.ids, near(h.log_probability, terms=MODEL)) for item in best for h in item]
@@ -184,9 +184,9 @@ def test_searches_go_by_the_changed_model(build: Callable[[], EncoderDecoder], s
                 torch.arange(weights.shape[1])[:, None, None] == 0, weights * 0, weights
             )
     with edit(model, {"decoder": silence(0)}):
-        changed = found(model, search)
-    assert changed == found(twin, search)
-    assert found(model, search) != changed
+        changed = result(model, search)
+    assert changed == result(twin, search)
+    assert result(model, search) != changed
 
 
 def test_rows_of_hypotheses_stand_where_they_stand() -> None:
@@ -195,7 +195,7 @@ def test_rows_of_hypotheses_stand_where_they_stand() -> None:
     attention: Any = model.decoder.layers[1].cross_attention  # type: ignore[index,union-attr]
     attention.tap = lambda weights: seen.append(weights)
     with edit(model, {CROSS: diagonal()}):
-        found(model, Beam.Config(beam_size=3))
+        result(model, Beam.Config(beam_size=3))
     assert len(seen) > 3
     for step, weights in enumerate(seen):
         assert (weights.argmax(-1) == min(step, 4)).all()

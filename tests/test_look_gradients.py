@@ -24,8 +24,8 @@ SMALL = {"hidden_size": 8, "dropout": 0.0}
 NARROW = {"embedding_size": 8, "dropout": 0.0}
 
 
-def recurrent(cell: str, **given: Any) -> Decoder:
-    config = {"cell": cell, "readout": "state", **SMALL, **NARROW, **given}
+def recurrent(cell: str, **inputs: Any) -> Decoder:
+    config = {"cell": cell, "readout": "state", **SMALL, **NARROW, **inputs}
     return RecurrentDecoder.Config.parse(config).build(Tokens(10), None).eval()
 
 

@@ -75,10 +75,10 @@ def batcher(book: Book, **bounds: Any) -> Batcher:
     st.integers(1, 3),
 )
 def test_every_item_is_answered_as_it_would_be_alone(
-    asked: list[tuple[int, str, list[str]]], tokens: int, window: int, workers: int
+    requests: list[tuple[int, str, list[str]]], tokens: int, window: int, workers: int
 ) -> None:
     queue = batcher(Book(), max_delay=0.0, tokens=tokens, window=window, workers=workers)
-    result = [(m, texts, queue.submit(c, Upper(m), texts)) for c, m, texts in asked]
+    result = [(m, texts, queue.submit(c, Upper(m), texts)) for c, m, texts in requests]
     for mark, texts, futures in result:
         assert [item.result(10) for item in futures] == [text.upper() + mark for text in texts]
     assert queue.close(10)

@@ -20,14 +20,14 @@ from foveate.run import Run
 from foveate.server.keys import KeyFile, TokenBuckets
 from foveate.server.translation_api import anonymous, network
 from foveate.server.translation_schemas import Limits
-from serve_tools import asked, served
+from serve_tools import client_of, served
 
 BODY = {"q": "the dog runs", "source": "en", "target": "fr"}
 
 
 def send(app: FastAPI, *requests: dict[str, Any]) -> list[httpx.Response]:
     async def ask() -> list[httpx.Response]:
-        async with asked(app) as client:
+        async with client_of(app) as client:
             return [
                 await client.request(**{"method": "POST", "url": "/translate"} | item)
                 for item in requests
@@ -122,7 +122,7 @@ def test_a_full_queue_refuses_and_the_rest_is_answered(run: Run) -> None:
     app = served(run.path, queue=200)
 
     async def together() -> list[httpx.Response]:
-        async with asked(app) as client:
+        async with client_of(app) as client:
             many = BODY | {"q": ["the dog runs"] * 10}
             return list(
                 await asyncio.gather(*(client.post("/translate", json=many) for _ in range(12)))

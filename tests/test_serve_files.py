@@ -20,7 +20,7 @@ import own_loop
 from foveate.run import Run
 from foveate.server.translation import FileCache
 from foveate.server.translation_schemas import Limits
-from serve_tools import asked, served
+from serve_tools import client_of, served
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def send(app: FastAPI, name: str, data: bytes, **more: Any) -> tuple[httpx.Respo
     """The answer, and the file that it names."""
 
     async def ask() -> tuple[httpx.Response, bytes]:
-        async with asked(app) as client:
+        async with client_of(app) as client:
             fields = {"source": "en", "target": "fr"} | more
             answer = await client.post("/translate_file", data=fields, files={"file": (name, data)})
             if answer.status_code != 200:
@@ -60,7 +60,7 @@ def test_html_keeps_its_tags(app: FastAPI, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "status", "said"),
+    ("name", "data", "status", "message"),
     [
         ("a.exe", b"x", 400, ".exe is not supported; there are: .txt"),
         ("noending", b"x", 400, "no ending"),
@@ -70,10 +70,10 @@ def test_html_keeps_its_tags(app: FastAPI, run: Run) -> None:
     ],
 )
 def test_what_cannot_be_translated_is_refused(
-    app: FastAPI, name: str, data: bytes, status: int, said: str
+    app: FastAPI, name: str, data: bytes, status: int, message: str
 ) -> None:
     answer, _ = send(app, name, data)
-    assert answer.status_code == status and said in answer.json()["error"]
+    assert answer.status_code == status and message in answer.json()["error"]
 
 
 def answer_to(run: Run, text: str) -> str:
@@ -174,19 +174,19 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "data", "said"), HOSTILE)
+@pytest.mark.parametrize(("name", "data", "message"), HOSTILE)
 def test_hostile_files_are_told_what_is_wrong(
-    app: FastAPI, name: str, data: bytes, said: str
+    app: FastAPI, name: str, data: bytes, message: str
 ) -> None:
     answer, _ = send(app, name, data)
-    assert answer.status_code == 400 and said in answer.json()["error"]
+    assert answer.status_code == 400 and message in answer.json()["error"]
 
 
 def test_a_hostile_text_takes_no_longer_than_another(run: Run) -> None:
     app = served(run.path, tokens=100_000)
 
     async def ask() -> httpx.Response:
-        async with asked(app) as client:
+        async with client_of(app) as client:
             body = {"q": "x " + "1 " * 4000, "source": "en", "target": "fr"}
             return await client.post("/translate", json=body, timeout=60)
 
@@ -197,7 +197,7 @@ def test_a_hostile_text_takes_no_longer_than_another(run: Run) -> None:
 
 def test_a_file_must_be_one_and_must_be_there(app: FastAPI) -> None:
     async def ask() -> list[httpx.Response]:
-        async with asked(app) as client:
+        async with client_of(app) as client:
             fields = {"source": "en", "target": "fr", "file": "a.txt"}
             paths = ("nothing.txt", "..%2F..%2Fetc%2Fpasswd", "a%00b")
             return [

@@ -113,7 +113,7 @@ def test_a_run_that_cannot_be_loaded_is_told_without_its_path(
 
 
 @pytest.mark.parametrize(
-    ("task", "folder", "said", "found"),
+    ("task", "folder", "message", "results"),
     [
         ({"source": "a/{split}.en", "target": "a/{split}.fr.gz"}, "x", None, ("en", "fr", None)),
         ({"source": "tatoeba-en-fr/pairs.tsv"}, "x", None, ("en", "fr", None)),
@@ -130,12 +130,12 @@ def test_a_run_that_cannot_be_loaded_is_told_without_its_path(
     ],
 )  # fmt: skip
 def test_languages_are_told_by_files_tags_or_the_user(
-    task: dict[str, Any], folder: str, said: str | None, found: tuple[str, str, str | None]
+    task: dict[str, Any], folder: str, message: str | None, results: tuple[str, str, str | None]
 ) -> None:
     encoder = {"kind": "transformer", "hidden_size": 16}
     model = {"kind": "encoder_decoder", "encoder": encoder, "decoder": encoder}
     config = RunConfig.parse({"task": {"kind": "translation"} | task, "model": model})
-    assert directions(config, Path(folder), said) == [Direction(*found)]
+    assert directions(config, Path(folder), message) == [Direction(*results)]
 
 
 def test_languages_have_names() -> None:

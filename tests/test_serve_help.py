@@ -16,7 +16,7 @@ from foveate.documents.memory import Assistance, AssistedRun, Glossary, holds
 from foveate.documents.spans import Rules
 from foveate.run import Run
 from foveate.server.runs import RunPool, TranslationOptions
-from serve_tools import asked, program, served
+from serve_tools import client_of, program, served
 from small_runs import made
 
 TMX = """<tmx version="1.4"><header srclang="en"/><body><tu>
@@ -58,7 +58,7 @@ def expected(run: Run, files: Path) -> str:
 
 def ask(app: FastAPI, path: str, **fields: Any) -> httpx.Response:
     async def sent() -> httpx.Response:
-        async with asked(app) as client:
+        async with client_of(app) as client:
             return await client.post(path, json={"source": "en", "target": "fr"} | fields)
 
     return own_loop.run(sent())
@@ -74,7 +74,7 @@ def test_all_routes_have_the_same_help(app: FastAPI, runs: dict[str, Run], files
     assert done["translatedText"] == reference
 
     async def file() -> str:
-        async with asked(app) as client:
+        async with client_of(app) as client:
             fields = {"source": "en", "target": "fr"}
             sent = {"file": ("a.txt", TEXT.encode())}
             answer = await client.post("/translate_file", data=fields, files=sent)
@@ -87,7 +87,7 @@ def test_what_helped_is_counted(app: FastAPI) -> None:
     ask(app, "/translate", q=TEXT)
 
     async def metrics() -> str:
-        async with asked(app) as client:
+        async with client_of(app) as client:
             return (await client.get("/metrics")).text
 
     lines = own_loop.run(metrics()).splitlines()
@@ -127,7 +127,7 @@ def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("message", "words"),
     [
         (
             TranslationOptions(["terms.tsv"]),
@@ -148,7 +148,7 @@ def test_each_direction_has_its_own(runs: dict[str, Run], files: Path) -> None:
 def test_what_is_wrong_is_named(
     runs: dict[str, Run],
     files: Path,
-    said: TranslationOptions,
+    message: TranslationOptions,
     words: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -157,7 +157,7 @@ def test_what_is_wrong_is_named(
     Path("other.tmx").write_text(TMX.replace('"fr"', '"de"'), "utf-8")
     fleet = RunPool([run.path for run in runs.values()], {"transformer": "en:fr", "rnn": "fr:en"})
     with pytest.raises(ConfigError, match=words):
-        said.equip(fleet)
+        message.equip(fleet)
 
 
 def test_the_program_says_what_helps(runs: dict[str, Run], files: Path) -> None:

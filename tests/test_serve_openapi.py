@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 import own_loop
 from foveate.run import Run
-from serve_tools import asked, served
+from serve_tools import client_of, served
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -55,7 +55,7 @@ def schemathesis_given(operation: Any) -> Any:
 
 def test_the_document_needs_nothing_foreign(run: Run) -> None:
     async def page() -> str:
-        async with asked(served(run.path)) as client:
+        async with client_of(served(run.path)) as client:
             return (await client.get("/docs")).text
 
     text = own_loop.run(page())

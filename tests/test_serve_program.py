@@ -241,7 +241,7 @@ def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("message", "words"),
     [
         ({"host": "0.0.0.0"}, "--no-auth"),
         ({"host": "::"}, "--keys FILE"),
@@ -254,10 +254,10 @@ def test_a_client_that_leaves_costs_nothing_more(run: Run) -> None:
     ],
 )
 def test_what_is_unsafe_or_makes_no_sense_is_refused(
-    run: Run, said: dict[str, Any], words: str
+    run: Run, message: dict[str, Any], words: str
 ) -> None:
-    loading = {name: said[name] for name in ("precision", "engine") if name in said}
-    options = {"languages": ["en:fr"]} | {n: v for n, v in said.items() if n not in loading}
+    loading = {name: message[name] for name in ("precision", "engine") if name in message}
+    options = {"languages": ["en:fr"]} | {n: v for n, v in message.items() if n not in loading}
     with pytest.raises(ConfigError, match=re.escape(words)):
         launch.serve([run.path], launch.ServerOptions(**options), run_loader(**loading))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import own_loop
 from foveate.run import Run
-from serve_tools import asked, served
+from serve_tools import client_of, served
 from small_runs import SUBJECTS, VERBS
 
 WORDS = [*{w for s in SUBJECTS for w in s.split()}, *VERBS]
@@ -29,7 +29,7 @@ def app(run: Run) -> FastAPI:
 
 def post(app: FastAPI, path: str = "/translate", **body: Any) -> httpx.Response:
     async def ask() -> httpx.Response:
-        async with asked(app) as client:
+        async with client_of(app) as client:
             return await client.post(path, **body)
 
     return own_loop.run(ask())
@@ -45,7 +45,7 @@ def test_many_at_once_get_what_each_would_get_alone(
     app: FastAPI, run: Run, requests: list[list[str]]
 ) -> None:
     async def together() -> list[httpx.Response]:
-        async with asked(app) as client:
+        async with client_of(app) as client:
             sent = (client.post("/translate", json=ask(texts)) for texts in requests)
             return list(await asyncio.gather(*sent))
 
@@ -102,7 +102,7 @@ def test_auto_tells_the_language(app: FastAPI) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ({"source": "en", "target": "fr"}, "q is missing"),
         ({"q": "a", "target": "fr"}, "source is missing"),
@@ -117,10 +117,10 @@ def test_auto_tells_the_language(app: FastAPI) -> None:
         ([1, 2], "no JSON object"),
     ],
 )
-def test_what_is_wrong_is_named(app: FastAPI, body: Any, said: str) -> None:
+def test_what_is_wrong_is_named(app: FastAPI, body: Any, message: str) -> None:
     answer = post(app, content=json.dumps(body).encode())
     assert answer.status_code == 400
-    assert list(answer.json()) == ["error"] and said in answer.json()["error"]
+    assert list(answer.json()) == ["error"] and message in answer.json()["error"]
 
 
 @pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b"\xff\xfe", b"null", b"1e999", b"\0"])
@@ -133,7 +133,7 @@ def test_bodies_that_are_no_json_are_refused(app: FastAPI, body: bytes) -> None:
 def test_other_pages(app: FastAPI) -> None:
     async def get() -> list[httpx.Response]:
         paths = ("/languages", "/health", "/ready", "/frontend/settings", "/docs", "/openapi.json")
-        async with asked(app) as client:
+        async with client_of(app) as client:
             return [await client.get(path) for path in (*paths, "/nothing", "/translate")]
 
     result = own_loop.run(get())

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 import own_loop
 from foveate.run import Run
 from foveate.server.translation_schemas import Limits
-from serve_tools import asked, served
+from serve_tools import client_of, served
 from tolerances import MODEL, near
 
 PAIRS = [("the dog runs", "le chien court"), ("", "un"), ("a cat sleeps", "")]
@@ -25,7 +25,7 @@ def app(run: Run) -> FastAPI:
 
 def post(app: FastAPI, path: str, **tree: Any) -> httpx.Response:
     async def ask() -> httpx.Response:
-        async with asked(app) as client:
+        async with client_of(app) as client:
             return await client.post(path, json={"source": "en", "target": "fr"} | tree)
 
     return own_loop.run(ask())

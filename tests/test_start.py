@@ -47,7 +47,7 @@ def test_without_parts_everything_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "parts", "said"),
+    ("own", "parts", "message"),
     [
         (model(vocabulary=7), ("encoder",), "6 tokens or labels there, 7 here"),
         (model(size=5), ("encoder",), "runs/a/config.toml"),
@@ -57,10 +57,10 @@ def test_without_parts_everything_is_taken() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_whole(
-    own: nn.Module, parts: tuple[str, ...], said: str
+    own: nn.Module, parts: tuple[str, ...], message: str
 ) -> None:
     before = {name: tensor.clone() for name, tensor in own.state_dict().items()}
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         copy_parts(Start(run="runs/a", parts=parts), model().state_dict(), own)
     assert all(torch.equal(t, before[n]) for n, t in own.state_dict().items())
 

@@ -101,7 +101,7 @@ def test_a_tail_tells_each_line_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "wanted"),
+    ("after", "expected"),
     [
         ("", ["9.0", "10.0", "10.1", "11.0"]),
         ("10.0", ["10.1", "11.0"]),
@@ -110,9 +110,9 @@ def test_a_tail_tells_each_line_once(tmp_path: Path) -> None:
         ("11.0", []),
     ],
 )
-def test_a_reader_goes_on_where_it_was(tmp_path: Path, after: str, wanted: list[str]) -> None:
+def test_a_reader_goes_on_where_it_was(tmp_path: Path, after: str, expected: list[str]) -> None:
     write(tmp_path / "run", range(9, 12))
-    assert places(LogTail(tmp_path / "run" / "log.jsonl", after)) == wanted
+    assert places(LogTail(tmp_path / "run" / "log.jsonl", after)) == expected
     with pytest.raises(ValueError, match="no place"):
         LogTail(tmp_path, "ten")
 

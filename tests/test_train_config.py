@@ -104,7 +104,7 @@ def test_every_key_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ({"schedule": "cosine"}, {"schedule": "cosine", "max_steps": 200},
          "train.max_steps 100 → 200 (moves the cosine schedule)"),
@@ -122,9 +122,9 @@ def test_every_key_is_in_the_table() -> None:
         ({"average": 3}, {}, "train.average 3 → none (changes which weights are tried at the end)"),
     ],
 )  # fmt: skip
-def test_what_a_change_means(before: dict[str, Any], after: dict[str, Any], said: str) -> None:
+def test_what_a_change_means(before: dict[str, Any], after: dict[str, Any], message: str) -> None:
     (result,) = changes(Path("run"), config(before), config(after))
-    assert str(result) == said
+    assert str(result) == message
 
 
 @pytest.mark.parametrize(

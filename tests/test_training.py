@@ -17,9 +17,9 @@ from foveate.training import train
 load_kinds()
 
 
-def refuses(tmp_path: Path, tree: Tree, error: type[Exception], said: str) -> None:
+def refuses(tmp_path: Path, tree: Tree, error: type[Exception], message: str) -> None:
     """Training a config ends with an error that says so, before there is a run."""
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         train(parse_tree(RunConfig, tree), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -29,10 +29,10 @@ from foveate.tasks.base import Evaluation
 class Shout:
     """A translator whose model is ``str.upper``: of at most 5 words, spoken at once."""
 
-    asked: list[int] = field(default_factory=list)
+    requested: list[int] = field(default_factory=list)
 
     def translate(self, lines: Sequence[str], num_hypotheses: int = 1, **search: Any) -> list[Any]:
-        self.asked.append(len(lines))
+        self.requested.append(len(lines))
         if "prefix" in search:
             lines = [f"{p} {line}" for p, line in zip(search["prefix"], lines, strict=True)]
         return [self.answer(line, num_hypotheses) for line in lines]
@@ -63,9 +63,11 @@ class Shout:
         ]
 
 
-def run(data: bytes, wanted: LineOutputs | None = None) -> tuple[list[str], Tally]:
+def run(data: bytes, reference: LineOutputs | None = None) -> tuple[list[str], Tally]:
     out = io.StringIO(newline="")
-    tally = translate_lines(cast(Any, Shout()), io.BytesIO(data), out, wanted or LineOutputs(), {})
+    tally = translate_lines(
+        cast(Any, Shout()), io.BytesIO(data), out, reference or LineOutputs(), {}
+    )
     text = out.getvalue()
     assert text == "" or text.endswith("\n")
     return text.split("\n")[:-1], tally
@@ -107,7 +109,7 @@ def test_many_lines_are_taken_in_chunks_and_stay_in_order() -> None:
     lines = [f"line {i}" for i in range(2 * CHUNK + 3)]
     source = io.BytesIO("\n".join(lines).encode())
     translate_lines(cast(Any, shout), source, out, LineOutputs(), {})
-    assert shout.asked == [CHUNK, CHUNK, 3]
+    assert shout.requested == [CHUNK, CHUNK, 3]
     assert out.getvalue().splitlines() == [line.upper() for line in lines]
 
 
@@ -210,12 +212,12 @@ def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("requested", "expected"),
     [({"block": "self"}, "cross_attention"), ({"layer": 3}, "layer 3"), ({"head": 7}, "head 7")],
 )
-def test_a_map_that_is_not_there_is_named(asked: dict[str, Any], expected: str) -> None:
+def test_a_map_that_is_not_there_is_named(requested: dict[str, Any], expected: str) -> None:
     with pytest.raises(LookupError, match=expected):
-        part_of(Shout().answer("a", 1).record(), **asked)
+        part_of(Shout().answer("a", 1).record(), **requested)
 
 
 def test_chunks() -> None:

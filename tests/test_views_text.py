@@ -31,8 +31,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return copier(tmp_path_factory.mktemp("copier"))
 
 
-def draw(name: str, *runs: Run, **asked: Any) -> Any:
-    return find(name).draw(runs, Question(**asked))
+def draw(name: str, *runs: Run, **requests: Any) -> Any:
+    return find(name).draw(runs, Question(**requests))
 
 
 # ---- one text

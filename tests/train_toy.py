@@ -54,7 +54,7 @@ class ToyModel(nn.Module):
 @dataclass(frozen=True)
 class ToyBatch:
     tokens: Tensor
-    wanted: Tensor
+    reference: Tensor
 
 
 class ToyCopy(Task[Any, Any, ToyBatch]):
@@ -104,7 +104,7 @@ class ToyCopy(Task[Any, Any, ToyBatch]):
     def loss(self, model: nn.Module, batch: ToyBatch, objective: Any) -> Loss:
         self._call("loss")
         logits = model(batch.tokens).flatten(0, 1).float()
-        expected = batch.wanted.flatten()
+        expected = batch.reference.flatten()
         total = F.cross_entropy(logits, expected, ignore_index=PAD, reduction="sum")
         return Loss(total, int((expected != PAD).sum()), {"nll": total.detach()})
 
@@ -113,9 +113,9 @@ class ToyCopy(Task[Any, Any, ToyBatch]):
         torch.rand(7)  # whatever a validation draws must not disturb training
         batch = self.batch(split, range(16))
         logits = model(batch.tokens)
-        real = batch.wanted != PAD
-        loss = F.cross_entropy(logits[real].float(), batch.wanted[real])
-        right = (logits.argmax(-1) == batch.wanted)[real].float().mean()
+        real = batch.reference != PAD
+        loss = F.cross_entropy(logits[real].float(), batch.reference[real])
+        right = (logits.argmax(-1) == batch.reference)[real].float().mean()
         figures = {"loss": float(loss), "accuracy": float(right)}
         return Measures(figures, [ValidationSample("1 2", "1", "é")] * samples)
 

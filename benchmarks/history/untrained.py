@@ -74,13 +74,13 @@ def recurrent(cell: str, forget: float = 0.0) -> Decoder:
     return made
 
 
-def transformer(**given: object) -> Decoder:
+def transformer(**values: object) -> Decoder:
     return decoder(
-        TransformerDecoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL, **given})
+        TransformerDecoder.Config.parse({"num_layers": 2, "num_heads": 4, **SMALL, **values})
     )
 
 
-def hears(model: nn.Module, run: Callable[[], Tensor]) -> np.ndarray:
+def attends(model: nn.Module, run: Callable[[], Tensor]) -> np.ndarray:
     """How strongly each output answers to each input, (T, S)."""
     return influence(run, model.stem)  # type: ignore[arg-type]
 
@@ -105,10 +105,10 @@ def families(folder: Path) -> SheetGrid:
         "Mamba": decoder(MambaDecoder.Config.parse({"num_layers": 2, **SMALL})),
     }
     result = {
-        "bag of words": hears(bag, lambda: bag(text).mean()[:, None].expand(-1, 16, -1)),
-        **{name: hears(item, partial(item, text, None)) for name, item in alone.items()},
-        "bidirectional GRU": hears(both, lambda: both(text).values),
-        "BERT": hears(whole, lambda: whole(text).values),
+        "bag of words": attends(bag, lambda: bag(text).mean()[:, None].expand(-1, 16, -1)),
+        **{name: attends(item, partial(item, text, None)) for name, item in alone.items()},
+        "bidirectional GRU": attends(both, lambda: both(text).values),
+        "BERT": attends(whole, lambda: whole(text).values),
     }
     drawn = []
     for name in ORDER:
@@ -131,7 +131,7 @@ def vanishing(folder: Path) -> LinesDrawing:
         "LSTM, forget gate at 0.95": recurrent("lstm", forget=3.0),
         "Transformer": transformer(),
     }
-    norms = {name: hears(item, partial(item, text, None)) for name, item in models.items()}
+    norms = {name: attends(item, partial(item, text, None)) for name, item in models.items()}
     view = gradients(norms)
     saved = {name: curve[:49] for name, curve in view.arrays().items() if name != "x"}
     return line_chart(view.x[:49], saved, view.across, view.up, view.title, view.log)

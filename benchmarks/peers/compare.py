@@ -226,11 +226,11 @@ def save(work: Comparison, group: Group, known: dict[tuple[str, ...], Record], a
     (folder / f"peers-{group.name}.json").write_text(text, encoding="utf-8")
 
 
-def together(found: list[Record]) -> Record:
+def together(result: list[Record]) -> Record:
     """One row of several rounds: medians of the figures, all of them beside; or the reason."""
-    good = [record for record in found if "error" not in record]
+    good = [record for record in result if "error" not in record]
     if not good:
-        return {"error": found[-1]["error"]}
+        return {"error": result[-1]["error"]}
     figures = [record["figure"] for record in good]
     last = {name: value for name, value in good[-1].items() if name not in ("key", "figure")}
     peaks = [record["peak_rss_mib"] for record in good if "peak_rss_mib" in record]

@@ -99,15 +99,15 @@ def equal(ours: list[Look], theirs: list[Look]) -> list[Look]:
     return result
 
 
-def learn(peer: str, given: argparse.Namespace, task: Any, cores: range) -> Iterator[Look]:
+def learn(peer: str, values: argparse.Namespace, task: Any, cores: range) -> Iterator[Look]:
     """Every look at one training, until it has reached the goal or ends by itself."""
     line = command(
         peer, python_of(peer), "quality",
-        shape=given.shape, mode=MODES[peer], threads=given.threads, every=given.every,
+        shape=values.shape, mode=MODES[peer], threads=values.threads, every=values.every,
     )  # fmt: skip
     started = time.perf_counter()
     with subprocess.Popen(
-        line, stdout=subprocess.PIPE, text=True, cwd=BUILD, env=environment(peer, given.threads)
+        line, stdout=subprocess.PIPE, text=True, cwd=BUILD, env=environment(peer, values.threads)
     ) as child:
         assert child.stdout is not None
         os.sched_setaffinity(child.pid, cores)
@@ -119,7 +119,7 @@ def learn(peer: str, given: argparse.Namespace, task: Any, cores: range) -> Iter
             bleu = look["bleu"] if "bleu" in look else score(task, look["outputs"])
             minutes = (round(seconds / 60, 2) for seconds in spent)
             yield {"step": look["step"], "bleu": bleu, **dict(zip(UNITS, minutes, strict=True))}
-            if bleu >= given.goal:
+            if bleu >= values.goal:
                 child.terminate()
                 break
 

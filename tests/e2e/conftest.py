@@ -55,7 +55,7 @@ def browser(browser_path: str) -> Iterator[Any]:
 
 
 @pytest.fixture
-def visit(browser: Any) -> Iterator[Callable[..., Any]]:
+def open_url(browser: Any) -> Iterator[Callable[..., Any]]:
     """Open an address offline, at a width and in a colour scheme.
 
     An error in the page or on its console, a dialog, or a request for anything but the page

@@ -36,7 +36,7 @@ def address(runs: dict[str, Run]) -> Iterator[str]:
 
 
 @pytest.fixture
-def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+def open_url(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
     with visitor(browser, address) as open_page:
         yield open_page
 
@@ -50,8 +50,8 @@ def bring(page: Any, field: str, name: str, kind: str, content: bytes) -> None:
 # ------------------------------------------------------------------------------ trainings
 
 
-def test_attention_is_a_film_of_the_checkpoints(visit: Callable[..., Any]) -> None:
-    page = visit("#/train?run=rnn")
+def test_attention_is_a_film_of_the_checkpoints(open_url: Callable[..., Any]) -> None:
+    page = open_url("#/train?run=rnn")
     page.get_by_test_id("show-film").press("Enter")
     film = wait(page, "film")
     steps = film.locator("li > p").all_inner_texts()
@@ -69,8 +69,8 @@ def test_attention_is_a_film_of_the_checkpoints(visit: Callable[..., Any]) -> No
     page.get_by_test_id("show-film").wait_for()
 
 
-def test_the_health_of_modules_is_drawn(visit: Callable[..., Any], runs: dict[str, Run]) -> None:
-    page = visit("#/train?run=rnn")
+def test_the_health_of_modules_is_drawn(open_url: Callable[..., Any], runs: dict[str, Run]) -> None:
+    page = open_url("#/train?run=rnn")
     view = wait(page, "view-health")
     drawings = view.get_by_test_id("drawing-health")
     assert drawings.count() >= 1
@@ -84,13 +84,13 @@ def test_the_health_of_modules_is_drawn(visit: Callable[..., Any], runs: dict[st
 
 
 def test_a_picture_that_is_brought_is_labelled_and_looked_at(
-    visit: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
+    open_url: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
 ) -> None:
     file = io.BytesIO()
     Image.fromarray(bars(4)[0][3]).save(file, "PNG")
     (tmp_path / "bar.png").write_bytes(file.getvalue())
     [output] = runs["vit"].classify_images([tmp_path / "bar.png"])
-    page = visit("#/ask?run=vit")
+    page = open_url("#/ask?run=vit")
     bring(page, "upload", "bar.gif", "image/gif", b"GIF89a")
     assert "no PNG or JPEG" in page.get_by_role("alert").inner_text()
     bring(page, "upload", "bar.png", "image/png", file.getvalue())
@@ -107,13 +107,13 @@ def test_a_picture_that_is_brought_is_labelled_and_looked_at(
 
 
 def test_a_picture_that_is_brought_has_a_caption(
-    visit: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
+    open_url: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
 ) -> None:
     (tmp_path / "red.png").write_bytes(png("red"))
     run = runs["captioner"]
     [output] = run.caption([tmp_path / "red.png"])
     record = run.explain(tmp_path / "red.png")
-    page = visit("#/ask?run=captioner")
+    page = open_url("#/ask?run=captioner")
     bring(page, "upload", "red.png", "image/png", png("red"))
     wait(page, "answer")
     assert words(page) == [*(run.task.tokenizer.decode([i]) for i in output.ids), "</s>"]
@@ -127,8 +127,8 @@ def test_a_picture_that_is_brought_has_a_caption(
     assert page.get_by_test_id("film").count() == 0  # samples of pictures are no texts
 
 
-def test_a_table_that_is_brought_is_forecast(visit: Callable[..., Any]) -> None:
-    page = visit("#/ask?run=forecaster&channel=season")
+def test_a_table_that_is_brought_is_forecast(open_url: Callable[..., Any]) -> None:
+    page = open_url("#/ask?run=forecaster&channel=season")
     rows = [f"{2020 + n // 12}-{n % 12 + 1:02d}-01,{n % 12},{n % 5}" for n in range(30)]
     table = "\n".join(["date,season,other", *rows])
     bring(page, "csv", "own.csv", "text/csv", table.encode())

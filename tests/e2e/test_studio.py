@@ -39,16 +39,16 @@ def address(runs: dict[str, Run]) -> Iterator[str]:
 
 
 @pytest.fixture
-def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+def open_url(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
     with visitor(browser, address) as open_page:
         yield open_page
 
 
 @pytest.mark.parametrize("name", ["rnn", "transformer"])
 def test_a_sentence_is_typed_answered_forced_and_found_again_by_its_address(
-    visit: Callable[..., Any], runs: dict[str, Run], name: str
+    open_url: Callable[..., Any], runs: dict[str, Run], name: str
 ) -> None:
-    page = visit(f"#/ask?run={name}")
+    page = open_url(f"#/ask?run={name}")
     page.get_by_test_id("source").fill("the dog runs")
     page.get_by_test_id("source").press("Enter")
     wait(page, "answer")
@@ -61,7 +61,7 @@ def test_a_sentence_is_typed_answered_forced_and_found_again_by_its_address(
     wait(page, "answer")
     assert words(page)[0] == messages != str(output).split()[0]
     assert "prefix=" in page.url
-    again = visit(page.url[page.url.index("#") :])
+    again = open_url(page.url[page.url.index("#") :])
     wait(again, "answer")
     assert words(again) == words(page)
     page.get_by_test_id("unforce").click()
@@ -74,8 +74,8 @@ def test_a_sentence_is_typed_answered_forced_and_found_again_by_its_address(
     assert words(page)[0] == messages
 
 
-def test_beams_are_lanes_and_each_output_can_be_read(visit: Callable[..., Any]) -> None:
-    page = visit(f"#/ask?run=transformer&text={SENTENCE}&search.kind=beam&search.beam_size=4")
+def test_beams_are_lanes_and_each_output_can_be_read(open_url: Callable[..., Any]) -> None:
+    page = open_url(f"#/ask?run=transformer&text={SENTENCE}&search.kind=beam&search.beam_size=4")
     wait(page, "answer")
     outputs = page.get_by_test_id("hypotheses").locator("li")
     assert outputs.count() == 4
@@ -89,8 +89,8 @@ def test_beams_are_lanes_and_each_output_can_be_read(visit: Callable[..., Any]) 
     until(page, "document.querySelectorAll('[data-testid=hypotheses] li').length === 2")
 
 
-def test_tokens_stream_and_stop(visit: Callable[..., Any]) -> None:
-    page = visit("#/ask?run=language&search.max_extra=2000")
+def test_tokens_stream_and_stop(open_url: Callable[..., Any]) -> None:
+    page = open_url("#/ask?run=language&search.max_extra=2000")
     page.get_by_test_id("source").fill("the dog")
     page.get_by_test_id("ask").click()
     output = page.get_by_test_id("output").locator(".word")
@@ -116,16 +116,18 @@ def test_tokens_stream_and_stop(visit: Callable[..., Any]) -> None:
         ("forecaster", "channel=season", "drawing-lines"),
     ],
 )
-def test_every_family_answers(visit: Callable[..., Any], name: str, place: str, shown: str) -> None:
-    page = visit(f"#/ask?run={name}&{place}")
+def test_every_family_answers(
+    open_url: Callable[..., Any], name: str, place: str, shown: str
+) -> None:
+    page = open_url(f"#/ask?run={name}&{place}")
     if name == "forecaster":
         page.get_by_test_id("ask").click()
     wait(page, "answer")
     assert page.get_by_test_id(shown).locator("svg").count() >= 1
 
 
-def test_heads_are_picked_in_the_picture_and_silenced(visit: Callable[..., Any]) -> None:
-    page = visit(f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention")
+def test_heads_are_picked_in_the_picture_and_silenced(open_url: Callable[..., Any]) -> None:
+    page = open_url(f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention")
     view = wait(page, "view-attention")
     view.locator(".fv-heads-grid button[aria-label^='layer 0, head 1']").click()
     until(page, "location.hash.includes('layer=0') && location.hash.includes('head=1')")
@@ -143,13 +145,13 @@ def test_heads_are_picked_in_the_picture_and_silenced(visit: Callable[..., Any])
         reading,
     )
     assert page.get_by_test_id("changed").inner_text().strip()
-    again = visit(page.url[page.url.index("#") :])
+    again = open_url(page.url[page.url.index("#") :])
     wait(again, "view-attention")
     assert again.get_by_test_id("silenced").locator("li").count() == 1
 
 
-def test_what_is_chosen_lights_in_all(visit: Callable[..., Any]) -> None:
-    page = visit(
+def test_what_is_chosen_lights_in_all(open_url: Callable[..., Any]) -> None:
+    page = open_url(
         f"#/inspect?run=transformer&text={SENTENCE}&block=decoder.cross_attention&view=attention&view=heads"
     )
     wait(page, "view-attention")
@@ -163,8 +165,8 @@ def test_what_is_chosen_lights_in_all(visit: Callable[..., Any]) -> None:
     until(page, "location.hash.includes('row=1')")
 
 
-def test_runs_stand_side_by_side(visit: Callable[..., Any]) -> None:
-    page = visit(f"#/inspect?run=transformer&text={SENTENCE}&view=attention&view=schedule")
+def test_runs_stand_side_by_side(open_url: Callable[..., Any]) -> None:
+    page = open_url(f"#/inspect?run=transformer&text={SENTENCE}&view=attention&view=schedule")
     wait(page, "view-schedule")
     page.get_by_test_id("compare-add").select_option("rnn")
     page.wait_for_selector('[data-testid="answered-rnn"][data-status="done"]')
@@ -178,8 +180,8 @@ def test_runs_stand_side_by_side(visit: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("ending", ["PNG", "SVG", "HTML", "JSON"])
-def test_pictures_are_saved(visit: Callable[..., Any], tmp_path: Path, ending: str) -> None:
-    page = visit(f"#/inspect?run=rnn&text={SENTENCE}&view=attention")
+def test_pictures_are_saved(open_url: Callable[..., Any], tmp_path: Path, ending: str) -> None:
+    page = open_url(f"#/inspect?run=rnn&text={SENTENCE}&view=attention")
     view = wait(page, "view-attention")
     with page.expect_download() as waiting:
         view.get_by_role("button", name=ending, exact=True).click()
@@ -196,7 +198,7 @@ def test_pictures_are_saved(visit: Callable[..., Any], tmp_path: Path, ending: s
 
 
 def test_a_running_training_is_watched(
-    visit: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
+    open_url: Callable[..., Any], runs: dict[str, Run], tmp_path: Path
 ) -> None:
     text = (runs["rnn"].path.parent.parent / "rnn.toml").read_text("utf-8")
     (tmp_path / "live.toml").write_text(text.replace("max_steps = 60", "max_steps = 100000"))
@@ -212,7 +214,7 @@ def test_a_running_training_is_watched(
                 assert training.poll() is None
                 time.sleep(0.1)
             with served(tmp_path) as at:
-                page = visit("#/train?run=live", at=at)
+                page = open_url("#/train?run=live", at=at)
                 page.get_by_test_id("live").wait_for()
                 loss = page.get_by_test_id("drawing-loss").locator(".fv-reading")
                 loss.wait_for()
@@ -232,9 +234,9 @@ def step_of(reading: str) -> int:
 
 
 def test_examples_are_scored_sorted_and_opened(
-    visit: Callable[..., Any], runs: dict[str, Run]
+    open_url: Callable[..., Any], runs: dict[str, Run]
 ) -> None:
-    page = visit("#/evaluate?run=transformer")
+    page = open_url("#/evaluate?run=transformer")
     page.get_by_test_id("evaluate").click()
     wait(page, "evaluation")
     rows = page.get_by_test_id("row")
@@ -248,15 +250,15 @@ def test_examples_are_scored_sorted_and_opened(
     assert page.get_by_test_id("source").input_value() == source
 
 
-def test_a_model_is_read(visit: Callable[..., Any], runs: dict[str, Run]) -> None:
-    page = visit("#/model?run=transformer")
+def test_a_model_is_read(open_url: Callable[..., Any], runs: dict[str, Run]) -> None:
+    page = open_url("#/model?run=transformer")
     view = wait(page, "view-model")
     count = sum(p.numel() for p in runs["transformer"].model.parameters())
     assert f"{count:,}" in view.inner_text()
 
 
-def test_the_main_path_needs_no_mouse(visit: Callable[..., Any]) -> None:
-    page = visit("#/ask?run=transformer")
+def test_the_main_path_needs_no_mouse(open_url: Callable[..., Any]) -> None:
+    page = open_url("#/ask?run=transformer")
     page.keyboard.press("/")
     page.keyboard.type("the dog runs")
     page.keyboard.press("Enter")
@@ -296,8 +298,8 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("name", ["transformer", "language"])
-def test_hostile_text_is_only_text(visit: Callable[..., Any], name: str) -> None:
-    page = visit(f"#/ask?run={name}&search.max_extra=10")
+def test_hostile_text_is_only_text(open_url: Callable[..., Any], name: str) -> None:
+    page = open_url(f"#/ask?run={name}&search.max_extra=10")
     page.get_by_test_id("source").fill(HOSTILE)
     page.get_by_test_id("ask").click()
     wait(page, "answer")
@@ -310,12 +312,12 @@ def test_hostile_text_is_only_text(visit: Callable[..., Any], name: str) -> None
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_stands_in_the_way_of_anyone(
-    visit: Callable[..., Any], name: str, scheme: str
+    open_url: Callable[..., Any], name: str, scheme: str
 ) -> None:
     if not AXE.is_file():
         pytest.skip("no axe-core here: `npm ci` in web/")
     extra = {"inspect": "&run=rnn&view=attention&view=schedule", "evaluate": "&split=test"}
-    page = visit(f"#/{name}?run=transformer&text={SENTENCE}{extra.get(name, '')}", scheme=scheme)
+    page = open_url(f"#/{name}?run=transformer&text={SENTENCE}{extra.get(name, '')}", scheme=scheme)
     settled = {
         "ask": "answer", "inspect": "view-schedule", "train": "", "evaluate": "evaluation",
         "model": "view-model",
@@ -342,8 +344,8 @@ def test_nothing_stands_in_the_way_of_anyone(
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_no_page_is_wider_than_its_window(visit: Callable[..., Any], name: str) -> None:
-    page = visit(f"#/{name}?run=transformer&text={SENTENCE}&split=test", width=360)
+def test_no_page_is_wider_than_its_window(open_url: Callable[..., Any], name: str) -> None:
+    page = open_url(f"#/{name}?run=transformer&text={SENTENCE}&split=test", width=360)
     if name == "evaluate":
         wait(page, "evaluation")
     else:

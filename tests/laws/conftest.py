@@ -267,7 +267,7 @@ def weights_of(attention: Attention, *inputs: Any) -> Tensor:
 def fused(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[int]]:
     """Choose the road, and get a list that grows at every use of the fused kernel."""
 
-    def choose(wanted: bool) -> list[int]:
+    def choose(expected: bool) -> list[int]:
         calls: list[int] = []
         kernel = torch.nn.functional.scaled_dot_product_attention
 
@@ -276,7 +276,7 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], list[int]]:
             result: Tensor = kernel(*inputs, **named)
             return result
 
-        limit = -1 if wanted else 10**9
+        limit = -1 if expected else 10**9
         monkeypatch.setattr(attention_module, "SHORT", limit)
         monkeypatch.setattr(attention_module.F, "scaled_dot_product_attention", counted)
         return calls

@@ -82,10 +82,10 @@ def places_looked_at(
     return weights_of(model.attention, *model.inputs(fresh)).argmax(dim=-1)
 
 
-def share(looked: Tensor, backwards: bool) -> float:
+def share(views: Tensor, backwards: bool) -> float:
     """How often the best head looks at the right place."""
     expected = torch.arange(LENGTH)
-    right = looked == (expected.flip(0) if backwards else expected)
+    right = views == (expected.flip(0) if backwards else expected)
     return float(right.float().mean(dim=(0, 2)).max())
 
 

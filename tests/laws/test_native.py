@@ -149,14 +149,14 @@ def test_sources_that_enter_later_find_the_same(
     keys = torch.arange(9) < torch.tensor(lengths)[:, None]
     search = Greedy.Config(max_ratio=3.0, max_extra=2).build()
 
-    def found() -> list[list[Hypothesis]]:
+    def result() -> list[list[Hypothesis]]:
         return search(decoder_steps(model, model.encode(source, keys)), lengths, 2, END)
 
-    together = found()
+    together = result()
     assert len({(h.ended, len(h.ids)) for [h] in together}) > 6
     monkeypatch.setattr("foveate.decode.beam.ROOM", room)
     monkeypatch.setattr("foveate.decode.search.SingleSearch.find", None)  # not asked any more
-    assert found() == together
+    assert result() == together
 
 
 @torch.no_grad()

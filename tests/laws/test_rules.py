@@ -15,7 +15,7 @@ SEARCHES = defaults("search")
 NAMES = ["transformer", "recurrent"]
 
 
-def found(search: Search.Config, name: str, *rules: OutputRule.Config) -> list[list[Hypothesis]]:
+def result(search: Search.Config, name: str, *rules: OutputRule.Config) -> list[list[Hypothesis]]:
     model = build(MODELS[name])
     with torch.no_grad():
         model.output.weight[END] += 0.2  # ends are likely enough to come soon
@@ -33,11 +33,11 @@ def grams(hypothesis: Hypothesis, n: int) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_no_gram_stands_twice(search: Search.Config, name: str) -> None:
     loose = search.model_copy(update={"max_extra": 30})
-    plain = [h for source in found(loose, name) for h in source]
+    plain = [h for source in result(loose, name) for h in source]
     if search.kind == "greedy":
         assert any(len(set(grams(h, 2))) < len(grams(h, 2)) for h in plain), "a rule has work to do"
     for n in (1, 2, 3):
-        for source in found(loose, name, NoRepeat.Config(size=n)):
+        for source in result(loose, name, NoRepeat.Config(size=n)):
             assert source
             assert all(len(set(grams(h, n))) == len(grams(h, n)) for h in source)
 
@@ -45,13 +45,13 @@ def test_no_gram_stands_twice(search: Search.Config, name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_outputs_are_long_enough(search: Search.Config, name: str) -> None:
-    for source in found(search, name, MinLength.Config(length=9)):
+    for source in result(search, name, MinLength.Config(length=9)):
         assert source and all(len(h.ids) >= 9 for h in source)
 
 
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 def test_rules_that_forbid_nothing_change_nothing(search: Search.Config) -> None:
-    assert found(search, "transformer", NoRepeat.Config(size=99)) == found(search, "transformer")
+    assert result(search, "transformer", NoRepeat.Config(size=99)) == result(search, "transformer")
 
 
 def test_repeats_by_hand() -> None:

@@ -129,9 +129,9 @@ class Window:
         }
 
 
-def look(step: int, **found: Any) -> None:
+def look(step: int, **results: Any) -> None:
     """Tell how a training does: ``bleu``, or ``outputs``, the pieces of each sentence."""
-    print(json.dumps({"step": step} | found), flush=True)
+    print(json.dumps({"step": step} | results), flush=True)
 
 
 def random_rows(job: Job, sources: Ids, targets: Ids) -> int:

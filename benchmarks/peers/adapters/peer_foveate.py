@@ -50,8 +50,8 @@ class Told:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.task, name)
 
-    def measure(self, *given: Any, **choices: Any) -> Any:
-        result = self.task.measure(*given, **choices)
+    def measure(self, *inputs: Any, **choices: Any) -> Any:
+        result = self.task.measure(*inputs, **choices)
         self.looks += 1
         common.look(self.every * self.looks, bleu=result.figures["bleu"])
         return result

@@ -100,7 +100,7 @@ def decode(job: Job) -> dict[str, Any]:
     if job.mode == "bf16":
         model = model.to(torch.bfloat16)
 
-    def one(sentences: list[common.Pieces], beam: int) -> None:
+    def item(sentences: list[common.Pieces], beam: int) -> None:
         batch = [torch.tensor([*(known[p] for p in line), EOS]) for line in sentences]
         ids = nn.utils.rnn.pad_sequence(batch, True, PAD)
         model.generate(
@@ -110,7 +110,7 @@ def decode(job: Job) -> dict[str, Any]:
 
     def search(sentences: list[common.Pieces], beam: int, rows: int | None) -> None:
         for n in range(0, len(sentences), rows or 64):
-            one(sentences[n : n + (rows or 64)], beam)
+            item(sentences[n : n + (rows or 64)], beam)
 
     with torch.inference_mode():
         return common.speeds(job, search) | facts(model)

@@ -357,7 +357,7 @@ def _train(plan: ConfigPlan, minutes: float) -> None:
         "average = 6  # the mean of the last checkpoints, tried at the end",
     )
     plan.reasons += [
-        f"{minutes:g} minute{'s' * (minutes != 1)}; the rate falls as 1/√step, so no number of steps",
+        f"{minutes:g} minute{'s' * (minutes != 1)}; rate as 1/√step, for any number of steps",
         f"the best checkpoint by {best}, every {every} steps; the mean of the last",
     ]
     if task in ("translation", "transduction"):

@@ -211,11 +211,10 @@ def gradients(norms: Mapping[str, NDArray[np.float64]]) -> LinesDrawing:
 
 
 # -------------------------------------------------------------------------------------------- lens
-# The logit lens: what a model would say if its layers ended here (nostalgebraist, 2020).
+# The logit lens: the output of a model if its layers ended here (nostalgebraist, 2020).
 #
-# What layer l leaves is handed on in place of what the last one leaves, through the model's own
-# last
-# norm and output. Early layers were never trained to be read so: what they "say" is a hint.
+# The output of layer l replaces that of the last one and passes through the model's own last norm
+# and output layer. Early layers were never trained to be read so: their tokens are a hint.
 
 CELL_ASPECT = 0.3 / 0.62  # height by width of a cell
 CAPTION = "most probable token if the layers ended here; colour: its p (nostalgebraist, 2020)"

@@ -7,7 +7,7 @@ model are those of one example that goes through it; what it does not go through
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass
 
 from torch import Tensor, nn
@@ -245,14 +245,10 @@ def recorded_shapes(model: nn.Module) -> Iterator[dict[str, str]]:
 
         return record
 
-    handles = [
-        module.register_forward_hook(recorder(name)) for name, module in model.named_modules()
-    ]
-    try:
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            hooks.enter_context(module.register_forward_hook(recorder(name)))
         yield shapes
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _tensors(output: object) -> Iterator[Tensor]:

@@ -361,8 +361,8 @@ def _first_overflow(
 
     with ExitStack() as stack, torch.no_grad():
         for name, module in model.named_modules():
-            handle = module.register_forward_hook(partial(hook, name or "the model"))
-            stack.callback(handle.remove)
+            own = partial(hook, name or "the model")
+            stack.enter_context(module.register_forward_hook(own))
         loss = forward(batch)
     return (names[0] if names else None), loss
 

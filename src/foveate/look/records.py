@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, Literal, NamedTuple, cast
 from weakref import ref
 
 import numpy as np
@@ -382,22 +382,8 @@ Where = str | Iterable[str] | Callable[[str], bool]
 LISTED = 12  # names that an error lists
 
 
-@runtime_checkable
-class HookPoint(Protocol):
-    """The weights of one attention module; ``tap`` None leaves the model as it is."""
-
-    tap: Tap | None
-
-    @property
-    def num_heads(self) -> int | None:
-        """H, where it is known before the model runs."""
-
-    def timed(self) -> AbstractContextManager[Callable[[Tensor], int]]:
-        """Count steps; yields a function that gives the position of the first query of weights."""
-
-
 class OwnHookPoint:
-    """The tap of an attention of foveate."""
+    """The tap of an attention of foveate; None leaves the model as it is."""
 
     def __init__(self, module: BaseAttention) -> None:
         self.module = module
@@ -416,9 +402,13 @@ class OwnHookPoint:
 
     @contextmanager
     def timed(self) -> Iterator[Callable[[Tensor], int]]:
+        """Count steps; yields a function that gives the position of the first query of weights."""
         clock = Clock()
         with self.module.register_forward_pre_hook(clock.before_call, with_kwargs=True):
             yield clock.at
+
+
+HookPoint = OwnHookPoint | ForeignAttention
 
 
 class Clock:

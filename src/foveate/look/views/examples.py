@@ -11,7 +11,7 @@ from torch import nn
 from foveate.config import ConfigError
 from foveate.look.inside import layers_of
 from foveate.look.models import encodings, side_of
-from foveate.look.records import AttentionRecord, ForcedPass
+from foveate.look.records import ForcedPass
 from foveate.look.words import Units
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -61,13 +61,6 @@ def ready(
 ) -> ForcedPass:
     """The forced pass over the example that is named, or over the run's own."""
     return run.forced(source(run, text, image), target, units)
-
-
-def explained(
-    run: Run, text: str | None, target: str | None, image: str | None, units: Units = "auto"
-) -> AttentionRecord:
-    """What every attention of a run attends to in the example."""
-    return run.explain(source(run, text, image), target, units)
 
 
 # ------------------------------------------------------------------------------------------- needs

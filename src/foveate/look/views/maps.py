@@ -23,7 +23,6 @@ from foveate.look.views.examples import (
     aligns,
     attends,
     crosses,
-    explained,
     explains,
     gives_probabilities,
     picture_of,
@@ -80,7 +79,7 @@ def attention(
     layer: Layer = -1, head: Head = None, scale: Scale = "row", units: AxisUnits = "auto",
 ) -> AttentionView:  # fmt: skip
     """One layer of a block: one head, or the mean of all."""
-    record = explained(run, text, target, image, units)
+    record = ready(run, text, target, image, units).record()
     return part_of(record, block, layer, head, scale)
 
 
@@ -116,7 +115,7 @@ def heads(
     scale: Scale = "row", units: AxisUnits = "auto",
 ) -> HeadsView:  # fmt: skip
     """All layers and heads of a block."""
-    record = explained(run, text, target, image, units)
+    record = ready(run, text, target, image, units).record()
     return drawn_maps.heads(record, block_in(record, block), scale)
 
 
@@ -173,8 +172,10 @@ def masks(
     future, attention to padding. A translator reads the text beside a longer one, so that it is
     padded.
     """
-    pairs = isinstance(run.model, EncoderDecoder) and isinstance(run.task, Scores)
-    record = padded(run, text, target) if pairs else explained(run, text, target, image, "tokens")
+    if isinstance(run.model, EncoderDecoder) and isinstance(run.task, Scores):
+        record = padded(run, text, target)
+    else:
+        record = ready(run, text, target, image, "tokens").record()
     sheets = []
     for name in [block] if block else record.blocks():
         names = record.layers(name)

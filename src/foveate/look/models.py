@@ -35,7 +35,7 @@ from foveate.nn.positions import NoPosition, Position
 # -------------------------------------------------------------------------------------------- flow
 # How attention flows through all layers, and how much it contributed to the output.
 
-Matrix = NDArray[np.float64]
+Figures = NDArray[np.float64]
 TINY = 1e-12
 
 ROLLOUT = (
@@ -55,9 +55,9 @@ def rolled(maps: Maps) -> dict[str, NDArray[np.float32]]:
     (H, T, S) to (1, T, S), by the same names.
     """
     products: dict[str, NDArray[np.float32]] = {}
-    last: dict[str, Matrix] = {}  # by the side of the model
+    last: dict[str, Figures] = {}  # by the side of the model
     for name, weights in maps.items():
-        mean: Matrix = weights.mean(axis=0, dtype=np.float64)
+        mean: Figures = weights.mean(axis=0, dtype=np.float64)
         side = "encoder" if name.startswith("encoder") else "decoder"
         if name.endswith("self_attention"):
             mixed = (mean + np.eye(len(mean))) / 2
@@ -82,11 +82,11 @@ class Relevance:
     Cross-attention: R_source += R̂_tᵀ Ā R̂_s, where R̂ is I + (R − I) with rows that sum to 1.
     """
 
-    encoder: Matrix | None = None  # (S, S)
-    decoder: Matrix | None = None  # (T, T)
-    source: Matrix | None = None  # (T, S)
+    encoder: Figures | None = None  # (S, S)
+    decoder: Figures | None = None  # (T, T)
+    source: Figures | None = None  # (T, S)
 
-    def add(self, name: str, weights: Matrix) -> None:
+    def add(self, name: str, weights: Figures) -> None:
         """One attention more, Ā (T, S), in the order of the model."""
         if not name.endswith("self_attention"):
             rows = np.eye(len(weights)) if self.decoder is None else _evened(self.decoder)
@@ -112,7 +112,7 @@ def relevance(forced: ForcedPass) -> AttentionRecord:
     """
     if forced.score_name != "log p":
         raise ConfigError("relevance needs an output with a probability; a forecast has none")
-    matrices: dict[str, Matrix] = {}
+    matrices: dict[str, Figures] = {}
     for t, gathered in enumerate(_gathered(forced)):
         for name, (place, rows) in _answered(forced, gathered, t).items():
             whole = matrices.setdefault(name, np.zeros_like(rows))
@@ -121,9 +121,9 @@ def relevance(forced: ForcedPass) -> AttentionRecord:
     return forced.labelled(maps, RELEVANCE)
 
 
-def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int, Matrix]]:
+def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int, Figures]]:
     """By the name of a map the row that score t was read from, and the matrix that it is of."""
-    rows_of: dict[str, tuple[int, Matrix]] = {}
+    rows_of: dict[str, tuple[int, Figures]] = {}
     if of.decoder is not None:
         rows_of["decoder.self_attention"] = forced.first + t, of.decoder - np.eye(len(of.decoder))
     if of.source is not None:
@@ -171,7 +171,7 @@ def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
         yield of
 
 
-def _evened(relevances: Matrix) -> Matrix:
+def _evened(relevances: Figures) -> Figures:
     """I + (R − I) with rows that sum to 1."""
     eye = np.eye(len(relevances))
     rest = relevances - eye
@@ -185,8 +185,6 @@ def _evened(relevances: Matrix) -> Matrix:
 # θ:
 # so surfaces of different models can be compared. Vectors (biases, norms) stay. A plane through
 # millions of dimensions shows little of them; a sharp valley is more telling than a smooth one.
-
-Losses = NDArray[np.float64]  # (β, α), the model itself in the middle
 
 
 def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
@@ -206,8 +204,8 @@ def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
 @torch.no_grad()
 def surface(
     model: nn.Module, loss: Callable[[], float], steps: int = 11, reach: float = 1.0, seed: int = 0
-) -> Losses:
-    """Losses on a grid of ``steps`` × ``steps`` from −reach to reach: as many runs of ``loss``.
+) -> Figures:
+    """Figures on a grid of ``steps`` × ``steps`` from −reach to reach: as many runs of ``loss``.
 
     The weights are put back bit for bit. Raises ``ConfigError`` for an even number of steps, whose
     grid would not hold the model itself.
@@ -233,7 +231,7 @@ def surface(
     return losses
 
 
-def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") -> SheetGrid:
+def surfaces(losses: Mapping[str, Figures], reach: float = 1.0, title: str = "") -> SheetGrid:
     """The picture of some models side by side; one scale of colours, the logarithm of the loss.
 
     ``losses`` are those of `surface`, by the names of the models.
@@ -321,8 +319,6 @@ def _pairs(title: str, values: Tensor) -> SheetDrawing:
 #
 # A map f is equivariant where f(x_π) = f(x)_π: it reads a bag of vectors. Attention is, positions,
 # recurrence and a causal mask are not (Vaswani et al., 2017; Lee et al., 2019).
-
-Figures = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from foveate.train.journal import last_samples, read
 Picture = int | Path
 
 
-def source(run: Run, text: str | None = None, image: str | None = None) -> Picture | str | None:
+def example_of(run: Run, text: str | None = None, image: str | None = None) -> Picture | str | None:
     """What the task of a run explains: a line of text, a picture, or the date of a forecast."""
     if isinstance(run.task, PictureTask):
         return picture_of(image or "0")
@@ -60,7 +60,7 @@ def ready(
     run: Run, text: str | None, target: str | None, image: str | None, units: Units = "auto"
 ) -> ForcedPass:
     """The forced pass over the example that is named, or over the run's own."""
-    return run.forced(source(run, text, image), target, units)
+    return run.forced(example_of(run, text, image), target, units)
 
 
 # ------------------------------------------------------------------------------------------- needs

@@ -31,6 +31,7 @@ from foveate.look.records import calls_of
 from foveate.look.views import view
 from foveate.look.views.examples import (
     decoder_of,
+    example_of,
     explains,
     forced_to_text,
     ready,
@@ -38,22 +39,17 @@ from foveate.look.views.examples import (
     translates,
     writes,
 )
-from foveate.look.views.examples import (
-    source as source_of,
-)
 from foveate.look.views.options import (
     BeamSize,
     Image,
     Num,
     Outputs,
+    ReferenceFile,
     Sources,
     Split,
     Target,
     Text,
     Top,
-)
-from foveate.look.views.options import (
-    References as ReferenceFile,
 )
 from foveate.look.words import visible
 from foveate.run import Run
@@ -80,7 +76,7 @@ def beam(
     """
     width = beam_size or run.config.decode.tree().get("beam_size", WIDTH)
     limits = {"max_extra": MOST_ADDED} if isinstance(run.task, Language) else {}
-    watched, example = Watched(run), source_of(run, text, image)
+    watched, example = Watched(run), example_of(run, text, image)
     search: Search = watched.search("beam", beam_size=width, **limits).build()
     outputs = watched.write(example, search)
     if not outputs:

@@ -3,8 +3,8 @@
 with edit(model, {"decoder.layers.1.cross_attention": silence(3)}):
     run.translate(["A man sleeps ."])
 
-Changes go through the point through which `capture` looks; a capture meanwhile sees what was mixed
-in the end. They hold for forced passes and for searches alike, step by step and with beams.
+Changes use the hook points of `capture`; a capture meanwhile records the changed weights.
+They hold for forced passes and for searches alike, step by step and with beams.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ def _check_heads(name: str, heads: Sequence[int], count: int) -> None:
 
 @contextmanager
 def edit(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
-    """Let the attentions that fit each name (see `foveate.look.records.chosen`) do something else.
+    """Change the attentions that fit each name (see `foveate.look.records.chosen`).
 
-    Of several changes of one place the first is made first. Raises ``ConfigError`` naming the
-    places or heads that exist.
+    Several changes of one attention are made in their order. Raises ``ConfigError`` naming the
+    attentions or heads that exist.
     """
     with ExitStack() as stack:
         for where, change in reversed(list(changes.items())):

@@ -31,16 +31,3 @@ def test_diagonality() -> None:
 
 def test_alignment() -> None:
     assert measure.alignment(HEADS)[:2].tolist() == [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]]
-
-
-def test_heads_are_ranked_by_agreement() -> None:
-    maps = {"layer.0": np.stack([MIRROR, COPY]), "layer.1": np.stack([COPY * 0.9 + EVEN * 0.1])}
-    ranked = measure.rank_heads(maps)
-    assert ranked[-1][:2] == ("layer.0", 0)
-    assert {entry[:2] for entry in ranked[:2]} == {("layer.0", 1), ("layer.1", 0)}
-    assert ranked[0][2] == 0 < ranked[-1][2]
-
-
-def test_heads_are_ranked_by_a_given_error() -> None:
-    ranked = measure.rank_heads({"m": HEADS}, lambda w: -float(w[0, 4]))
-    assert [head for _, head, _ in ranked] == [1, 2, 0]

@@ -24,7 +24,7 @@ def test_under_all_the_weight_there_is_a_picture_and_no_grey() -> None:
 
 
 def test_a_broad_look_is_pale_and_a_narrow_one_is_not() -> None:
-    opacity = OVERLAYS["row"].opacity
+    opacity = OVERLAYS["row"].levels
     even = np.full((4, 5), 1 / 20)
     close(opacity(even), 1 / EVEN)
     narrow = even * 0.5
@@ -36,7 +36,7 @@ def test_a_broad_look_is_pale_and_a_narrow_one_is_not() -> None:
     np.testing.assert_array_equal(
         opacity(np.array([[0.2, 0.1]])), [[0.2, 0.1]]
     )  # never more than 1
-    np.testing.assert_array_equal(OVERLAYS["absolute"].opacity(even), even)
+    np.testing.assert_array_equal(OVERLAYS["absolute"].levels(even), even)
 
 
 def test_a_pixel_has_the_value_of_its_cell() -> None:
@@ -57,7 +57,7 @@ def test_what_is_drawn_is_the_tint_of_the_weights(scale: str) -> None:
     figure = over_picture(record, pixels, scale=scale).figure()
     plain, panel, legend = figure.axes
     drawn = np.asarray(panel.images[0].get_array())
-    opacity = OVERLAYS[scale].opacity(np.array([[0.7, 0.1], [0.2, 0.0]]))
+    opacity = OVERLAYS[scale].levels(np.array([[0.7, 0.1], [0.2, 0.0]]))
     close(drawn, tinted(np.full((4, 4), 128 / 255), enlarged(opacity, 4, 4)), terms=ROW)
     assert np.asarray(plain.images[0].get_array()).shape == (4, 4, 3)
     assert [text.get_text() for text in panel.texts] == ["most 70%", ""]

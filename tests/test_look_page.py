@@ -53,7 +53,7 @@ def unpack(text: str) -> np.ndarray:
 
 def test_the_page_holds_words_and_weights() -> None:
     given_record = record()
-    (sentence,) = groups(page.html([given_record]))
+    (sentence,) = groups(page.attention_page([given_record]).text)
     (drawing,) = sentence["drawings"]
     (block,) = drawing["blocks"]
     assert block["rows"] == block["columns"] == ["w0", "w1", "w2"]
@@ -63,7 +63,7 @@ def test_the_page_holds_words_and_weights() -> None:
 
 
 def test_nothing_in_the_page_asks_for_anything_else() -> None:
-    text = page.html([record(words=HOSTILE)])
+    text = page.attention_page([record(words=HOSTILE)]).text
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
@@ -76,7 +76,7 @@ def test_nothing_in_the_page_asks_for_anything_else() -> None:
 
 
 def test_hostile_words_end_no_element() -> None:
-    text = page.html([record(words=HOSTILE)])
+    text = page.attention_page([record(words=HOSTILE)]).text
     assert text.count("</script>") == 3
     assert "<img" not in text
     assert "\u2028" not in text
@@ -91,8 +91,8 @@ def test_many_sentences_are_bounded_and_counted(tmp_path: Path) -> None:
     report = page.save_html([record()] * 7, path, max_sentences=5)
     assert (report.num_sentences, report.num_left_out) == (5, 2)
     assert report.notes == ["2 of 7 sentences left out of the page"]
-    assert report.num_bytes == path.stat().st_size
     text = path.read_text("utf-8")
+    assert text == report.text
     assert len(groups(text)) == len(cover(text)["groups"]) == 5
     assert cover(text)["leftOut"] == 2
 
@@ -129,6 +129,6 @@ def test_wrong_uses_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"end the name so"):
         page.save_html([record()], tmp_path / "a.png")
     with pytest.raises(ValueError, match="at least one record"):
-        page.html([])
+        page.attention_page([])
     with pytest.raises(ValueError, match="has no attention to show"):
-        page.html([record(), AttentionRecord({}, {}, {})])
+        page.attention_page([record(), AttentionRecord({}, {}, {})])

@@ -7,13 +7,13 @@ Lines have the hues of Okabe & Ito (2008), which differ without red or green.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-Levels = NDArray[np.float64]
+Floats = NDArray[np.floating]
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9")
 
 
@@ -42,19 +42,19 @@ def diverging() -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Scale:
-    """How a weight becomes a level from 0 to 1, and how a legend says it."""
+    """How a weight becomes a level (or an opacity) from 0 to 1, and how a legend says it."""
 
     caption: str
-    levels: Callable[[NDArray[np.floating]], Levels]
-    marks: dict[float, str]  # level to what the legend prints there
+    levels: Callable[[Floats], Floats]
+    marks: dict[float, str] = field(default_factory=dict)  # level to what the legend prints there
 
 
-def _by_row(weights: NDArray[np.floating]) -> Levels:
+def _by_row(weights: Floats) -> Floats:
     most = weights.max(axis=-1, keepdims=True, initial=0)
     return np.sqrt(weights / np.where(most > 0, most, 1)).clip(0, 1).astype(np.float64)
 
 
-def _absolute(weights: NDArray[np.floating]) -> Levels:
+def _absolute(weights: Floats) -> Floats:
     return weights.clip(0, 1).astype(np.float64)
 
 
@@ -75,15 +75,9 @@ def scale(name: str) -> Scale:
     return SCALES[name]
 
 
-def indices(levels: Levels) -> NDArray[np.uint8]:
+def indices(levels: Floats) -> NDArray[np.uint8]:
     """Rows of the table for levels from 0 to 1."""
     return np.rint(levels * 255).astype(np.uint8)
-
-
-def is_blank(weights: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Cells that are not painted: exactly 0 (masked, or cut off by a sparse normaliser)."""
-    blank: NDArray[np.bool_] = weights == 0
-    return blank
 
 
 # ------------------------------------------------------------------------- weights over a picture
@@ -95,20 +89,8 @@ def is_blank(weights: NDArray[np.floating]) -> NDArray[np.bool_]:
 # and dark parts of its own, so that the picture shows even under the whole weight. Orange beside
 # grey is distinguished with every kind of colour vision (Okabe & Ito, 2008).
 
-Floats = NDArray[np.floating]
 DARK, LIGHT = np.array([0.72, 0.26, 0.0]), np.array([1.0, 0.80, 0.42])  # of orange
 EVEN = 6  # even shares at which a weight is drawn in full: attention to everything stays pale
-
-
-@dataclass(frozen=True)
-class Tint:
-    """How weights become opacities, and how a legend says it.
-
-    ``opacity`` takes the weights of one panel on all cells of the picture, (rows, columns).
-    """
-
-    caption: str
-    opacity: Callable[[Floats], Floats]
 
 
 def _by_panel(weights: Floats) -> Floats:
@@ -117,8 +99,8 @@ def _by_panel(weights: Floats) -> Floats:
 
 
 OVERLAYS = {
-    "row": Tint(f"weight / the panel's largest (at least {EVEN} even shares)", _by_panel),
-    "absolute": Tint("weight", lambda weights: weights),
+    "row": Scale(f"weight / the panel's largest (at least {EVEN} even shares)", _by_panel),
+    "absolute": Scale("weight", lambda weights: weights),
 }
 
 

@@ -26,10 +26,11 @@ from foveate.look.drawings import (
     sheet_grid,
 )
 from foveate.look.edits import edit, silence
-from foveate.look.records import ForcedPass, Where, block_of, calls_of, chosen
+from foveate.look.records import ForcedPass, Where, block_of, calls_of, chosen, spaced
 from foveate.look.words import visible
 from foveate.nn.recurrent import Cell, Gates, Hidden
 
+Figures = NDArray[np.float64]
 UNITS_SHOWN = 24
 
 
@@ -111,7 +112,7 @@ def backwards(name: str) -> bool:
     return name.endswith(".1.cell")
 
 
-def principal(states: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def principal(states: Floats) -> tuple[Figures, Figures]:
     """Principal components of states (T, H): coordinates (T, min(T, H)), shares of the variance.
 
     The largest coordinate of each component is positive, so that pictures are the same.
@@ -153,9 +154,7 @@ def states(hidden: Floats, words: Sequence[str], title: str = "") -> StatesDrawi
 DRAWS = 4  # directions v
 
 
-def influence(
-    run: Callable[[], Tensor], stem: nn.Module, draws: int = DRAWS
-) -> NDArray[np.float64]:
+def influence(run: Callable[[], Tensor], stem: nn.Module, draws: int = DRAWS) -> Figures:
     """Norms ‖∂(v · h_t) / ∂e_s‖ of every output t and input s: (T, S), root mean square.
 
     ``run`` makes the model read one sequence and returns its outputs h, (1, T, D); ``stem`` is the
@@ -174,22 +173,22 @@ def influence(
     for t, output in enumerate(outputs):
         for _ in range(draws):
             v = torch.randn(output.shape, generator=random) / output.shape[0] ** 0.5
+            product = output @ v.to(output)
             gradient = torch.autograd.grad(
-                output @ v.to(output), inputs[0], retain_graph=True, allow_unused=True
-            )[0]
-            if gradient is not None:
-                squares[t] += gradient[0].double().square().sum(dim=-1).cpu() / draws
-    norms: NDArray[np.float64] = squares.sqrt().numpy()
+                product, inputs[:1], retain_graph=True, allow_unused=True, materialize_grads=True
+            )[0][0]
+            squares[t] += gradient.double().square().sum(dim=-1).cpu() / draws
+    norms: Figures = squares.sqrt().numpy()
     return norms
 
 
-def by_distance(norms: NDArray[np.float64]) -> NDArray[np.float64]:
+def by_distance(norms: Figures) -> Figures:
     """g_k for k = 0 … T − 1: the mean of the norms (T, S) along each diagonal t − s = k."""
     length = norms.shape[0]
     return np.array([norms.diagonal(-k).mean() for k in range(length)])
 
 
-def gradients(norms: Mapping[str, NDArray[np.float64]]) -> LinesDrawing:
+def gradients(norms: Mapping[str, Figures]) -> LinesDrawing:
     """The picture of some models together: a line for each, g_k / g_0 over k, g logarithmic.
 
     ``norms`` are those of `influence`. What is 0 is left out of the lines.
@@ -273,8 +272,6 @@ def layers_of(model: nn.Module) -> nn.ModuleList | None:
 # -------------------------------------------------------------------------------------- importance
 # What a model loses with each head: heads silenced one after the other (Michel et al., 2019).
 
-Figures = NDArray[np.float64]
-
 
 def importance(
     passes: Sequence[ForcedPass], where: Where = lambda name: True
@@ -318,7 +315,7 @@ def importances(
             row[: len(figures)] = figures
         sheets.append(
             sheet(
-                block.replace("_", "-").replace(".", " "), values, down="layer", across="head",
+                spaced(block), values, down="layer", across="head",
                 rows=[str(n) for n in range(len(layers))],
                 columns=[str(n) for n in range(values.shape[1])],
                 least=-most, most=most, aspect=0.6,

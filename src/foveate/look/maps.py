@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from foveate.look import colors
 from foveate.look.drawings import (
     Arrays,
     AttentionDrawing,
@@ -21,7 +22,7 @@ from foveate.look.drawings import (
     PictureDrawing,
 )
 from foveate.look.measure import kinds_of
-from foveate.look.records import AttentionRecord, block_of
+from foveate.look.records import AttentionRecord, block_of, spaced
 
 Weights = NDArray[np.float32]  # (H, T, S), (T, S) or (S,)
 Form = Literal["matrix", "links", "heads"]
@@ -45,19 +46,17 @@ class AttentionView(AttentionDrawing):
     @cached_property
     def array(self) -> Weights:
         """The weights that are drawn, (T, S): rows are what is produced, columns the source."""
-        heads = self.record.drawn(self.name)
-        weights: Weights = heads[self.head] if self.head is not None else heads.mean(0)
-        return weights
+        return self.record.select(self.block, self.layer, self.head)
 
     @property
     def rows(self) -> list[str]:
         """The words of the rows; their numbers where the record has no labels."""
-        return self.record.axes(self.name)[0] or [str(t) for t in range(self.array.shape[0])]
+        return self.record.labels(self.name)[0]
 
     @property
     def columns(self) -> list[str]:
         """The words of the columns; their numbers where the record has no labels."""
-        return self.record.axes(self.name)[1] or [str(s) for s in range(self.array.shape[1])]
+        return self.record.labels(self.name)[1]
 
     def arrays(self) -> Arrays:
         return {
@@ -116,12 +115,11 @@ def attention(
     exist, ``IndexError`` naming the layers or heads, ``ValueError`` naming the scales.
     """
     record.select(block, layer, head)  # refuses what does not exist now, not when it is drawn
-    if scale not in get_args(ScaleName):
-        raise ValueError(f"no scale {scale!r}; there are: {', '.join(get_args(ScaleName))}")
+    colors.scale(scale)
     names = record.names(block)
     place = range(len(names))[layer]
     name, heads = block_of(names[place]), len(record.maps[names[place]])
-    caption = [_spaced(name)]
+    caption = [spaced(name)]
     if len(names) > 1:
         caption.append(f"layer {place} of 0–{len(names) - 1}")
     if heads > 1:
@@ -145,14 +143,9 @@ def heads(
     """
     for name in record.layers(block):
         record.drawn(name)
-    if scale not in get_args(ScaleName):
-        raise ValueError(f"no scale {scale!r}; there are: {', '.join(get_args(ScaleName))}")
+    colors.scale(scale)
     name = block_of(record.names(block)[0])
     return HeadsView(record=record, block=name, block_label=block, form="heads", scale=scale)
-
-
-def _spaced(block: str) -> str:
-    return block.replace("_", "-").replace(".", " ")
 
 
 # ------------------------------------------------------------------------------ over a picture
@@ -208,20 +201,19 @@ def over_picture(
             "columns can be drawn by foveate.look.attention"
         )
     others = [i for i in range(len(columns)) if i not in cells]
-    caption, panels = matrix.caption, dict(enumerate(zip(matrix.rows, matrix.array, strict=True)))
+    caption, panels = matrix.caption, list(zip(matrix.rows, matrix.array, strict=True))
     if matrix.rows == columns:
-        panels = {}
-        for number, name in enumerate(record.names(matrix.block)):
-            maps = record.drawn(name)
-            weights = maps.mean(axis=0) if head is None else maps[head]
+        panels = []
+        for number in range(len(record.names(matrix.block))):
+            weights = record.select(matrix.block, number, head)
             row = weights[others[0]] if others else weights.mean(axis=0)
-            panels[number] = f"layer {number}", row
+            panels.append((f"layer {number}", row))
         seen_by = columns[others[0]] if others else "all places, mean"
         which = "mean of all heads" if head is None else f"head {head}"
-        caption = f"{_spaced(matrix.block)} · seen by {seen_by} · {which}"
+        caption = f"{spaced(matrix.block)} · seen by {seen_by} · {which}"
     shape = tuple(1 + max(place[i] for place in cells.values()) for i in (0, 1))
     overlays = []
-    for title, row in panels.values():
+    for title, row in panels:
         grid = np.zeros(shape, np.float32)
         for column, place in cells.items():
             grid[place] = row[column]
@@ -230,7 +222,7 @@ def over_picture(
     return AttendedPicture(
         pixels=pixels, width=pixels.shape[2], height=pixels.shape[1], caption=caption,
         overlays=overlays, scale=scale, map_name=matrix.name, columns=columns,
-        weights=[row for _, row in panels.values()], heading=record.title,
+        weights=[row for _, row in panels], heading=record.title,
     )  # fmt: skip
 
 
@@ -295,13 +287,11 @@ def _blocks(record: AttentionRecord) -> list[Block]:
         groups = {name: members} if len(shapes) == 1 else {each: [each] for each in members}
         for title, names in groups.items():
             layers = [record.drawn(each) for each in names]
-            height, width = layers[0].shape[1:]
-            rows, columns = record.axes(names[0])
+            rows, columns = record.labels(names[0])
             kinds = list(kinds_of(dict(zip(names, layers, strict=True))).values())
             block = Block(
                 name=title, row_means=record.row_means(title), kinds=several(kinds),
-                rows=rows or [*map(str, range(height))],
-                columns=columns or [*map(str, range(width))],
+                rows=rows, columns=columns,
                 layers=[Numbers.weights(heads) for heads in layers],
             )  # fmt: skip
             blocks.append(block)

@@ -17,9 +17,15 @@ def entropy(weights: Weights) -> Figures:
 
     Shape: (..., T, S) to (...). 0 where a row has one key, log2 S where all keys are equal.
     """
-    safe = np.where(weights > 0, weights, 1).astype(np.float64)
-    figures: Figures = -(safe * np.log2(safe)).sum(axis=-1).mean(axis=-1)
+    figures: Figures = _bits(weights).mean(axis=-1)
     return figures
+
+
+def _bits(weights: Weights) -> Figures:
+    """The entropy of each row, -Σ_s a_ts log2 a_ts."""
+    safe = np.where(weights > 0, weights, 1).astype(np.float64)
+    bits: Figures = -(safe * np.log2(safe)).sum(axis=-1)
+    return bits
 
 
 def confidence(weights: Weights) -> Figures:
@@ -48,32 +54,6 @@ def alignment(weights: Weights) -> NDArray[np.int64]:
     """The key at which each row looks most, the first of equals. Shape: (..., T, S) to (..., T)."""
     keys: NDArray[np.int64] = weights.argmax(axis=-1)
     return keys
-
-
-def disagreement(weights: Weights, consensus: Weights) -> float:
-    """Share of rows whose most looked-at key differs from that of ``consensus`` (both (T, S))."""
-    return float((alignment(weights) != alignment(consensus)).mean())
-
-
-def rank_heads(
-    maps: Mapping[str, Weights], error: Callable[[Weights], float] | None = None
-) -> list[tuple[str, int, float]]:
-    """Every head as (name of its map, head, error), the one of least error first.
-
-    ``error`` judges one head's (T, S), for example by the alignment error rate against gold:
-    ``lambda w: aer([sure], [possible], [links(w)])``. Without one, heads are judged by how often
-    they disagree with the mean of all heads of the maps, which must then be of one shape.
-    Equals stay in the order of the model.
-    """
-    if error is None:
-        consensus = np.concatenate(list(maps.values())).mean(axis=0)
-        return rank_heads(maps, lambda weights: disagreement(weights, consensus))
-    judged = [
-        (name, head, error(weights))
-        for name, heads in maps.items()
-        for head, weights in enumerate(heads)
-    ]
-    return sorted(judged, key=lambda entry: entry[2])
 
 
 # ------------------------------------------------------------------------------ kinds of heads
@@ -113,10 +93,8 @@ def breadth(weights: Weights) -> Figures:
     out.
     """
     seen = (weights > 0).sum(axis=-1)
-    safe = np.where(weights > 0, weights, 1).astype(np.float64)
-    bits = -(safe * np.log2(safe)).sum(axis=-1)
     wide = seen > 1
-    shares = np.where(wide, bits / np.log2(np.where(wide, seen, 2)), 0)
+    shares = np.where(wide, _bits(weights) / np.log2(np.where(wide, seen, 2)), 0)
     figures: Figures = shares.sum(axis=-1) / np.maximum(wide.sum(axis=-1), 1)
     return figures
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ from foveate.nn.positions import NoPosition, Position
 # -------------------------------------------------------------------------------------------- flow
 # How attention flows through all layers, and how much it contributed to the output.
 
-Matrix = NDArray[np.float64]
+Figures = NDArray[np.float64]
 TINY = 1e-12
 
 ROLLOUT = (
@@ -54,9 +55,9 @@ def rolled(maps: Maps) -> dict[str, NDArray[np.float32]]:
     (H, T, S) to (1, T, S), by the same names.
     """
     products: dict[str, NDArray[np.float32]] = {}
-    last: dict[str, Matrix] = {}  # by the side of the model
+    last: dict[str, Figures] = {}  # by the side of the model
     for name, weights in maps.items():
-        mean: Matrix = weights.mean(axis=0, dtype=np.float64)
+        mean: Figures = weights.mean(axis=0, dtype=np.float64)
         side = "encoder" if name.startswith("encoder") else "decoder"
         if name.endswith("self_attention"):
             mixed = (mean + np.eye(len(mean))) / 2
@@ -81,11 +82,11 @@ class Relevance:
     Cross-attention: R_source += R̂_tᵀ Ā R̂_s, where R̂ is I + (R − I) with rows that sum to 1.
     """
 
-    encoder: Matrix | None = None  # (S, S)
-    decoder: Matrix | None = None  # (T, T)
-    source: Matrix | None = None  # (T, S)
+    encoder: Figures | None = None  # (S, S)
+    decoder: Figures | None = None  # (T, T)
+    source: Figures | None = None  # (T, S)
 
-    def add(self, name: str, weights: Matrix) -> None:
+    def add(self, name: str, weights: Figures) -> None:
         """One attention more, Ā (T, S), in the order of the model."""
         if not name.endswith("self_attention"):
             rows = np.eye(len(weights)) if self.decoder is None else _evened(self.decoder)
@@ -111,7 +112,7 @@ def relevance(forced: ForcedPass) -> AttentionRecord:
     """
     if forced.score_name != "log p":
         raise ConfigError("relevance needs an output with a probability; a forecast has none")
-    matrices: dict[str, Matrix] = {}
+    matrices: dict[str, Figures] = {}
     for t, gathered in enumerate(_gathered(forced)):
         for name, (place, rows) in _answered(forced, gathered, t).items():
             whole = matrices.setdefault(name, np.zeros_like(rows))
@@ -120,9 +121,9 @@ def relevance(forced: ForcedPass) -> AttentionRecord:
     return forced.labelled(maps, RELEVANCE)
 
 
-def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int, Matrix]]:
+def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int, Figures]]:
     """By the name of a map the row that score t was read from, and the matrix that it is of."""
-    rows_of: dict[str, tuple[int, Matrix]] = {}
+    rows_of: dict[str, tuple[int, Figures]] = {}
     if of.decoder is not None:
         rows_of["decoder.self_attention"] = forced.first + t, of.decoder - np.eye(len(of.decoder))
     if of.source is not None:
@@ -138,44 +139,39 @@ def _answered(forced: ForcedPass, of: Relevance, t: int) -> dict[str, tuple[int,
 
 
 def _gathered(forced: ForcedPass) -> Iterator[Relevance]:
-    """What was relevant for each score, in their order."""
+    """What was relevant for each score, in their order.
+
+    Ā = E_h[(∇A ⊙ A)⁺], (T, S), of the calls of one attention, is joined along the queries.
+    """
     attentions = hook_points(forced.model)
-    calls: dict[str, list[Tensor]] = {}
+    names: list[str] = []
+    calls: list[Tensor] = []
 
-    def tap(name: str) -> Callable[[Tensor], Tensor]:
-        def see(weights: Tensor) -> Tensor:
-            tracked = weights if weights.requires_grad else weights.detach().requires_grad_()
-            calls.setdefault(name, []).append(tracked)
-            return tracked
+    def tap(name: str, weights: Tensor) -> Tensor:
+        names.append(name)
+        calls.append(weights if weights.requires_grad else weights.detach().requires_grad_())
+        return calls[-1]
 
-        return see
-
-    with torch.enable_grad(), tapped({name: tap(name) for name in attentions}, attentions):
+    taps = {name: partial(tap, name) for name in attentions}
+    with torch.enable_grad(), tapped(taps, attentions):
         scores = forced.run()
     if not calls:
         raise ConfigError("this model has no attention, and so no relevance by attention")
-    parts = [part for pieces in calls.values() for part in pieces]
     for score in scores:
-        gradients = torch.autograd.grad(score, parts, retain_graph=True, allow_unused=True)
-        called = {id(part): grad for part, grad in zip(parts, gradients, strict=True)}
+        gradients = torch.autograd.grad(
+            score, calls, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        parts: dict[str, list[Tensor]] = {}
+        for name, weights, gradient in zip(names, calls, gradients, strict=True):
+            positive = (gradient * weights).detach()[forced.row].clamp(min=0)
+            parts.setdefault(name, []).append(positive.double().mean(dim=0))
         of = Relevance()
-        for name in (name for name in attentions if name in calls):
-            of.add(name, _called_for(calls[name], called, forced.row))
+        for name in (name for name in attentions if name in parts):
+            of.add(name, torch.cat(parts[name]).cpu().numpy())
         yield of
 
 
-def _called_for(calls: list[Tensor], grads: Mapping[int, Tensor | None], row: int) -> Matrix:
-    """Ā = E_h[(∇A ⊙ A)⁺], (T, S), of the calls of one attention, joined along the queries."""
-    parts = []
-    for weights in calls:
-        grad = grads[id(weights)]
-        called = torch.zeros_like(weights) if grad is None else grad * weights
-        parts.append(called.detach()[row].clamp(min=0).double().mean(dim=0))
-    joined: Matrix = torch.cat(parts).cpu().numpy()
-    return joined
-
-
-def _evened(relevances: Matrix) -> Matrix:
+def _evened(relevances: Figures) -> Figures:
     """I + (R − I) with rows that sum to 1."""
     eye = np.eye(len(relevances))
     rest = relevances - eye
@@ -189,8 +185,6 @@ def _evened(relevances: Matrix) -> Matrix:
 # θ:
 # so surfaces of different models can be compared. Vectors (biases, norms) stay. A plane through
 # millions of dimensions shows little of them; a sharp valley is more telling than a smooth one.
-
-Losses = NDArray[np.float64]  # (β, α), the model itself in the middle
 
 
 def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
@@ -210,8 +204,8 @@ def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
 @torch.no_grad()
 def surface(
     model: nn.Module, loss: Callable[[], float], steps: int = 11, reach: float = 1.0, seed: int = 0
-) -> Losses:
-    """Losses on a grid of ``steps`` × ``steps`` from −reach to reach: as many runs of ``loss``.
+) -> Figures:
+    """Figures on a grid of ``steps`` × ``steps`` from −reach to reach: as many runs of ``loss``.
 
     The weights are put back bit for bit. Raises ``ConfigError`` for an even number of steps, whose
     grid would not hold the model itself.
@@ -237,7 +231,7 @@ def surface(
     return losses
 
 
-def surfaces(losses: Mapping[str, Losses], reach: float = 1.0, title: str = "") -> SheetGrid:
+def surfaces(losses: Mapping[str, Figures], reach: float = 1.0, title: str = "") -> SheetGrid:
     """The picture of some models side by side; one scale of colours, the logarithm of the loss.
 
     ``losses`` are those of `surface`, by the names of the models.
@@ -325,8 +319,6 @@ def _pairs(title: str, values: Tensor) -> SheetDrawing:
 #
 # A map f is equivariant where f(x_π) = f(x)_π: it reads a bag of vectors. Attention is, positions,
 # recurrence and a causal mask are not (Vaswani et al., 2017; Lee et al., 2019).
-
-Figures = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

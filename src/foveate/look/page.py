@@ -25,11 +25,10 @@ MOST_BYTES = 24_000_000  # of all sentences: a browser opens this in about a sec
 
 
 @dataclass(frozen=True)
-class PageReport:
-    """What became of the records: where they are, how many are in it, and what was left out."""
+class AttentionPage:
+    """The page of some records: how many are in it, how many are not, and what was left out."""
 
-    path: Path
-    num_bytes: int
+    text: str
     num_sentences: int
     num_left_out: int
     notes: list[str]
@@ -52,50 +51,34 @@ class Cover(DrawingPart):
     left_out: int = 0
 
 
-@dataclass(frozen=True)
-class _Page:
-    text: str
-    num_sentences: int
-    notes: list[str]
-
-
 def drawn(drawings: Sequence[Drawing], title: str = "") -> str:
     """The page of drawings that are seen together; a word chosen in one lights in all."""
     group = PageGroup.model_validate({"title": "", "notes": [], "drawings": list(drawings)})
     return _assemble(Cover(title=title or "foveate", groups=[""]), [_json(group)])
 
 
-def html(records: Sequence[AttentionRecord], max_sentences: int = MOST_SENTENCES) -> str:
-    """The page of the records as text, each a sentence that can be chosen.
-
-    Raises ``ValueError`` where there is no record, or one without maps.
-    """
-    return _compose(records, max_sentences).text
-
-
 def save_html(
     records: Sequence[AttentionRecord], path: str | Path, max_sentences: int = MOST_SENTENCES
-) -> PageReport:
-    """Write the page of the records to one file, whole or not at all, and say what is in it.
+) -> AttentionPage:
+    """Write the page of the records to one file, whole or not at all, and return it.
 
-    At most ``max_sentences`` and `MOST_BYTES` go in; the rest is counted in the page and in the
-    report. Raises ``ValueError`` where there is no record, or one without maps, or the name does
-    not end in ``.html``.
+    Raises as `attention_page`, and ``ValueError`` where the name does not end in ``.html``.
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{path}: a page is written as .html; end the name so")
-    page = _compose(records, max_sentences)
-    content = page.text.encode()
-    replace_file(path, content)
-    left_out = len(records) - page.num_sentences
-    return PageReport(path, len(content), page.num_sentences, left_out, page.notes)
+    page = attention_page(records, max_sentences)
+    replace_file(path, page.text.encode())
+    return page
 
 
-def _compose(records: Sequence[AttentionRecord], max_sentences: int) -> _Page:
-    """The page of as many records as it may hold, and what was left out.
+def attention_page(
+    records: Sequence[AttentionRecord], max_sentences: int = MOST_SENTENCES
+) -> AttentionPage:
+    """The page of the records, each a sentence that can be chosen.
 
-    Raises ``ValueError`` where there is nothing to show.
+    At most ``max_sentences`` and `MOST_BYTES` go in; the page and its notes say how many do not.
+    Raises ``ValueError`` where there is no record, or one without maps.
     """
     if not records:
         raise ValueError("no sentence to show; give at least one record")
@@ -107,25 +90,21 @@ def _compose(records: Sequence[AttentionRecord], max_sentences: int) -> _Page:
     size = 0
     for number, record in enumerate(records[:max_sentences], 1):
         drawing = all_maps(record)
-        group = PageGroup(
-            title=drawing.title,
-            notes=drawing.notes,
-            drawings=[drawing.model_copy(update={"title": "", "notes": []})],
-        )
+        untitled = drawing.model_copy(update={"title": "", "notes": []})
+        group = PageGroup(title=drawing.title, notes=drawing.notes, drawings=[untitled])
         sentence = _json(group)
         size += len(sentence)
         if sentences and size > MOST_BYTES:
             break
         titles.append(drawing.title)
         sentences.append(sentence)
-        lost = drawing.notes[len(record.notes) :]
-        notes += [f"sentence {number}: {note}" for note in lost]
+        notes += [f"sentence {number}: {note}" for note in drawing.notes[len(record.notes) :]]
     left_out = len(records) - len(sentences)
     if left_out:
         notes.append(f"{left_out} of {len(records)} sentences left out of the page")
     remarks = ["numbers are exact to 0.00002"]
     cover = Cover(title="Attention", groups=titles, notes=remarks, left_out=left_out)
-    return _Page(_assemble(cover, sentences), len(sentences), notes)
+    return AttentionPage(_assemble(cover, sentences), len(sentences), left_out, notes)
 
 
 def _assemble(cover: Cover, groups: Sequence[str]) -> str:

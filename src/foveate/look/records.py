@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, Literal, NamedTuple, cast
 from weakref import ref
 
 import numpy as np
@@ -32,6 +32,11 @@ def block_of(name: str) -> str:
     """
     parts = name.split(".")
     return ".".join(p for p in parts if p not in LAYERS and not p.isdecimal())
+
+
+def spaced(block: str) -> str:
+    """The name of a block as text: ``decoder cross-attention``."""
+    return block.replace("_", "-").replace(".", " ")
 
 
 def suffixes(block: str) -> list[str]:
@@ -91,6 +96,11 @@ class AttentionRecord:
             next((self.rows[key] for key in keys if key in self.rows), []),
             next((self.columns[key] for key in keys if key in self.columns), []),
         )
+
+    def labels(self, name: str) -> tuple[list[str], list[str]]:
+        """Labels of the queries (T) and keys (S) of a map; their numbers where none were given."""
+        (rows, columns), (_, height, width) = self.axes(name), self.maps[name].shape
+        return rows or [*map(str, range(height))], columns or [*map(str, range(width))]
 
     def row_means(self, name: str) -> Literal["at", "producing"]:
         """What a row of a map stands for: the word a decoder is *producing*, or one it is *at*."""
@@ -372,22 +382,8 @@ Where = str | Iterable[str] | Callable[[str], bool]
 LISTED = 12  # names that an error lists
 
 
-@runtime_checkable
-class HookPoint(Protocol):
-    """The weights of one attention module; ``tap`` None leaves the model as it is."""
-
-    tap: Tap | None
-
-    @property
-    def num_heads(self) -> int | None:
-        """H, where it is known before the model runs."""
-
-    def timed(self) -> AbstractContextManager[Callable[[Tensor], int]]:
-        """Count steps; yields a function that gives the position of the first query of weights."""
-
-
 class OwnHookPoint:
-    """The tap of an attention of foveate."""
+    """The tap of an attention of foveate; None leaves the model as it is."""
 
     def __init__(self, module: BaseAttention) -> None:
         self.module = module
@@ -406,9 +402,13 @@ class OwnHookPoint:
 
     @contextmanager
     def timed(self) -> Iterator[Callable[[Tensor], int]]:
+        """Count steps; yields a function that gives the position of the first query of weights."""
         clock = Clock()
         with self.module.register_forward_pre_hook(clock.before_call, with_kwargs=True):
             yield clock.at
+
+
+HookPoint = OwnHookPoint | ForeignAttention
 
 
 class Clock:

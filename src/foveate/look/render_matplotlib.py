@@ -376,7 +376,7 @@ def _attention(drawing: AttentionView, ax: Axes) -> None:
 
 def paint(ax: Axes, weights: NDArray[np.float32], scale: str, grid: bool = False) -> None:
     """Fill axes with the cells of (T, S), the first row on top; blank cells stay blank."""
-    levels = np.ma.masked_where(colors.is_blank(weights), colors.scale(scale).levels(weights))
+    levels = np.ma.masked_where(weights == 0, colors.scale(scale).levels(weights))
     mesh = ax.pcolormesh(levels, cmap="cividis", vmin=0, vmax=1, rasterized=True)
     if grid and max(weights.shape) <= MOST_LABELS:
         mesh.set(edgecolor="white", linewidth=0.6)
@@ -487,7 +487,7 @@ def _attended_figure(drawing: AttendedPicture) -> Figure:
 def _overlay(ax: Axes, drawing: PictureDrawing, overlay: Overlay) -> None:
     """The picture in grey, tinted by the weight of each cell; below, how much that is."""
     height, width, weights = drawing.height, drawing.width, overlay.weights.array
-    opacity = colors.enlarged(colors.OVERLAYS[drawing.scale].opacity(weights), height, width)
+    opacity = colors.enlarged(colors.OVERLAYS[drawing.scale].levels(weights), height, width)
     _show(ax, colors.tinted(drawing.pixels.mean(axis=0) / 255, opacity))
     size, below = FONT_SIZE - 1.5, height * 1.03
     ax.text(0, below, f"most {weights.max():.0%}", size=size, va="top", color=NOTE)

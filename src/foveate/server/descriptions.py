@@ -186,7 +186,7 @@ def model_drawing(run: Run) -> ModelDrawing:
     notes = []
     with recorded_shapes(run.model) as shapes:
         try:
-            run.explain(examples.source(run))
+            run.explain(examples.example_of(run))
         except Exception as error:
             if not is_for_the_user(error):
                 raise

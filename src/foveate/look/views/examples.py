@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import nn
@@ -9,7 +11,7 @@ from torch import nn
 from foveate.config import ConfigError
 from foveate.look.inside import layers_of
 from foveate.look.models import encodings, side_of
-from foveate.look.records import AttentionRecord, ForcedPass
+from foveate.look.records import ForcedPass
 from foveate.look.words import Units
 from foveate.models.encoder_decoder import Decoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
@@ -25,7 +27,7 @@ from foveate.train.journal import last_samples, read
 Picture = int | Path
 
 
-def source(run: Run, text: str | None = None, image: str | None = None) -> Picture | str | None:
+def example_of(run: Run, text: str | None = None, image: str | None = None) -> Picture | str | None:
     """What the task of a run explains: a line of text, a picture, or the date of a forecast."""
     if isinstance(run.task, PictureTask):
         return picture_of(image or "0")
@@ -58,44 +60,45 @@ def ready(
     run: Run, text: str | None, target: str | None, image: str | None, units: Units = "auto"
 ) -> ForcedPass:
     """The forced pass over the example that is named, or over the run's own."""
-    return run.forced(source(run, text, image), target, units)
-
-
-def explained(
-    run: Run, text: str | None, target: str | None, image: str | None, units: Units = "auto"
-) -> AttentionRecord:
-    """What every attention of a run attends to in the example."""
-    return run.explain(source(run, text, image), target, units)
+    return run.forced(example_of(run, text, image), target, units)
 
 
 # ------------------------------------------------------------------------------------------- needs
 
 
-def attends(run: Run) -> str | None:
-    """A model with attention."""
-    has = any(isinstance(part, BaseAttention) for part in run.model.modules())
-    return None if has else "its model has no attention"
+@dataclass(frozen=True)
+class Condition:
+    """What a view needs of a run: called with a run it gives the reason why not, or None.
+
+    ``{task}`` in a ``reason`` is the kind of the run's task.
+    """
+
+    met: Callable[[Run], bool]
+    reason: str
+
+    def __call__(self, run: Run) -> str | None:
+        return None if self.met(run) else self.reason.format(task=run.config.task.kind)
 
 
-def crosses(run: Run) -> str | None:
-    """A model whose decoder attends to the source."""
-    has = any(
-        isinstance(part, BaseAttention) and name.endswith("cross_attention")
-        for name, part in run.model.named_modules()
+def has_part(kind: type[nn.Module], reason: str, suffix: str = "") -> Condition:
+    """A model with a module of a class, whose name ends so."""
+    return Condition(
+        lambda run: any(
+            isinstance(part, kind) and name.endswith(suffix)
+            for name, part in run.model.named_modules()
+        ),
+        reason,
     )
-    return None if has else "its model has no attention to a source"
 
 
-def explains(run: Run) -> str | None:
-    """A task that can tell what was attended to."""
-    has = isinstance(run.task, Task) and type(run.task).forced_pass is not Task.forced_pass
-    return None if has else f"the task {run.config.task.kind} has nothing to explain"
+def task_is(kind: type, reason: str) -> Condition:
+    """A task of a class."""
+    return Condition(lambda run: isinstance(run.task, kind), f"the task {{task}} {reason}")
 
 
-def recurs(run: Run) -> str | None:
-    """A model with recurrent cells."""
-    has = any(isinstance(part, Cell) for part in run.model.modules())
-    return None if has else "its model has no recurrent cells"
+def logs(event: str, reason: str) -> Condition:
+    """A log with a line of an event."""
+    return Condition(lambda run: any(line.get("event") == event for line in read(run.path)), reason)
 
 
 def decoder_of(model: nn.Module) -> Decoder | None:
@@ -103,92 +106,43 @@ def decoder_of(model: nn.Module) -> Decoder | None:
     return model.decoder if isinstance(model, EncoderDecoder | LanguageModel) else None
 
 
-def embeds(run: Run) -> str | None:
-    """A model whose decoder has a stem that gives embeddings."""
-    decoder = decoder_of(run.model)
-    has = decoder is not None and "stem" in dict(decoder.named_children())
-    return None if has else "its model has no embeddings that a gradient could be asked of"
-
-
 def gives_probabilities(run: Run) -> str | None:
     """A model that gives a probability, of an example that can be forced."""
-    forecasts = isinstance(run.task, Forecasting)
-    return "a forecast has no probability" if forecasts else explains(run)
+    forecast = isinstance(run.task, Forecasting)
+    return "a forecast has no probability" if forecast else explains(run)
 
 
-def layered(run: Run) -> str | None:
-    """A stack of layers behind each other, whose last one tokens or labels are read from."""
-    has = layers_of(run.model) is not None and "output" in dict(run.model.named_children())
-    return None if has else "its model has no stack of layers that an output is read from"
-
-
-def stemmed(run: Run) -> str | None:
-    """A model that reads places, one vector each."""
-    return None if side_of(run.model) else "its model reads no places that could be shuffled"
-
-
-def models_language(run: Run) -> str | None:
-    """A language model."""
-    return _of_kind(run, Language, "models no plain text")
-
-
-def translates(run: Run) -> str | None:
-    """A run that makes a text of a text, and can be forced to one."""
-    return _of_kind(run, Scores, "makes no text of a text")
-
-
-def writes(run: Run) -> str | None:
-    """A run that writes tokens one after the other."""
-    return _of_kind(run, Generates, "writes no text")
-
-
-def forced_to_text(run: Run) -> str | None:
-    """A model that writes a text, token by token, and can be forced to one."""
-    if reason := explains(run):
-        return reason
-    return None if decoder_of(run.model) is not None else "its model writes no text"
-
-
-def reads_words(run: Run) -> str | None:
-    """A run that reads words."""
-    has = isinstance(run.task, Task) and not isinstance(run.task, PictureTask | Forecasting)
-    return None if has else "it reads no words"
-
-
-def reads_pictures(run: Run) -> str | None:
-    """A run about pictures that can draw over them."""
-    return _of_kind(run, PictureTask, "is not about pictures")
-
-
-def forecasts(run: Run) -> str | None:
-    """A run about series."""
-    return _of_kind(run, Forecasting, "is not about series")
-
-
-def crosses_words(run: Run) -> str | None:
-    """A model with cross-attention whose maps are known between words."""
-    return crosses(run) or _of_kind(run, Aligns, "has no maps between words")
-
-
-def trained(run: Run) -> str | None:
-    """A run whose log has lines of training."""
-    return _logged(run, "train", "its log has no line of training")
-
-
-def watched(run: Run) -> str | None:
-    """A run whose log has the norms of its modules."""
-    return _logged(run, "health", "its log has no norms of modules: train with train.health_every")
-
-
-def places(run: Run) -> str | None:
-    """A model with a position encoding."""
-    return None if encodings(run.model) else "its model has no position encoding"
-
-
-def _logged(run: Run, event: str, otherwise: str) -> str | None:
-    return None if any(line.get("event") == event for line in read(run.path)) else otherwise
-
-
-def _of_kind(run: Run, kind: type, otherwise: str) -> str | None:
-    fits = isinstance(run.task, kind)
-    return None if fits else f"the task {run.config.task.kind} {otherwise}"
+attends = has_part(BaseAttention, "its model has no attention")
+crosses = has_part(BaseAttention, "its model has no attention to a source", "cross_attention")
+recurs = has_part(Cell, "its model has no recurrent cells")
+models_language = task_is(Language, "models no plain text")
+translates = task_is(Scores, "makes no text of a text")
+writes = task_is(Generates, "writes no text")
+aligns = task_is(Aligns, "has no maps between words")
+reads_pictures = task_is(PictureTask, "is not about pictures")
+forecasts = task_is(Forecasting, "is not about series")
+trained = logs("train", "its log has no line of training")
+watched = logs("health", "its log has no norms of modules: train with train.health_every")
+explains = Condition(
+    lambda run: isinstance(run.task, Task) and type(run.task).forced_pass is not Task.forced_pass,
+    "the task {task} has nothing to explain",
+)
+reads_words = Condition(
+    lambda run: isinstance(run.task, Task) and not isinstance(run.task, PictureTask | Forecasting),
+    "it reads no words",
+)
+forced_to_text = Condition(
+    lambda run: decoder_of(run.model) is not None, "its model writes no text"
+)
+embeds = Condition(
+    lambda run: "stem" in dict((decoder_of(run.model) or nn.Module()).named_children()),
+    "its model has no embeddings that a gradient could be asked of",
+)
+layered = Condition(
+    lambda run: layers_of(run.model) is not None and "output" in dict(run.model.named_children()),
+    "its model has no stack of layers that an output is read from",
+)
+stemmed = Condition(
+    lambda run: bool(side_of(run.model)), "its model reads no places that could be shuffled"
+)
+places = Condition(lambda run: bool(encodings(run.model)), "its model has no position encoding")

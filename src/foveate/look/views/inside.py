@@ -63,10 +63,8 @@ def states(
     run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
 ) -> StatesDrawing:
     """Of the cell that is named, in the order of the text."""
-    forced = ready(run, text, target, image)
-    name, steps = _cell(run, forced, layer)
-    path = _of_example(steps.states, forced, name).numpy()
-    return inside.states(path, _words_of(forced, name, len(path)), f"{name}: {run.path.name}")
+    name, steps, words = _cell(run, ready(run, text, target, image), layer)
+    return inside.states(steps.states[0].numpy(), words, f"{name}: {run.path.name}")
 
 
 @view(explains, recurs)
@@ -74,38 +72,37 @@ def gates(
     run: Run, text: Text = None, target: Target = None, image: Image = None, layer: Layer = -1
 ) -> SheetGrid:
     """Of the cell that is named, in the order of the text."""
-    forced = ready(run, text, target, image)
-    name, steps = _cell(run, forced, layer)
-    opened = {gate: _of_example(values, forced, name) for gate, values in steps.gates.items()}
-    words = _words_of(forced, name, max(map(len, opened.values()), default=0))
-    batch = {gate: steps[None] for gate, steps in opened.items()}
+    name, steps, words = _cell(run, ready(run, text, target, image), layer)
     try:
-        return inside.gates(batch, words, title=f"{name}: {run.path.name}")
+        return inside.gates(steps.gates, words, title=f"{name}: {run.path.name}")
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from None
 
 
 @torch.inference_mode()
-def _cell(run: Run, forced: ForcedPass, layer: int) -> tuple[str, inside.CellSteps]:
-    """The name and the steps of a recurrent cell. Raises ``ConfigError`` where there are fewer."""
+def _cell(run: Run, forced: ForcedPass, layer: int) -> tuple[str, inside.CellSteps, Sequence[str]]:
+    """A recurrent cell by its number: its name, its steps (1, T, H), and what it reads at each.
+
+    Steps are in the order of the text; they are numbered where words and steps differ in number.
+    Raises ``ConfigError`` where there are fewer cells.
+    """
     with inside.capture_cells(run.model) as captured:
         forced.run()
     names = list(captured)
     if not -len(names) <= layer < len(names):
         raise ConfigError(f"layer {layer}: {run.path} has {len(names)}, counted from 0")
-    return names[layer], captured[names[layer]]
+    name = names[layer]
+    steps = captured[name]
 
+    def of_example(values: Tensor) -> Tensor:
+        row = values[[min(forced.row, len(values) - 1)]].cpu()
+        return row.flip(1) if inside.backwards(name) else row
 
-def _of_example(steps: Tensor, forced: ForcedPass, name: str) -> Tensor:
-    """Of the steps of a cell (B, T, H) those of the example, (T, H), in the order of the text."""
-    rows = steps[min(forced.row, len(steps) - 1)].cpu()
-    return rows.flip(0) if inside.backwards(name) else rows
-
-
-def _words_of(forced: ForcedPass, name: str, count: int) -> Sequence[str]:
-    """What a cell reads at each step, or the numbers of the steps."""
-    words = forced.read.get(name.split(".")[0], ())
-    return words if len(words) == count else [str(t) for t in range(count)]
+    states = of_example(steps.states)
+    gates = {gate: of_example(values) for gate, values in steps.gates.items()}
+    words, count = forced.read.get(name.split(".")[0], ()), states.shape[1]
+    labels = words if len(words) == count else [str(t) for t in range(count)]
+    return name, inside.CellSteps(states, gates), labels
 
 
 @view(gives_probabilities)

@@ -17,13 +17,12 @@ from foveate.data.tokenizer import PAD, Tokenizer
 from foveate.look.drawings import BarsDrawing, Drawing, SheetGrid, bar_chart, sheet, sheet_grid
 from foveate.look.maps import AttentionView, HeadsView, LinksView, over_picture
 from foveate.look.measure import Judge, confidence, diagonality, entropy
-from foveate.look.records import AttentionRecord, block_of, capture
+from foveate.look.records import AttentionRecord, block_of, capture, spaced
 from foveate.look.views import view
 from foveate.look.views.examples import (
+    aligns,
     attends,
     crosses,
-    crosses_words,
-    explained,
     explains,
     gives_probabilities,
     picture_of,
@@ -80,7 +79,7 @@ def attention(
     layer: Layer = -1, head: Head = None, scale: Scale = "row", units: AxisUnits = "auto",
 ) -> AttentionView:  # fmt: skip
     """One layer of a block: one head, or the mean of all."""
-    record = explained(run, text, target, image, units)
+    record = ready(run, text, target, image, units).record()
     return part_of(record, block, layer, head, scale)
 
 
@@ -116,7 +115,7 @@ def heads(
     scale: Scale = "row", units: AxisUnits = "auto",
 ) -> HeadsView:  # fmt: skip
     """All layers and heads of a block."""
-    record = explained(run, text, target, image, units)
+    record = ready(run, text, target, image, units).record()
     return drawn_maps.heads(record, block_in(record, block), scale)
 
 
@@ -173,8 +172,10 @@ def masks(
     future, attention to padding. A translator reads the text beside a longer one, so that it is
     padded.
     """
-    pairs = isinstance(run.model, EncoderDecoder) and isinstance(run.task, Scores)
-    record = padded(run, text, target) if pairs else explained(run, text, target, image, "tokens")
+    if isinstance(run.model, EncoderDecoder) and isinstance(run.task, Scores):
+        record = padded(run, text, target)
+    else:
+        record = ready(run, text, target, image, "tokens").record()
     sheets = []
     for name in [block] if block else record.blocks():
         names = record.layers(name)
@@ -182,7 +183,7 @@ def masks(
         rows, columns = record.axes(names[0])
         sheets.append(
             sheet(
-                block_of(names[0]).replace("_", "-").replace(".", " "),
+                spaced(block_of(names[0])),
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
                 [visible(word) for word in columns], "queries", "keys", 0.0, 1.0, scale_label=" ",
             )
@@ -215,7 +216,7 @@ def _name_or_pad(tokenizer: Tokenizer, i: int) -> str:
 # -------------------------------------------------------------------------------------- importance
 
 
-@view(crosses_words)
+@view(crosses, aligns)
 def importance(
     run: Run, text: Text = None, target: Target = None, split: Split = "test",
     gold: GoldFile = None,

@@ -35,7 +35,7 @@ Silent = Annotated[tuple[str, ...], Field(description="heads that add nothing: P
 Across = Annotated[Literal["step", "time"], Field(description="what x is: step or time")]
 GoldFile = Annotated[Path | None, Field(description="gold alignment of the split: 1-1 2p3 a line")]
 Sources = Annotated[Path | None, Field(description="sources, line by line")]
-References = Annotated[Path | None, Field(description="references, line by line")]
+ReferenceFile = Annotated[Path | None, Field(description="references, line by line")]
 Outputs = Annotated[tuple[Path, ...], Field(description="outputs, line by line; repeat")]
 
 
@@ -63,5 +63,5 @@ class Question(Config):
     across: Across = "step"
     gold: GoldFile = None
     source: Sources = None
-    reference: References = None
+    reference: ReferenceFile = None
     hypotheses: Outputs = ()

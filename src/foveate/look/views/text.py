@@ -31,28 +31,25 @@ from foveate.look.records import calls_of
 from foveate.look.views import view
 from foveate.look.views.examples import (
     decoder_of,
+    example_of,
+    explains,
     forced_to_text,
     ready,
     text_of,
     translates,
     writes,
 )
-from foveate.look.views.examples import (
-    source as source_of,
-)
 from foveate.look.views.options import (
     BeamSize,
     Image,
     Num,
     Outputs,
+    ReferenceFile,
     Sources,
     Split,
     Target,
     Text,
     Top,
-)
-from foveate.look.views.options import (
-    References as ReferenceFile,
 )
 from foveate.look.words import visible
 from foveate.run import Run
@@ -79,7 +76,7 @@ def beam(
     """
     width = beam_size or run.config.decode.tree().get("beam_size", WIDTH)
     limits = {"max_extra": MOST_ADDED} if isinstance(run.task, Language) else {}
-    watched, example = Watched(run), source_of(run, text, image)
+    watched, example = Watched(run), example_of(run, text, image)
     search: Search = watched.search("beam", beam_size=width, **limits).build()
     outputs = watched.write(example, search)
     if not outputs:
@@ -170,7 +167,7 @@ def forced(
     return ForcedText([*read[0, 1:].tolist(), EOS], log_p, tokenizer)
 
 
-@view(forced_to_text, silence=True)
+@view(explains, forced_to_text, silence=True)
 def probabilities(
     run: Run, text: Text = None, target: Target = None, image: Image = None, top: Top = 5
 ) -> WordsDrawing:

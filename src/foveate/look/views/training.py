@@ -18,7 +18,6 @@ from foveate.look.drawings import (
     sheet,
     sheet_grid,
 )
-from foveate.look.models import encodings
 from foveate.look.views import view
 from foveate.look.views.examples import places, trained, watched
 from foveate.look.views.options import Across, Length
@@ -151,7 +150,7 @@ def health(run: Run) -> SheetGrid:
 @view(places)
 def positions(run: Run, length: Length = 64) -> SheetGrid:
     """The first position encoding of a model, as it is after training."""
-    owner, encoding = encodings(run.model)[0]
+    owner, encoding = models.encodings(run.model)[0]
     length = min(length, encoding.config.tree().get("max_length", length))
     config: Any = owner.config
     return models.positions(encoding, length, config.hidden_size, config.num_heads)

@@ -223,7 +223,7 @@ FIXED: Mapping[str, str] = {
     "imports": "the kinds of the run come from it",
     "task": "the tokenizers and the batches depend on it",
     "data": "the training examples depend on it",
-    "model": "the weights have its shapes",
+    "model": "the weights belong to it",
     "start": "the first weights came from it",
     "objective": "the losses before and after could not be compared",
     "train.batch_tokens": "the order of the data depends on it",

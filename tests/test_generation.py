@@ -19,6 +19,7 @@ from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Tokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
 from foveate.look.maps import attention
+from foveate.look.views.maps import block_in
 from foveate.models.language_model import LanguageSteps
 from foveate.run import Run
 from test_language import DECODERS, each_decoder, model_of, task, trained
@@ -213,7 +214,8 @@ def test_without_attention_there_is_no_map_and_it_is_said(name: str) -> None:
 
 
 def test_the_verb_draws_the_only_attention_there_is() -> None:
-    (text,) = saved(attention(trained("transformer").explain("the cat"), "self_attention"), [])
+    record = trained("transformer").explain("the cat")
+    (text,) = saved(attention(record, block_in(record, None)), [])
     assert "cat" in text and "⏎" in text
     with pytest.raises(LookupError, match="this model has no attention"):
         attention(trained("lstm").explain("the cat"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 import torch
@@ -205,28 +206,28 @@ def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
 def surface(
     model: nn.Module, loss: Callable[[], float], steps: int = 11, reach: float = 1.0, seed: int = 0
 ) -> Figures:
-    """Figures on a grid of ``steps`` × ``steps`` from −reach to reach: as many runs of ``loss``.
+    """Losses (β, α) on a grid of ``steps`` × ``steps`` from −reach to reach, a run for each.
 
-    The weights are put back bit for bit. Raises ``ConfigError`` for an even number of steps, whose
-    grid would not hold the model itself.
+    The model itself is in the middle; its weights are put back bit for bit. Raises ``ConfigError``
+    for an even number of steps, whose grid would not hold the model itself.
     """
     if steps < 3 or steps % 2 == 0:
         raise ConfigError(
             f"steps = {steps}: give an odd number, so that the model is in the middle"
         )
     random = torch.Generator().manual_seed(seed)
-    ways = [direction(model, random) for _ in range(2)]
-    trained = [parameter.detach().clone() for parameter in model.parameters()]
+    directions = [direction(model, random) for _ in range(2)]
+    parameters = list(model.parameters())
+    trained = [parameter.detach().clone() for parameter in parameters]
     places = np.linspace(-reach, reach, steps)
     losses = np.zeros((steps, steps))
     try:
-        for row, beta in enumerate(places):
-            for column, alpha in enumerate(places):
-                for p, start, first, second in zip(model.parameters(), trained, *ways, strict=True):
-                    p.copy_(start + alpha * first + beta * second)
-                losses[row, column] = loss()
+        for (row, beta), (column, alpha) in product(enumerate(places), repeat=2):
+            for p, start, first, second in zip(parameters, trained, *directions, strict=True):
+                p.copy_(start + alpha * first + beta * second)
+            losses[row, column] = loss()
     finally:
-        for parameter, start in zip(model.parameters(), trained, strict=True):
+        for parameter, start in zip(parameters, trained, strict=True):
             parameter.copy_(start)
     return losses
 

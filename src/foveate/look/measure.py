@@ -109,7 +109,7 @@ def spread(weights: Weights) -> Figures:
 
 
 def kind_of(weights: Weights, crosses: bool) -> str:
-    """What a head does, by its map (T, S): one of ``KINDS``; a rule of thumb for finding one's way.
+    """What a head does, by its map (T, S): one of ``KINDS``, by a heuristic.
 
     The place (the same, the one before, the one after) that has most weight gives the name where it
     has at least 40 %, and more than any one key has of all rows (else ``sink``, where that has

@@ -47,17 +47,17 @@ def group_pieces(offsets: Sequence[Span | None], words: Sequence[Span]) -> Group
     owners = [None if span in (None, (0, 0)) else _owner(span, words) for span in offsets]
     last = max((piece for piece, owner in enumerate(owners) if owner is not None), default=-1)
     groups: list[list[int]] = [[] for _ in words]
+    entries: list[tuple[tuple[int, int], list[int], int | None]]  # the first is the place
     entries = [((word, 1), group, word) for word, group in enumerate(groups)]
-    special: list[tuple[tuple[int, int], list[int], None]] = []
     begun = 0  # words before the piece
     for piece, owner in enumerate(owners):
         if owner is None:
-            special.append(((len(words) if piece > last else begun, 0), [piece], None))
+            entries.append(((len(words) if piece > last else begun, 0), [piece], None))
         else:
             begun = max(begun, owner + 1)
             groups[owner].append(piece)
-    in_order = sorted([*entries, *special], key=lambda entry: entry[0])
-    return Grouping([group for _, group, _ in in_order], [word for *_, word in in_order])
+    entries.sort(key=lambda entry: entry[0])
+    return Grouping([group for _, group, _ in entries], [word for *_, word in entries])
 
 
 def _owner(span: Span | None, words: Sequence[Span]) -> int | None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from foveate.look import colors
+import foveate.look.colors as colors
 from foveate.look.drawings import (
     Arrays,
     AttentionDrawing,

@@ -15,7 +15,7 @@ from torch import Tensor
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS, Tokenizer
 from foveate.decode.constraints import Next
-from foveate.decode.search import Alternatives, Search, alternatives
+from foveate.decode.search import Search, alternatives
 from foveate.look.drawings import (
     Cell,
     Choice,
@@ -128,10 +128,6 @@ class ForcedText:
     log_p: Tensor
     tokenizer: Tokenizer
 
-    def alternatives(self, top: int) -> list[Alternatives]:
-        """The ``top`` most probable tokens of each place, and its entropy."""
-        return alternatives(Next(self.log_p, torch.zeros(len(self.log_p), 1)), top)
-
     def texts(self) -> list[tuple[str, bool]]:
         """Each token as it stands in the text, and whether a space stands before it."""
         text, spans = self.tokenizer.decode(self.ids), self.tokenizer.spans(self.ids)
@@ -174,6 +170,7 @@ def probabilities(
     """P of each token, with the most probable ones that might have stood in its place."""
     passed = forced(run, text, target, image)
     log_p = [float(passed.log_p[t, i]) for t, i in enumerate(passed.ids)]
+    others_at = alternatives(Next(passed.log_p, torch.zeros(len(log_p), 1)), top)
     words = [
         Word(
             text=label,
@@ -185,9 +182,7 @@ def probabilities(
                 for k, other in zip(others.tokens, others.log_p, strict=True)
             ],
         )
-        for chance, (label, space), others in zip(
-            log_p, passed.texts(), passed.alternatives(top), strict=True
-        )
+        for chance, (label, space), others in zip(log_p, passed.texts(), others_at, strict=True)
     ]
     return WordsDrawing(
         title=passed.tokenizer.decode(passed.ids), words=words,

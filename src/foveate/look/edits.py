@@ -114,7 +114,7 @@ def _output_of(name: str, point: HookPoint) -> tuple[nn.Module, int]:
     return point.module.output, point.module.num_heads
 
 
-def _given(replacement: Replacement, name: str) -> Tensor:
+def _tensor_for(replacement: Replacement, name: str) -> Tensor:
     """The tensor for one attention, without a batch of 1.
 
     Raises ``ConfigError`` where it is not among the captured ones.
@@ -186,7 +186,7 @@ def _forced(replacement: Replacement, heads: Sequence[int]) -> Change:
 
 def _rows(replacement: Replacement, name: str, heads: Sequence[int], count: int) -> Tensor:
     """The given weights of ``count`` heads, (h or 1, T, S)."""
-    weights = given = _given(replacement, name)
+    weights = tensor = _tensor_for(replacement, name)
     if weights.dim() == 2:
         return weights[None]
     if weights.dim() == 3:
@@ -194,7 +194,7 @@ def _rows(replacement: Replacement, name: str, heads: Sequence[int], count: int)
         weights = weights[list(heads)] if heads else weights
     if weights.dim() != 3 or len(weights) != count:
         raise ConfigError(
-            f"{name}: weights of shape {tuple(given.shape)} for "
+            f"{name}: weights of shape {tuple(tensor.shape)} for "
             f"{count} heads; give (T, S), or (H, T, S) with all heads of the layer"
         )
     return weights
@@ -206,7 +206,7 @@ def patch_output(outputs: Mapping[str, Tensor], *heads: int) -> Change:
 
     def replace(name: str, values: Tensor, at: Position) -> Tensor:
         first, patched = at(values), values.clone()  # (B, h, T, V)
-        rows = _given(outputs, name)[first : first + values.shape[2]].transpose(0, 1)
+        rows = _tensor_for(outputs, name)[first : first + values.shape[2]].transpose(0, 1)
         patched[:, :, : rows.shape[1]] = (rows[list(heads)] if heads else rows).to(values)
         return patched
 

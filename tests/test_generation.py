@@ -18,7 +18,8 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import BPE, EOS, PAD, Byte, Character, Tokenizer
 from foveate.decode.beam import Beam, Greedy
 from foveate.decode.sample import Sample
-from foveate.look.views.maps import part_of
+from foveate.look.maps import attention
+from foveate.look.views.maps import block_in
 from foveate.models.language_model import LanguageSteps
 from foveate.run import Run
 from test_language import DECODERS, each_decoder, model_of, task, trained
@@ -213,10 +214,11 @@ def test_without_attention_there_is_no_map_and_it_is_said(name: str) -> None:
 
 
 def test_the_verb_draws_the_only_attention_there_is() -> None:
-    (text,) = saved(part_of(trained("transformer").explain("the cat")), [])
+    record = trained("transformer").explain("the cat")
+    (text,) = saved(attention(record, block_in(record, None)), [])
     assert "cat" in text and "⏎" in text
     with pytest.raises(LookupError, match="this model has no attention"):
-        part_of(trained("lstm").explain("the cat"))
+        attention(trained("lstm").explain("the cat"))
 
 
 def test_a_run_that_says_so_draws_its_answers() -> None:

@@ -20,8 +20,8 @@ from foveate.cli.options import CHUNK, Tally, chunks
 from foveate.cli.translate import LineOutputs, translate_lines
 from foveate.config import ConfigError
 from foveate.data.text import Inflection
+from foveate.look.maps import attention
 from foveate.look.records import AttentionRecord
-from foveate.look.views.maps import part_of
 from foveate.tasks.base import Evaluation
 
 
@@ -204,10 +204,10 @@ def test_small_figures_keep_four_digits() -> None:
 def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
     record = Shout().answer("a b c", 1).record()
     paths = [tmp_path / f"map.{ending}" for ending in ("png", "svg", "txt")]
-    output = saved(part_of(record), paths)
+    output = saved(attention(record), paths)
     assert output == [f"wrote {path}" for path in paths]
     assert all(path.stat().st_size > 50 for path in paths)
-    [text] = saved(part_of(record), [])
+    [text] = saved(attention(record), [])
     assert "a" in text
 
 
@@ -217,7 +217,7 @@ def test_pictures_are_told_by_their_endings(tmp_path: Path) -> None:
 )
 def test_a_map_that_is_not_there_is_named(requested: dict[str, Any], expected: str) -> None:
     with pytest.raises(LookupError, match=expected):
-        part_of(Shout().answer("a", 1).record(), **requested)
+        attention(Shout().answer("a", 1).record(), **requested)
 
 
 def test_chunks() -> None:

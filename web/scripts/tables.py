@@ -26,7 +26,7 @@ def palette() -> dict[str, Any]:
     return {
         "steps": STEPS,
         "sequential": base64.b64encode(colors.table().tobytes()).decode(),
-        "diverging": base64.b64encode(colors.diverging().tobytes()).decode(),
+        "diverging": base64.b64encode(colors.table("PuOr_r").tobytes()).decode(),
         "lines": list(colors.LINES),
         "scales": {
             name: {"caption": s.caption, "marks": sorted(s.marks.items())}

@@ -23,20 +23,14 @@ def line(number: int) -> str:
 
 
 @cache
-def table() -> NDArray[np.uint8]:
-    """The 256 colours from nothing to most, shape (256, 3), red, green, blue."""
+def table(name: str = "cividis") -> NDArray[np.uint8]:
+    """256 colours of a table of matplotlib from least to most, shape (256, 3), red, green, blue.
+
+    "PuOr_r" goes from violet over white to orange.
+    """
     from matplotlib import colormaps
 
-    colors: NDArray[np.uint8] = colormaps["cividis"](np.arange(256), bytes=True)[:, :3]
-    return colors
-
-
-@cache
-def diverging() -> NDArray[np.uint8]:
-    """256 colours from least over white to most, shape (256, 3): violet to orange (PuOr)."""
-    from matplotlib import colormaps
-
-    colors: NDArray[np.uint8] = colormaps["PuOr_r"](np.arange(256), bytes=True)[:, :3]
+    colors: NDArray[np.uint8] = colormaps[name](np.arange(256), bytes=True)[:, :3]
     return colors
 
 

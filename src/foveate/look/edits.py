@@ -3,8 +3,8 @@
 with edit(model, {"decoder.layers.1.cross_attention": silence(3)}):
     run.translate(["A man sleeps ."])
 
-Changes go through the point through which `capture` looks; a capture meanwhile sees what was mixed
-in the end. They hold for forced passes and for searches alike, step by step and with beams.
+Changes use the hook points of `capture`; a capture meanwhile records the changed weights.
+They hold for forced passes and for searches alike, step by step and with beams.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from foveate.look.records import HookPoint, OwnHookPoint, chosen, tapped
 
 LOST = 1e-6  # weight that may be cut off with keys that are not there
 
-Position = Callable[[Tensor], int]  # of the first query of a tensor (B, h, T, …)
+PositionOf = Callable[[Tensor], int]  # of the first query of a tensor (B, h, T, …)
 Replacement = Mapping[str, Tensor] | Tensor  # by the name of the attention, or the same for all
 
 
@@ -37,7 +37,7 @@ class Change:
     """
 
     heads: Sequence[int]
-    replace: Callable[[str, Tensor, Position], Tensor]
+    replace: Callable[[str, Tensor, PositionOf], Tensor]
     outputs: bool = False
 
     @contextmanager
@@ -60,7 +60,7 @@ class Change:
             with module.register_forward_pre_hook(hook):
                 yield
 
-    def changed(self, name: str, at: Position, values: Tensor) -> Tensor:
+    def changed(self, name: str, at: PositionOf, values: Tensor) -> Tensor:
         """Weights or outputs (B, H, T, …) of all heads, of which some are replaced."""
         _check_heads(name, self.heads, values.shape[1])
         heads = list(self.heads) or list(range(values.shape[1]))
@@ -78,10 +78,10 @@ def _check_heads(name: str, heads: Sequence[int], count: int) -> None:
 
 @contextmanager
 def edit(model: nn.Module, changes: Mapping[str, Change]) -> Iterator[None]:
-    """Let the attentions that fit each name (see `foveate.look.records.chosen`) do something else.
+    """Change the attentions that fit each name (see `foveate.look.records.chosen`).
 
-    Of several changes of one place the first is made first. Raises ``ConfigError`` naming the
-    places or heads that exist.
+    Several changes of one attention are made in their order. Raises ``ConfigError`` naming the
+    attentions or heads that exist.
     """
     with ExitStack() as stack:
         for where, change in reversed(list(changes.items())):
@@ -114,7 +114,7 @@ def _output_of(name: str, point: HookPoint) -> tuple[nn.Module, int]:
     return point.module.output, point.module.num_heads
 
 
-def _tensor_for(replacement: Replacement, name: str) -> Tensor:
+def _replacement_of(replacement: Replacement, name: str) -> Tensor:
     """The tensor for one attention, without a batch of 1.
 
     Raises ``ConfigError`` where it is not among the captured ones.
@@ -138,7 +138,7 @@ def silence(*heads: int) -> Change:
 def uniform(*heads: int) -> Change:
     """Heads that attend to every key that has any weight alike."""
 
-    def replace(name: str, weights: Tensor, at: Position) -> Tensor:
+    def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
         seen = (weights > 0).to(weights)
         return seen / seen.sum(dim=-1, keepdim=True).clamp(min=1)
 
@@ -148,7 +148,7 @@ def uniform(*heads: int) -> Change:
 def diagonal(*heads: int, offset: int = 0) -> Change:
     """Heads whose query t attends to key t + offset, or to the last key that it may attend to."""
 
-    def replace(name: str, weights: Tensor, at: Position) -> Tensor:
+    def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
         queries, keys = weights.shape[2:]
         first = at(weights)
         last = keys - 1 - (weights > 0).flip(-1).int().argmax(dim=-1)  # (B, h, T)
@@ -171,7 +171,7 @@ def patch(maps: Mapping[str, Tensor], *heads: int) -> Change:
 def _forced(replacement: Replacement, heads: Sequence[int]) -> Change:
     """Given weights; queries past them keep their own."""
 
-    def replace(name: str, weights: Tensor, at: Position) -> Tensor:
+    def replace(name: str, weights: Tensor, at: PositionOf) -> Tensor:
         first, keys, forced = at(weights), weights.shape[3], weights.clone()
         rows = _rows(replacement, name, heads, weights.shape[1])
         rows = rows[:, first : first + weights.shape[2]]
@@ -186,7 +186,7 @@ def _forced(replacement: Replacement, heads: Sequence[int]) -> Change:
 
 def _rows(replacement: Replacement, name: str, heads: Sequence[int], count: int) -> Tensor:
     """The given weights of ``count`` heads, (h or 1, T, S)."""
-    weights = tensor = _tensor_for(replacement, name)
+    weights = whole = _replacement_of(replacement, name)
     if weights.dim() == 2:
         return weights[None]
     if weights.dim() == 3:
@@ -194,7 +194,7 @@ def _rows(replacement: Replacement, name: str, heads: Sequence[int], count: int)
         weights = weights[list(heads)] if heads else weights
     if weights.dim() != 3 or len(weights) != count:
         raise ConfigError(
-            f"{name}: weights of shape {tuple(tensor.shape)} for "
+            f"{name}: weights of shape {tuple(whole.shape)} for "
             f"{count} heads; give (T, S), or (H, T, S) with all heads of the layer"
         )
     return weights
@@ -204,9 +204,9 @@ def patch_output(outputs: Mapping[str, Tensor], *heads: int) -> Change:
     """Heads that give what they gave in another run, as `capture_outputs` has recorded it."""
     outputs = dict(outputs)
 
-    def replace(name: str, values: Tensor, at: Position) -> Tensor:
+    def replace(name: str, values: Tensor, at: PositionOf) -> Tensor:
         first, patched = at(values), values.clone()  # (B, h, T, V)
-        rows = _tensor_for(outputs, name)[first : first + values.shape[2]].transpose(0, 1)
+        rows = _replacement_of(outputs, name)[first : first + values.shape[2]].transpose(0, 1)
         patched[:, :, : rows.shape[1]] = (rows[list(heads)] if heads else rows).to(values)
         return patched
 

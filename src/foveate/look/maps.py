@@ -157,7 +157,7 @@ class AttendedPicture(PictureDrawing):
     """A picture, and beside it the weights on its cells, a panel each.
 
     ``weights`` are those of each panel on the ``columns`` of the map, (S,); columns that are no
-    cell, such as the class token, are told in the notes of the overlays. ``heading`` is the title
+    cell, such as the class token, are in the notes of the overlays. ``heading`` is the title
     of the record.
     """
 
@@ -299,7 +299,7 @@ def _blocks(record: AttentionRecord) -> list[Block]:
 
 
 def several(kinds: list[list[str]]) -> list[list[str]]:
-    """The kinds of heads where any layer has several to tell apart, else none."""
+    """The kinds of heads where any layer has several heads, else none."""
     return kinds if any(len(heads) > 1 for heads in kinds) else []
 
 

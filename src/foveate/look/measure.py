@@ -13,7 +13,7 @@ Judge = Callable[[Weights], Figures]
 
 
 def entropy(weights: Weights) -> Figures:
-    """How broadly the rows look: mean over t of -Σ_s a_ts log2 a_ts, in bits.
+    """How broad the attention of the rows is: mean over t of -Σ_s a_ts log2 a_ts, in bits.
 
     Shape: (..., T, S) to (...). 0 where a row has one key, log2 S where all keys are equal.
     """
@@ -51,7 +51,7 @@ def diagonality(weights: Weights) -> Figures:
 
 
 def alignment(weights: Weights) -> NDArray[np.int64]:
-    """The key at which each row looks most, the first of equals. Shape: (..., T, S) to (..., T)."""
+    """The key of each row's largest weight, the first of equals. (..., T, S) to (..., T)."""
     keys: NDArray[np.int64] = weights.argmax(axis=-1)
     return keys
 
@@ -78,7 +78,7 @@ def on_diagonal(weights: Weights, offset: int = 0) -> Figures:
 
 
 def on_sink(weights: Weights) -> Figures:
-    """The largest mean weight of one key: near 1 where all rows look at the same one.
+    """The largest mean weight of one key: near 1 where all rows attend to one key.
 
     Shape: (..., T, S) to (...).
     """
@@ -100,7 +100,7 @@ def breadth(weights: Weights) -> Figures:
 
 
 def spread(weights: Weights) -> Figures:
-    """Different keys that rows look at most, by how many there could be. (..., T, S) to (...)."""
+    """Different keys of the largest weights, by how many are possible. (..., T, S) to (...)."""
     height, width = weights.shape[-2:]
     chosen = np.sort(alignment(weights), axis=-1)
     different = 1 + (np.diff(chosen, axis=-1) > 0).sum(axis=-1)
@@ -109,13 +109,13 @@ def spread(weights: Weights) -> Figures:
 
 
 def kind_of(weights: Weights, crosses: bool) -> str:
-    """What a head does, by its map (T, S): one of ``KINDS``; a rule of thumb for finding one's way.
+    """What a head does, by its map (T, S): one of ``KINDS``, by a heuristic.
 
     The place (the same, the one before, the one after) that has most weight gives the name where it
     has at least 40 %, and more than any one key has of all rows (else ``sink``, where that has
     40 %). A head that crosses from a target to a source is ``aligning`` where rows are sure (their
     largest weight is 40 % on average) of at least half as many keys as there could be; any head is
-    ``broad`` where its rows look at what they see almost evenly (entropy 90 % of the most).
+    ``broad`` where its rows attend to their keys almost evenly (entropy 90 % of the most).
     A single row or a single key has no pattern: ``mixed``.
     """
     if min(weights.shape) < 2:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 import torch
@@ -51,7 +52,7 @@ RELEVANCE = (
 def rolled(maps: Maps) -> dict[str, NDArray[np.float32]]:
     """R_l = (½ A_l + ½ I) R_{l−1}, R_0 = I, for each self-attention, A_l the mean of the heads.
 
-    What cross-attention sees is what the encoder has mixed: A_l R, R the encoder's last. Shapes:
+    Cross-attention attends to outputs of the encoder: A_l R, R the encoder's last. Shapes:
     (H, T, S) to (1, T, S), by the same names.
     """
     products: dict[str, NDArray[np.float32]] = {}
@@ -93,13 +94,14 @@ class Relevance:
             columns = np.eye(weights.shape[1]) if self.encoder is None else _evened(self.encoder)
             change = rows.T @ weights @ columns
             self.source = change if self.source is None else self.source + change
-            return
-        side = "encoder" if name.startswith("encoder") else "decoder"
-        before = getattr(self, side)
-        before = np.eye(len(weights)) if before is None else before
-        setattr(self, side, before + weights @ before)
-        if side == "decoder" and self.source is not None:
-            self.source = self.source + weights @ self.source
+        elif name.startswith("encoder"):
+            before = np.eye(len(weights)) if self.encoder is None else self.encoder
+            self.encoder = before + weights @ before
+        else:
+            before = np.eye(len(weights)) if self.decoder is None else self.decoder
+            self.decoder = before + weights @ before
+            if self.source is not None:
+                self.source = self.source + weights @ self.source
 
 
 def relevance(forced: ForcedPass) -> AttentionRecord:
@@ -181,10 +183,9 @@ def _evened(relevances: Figures) -> Figures:
 # ----------------------------------------------------------------------------------------- surface
 # The loss around trained weights, over two random directions (Li et al., 2018).
 #
-# f(α, β) = L(θ + α δ + β η), where each filter (row of a weight) of δ and η is as long as that of
-# θ:
-# so surfaces of different models can be compared. Vectors (biases, norms) stay. A plane through
-# millions of dimensions shows little of them; a sharp valley is more telling than a smooth one.
+# f(α, β) = L(θ + α δ + β η), where each filter (row of a weight) of δ and η has the norm of that of
+# θ, so that surfaces of different models can be compared. Vectors (biases, norms) stay. A plane
+# shows little of millions of dimensions; a sharp valley says more than a smooth one.
 
 
 def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
@@ -205,28 +206,28 @@ def direction(model: nn.Module, random: torch.Generator) -> list[Tensor]:
 def surface(
     model: nn.Module, loss: Callable[[], float], steps: int = 11, reach: float = 1.0, seed: int = 0
 ) -> Figures:
-    """Figures on a grid of ``steps`` × ``steps`` from −reach to reach: as many runs of ``loss``.
+    """Losses (β, α) on a grid of ``steps`` × ``steps`` from −reach to reach, a run for each.
 
-    The weights are put back bit for bit. Raises ``ConfigError`` for an even number of steps, whose
-    grid would not hold the model itself.
+    The model itself is in the middle; its weights are put back bit for bit. Raises ``ConfigError``
+    for an even number of steps, whose grid would not hold the model itself.
     """
     if steps < 3 or steps % 2 == 0:
         raise ConfigError(
             f"steps = {steps}: give an odd number, so that the model is in the middle"
         )
     random = torch.Generator().manual_seed(seed)
-    ways = [direction(model, random) for _ in range(2)]
-    trained = [parameter.detach().clone() for parameter in model.parameters()]
+    directions = [direction(model, random) for _ in range(2)]
+    parameters = list(model.parameters())
+    trained = [parameter.detach().clone() for parameter in parameters]
     places = np.linspace(-reach, reach, steps)
     losses = np.zeros((steps, steps))
     try:
-        for row, beta in enumerate(places):
-            for column, alpha in enumerate(places):
-                for p, start, first, second in zip(model.parameters(), trained, *ways, strict=True):
-                    p.copy_(start + alpha * first + beta * second)
-                losses[row, column] = loss()
+        for (row, beta), (column, alpha) in product(enumerate(places), repeat=2):
+            for p, start, first, second in zip(parameters, trained, *directions, strict=True):
+                p.copy_(start + alpha * first + beta * second)
+            losses[row, column] = loss()
     finally:
-        for parameter, start in zip(model.parameters(), trained, strict=True):
+        for parameter, start in zip(parameters, trained, strict=True):
             parameter.copy_(start)
     return losses
 
@@ -260,7 +261,7 @@ HEADS_SHOWN = 4
 
 
 def sheets(position: Position, length: int, hidden_size: int, num_heads: int) -> list[SheetDrawing]:
-    """The sheets of an encoding; empty where it tells no places apart.
+    """The sheets of an encoding; empty where it distinguishes no places.
 
     ``embed``: the vector of each place, (T, D), and the products of the vectors of two places,
     (T, S), divided by the largest. ``rotate``: the same of a vector of ones that is turned.
@@ -289,8 +290,8 @@ def positions(
 ) -> SheetGrid:
     """The picture of an encoding over ``length`` places, of vectors of ``hidden_size`` numbers.
 
-    Raises ``ValueError`` for one that opens no door, for it has nothing to show, or whose table is
-    shorter than ``length``.
+    Raises ``ValueError`` for one that distinguishes no places, or whose table is shorter than
+    ``length``.
     """
     drawn = sheets(position, length, hidden_size, num_heads)
     if not drawn:
@@ -323,11 +324,11 @@ def _pairs(title: str, values: Tensor) -> SheetDrawing:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """What a shuffled input has changed, put back in order.
+    """How a shuffled input changes a model, in the order of the input.
 
-    ``outputs`` (S,): ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ of each place. ``attention`` (S,): ½ Σ_s |a'_ts −
-    a_ts|, the mean of all layers and heads; None without self-attention. ``lost``: log p of what
-    was to be said, the mean.
+    ``outputs`` (S,): ‖f(x_π) − f(x)_π‖ / ‖f(x)_π‖ of each position. ``attention`` (S,): ½ Σ_s
+    |a'_ts − a_ts|, the mean of all layers and heads; None without self-attention. ``lost``: the
+    mean log p that the target loses.
     """
 
     outputs: Figures
@@ -347,7 +348,7 @@ def encodings(model: nn.Module) -> list[tuple[nn.Module, Position]]:
 
 @contextmanager
 def without_positions(model: nn.Module) -> Iterator[int]:
-    """Take position encodings away for a while; how many there were that say anything."""
+    """Remove the position encodings for the context; yields their number."""
     owners = encodings(model)
     try:
         for owner, _ in owners:
@@ -419,10 +420,10 @@ def _read(
 
 
 def permutation(forced: ForcedPass, title: str = "", seed: int = 0) -> LinesDrawing:
-    """The picture: how much each place changes when all others stand elsewhere.
+    """The picture: how much each position changes when the input is shuffled.
 
-    With the positions of the model, and where it has any without them: 0 everywhere says that order
-    does not matter. Without them the model was not trained, so only the shape of this is telling.
+    With the position encodings of the model, and without them where it has any; 0 everywhere means
+    that order does not matter. The model was not trained without them: only the shape counts.
     """
     results = {"as it is": shuffled(forced, seed)}
     with without_positions(forced.model) as count:

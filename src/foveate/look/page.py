@@ -35,7 +35,7 @@ class AttentionPage:
 
 
 class PageGroup(DrawingPart):
-    """What is seen of a page at a time: the drawings of one sentence."""
+    """The part of a page that is shown at a time: the drawings of one sentence."""
 
     title: Text
     notes: list[Text]
@@ -43,7 +43,7 @@ class PageGroup(DrawingPart):
 
 
 class Cover(DrawingPart):
-    """What a page says of itself: the names of its groups, and how many it could not hold."""
+    """The title of a page, the names of its groups, and how many were left out."""
 
     title: Text
     groups: list[Text]
@@ -52,7 +52,7 @@ class Cover(DrawingPart):
 
 
 def drawn(drawings: Sequence[Drawing], title: str = "") -> str:
-    """The page of drawings that are seen together; a word chosen in one lights in all."""
+    """The page of drawings that are shown together; a word chosen in one is marked in all."""
     group = PageGroup.model_validate({"title": "", "notes": [], "drawings": list(drawings)})
     return _assemble(Cover(title=title or "foveate", groups=[""]), [_json(group)])
 

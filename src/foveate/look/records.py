@@ -181,16 +181,15 @@ class AttentionRecord:
 
 
 # ----------------------------------------------------------------------------------------- foreign
-# Models that are not ours, seen through the same point: plain torch and Hugging Face.
+# Models of other libraries at the same hook points: plain torch and Hugging Face.
 #
 # An ``nn.MultiheadAttention`` returns its weights. In any other module whose class is called an
-# attention the softmax over (B, H, T, S) is listened to, or the fused product taken apart: what
-# the
-# module does before and after is its own. Packages of others are not imported.
+# attention the output of the softmax over (B, H, T, S) is intercepted, and the fused product is
+# computed by its equation. These packages are not imported.
 
 SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
 CROSS = {"crossattention", "cross_attn", "encoder_attn", "encdecattention", "multihead_attn"}
-EAGER = ("_attn_implementation_internal",)  # of a config of transformers: the implementation
+EAGER = "_attn_implementation_internal"  # of a config of transformers: the implementation
 
 
 class ForeignAttention:
@@ -361,16 +360,16 @@ def explicit_attention(model: nn.Module) -> Iterator[None]:
     fast = torch.backends.mha.get_fastpath_enabled()
     owners = (getattr(module, "config", None) for module in model.modules())
     configs = {id(config): config for config in owners}.values()
-    before = [(c, f, getattr(c, f)) for c in configs for f in EAGER if hasattr(c, f)]
+    before = [(config, getattr(config, EAGER)) for config in configs if hasattr(config, EAGER)]
     try:
         torch.backends.mha.set_fastpath_enabled(False)
-        for config, field, _ in before:
-            setattr(config, field, "eager")
+        for config, _ in before:
+            setattr(config, EAGER, "eager")
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-        for config, field, kind in reversed(before):
-            setattr(config, field, kind)
+        for config, kind in before:
+            setattr(config, EAGER, kind)
 
 
 # ------------------------------------------------------------------------------------- hook points

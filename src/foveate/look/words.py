@@ -46,24 +46,18 @@ def group_pieces(offsets: Sequence[Span | None], words: Sequence[Span]) -> Group
     """
     owners = [None if span in (None, (0, 0)) else _owner(span, words) for span in offsets]
     last = max((piece for piece, owner in enumerate(owners) if owner is not None), default=-1)
-    pieces: list[list[int]] = []
-    indices: list[int | None] = []
-    of_word: dict[int, list[int]] = {}
-
-    def open_words(end: int) -> None:
-        for word in range(len(of_word), end):
-            pieces.append(of_word.setdefault(word, []))
-            indices.append(word)
-
+    groups: list[list[int]] = [[] for _ in words]
+    entries: list[tuple[tuple[int, int], list[int], int | None]]  # the first is the place
+    entries = [((word, 1), group, word) for word, group in enumerate(groups)]
+    begun = 0  # words before the piece
     for piece, owner in enumerate(owners):
-        open_words(len(words) if piece > last else (owner + 1 if owner is not None else 0))
         if owner is None:
-            pieces.append([piece])
-            indices.append(None)
+            entries.append(((len(words) if piece > last else begun, 0), [piece], None))
         else:
-            of_word[owner].append(piece)
-    open_words(len(words))
-    return Grouping(pieces, indices)
+            begun = max(begun, owner + 1)
+            groups[owner].append(piece)
+    entries.sort(key=lambda entry: entry[0])
+    return Grouping([group for _, group, _ in entries], [word for *_, word in entries])
 
 
 def _owner(span: Span | None, words: Sequence[Span]) -> int | None:

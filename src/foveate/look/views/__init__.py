@@ -28,10 +28,11 @@ Draw = TypeVar("Draw", bound=Callable[..., "Drawing"])
 
 @dataclass(frozen=True)
 class ViewSpec:
-    """What `view` knows of a function: its ``needs``, and which parameter comes by place.
+    """What `view` knows of a function.
 
-    ``fewest`` are the runs that it takes at least; with ``silence`` the heads that a question names
-    are silent while it draws.
+    Its ``needs``; the ``fewest`` runs that it takes; whether it draws ``several`` together; the
+    ``fields`` of a question that it takes as parameters, and which of them comes ``by_place``. With
+    ``silence`` the heads that a question names are silent while it draws.
     """
 
     function: Callable[..., Drawing]
@@ -39,16 +40,8 @@ class ViewSpec:
     fewest: int
     silence: bool
     by_place: str
-
-    @property
-    def several(self) -> bool:
-        """Whether the function draws several runs together."""
-        return next(iter(inspect.signature(self.function).parameters)) == "runs"
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields of a question that it takes as parameters."""
-        return tuple(inspect.signature(self.function).parameters)[1:]
+    several: bool
+    fields: tuple[str, ...]
 
 
 _SPECS: dict[str, ViewSpec] = {}
@@ -60,7 +53,10 @@ def view(
     """Register a function as the view of its name, for runs that meet the ``needs``."""
 
     def register(function: Draw) -> Draw:
-        _SPECS[function.__name__] = ViewSpec(function, needs, fewest, silence, by_place)
+        first, *fields = inspect.signature(function).parameters
+        _SPECS[function.__name__] = ViewSpec(
+            function, needs, fewest, silence, by_place, first == "runs", tuple(fields)
+        )
         return function
 
     return register

@@ -62,17 +62,6 @@ def block_in(record: AttentionRecord, block: str | None) -> str:
     return block or ("cross_attention" if crosses else next(iter(record.blocks()), ""))
 
 
-def part_of(
-    record: AttentionRecord, block: str | None = None, layer: int = -1, head: int | None = None,
-    scale: Scale = "row",
-) -> AttentionView:  # fmt: skip
-    """The map of a record that is named.
-
-    Raises ``LookupError`` naming the blocks, layers and heads that exist.
-    """
-    return drawn_maps.attention(record, block_in(record, block), layer, head, scale)
-
-
 @view(attends, explains, silence=True)
 def attention(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
@@ -80,7 +69,7 @@ def attention(
 ) -> AttentionView:  # fmt: skip
     """One layer of a block: one head, or the mean of all."""
     record = ready(run, text, target, image, units).record()
-    return part_of(record, block, layer, head, scale)
+    return drawn_maps.attention(record, block_in(record, block), layer, head, scale)
 
 
 @view(attends, explains, reads_words)
@@ -153,10 +142,11 @@ def _of_record(
     run: Run, record: AttentionRecord, image: str | None, block: str | None, layer: int
 ) -> Drawing:
     """A map of a record; of a picture over the picture."""
+    block = block_in(record, block)
     if not isinstance(run.task, PictureTask):
-        return part_of(record, block, layer)
+        return drawn_maps.attention(record, block, layer)
     pixels = run.task.shown(picture_of(image or "0"))[0]
-    return over_picture(record, pixels, block_in(record, block), layer)
+    return over_picture(record, pixels, block, layer)
 
 
 # ------------------------------------------------------------------------------------------- masks

@@ -28,9 +28,8 @@ Floats = NDArray[np.float64]
 
 PLACES = 1000  # of the common axis at most
 SMOOTH = 0.7  # the share of what was before in the moving mean
-LOGGED: dict[
-    str, tuple[str, Literal["", "y"]]
-] = {  # of the training lines: name in the log → what it is, and whether its axis is log
+# Figures of training lines by their names in the log: the label, and which axis is logarithmic.
+LOGGED: dict[str, tuple[str, Literal["", "y"]]] = {
     "loss": ("objective (with label smoothing, if any)", ""),
     "nll": ("loss: negative log-likelihood, nats", ""),
     "lr": ("learning rate", ""),

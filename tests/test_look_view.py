@@ -105,8 +105,6 @@ def test_a_sheet_has_its_numbers_and_ends() -> None:
 
 
 def test_a_picture_has_its_pixels_and_what_lies_over_them() -> None:
-    from matplotlib.image import imread
-
     [drawing] = VIEWS["picture"].drawings()
     assert isinstance(drawing, PictureDrawing)
     assert (drawing.width, drawing.height) == (12, 8)

@@ -113,7 +113,7 @@ def _subplots(
     made = Figure(figsize=size, layout="constrained")
     down = ceil(count / across)
     grid = made.subplots(down, across, squeeze=False, sharex=share_x, height_ratios=heights)
-    axes = list(grid.flat)
+    axes: list[Axes] = list(grid.flat)
     for ax in axes[count:]:
         ax.set_axis_off()
     if title is not None:
@@ -124,7 +124,7 @@ def _subplots(
 
 
 def _open_axes(
-    ax: Axes, across: str, up: str, grid: Literal["x", "y", "both"] | None, size: float = FONT_SIZE
+    ax: Axes, across: str, up: str, grid: Literal["y", "both"] | None, size: float = FONT_SIZE
 ) -> None:
     """Name the axes, write ticks of ``size``, and leave the frame open at the top and the right."""
     ax.set_xlabel(across, size=FONT_SIZE)
@@ -301,13 +301,10 @@ def _lanes(drawing: LanesDrawing, ax: Axes) -> None:
     place = {
         n.id: (number, rank) for number, step in enumerate(steps) for rank, n in enumerate(step)
     }
-    for step in steps:
-        for node in step:
-            if node.parent is not None:
-                _join(ax, node, place[node.parent], place[node.id], node.id in best)
-    for step in steps:
-        for node in step:
-            _write_node(ax, node, place[node.id], node.id in best)
+    for node in (node for step in steps for node in step):
+        if node.parent is not None:
+            _join(ax, node, place[node.parent], place[node.id], node.id in best)
+        _write_node(ax, node, place[node.id], node.id in best)
     tallest = max(map(len, steps), default=1)
     ax.set(xlim=(-0.55, len(steps) - 0.4), ylim=(tallest - 0.4, -0.6), yticks=[])
     ax.set_xticks(range(len(steps)), [str(n + 1) for n in range(len(steps))])
@@ -390,8 +387,7 @@ def paint(ax: Axes, weights: NDArray[np.float32], scale: str, grid: bool = False
         mesh.set(edgecolor="white", linewidth=0.6)
     ax.invert_yaxis()
     ax.set_facecolor(BLANK)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    ax.spines[:].set_visible(False)
 
 
 def write_words(ax: Axes, rows: list[str], columns: list[str], height: float = LINE) -> None:
@@ -507,8 +503,7 @@ def _tint_legend(made: Figure, axes: list[Axes], scale: str) -> None:
     bar.set_yticks(list(marks), labels=list(marks.values()), size=FONT_SIZE - 1.5)
     bar.yaxis.set(ticks_position="right", label_position="right")
     bar.set_ylabel(colors.OVERLAYS[scale].caption, size=FONT_SIZE - 1.5)
-    for spine in bar.spines.values():
-        spine.set_visible(False)
+    bar.spines[:].set_visible(False)
 
 
 def show_pixels(ax: Axes, pixels: NDArray[np.uint8]) -> None:

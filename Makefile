@@ -29,7 +29,7 @@ test: $(STAMPS)/dev  ## set up and run every test
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(TESTS)
 
 proofs: $(STAMPS)/dev  ## at scale what smaller tests prove too (minutes)
-	$(BIN)/python -m pytest -q -m scale $(TESTS)
+	$(BIN)/python -m pytest -q -m "scale or hypothesis" --hypothesis-profile thorough $(TESTS)
 
 lint: $(STAMPS)/dev  ## ruff and mypy, as pre-commit runs them
 	$(BIN)/ruff check src tests benchmarks tools web hatch_build.py

@@ -28,9 +28,10 @@ PREPARED = tempfile.mkdtemp(prefix="foveate-tests-")  # no test sees what anothe
 os.environ["FOVEATE_PREPARED"] = PREPARED
 atexit.register(shutil.rmtree, PREPARED, ignore_errors=True)
 torch.set_num_threads(1)
-hypothesis.settings.register_profile(
-    "foveate", deadline=None, derandomize=True, max_examples=50, print_blob=True
-)
+for profile, examples in {"foveate": 20, "thorough": 200}.items():  # `make proofs` is thorough
+    hypothesis.settings.register_profile(
+        profile, deadline=None, derandomize=True, max_examples=examples, print_blob=True
+    )
 hypothesis.settings.load_profile("foveate")
 
 ROOT = Path(__file__).parent.parent

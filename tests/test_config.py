@@ -328,7 +328,7 @@ def configs(config: type[Config]) -> st.SearchStrategy[Config]:
 
 
 @pytest.mark.parametrize("config", REAL, ids=lambda c: f"{c.family}.{c.kind}")
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_every_kind_comes_back_from_toml(config: type[Config], data: st.DataObject) -> None:
     made = data.draw(configs(config))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from foveate.look.drawings import line_chart, sheet, sheet_grid
+from foveate.look.drawings import SheetGrid, line_chart, sheet
 from foveate.look.models import positions, schedule
 from foveate.nn.positions import ALiBi, NoPosition, Rotary, Sinusoidal
 from foveate.train.optim import Noam
@@ -43,7 +43,7 @@ def test_the_same_numbers_make_the_same_file(tmp_path: Path) -> None:
 
 def test_sheets_leave_out_what_has_no_value(tmp_path: Path) -> None:
     values = np.array([[0.0, 1.0], [np.nan, 2.0]])
-    view = sheet_grid([sheet("one", values, rows=["r", "s"]), sheet("two", -values)])
+    view = SheetGrid(sheets=[sheet("one", values, rows=["r", "s"]), sheet("two", -values)])
     mesh = view.figure().axes[0].collections[0]
     np.testing.assert_array_equal(np.ma.getmaskarray(mesh.get_array()), np.isnan(values))
     assert mesh.get_clim() == (0.0, 2.0)
@@ -62,7 +62,7 @@ def test_colours_diverge_from_0_where_signs_differ() -> None:
 
 
 def test_a_text_of_wide_sheets_takes_every_kth_cell() -> None:
-    view = sheet_grid([sheet("wide", np.zeros((2, 400)))])
+    view = SheetGrid(sheets=[sheet("wide", np.zeros((2, 400)))])
     assert max(map(len, view.text(width=80).splitlines()[1:])) <= 80
 
 

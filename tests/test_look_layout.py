@@ -15,7 +15,7 @@ from matplotlib.font_manager import fontManager
 from matplotlib.text import Text
 
 from foveate.look import layout
-from foveate.look.drawings import Drawing, bar_chart, line_chart, sheet, sheet_grid
+from foveate.look.drawings import Drawing, SheetGrid, bar_chart, line_chart, sheet
 from foveate.look.maps import attention, heads, links
 from foveate.look.records import AttentionRecord
 
@@ -98,8 +98,10 @@ VIEWS: dict[str, Drawing] = {
     "heads": heads(record(SENTENCE, SENTENCE)),
     "bars": bar_chart(SENTENCE, {"p": np.ones(7)}, "probability", LONG, LONG),
     "curves": line_chart(np.arange(3.0), {"a": np.ones(3)}, "step", "loss", caption=LONG),
-    "sheets": sheet_grid(
-        [sheet("日本" * 30, np.eye(3), SENTENCE[:3], across=LONG)] * 2, LONG, LONG
+    "sheets": SheetGrid(
+        sheets=[sheet("日本" * 30, np.eye(3), SENTENCE[:3], across=LONG)] * 2,
+        title=LONG,
+        caption=LONG,
     ),
 }
 

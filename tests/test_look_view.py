@@ -18,13 +18,13 @@ from foveate.look.drawings import (
     Drawing,
     LinesDrawing,
     Numbers,
+    PanelGrid,
     PictureDrawing,
     SheetDrawing,
+    SheetGrid,
     line_chart,
-    panel_grid,
     picture_drawing,
     sheet,
-    sheet_grid,
 )
 from foveate.look.maps import attention, heads, over_picture
 from foveate.look.records import AttentionRecord
@@ -45,11 +45,15 @@ CURVES = line_chart(
     X, {"a": X**2, "b": np.array([1, np.nan, 3])}, "step", "y", bands={"a": (X, X**3)},
     labels=("one", "two", "four"), marks={"here": 2.0},
 )  # fmt: skip
-SHEETS = sheet_grid([sheet("one", np.array([[0, np.nan], [2, -4.0]]), rows=["r", "s"])], "T", "C")
+SHEETS = SheetGrid(
+    sheets=[sheet("one", np.array([[0, np.nan], [2, -4.0]]), rows=["r", "s"])],
+    title="T",
+    caption="C",
+)
 PATH = picture_drawing(PIXELS, "x.png → 3", np.array([[6, 4], [9, 2]], np.float32), (4, 8))
 VIEWS: dict[str, Drawing] = {
     "curves": CURVES,
-    "panels": panel_grid([CURVES, CURVES]),
+    "panels": PanelGrid(panels=[CURVES, CURVES]),
     "sheets": SHEETS,
     "path": PATH,
     "picture": over_picture(RECORD, PIXELS),
@@ -86,7 +90,7 @@ def test_lines_have_their_numbers_bands_and_marks() -> None:
 
 
 def test_panels_stand_side_by_side() -> None:
-    view = panel_grid([CURVES, CURVES, CURVES])
+    view = PanelGrid(panels=[CURVES, CURVES, CURVES])
     assert len(view.drawings()) == 3
     assert [len(ax.lines) for ax in view.figure().axes] == [3, 3, 3, 0]  # the mark is a line too
     assert [ax.axison for ax in view.figure().axes] == [True, True, True, False]
@@ -101,8 +105,6 @@ def test_a_sheet_has_its_numbers_and_ends() -> None:
 
 
 def test_a_picture_has_its_pixels_and_what_lies_over_them() -> None:
-    from matplotlib.image import imread
-
     [drawing] = VIEWS["picture"].drawings()
     assert isinstance(drawing, PictureDrawing)
     assert (drawing.width, drawing.height) == (12, 8)
@@ -130,7 +132,7 @@ def test_attention_has_its_weights_and_what_is_shown_first() -> None:
 
 @pytest.mark.parametrize(("caption", "taller"), [("short", False), ("long " * 60, True)])
 def test_a_caption_wider_than_the_figure_is_wrapped(caption: str, taller: bool) -> None:
-    view = sheet_grid(SHEETS.sheets, "T", caption)
+    view = SheetGrid(sheets=SHEETS.sheets, title="T", caption=caption)
     pixels = imread(io.BytesIO(picture_bytes(view.figure(), "png")))
     width, height = 200 * view.figure().get_size_inches()
     assert pixels.shape[1] == pytest.approx(width, abs=1)

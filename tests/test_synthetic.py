@@ -280,6 +280,7 @@ def test_shipped_files_are_those_of_the_tool() -> None:
     assert sums == SUMS
 
 
+@pytest.mark.scale
 def test_the_tool_reproduces_the_corpora() -> None:
     """The held-out files to the byte, and the beginning of the larger ones."""
     for split in ("valid", "test"):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from foveate.look import colors
-from foveate.look.drawings import LinesDrawing, SheetGrid, sheet, sheet_grid
+from foveate.look.drawings import LinesDrawing, SheetGrid, sheet
 from foveate.look.models import schedule, sheets
 from foveate.look.render_matplotlib import FONT_SIZE
 from foveate.nn.positions import ALiBi, Rotary, Sinusoidal, T5Bias
@@ -148,7 +148,7 @@ def absolute(folder: Path) -> SheetGrid:
         for name, part in (("sinusoids", waves), ("RoPE", turns))
         for sheet in part
     ]
-    return sheet_grid(named, "Each place has a vector; products know the distance")
+    return SheetGrid(sheets=named, title="Each place has a vector; products know the distance")
 
 
 def relative(folder: Path) -> SheetGrid:
@@ -175,7 +175,7 @@ def relative(folder: Path) -> SheetGrid:
             told="bucket 0 … 31, learned",
         )
     )  # fmt: skip
-    return sheet_grid(drawn, "What a pair of places adds to its score")
+    return SheetGrid(sheets=drawn, title="What a pair of places adds to its score")
 
 
 # ------------------------------------------------------------------------------ training

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from foveate.look import colors
-from foveate.look.drawings import LinesDrawing, SheetGrid, line_chart, sheet, sheet_grid
+from foveate.look.drawings import LinesDrawing, SheetGrid, line_chart, sheet
 from foveate.look.inside import gradients, influence
 from foveate.look.records import capture
 from foveate.look.render_matplotlib import FONT_SIZE
@@ -116,9 +116,9 @@ def families(folder: Path) -> SheetGrid:
             strength = np.log10(result[name] / result[name].max())
         strength = np.where(np.isfinite(strength), strength, np.nan)
         drawn.append(sheet(name, strength, least=-5.0, most=0.0, told=" "))
-    return sheet_grid(
-        drawn, "Who hears whom: outputs downwards, inputs across",
-        "bright: strongly; dark: 100,000 times less; empty: not at all", across=3,
+    return SheetGrid(
+        sheets=drawn, title="Who hears whom: outputs downwards, inputs across",
+        caption="bright: strongly; dark: 100,000 times less; empty: not at all", across=3,
     )  # fmt: skip
 
 
@@ -256,9 +256,9 @@ def patterns(folder: Path) -> SheetGrid:
             attention(x)
         weights = next(iter(maps.values()))[0, 0].numpy()
         drawn.append(sheet(name, np.where(weights == 0, np.nan, weights), told=" "))
-    return sheet_grid(
-        drawn, "Weights of the same 24 vectors: queries down, keys across",
-        "bright: the largest; empty: never computed; orange and violet: + and −", across=3,
+    return SheetGrid(
+        sheets=drawn, title="Weights of the same 24 vectors: queries down, keys across",
+        caption="bright: the largest; empty: never computed; orange and violet: + and −", across=3,
     )  # fmt: skip
 
 

@@ -137,8 +137,8 @@ def part(page: Any, title: str) -> Any:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light"), (2560, "dark")])
-def test_all_kinds_fit_the_page(open_page: Visit, address: str, width: int, scheme: str) -> None:
-    page = open_page(address, width, scheme)
+def test_all_kinds_fit_the_page(open_url: Visit, address: str, width: int, scheme: str) -> None:
+    page = open_url(address, width, scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("section.fv").count() == len(KINDS)
     assert page.locator("h1").inner_text() == "All kinds"
@@ -146,9 +146,9 @@ def test_all_kinds_fit_the_page(open_page: Visit, address: str, width: int, sche
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_has_contrast(
-    open_page: Visit, contrasts: Callable[[Any], list[Any]], address: str, scheme: str
+    open_url: Visit, contrasts: Callable[[Any], list[Any]], address: str, scheme: str
 ) -> None:
-    result = contrasts(open_page(address, scheme=scheme))
+    result = contrasts(open_url(address, scheme=scheme))
     assert len(result) > 150
     # what is written on cells and beams has its own ground, which is no background of an element
     plain = [entry for entry in result if not entry[1].startswith("text ")]
@@ -156,10 +156,10 @@ def test_every_text_has_contrast(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(open_page: Visit, address: str, scheme: str) -> None:
+def test_axe_finds_nothing_serious(open_url: Visit, address: str, scheme: str) -> None:
     if not AXE.is_file():
         pytest.skip("no axe-core here: `npm ci` in web/")
-    page = open_page(address, scheme=scheme)
+    page = open_url(address, scheme=scheme)
     page.evaluate(AXE.read_text("utf-8"))
     result = page.evaluate("axe.run().then(({violations}) => violations)")
     faults = [
@@ -171,8 +171,8 @@ def test_axe_finds_nothing_serious(open_page: Visit, address: str, scheme: str) 
     assert not faults
 
 
-def test_a_word_lights_in_all_drawings_that_have_it(open_page: Visit, address: str) -> None:
-    page = open_page(address)
+def test_a_word_lights_in_all_drawings_that_have_it(open_url: Visit, address: str) -> None:
+    page = open_url(address)
     part(page, "words").locator(".fv-word").nth(1).hover()
     for title in ("attention", "links"):
         assert "« chat »" in part(page, title).locator(".fv-reading").inner_text()
@@ -185,8 +185,8 @@ def test_a_word_lights_in_all_drawings_that_have_it(open_page: Visit, address: s
         assert "layer 0, head 1" in part(page, title).locator(".fv-others").first.inner_text()
 
 
-def test_kinds_of_heads_can_be_told_apart(open_page: Visit, address: str) -> None:
-    page = open_page(address)
+def test_kinds_of_heads_can_be_told_apart(open_url: Visit, address: str) -> None:
+    page = open_url(address)
     grid = part(page, "attention").locator(".fv-heads-grid canvas")
     before = grid.evaluate("e => e.toDataURL()")
     part(page, "attention").get_by_label("sink 2").check()
@@ -205,8 +205,8 @@ KEYS = {
 
 
 @pytest.mark.parametrize("title", KEYS)
-def test_the_keyboard_moves_in_each(open_page: Visit, address: str, title: str) -> None:
-    page = open_page(address)
+def test_the_keyboard_moves_in_each(open_url: Visit, address: str, title: str) -> None:
+    page = open_url(address)
     place, key, says = KEYS[title]
     says_what = part(page, title).locator(says).first
     before = says_what.inner_text()
@@ -229,8 +229,8 @@ TABLES = {
 
 
 @pytest.mark.parametrize("title", TABLES)
-def test_the_table_says_the_same(open_page: Visit, address: str, title: str) -> None:
-    page = open_page(address)
+def test_the_table_says_the_same(open_url: Visit, address: str, title: str) -> None:
+    page = open_url(address)
     twin = part(page, title).locator(".fv-twin")
     twin.locator("summary").click()
     twin.locator("table").wait_for()
@@ -240,9 +240,9 @@ def test_the_table_says_the_same(open_page: Visit, address: str, title: str) -> 
 
 @pytest.mark.parametrize("title", KINDS)
 def test_each_is_saved_in_every_form(
-    open_page: Visit, address: str, tmp_path: Path, title: str
+    open_url: Visit, address: str, tmp_path: Path, title: str
 ) -> None:
-    page = open_page(address)
+    page = open_url(address)
     saved: dict[str, Path] = {}
     for form in ("PNG", "SVG", "JSON", "HTML"):
         with page.expect_download() as download:
@@ -255,13 +255,13 @@ def test_each_is_saved_in_every_form(
     assert drawn.startswith("<svg") and f">{title}</text>" in drawn
     assert "<img" not in drawn and "class=" not in drawn
     assert json.loads(saved["JSON"].read_text("utf-8"))
-    alone = open_page(saved["HTML"].as_uri())
+    alone = open_url(saved["HTML"].as_uri())
     assert alone.locator("section.fv").count() == 1
     assert part(alone, title).count() == 1
 
 
-def test_lines_can_be_hidden_and_tables_put_in_order(open_page: Visit, address: str) -> None:
-    page = open_page(address)
+def test_lines_can_be_hidden_and_tables_put_in_order(open_url: Visit, address: str) -> None:
+    page = open_url(address)
     lines = part(page, "lines")
     assert lines.locator("svg.fv-plot .fv-curve").count() == 2
     lines.get_by_role("button", name="a", exact=True).click()
@@ -273,8 +273,8 @@ def test_lines_can_be_hidden_and_tables_put_in_order(open_page: Visit, address: 
     assert table.locator("tbody tr td:first-child").all_inner_texts() == ["b", "a", "c"]
 
 
-def test_hostile_words_are_shown_and_do_nothing(open_page: Visit, address: str) -> None:
-    page = open_page(address)
+def test_hostile_words_are_shown_and_do_nothing(open_url: Visit, address: str) -> None:
+    page = open_url(address)
     assert page.locator("img[onerror]").count() == 0
     assert part(page, "bars").get_by_text("</script><img").count() == 1
     assert part(page, "words").locator(".fv-word").all_inner_texts() == [*TARGET[:3], "a⟨U+000A⟩b"]

@@ -62,8 +62,8 @@ def center(page: Any, row: int, column: int) -> tuple[float, float]:
     return box["x"] + left + (column + 0.5) * across, box["y"] + top + (row + 0.5) * down
 
 
-def test_the_number_under_the_pointer_is_that_of_numpy(open_page: Visit, address: str) -> None:
-    page = open_page(address)
+def test_the_number_under_the_pointer_is_that_of_numpy(open_url: Visit, address: str) -> None:
+    page = open_url(address)
     weights = sentence().maps[CROSS.format(1)].mean(0)
     for row, column in ((1, 3), (3, 1), (8, 7), (0, 0), (6, 2)):
         page.mouse.move(*center(page, row, column))
@@ -78,8 +78,8 @@ PIXELS = """(cells) => {
 }"""
 
 
-def test_the_canvas_shows_the_colors_of_the_table(open_page: Visit, address: str) -> None:
-    page = open_page(address)
+def test_the_canvas_shows_the_colors_of_the_table(open_url: Visit, address: str) -> None:
+    page = open_url(address)
     page.get_by_label("absolute").check()
     page.get_by_role("button", name="layer 0, head 2").click()
     weights = sentence().maps[CROSS.format(0)][2]
@@ -88,8 +88,8 @@ def test_the_canvas_shows_the_colors_of_the_table(open_page: Visit, address: str
     np.testing.assert_array_equal(seen[..., :3], expected)
 
 
-def test_the_keyboard_reaches_cells_layers_and_heads(open_page: Visit, address: str) -> None:
-    page = open_page(address)
+def test_the_keyboard_reaches_cells_layers_and_heads(open_url: Visit, address: str) -> None:
+    page = open_url(address)
     maps = sentence().maps
     page.focus(MATRIX)
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowLeft"):
@@ -109,8 +109,8 @@ def test_the_keyboard_reaches_cells_layers_and_heads(open_page: Visit, address: 
     assert page.evaluate("document.activeElement.className") == "fv-cells"
 
 
-def test_pointing_at_a_word_shows_what_it_is_linked_to(open_page: Visit, address: str) -> None:
-    page = open_page(address)
+def test_pointing_at_a_word_shows_what_it_is_linked_to(open_url: Visit, address: str) -> None:
+    page = open_url(address)
     page.locator("[data-side=row] .fv-word").nth(1).hover()
     assert reading(page)[1:3] == ("zone", "Area")
     assert page.locator(".fv-links path").count() >= 1
@@ -124,8 +124,8 @@ def test_pointing_at_a_word_shows_what_it_is_linked_to(open_page: Visit, address
     assert re.fullmatch(r"rgb\(253, 224, 71\)", shade)  # the strongest, in full
 
 
-def test_blocks_and_sentences_are_chosen(open_page: Visit, address: str) -> None:
-    page = open_page(address)
+def test_blocks_and_sentences_are_chosen(open_url: Visit, address: str) -> None:
+    page = open_url(address)
     page.get_by_role("radio", name="encoder self-attention").check()
     assert reading(page)[0:2] == ("at", "the")
     assert page.evaluate("document.activeElement.type") == "radio"  # the keyboard keeps its place
@@ -136,8 +136,8 @@ def test_blocks_and_sentences_are_chosen(open_page: Visit, address: str) -> None
     assert reading(page)[3] == pytest.approx(weights[4, 4], abs=6e-5)
 
 
-def test_the_table_says_the_same(open_page: Visit, address: str) -> None:
-    page = open_page(address)
+def test_the_table_says_the_same(open_url: Visit, address: str) -> None:
+    page = open_url(address)
     page.click("summary")
     page.locator(".fv-twin td").nth(9 * 8).wait_for(state="attached")  # it is filled as it opens
     cells = page.locator(".fv-twin td").all_inner_texts()[1:]
@@ -146,8 +146,8 @@ def test_the_table_says_the_same(open_page: Visit, address: str) -> None:
     assert page.locator(".fv-twin th[scope=row]").all_inner_texts() == TARGET
 
 
-def test_what_is_seen_is_saved(open_page: Visit, address: str) -> None:
-    page = open_page(address)
+def test_what_is_seen_is_saved(open_url: Visit, address: str) -> None:
+    page = open_url(address)
     saved = {}
     for name in ("PNG", "SVG", "JSON"):
         with page.expect_download() as download:
@@ -161,7 +161,7 @@ def test_what_is_seen_is_saved(open_page: Visit, address: str) -> None:
     np.testing.assert_allclose(listed["weights"], weights, atol=2e-5)
 
 
-def test_hostile_words_are_shown_and_do_nothing(open_page: Visit, tmp_path: Path) -> None:
+def test_hostile_words_are_shown_and_do_nothing(open_url: Visit, tmp_path: Path) -> None:
     words = [
         "</script><img src=x onerror=alert(1)>",
         "<b>bold</b>",
@@ -173,21 +173,22 @@ def test_hostile_words_are_shown_and_do_nothing(open_page: Visit, tmp_path: Path
     record = AttentionRecord(
         {"cross_attention": np.eye(6, dtype=np.float32)[None]}, {"": words}, {"": words}
     )
-    page = open_page(save_html([record], tmp_path / "a.html").path.as_uri())
+    save_html([record], tmp_path / "a.html")
+    page = open_url((tmp_path / "a.html").as_uri())
     shown = page.locator("[data-side=row] .fv-word").all_inner_texts()
     assert shown == [*words[:3], "a⟨U+000A⟩b", "z⟨U+200B⟩w", "😀"]
     assert page.locator("img, b:not(.fv-reading b)").count() == 0
     assert page.locator(".fv-heads").is_hidden()  # one layer of one head leaves nothing to pick
 
 
-def test_what_is_left_out_is_said(open_page: Visit, tmp_path: Path) -> None:
-    report = save_html([sentence(n) for n in range(3)], tmp_path / "a.html", max_sentences=2)
-    assert "1 more sentences" in open_page(report.path.as_uri()).inner_text("footer")
+def test_what_is_left_out_is_said(open_url: Visit, tmp_path: Path) -> None:
+    save_html([sentence(n) for n in range(3)], tmp_path / "a.html", max_sentences=2)
+    assert "1 more sentences" in open_url((tmp_path / "a.html").as_uri()).inner_text("footer")
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
-def test_the_page_never_scrolls_sideways(open_page: Visit, address: str, width: int) -> None:
-    page = open_page(address, width)
+def test_the_page_never_scrolls_sideways(open_url: Visit, address: str, width: int) -> None:
+    page = open_url(address, width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     matrix = page.locator(MATRIX).bounding_box()
     assert matrix["x"] + matrix["width"] <= width
@@ -195,9 +196,9 @@ def test_the_page_never_scrolls_sideways(open_page: Visit, address: str, width: 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_has_contrast(
-    open_page: Visit, contrasts: Callable[[Any], list[Any]], address: str, scheme: str
+    open_url: Visit, contrasts: Callable[[Any], list[Any]], address: str, scheme: str
 ) -> None:
-    page = open_page(address, scheme=scheme)
+    page = open_url(address, scheme=scheme)
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
     result = contrasts(page)
     assert len(result) > 30
@@ -207,8 +208,8 @@ def test_every_text_has_contrast(
     assert not [entry for entry in contrasts(page) if entry[0] < 4.5]
 
 
-def test_every_control_has_a_name_and_is_large_enough(open_page: Visit, address: str) -> None:
-    page = open_page(address, 360)
+def test_every_control_has_a_name_and_is_large_enough(open_url: Visit, address: str) -> None:
+    page = open_url(address, 360)
     for control in page.locator("button:visible, select:visible").all():
         box = control.bounding_box()
         assert min(box["width"], box["height"]) >= 24
@@ -223,10 +224,11 @@ TIMED = """() => new Promise((done) => {
 
 
 def test_a_hundred_words_are_drawn_within_a_third_of_a_second(
-    open_page: Visit, tmp_path: Path
+    open_url: Visit, tmp_path: Path
 ) -> None:
     weights = np.random.default_rng(0).dirichlet(np.ones(100), (8, 100)).astype(np.float32)
     record = AttentionRecord({CROSS.format(n): weights for n in range(6)}, {}, {})
-    page = open_page(save_html([record], tmp_path / "a.html").path.as_uri())
+    save_html([record], tmp_path / "a.html")
+    page = open_url((tmp_path / "a.html").as_uri())
     took = page.evaluate(TIMED)
     assert took < 300

@@ -335,6 +335,7 @@ for config in MODELS.values():
 """
 
 
+@pytest.mark.scale
 def test_shapes_in_signatures_hold() -> None:
     pytest.importorskip("beartype")
     paths = [str(Path(foveate.__file__).parents[1]), str(Path(__file__).parents[1])]

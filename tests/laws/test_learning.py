@@ -105,6 +105,7 @@ def weights(model: EncoderDecoder, backwards: bool) -> Tensor:
     return result[:, :, :LENGTH, :]
 
 
+@pytest.mark.scale
 def test_a_transformer_attends_where_it_copies_from() -> None:
     model = transformer().build(Tokens(VOCABULARY), Tokens(VOCABULARY))
     learn(model, backwards=False, steps=300, rate=5e-3)

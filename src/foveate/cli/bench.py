@@ -124,7 +124,7 @@ def growth_view(result: Lengths) -> PanelGrid:
     """
     import numpy as np
 
-    from foveate.look.drawings import line_chart, panel_grid
+    from foveate.look.drawings import PanelGrid, line_chart
 
     kinds = result["kinds"]
     panels = [
@@ -135,7 +135,7 @@ def growth_view(result: Lengths) -> PanelGrid:
         )
         for panel in ("milliseconds", "megabytes")
     ]  # fmt: skip
-    return panel_grid(panels, "Forward and backward through one layer")
+    return PanelGrid(panels=panels, title="Forward and backward through one layer")
 
 
 def draw_growth(result: Lengths, out: Sequence[Path]) -> list[str]:

@@ -404,13 +404,6 @@ class SheetGrid(Drawing):
         ]
 
 
-def sheet_grid(
-    sheets: Sequence[SheetDrawing], title: str = "", caption: str = "", across: int = 2
-) -> SheetGrid:
-    """Sheets in rows of ``across``."""
-    return SheetGrid(title=title, caption=caption, sheets=list(sheets), across=across)
-
-
 # -------------------------------------------------------------------------------- lines and bars
 
 
@@ -448,7 +441,7 @@ class LinesDrawing(Drawing):
     def arrays(self) -> Arrays:
         arrays: Arrays = {"x": np.asarray(self.x)}
         arrays |= {curve.name: np.asarray(curve.y) for curve in self.curves}
-        arrays |= _band_arrays((curve.name, curve.low, curve.high) for curve in self.curves)
+        arrays |= _band_arrays(self.curves)
         return arrays | ({"labels": np.array(self.labels)} if self.labels else {})
 
     def drawings(self) -> list[Drawing]:
@@ -472,9 +465,13 @@ def _band(bands: Bands | None, name: str) -> dict[str, Floats]:
     return dict(zip(("low", "high"), (bands or {}).get(name, ()), strict=False))
 
 
-def _band_arrays(bands: Iterable[tuple[str, Floats, Floats]]) -> Arrays:
-    ends = [(name, {"low": low, "high": high}) for name, low, high in bands if len(low)]
-    return {f"{name}, {end}": np.asarray(y) for name, both in ends for end, y in both.items()}
+def _band_arrays(parts: Sequence[Curve] | Sequence[BarSeries]) -> Arrays:
+    arrays: Arrays = {}
+    for part in parts:
+        if len(part.low):
+            arrays[f"{part.name}, low"] = np.asarray(part.low)
+            arrays[f"{part.name}, high"] = np.asarray(part.high)
+    return arrays
 
 
 class StatesDrawing(LinesDrawing):
@@ -505,11 +502,6 @@ class PanelGrid(Drawing):
 
     def drawings(self) -> list[Drawing]:
         return [drawing for panel in self.panels for drawing in panel.drawings()]
-
-
-def panel_grid(panels: Sequence[LinesDrawing], title: str = "", across: int = 2) -> PanelGrid:
-    """Drawings of lines side by side."""
-    return PanelGrid(title=title, panels=list(panels), across=across)
 
 
 class ForecastDrawing(Drawing):
@@ -555,7 +547,7 @@ class BarsDrawing(Drawing):
     def arrays(self) -> Arrays:
         arrays: Arrays = {"labels": np.array(self.labels)}
         arrays |= {series.name: np.asarray(series.values) for series in self.series}
-        return arrays | _band_arrays((s.name, s.low, s.high) for s in self.series)
+        return arrays | _band_arrays(self.series)
 
 
 def bar_chart(

@@ -23,7 +23,6 @@ from foveate.look.drawings import (
     StatesDrawing,
     line_chart,
     sheet,
-    sheet_grid,
 )
 from foveate.look.edits import edit, silence
 from foveate.look.records import ForcedPass, Where, block_of, calls_of, chosen, spaced
@@ -97,7 +96,7 @@ def gates(
         )
         for name, gate in over.items()
     ]  # fmt: skip
-    return sheet_grid(drawn, title, across=1)
+    return SheetGrid(sheets=drawn, title=title, across=1)
 
 
 # ------------------------------------------------------------------------------------------ states
@@ -325,4 +324,4 @@ def importances(
     caption = f"how far the forecast moves without the head, mean of {count} steps"
     if passes[0].score_name == "log p":
         caption = f"log p lost without the head, mean of {count} (+: the model is worse without it)"
-    return sheet_grid(sheets, title, caption, across=1 if len(sheets) == 1 else 2)
+    return SheetGrid(sheets=sheets, title=title, caption=caption)

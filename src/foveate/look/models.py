@@ -20,7 +20,6 @@ from foveate.look.drawings import (
     SheetGrid,
     line_chart,
     sheet,
-    sheet_grid,
 )
 from foveate.look.records import (
     AttentionRecord,
@@ -249,7 +248,7 @@ def surfaces(losses: Mapping[str, Figures], reach: float = 1.0, title: str = "")
         sheets.append(sheet(name, above, places, places, "β", "α", *ends, scale_label=label))
     count = sum(grid.size for grid in losses.values())
     caption = f"log₁₀ (loss / least), filter-normalised directions, {count} runs (Li et al., 2018)"
-    return sheet_grid(sheets, title, caption, across=min(2, len(sheets)))
+    return SheetGrid(sheets=sheets, title=title, caption=caption)
 
 
 # --------------------------------------------------------------------------------------- positions
@@ -298,7 +297,7 @@ def positions(
         raise ValueError(
             f'position = "{position.config.kind}" tells no two places apart: nothing to draw'
         )
-    return sheet_grid(drawn, f"Positions: {position.config.kind}")
+    return SheetGrid(sheets=drawn, title=f"Positions: {position.config.kind}")
 
 
 def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Sequence
 from functools import singledispatch
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib import colormaps, rc_context
@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.patheffects import withStroke
+from matplotlib.patheffects import AbstractPathEffect, withStroke
 from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 from rich.cells import cell_len
@@ -95,17 +95,43 @@ def figure(drawing: Drawing) -> Figure:
 
 def _alone(drawing: Drawing, width: float, height: float, caption: str = "") -> Figure:
     """A figure of one pair of axes, with a caption below."""
-    made = Figure(figsize=(width, height), layout="constrained")
-    draw(drawing, made.add_subplot())
+    made, [ax] = _subplots((width, height))
+    draw(drawing, ax)
     if caption:
         made.supxlabel(caption, size=FONT_SIZE - 1, color=NOTE, parse_math=False)
     return made
 
 
-def _open_axes(ax: Axes, grid: str = "") -> None:
-    """Axes without a frame at the top and the right."""
+def _subplots(
+    size: tuple[float, float], count: int = 1, across: int = 1, title: str | None = None,
+    caption: str | None = None, heights: Sequence[float] | None = None, share_x: bool = False,
+) -> tuple[Figure, list[Axes]]:  # fmt: skip
+    """A figure of ``size`` inches and its ``count`` axes, ``across`` in a row.
+
+    ``heights`` are the relative heights of the rows.
+    """
+    made = Figure(figsize=size, layout="constrained")
+    down = ceil(count / across)
+    grid = made.subplots(down, across, squeeze=False, sharex=share_x, height_ratios=heights)
+    axes: list[Axes] = list(grid.flat)
+    for ax in axes[count:]:
+        ax.set_axis_off()
+    if title is not None:
+        made.suptitle(title, size=FONT_SIZE + 1, parse_math=False)
+    if caption is not None:
+        made.supxlabel(caption, size=FONT_SIZE, color=NOTE, parse_math=False)
+    return made, axes[:count]
+
+
+def _open_axes(
+    ax: Axes, across: str, up: str, grid: Literal["y", "both"] | None, size: float = FONT_SIZE
+) -> None:
+    """Name the axes, write ticks of ``size``, and leave the frame open at the top and the right."""
+    ax.set_xlabel(across, size=FONT_SIZE)
+    ax.set_ylabel(up, size=FONT_SIZE)
+    ax.tick_params(labelsize=size)
     if grid:
-        ax.grid(axis=grid, color=GRID, linewidth=0.6)  # type: ignore[arg-type]
+        ax.grid(axis=grid, color=GRID, linewidth=0.6)
         ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
 
@@ -140,11 +166,9 @@ def _bars(drawing: BarsDrawing, ax: Axes) -> None:
     if len(short) >= MOST_UPRIGHT or max(map(len, short), default=0) > 8:
         for label in ax.get_xticklabels():
             label.set(rotation=50, rotation_mode="anchor", horizontalalignment="right")
-    ax.set_ylabel(drawing.up, size=FONT_SIZE)
     title = textwrap.fill(str(shown(drawing.title)), max(60, 4 * len(drawing.labels)))
     ax.set_title(title, size=FONT_SIZE + 1, loc="left", parse_math=False)
-    ax.tick_params(labelsize=FONT_SIZE)
-    _open_axes(ax, grid="y")
+    _open_axes(ax, "", drawing.up, grid="y")
     if count > 1:
         ax.legend(frameon=False, fontsize=FONT_SIZE, ncols=count)
 
@@ -199,34 +223,26 @@ def _places(drawing: LinesDrawing, ax: Axes) -> None:
             textcoords="offset points", va="top", size=FONT_SIZE - 1, color=NOTE,
             parse_math=False,
         )  # fmt: skip
-    ax.set_xlabel(drawing.across, size=FONT_SIZE)
-    ax.set_ylabel(drawing.up, size=FONT_SIZE)
-    ax.tick_params(labelsize=FONT_SIZE)
-    _open_axes(ax, grid="both")
+    _open_axes(ax, drawing.across, drawing.up, grid="both")
 
 
 @figure.register
 def _panels_figure(drawing: PanelGrid) -> Figure:
     across = min(drawing.across, len(drawing.panels))
-    down = -(-len(drawing.panels) // across)
     width, height = PANEL_SIZE
-    made = Figure(figsize=(width * across, (height + 0.4) * down), layout="constrained")
-    grid = made.subplots(down, across, squeeze=False).flatten()
-    for ax, panel in zip(grid, drawing.panels, strict=False):
+    size = width * across, (height + 0.4) * ceil(len(drawing.panels) / across)
+    made, axes = _subplots(size, len(drawing.panels), across, drawing.title)
+    for ax, panel in zip(axes, drawing.panels, strict=True):
         draw(panel, ax)
-    for ax in grid[len(drawing.panels) :]:
-        ax.set_axis_off()
-    made.suptitle(drawing.title, size=FONT_SIZE + 1, parse_math=False)
     return made
 
 
 @figure.register
 def _forecast_figure(drawing: ForecastDrawing) -> Figure:
-    made, lines = Figure(figsize=(8.0, 4.2), layout="constrained"), drawing.lines
+    size, lines = (8.0, 4.2), drawing.lines
     if drawing.strip is None:
-        draw(lines, made.add_subplot())
-        return made
-    above, below = made.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": (12, 1)})
+        return _alone(lines, *size)
+    made, (above, below) = _subplots(size, 2, heights=(12, 1), share_x=True)
     draw(lines, above)
     x = np.asarray(lines.x)
     half = (x[1] - x[0]) / 2
@@ -261,12 +277,9 @@ def _states(drawing: StatesDrawing, ax: Axes) -> None:
             size=FONT_SIZE - 1, parse_math=False,
         )  # fmt: skip
     names = [f"component {k + 1} ({share:.0%})" for k, share in enumerate(drawing.shares[:2])]
-    ax.set_xlabel(names[0], size=FONT_SIZE)
-    ax.set_ylabel(names[1] if len(names) > 1 else "", size=FONT_SIZE)
     ax.set_title(drawing.title, size=FONT_SIZE + 1, parse_math=False)
-    ax.tick_params(labelsize=FONT_SIZE - 1)
     ax.margins(0.12)
-    _open_axes(ax)
+    _open_axes(ax, names[0], names[1] if len(names) > 1 else "", grid=None, size=FONT_SIZE - 1)
 
 
 # ------------------------------------------------------------------------------------------- beams
@@ -288,13 +301,10 @@ def _lanes(drawing: LanesDrawing, ax: Axes) -> None:
     place = {
         n.id: (number, rank) for number, step in enumerate(steps) for rank, n in enumerate(step)
     }
-    for step in steps:
-        for node in step:
-            if node.parent is not None:
-                _join(ax, node, place[node.parent], place[node.id], node.id in best)
-    for step in steps:
-        for node in step:
-            _write_node(ax, node, place[node.id], node.id in best)
+    for node in (node for step in steps for node in step):
+        if node.parent is not None:
+            _join(ax, node, place[node.parent], place[node.id], node.id in best)
+        _write_node(ax, node, place[node.id], node.id in best)
     tallest = max(map(len, steps), default=1)
     ax.set(xlim=(-0.55, len(steps) - 0.4), ylim=(tallest - 0.4, -0.6), yticks=[])
     ax.set_xticks(range(len(steps)), [str(n + 1) for n in range(len(steps))])
@@ -344,27 +354,22 @@ HEAD_SIDE = 1.25  # inches of one small matrix
 @figure.register
 def _attention_figure(drawing: AttentionView) -> Figure:
     height, width = drawing.array.shape
-    letters = [max(map(len, map(visible, words)), default=0) for words in _axes_of(drawing)]
+    words = drawing.rows, drawing.columns
+    letters = [max(map(len, map(visible, labels)), default=0) for labels in words]
     margins = [0.075 * min(n, LONGEST_LABEL) + 0.4 for n in letters]  # inches of the words
     cell = min(0.36, 14 / max(height, width, 1))
     size = max(cell * width + margins[0] + 1.1, 3.4), max(cell * height + margins[1] + 0.7, 2.6)
-    made = Figure(figsize=size, layout="constrained")
-    ax = made.add_subplot()
+    made, [ax] = _subplots(size, caption=drawing.caption)
     draw(drawing, ax)
     ax.set_xlabel("")
-    made.supxlabel(drawing.caption, size=FONT_SIZE, color=NOTE, parse_math=False)
     return made
-
-
-def _axes_of(drawing: AttentionView) -> tuple[list[str], list[str]]:
-    return drawing.rows, drawing.columns
 
 
 @draw.register
 def _attention(drawing: AttentionView, ax: Axes) -> None:
     paint(ax, drawing.array, drawing.scale, grid=True)
     ax.set_aspect("equal")
-    write_words(ax, *_axes_of(drawing))
+    write_words(ax, drawing.rows, drawing.columns)
     scale = colors.scale(drawing.scale)
     bar = ax.figure.colorbar(ax.collections[0], ax=ax, shrink=0.8, aspect=24, pad=0.02)
     bar.set_ticks(list(scale.marks), labels=list(scale.marks.values()), size=FONT_SIZE - 2)
@@ -382,8 +387,7 @@ def paint(ax: Axes, weights: NDArray[np.float32], scale: str, grid: bool = False
         mesh.set(edgecolor="white", linewidth=0.6)
     ax.invert_yaxis()
     ax.set_facecolor(BLANK)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    ax.spines[:].set_visible(False)
 
 
 def write_words(ax: Axes, rows: list[str], columns: list[str], height: float = LINE) -> None:
@@ -404,12 +408,12 @@ def write_words(ax: Axes, rows: list[str], columns: list[str], height: float = L
 
 @figure.register
 def _links_figure(drawing: LinksView) -> Figure:
-    return _alone(drawing, 5.0, LINK_STEP * max(map(len, _axes_of(drawing))) + 0.9)
+    return _alone(drawing, 5.0, LINK_STEP * max(map(len, (drawing.rows, drawing.columns))) + 0.9)
 
 
 @draw.register
 def _links(drawing: LinksView, ax: Axes) -> None:
-    rows, columns = _axes_of(drawing)
+    rows, columns = drawing.rows, drawing.columns
     count = max(len(rows), len(columns))
     top, right = (count - len(columns)) / 2, (count - len(rows)) / 2
     for t, row in enumerate(drawing.array):
@@ -435,22 +439,19 @@ def _heads_figure(drawing: HeadsView) -> Figure:
     maps = [drawing.record.drawn(name) for name in drawing.names]
     kinds, across = list(drawing.kinds.values()), max(map(len, maps))
     size = HEAD_SIDE * across + 0.9, HEAD_SIDE * len(maps) + 0.9
-    made = Figure(figsize=size, layout="constrained")
-    grid = made.subplots(len(maps), across, squeeze=False)
+    caption = f"{drawing.block_label.replace('_', '-')} · {colors.scale(drawing.scale).caption}"
+    made, axes = _subplots(size, len(maps) * across, across, caption=caption)
     for layer, heads in enumerate(maps):
-        for head in range(across):
-            ax = grid[layer, head]
+        row = axes[layer * across : (layer + 1) * across]
+        row[0].set_ylabel(f"layer {layer}", size=FONT_SIZE)
+        for ax in row[len(heads) :]:
+            ax.set_axis_off()
+        for head, (ax, weights) in enumerate(zip(row, heads, strict=False)):
             ax.set(xticks=[], yticks=[])
-            if head >= len(heads):
-                ax.set_axis_off()
-                continue
-            paint(ax, heads[head], drawing.scale)
+            paint(ax, weights, drawing.scale)
             ax.set_xlabel(kinds[layer][head], size=FONT_SIZE - 2, color=NOTE, labelpad=2)
             if layer == 0:
                 ax.set_title(f"head {head}", size=FONT_SIZE)
-        grid[layer, 0].set_ylabel(f"layer {layer}", size=FONT_SIZE)
-    block, scale = drawing.block_label.replace("_", "-"), colors.scale(drawing.scale)
-    made.supxlabel(f"{block} · {scale.caption}", size=FONT_SIZE, color=NOTE)
     return made
 
 
@@ -467,20 +468,16 @@ def _attended_figure(drawing: AttendedPicture) -> Figure:
     down = -(-count // MOST_ACROSS)
     across = -(-count // down)  # rows as even as they can be
     size = (PICTURE_SIDE * across + 0.9, (PICTURE_SIDE + 0.35) * down + 0.5)
-    made = Figure(figsize=size, layout="constrained")
-    axes = made.subplots(down, across, squeeze=False).flatten()
-    for ax in axes:
-        ax.set_axis_off()
+    title = textwrap.fill(visible(drawing.heading), 18 * across)
+    made, axes = _subplots(size, count, across, title, drawing.caption)
     show_pixels(axes[0], drawing.pixels)
     titles = ["the picture", *(overlay.title for overlay in drawing.overlays)]
-    for ax, title in zip(axes, titles, strict=False):
+    for ax, title in zip(axes, titles, strict=True):
+        ax.set_axis_off()
         ax.set_title(cut(title, LONGEST_LABEL), size=FONT_SIZE, parse_math=False)
-    for ax, overlay in zip(axes[1:], drawing.overlays, strict=False):
+    for ax, overlay in zip(axes[1:], drawing.overlays, strict=True):
         _overlay(ax, drawing, overlay)
-    _tint_legend(made, list(axes[:count]), drawing.scale)
-    title = textwrap.fill(visible(drawing.heading), 18 * across)
-    made.suptitle(title, size=FONT_SIZE + 1, parse_math=False)
-    made.supxlabel(drawing.caption, size=FONT_SIZE, color=NOTE)
+    _tint_legend(made, axes, drawing.scale)
     return made
 
 
@@ -506,8 +503,7 @@ def _tint_legend(made: Figure, axes: list[Axes], scale: str) -> None:
     bar.set_yticks(list(marks), labels=list(marks.values()), size=FONT_SIZE - 1.5)
     bar.yaxis.set(ticks_position="right", label_position="right")
     bar.set_ylabel(colors.OVERLAYS[scale].caption, size=FONT_SIZE - 1.5)
-    for spine in bar.spines.values():
-        spine.set_visible(False)
+    bar.spines[:].set_visible(False)
 
 
 def show_pixels(ax: Axes, pixels: NDArray[np.uint8]) -> None:
@@ -526,12 +522,12 @@ def _show(ax: Axes, colours: NDArray[np.float64]) -> None:
 @figure.register
 def _path_figure(drawing: PictureDrawing) -> Figure:
     """The picture, and its glimpses in order: early ones dark and late ones bright."""
-    made = Figure(figsize=(2 * PATH_SIDE, PATH_SIDE + 0.3), layout="constrained")
-    plain, ax = made.subplots(1, 2)
+    made, (plain, ax) = _subplots((2 * PATH_SIDE, PATH_SIDE + 0.3), 2, 2)
     for each in (plain, ax):
         show_pixels(each, drawing.pixels)
         each.set_axis_off()
-    edge = [withStroke(linewidth=2.6, foreground="black")]  # seen on bright pictures too
+    stroke = withStroke(linewidth=2.6, foreground="black")  # seen on bright pictures too
+    edge: list[AbstractPathEffect] = [stroke]
     ax.plot(*zip(*drawing.path, strict=True), color="#cccccc", linewidth=1, path_effects=edge)
     shades = colors.table()[np.linspace(110, 255, len(drawing.path)).astype(int)] / 255
     sharp = drawing.sides[0]
@@ -563,17 +559,10 @@ def _grid_figure(drawing: SheetGrid) -> Figure:
     side = (WIDTH - 0.3) / across - (0.45 if any(sheet.marked for sheet in sheets) else 0.1)
     heights = [max(_sheet_height(sheet, side) for sheet in line) for line in lines]
     headings = 0.26 * bool(drawing.title) + 0.24 * bool(drawing.caption)
-    made = Figure(figsize=(WIDTH, sum(heights) + headings + 0.1), layout="constrained")
-    ratios = {"height_ratios": heights}
-    grid = made.subplots(len(lines), across, squeeze=False, gridspec_kw=ratios)
-    for ax in grid.flat[len(sheets) :]:
-        ax.set_axis_off()
-    for ax, sheet in zip(grid.flat, sheets, strict=False):
-        paint_sheet(ax, sheet, side * sheet.aspect / sheet.values.shape[1])
-    if drawing.title:
-        made.suptitle(drawing.title, size=FONT_SIZE + 1, parse_math=False)
-    if drawing.caption:
-        made.supxlabel(drawing.caption, size=FONT_SIZE, color=NOTE, parse_math=False)
+    size, title, caption = (WIDTH, sum(heights) + headings + 0.1), drawing.title, drawing.caption
+    made, axes = _subplots(size, len(sheets), across, title or None, caption or None, heights)
+    for ax, sheet in zip(axes, sheets, strict=True):
+        _sheet(sheet, ax, side * sheet.aspect / sheet.values.shape[1])
     return made
 
 
@@ -587,11 +576,7 @@ def _sheet_height(sheet: SheetDrawing, side: float) -> float:
 
 
 @draw.register
-def _sheet(drawing: SheetDrawing, ax: Axes) -> None:
-    paint_sheet(ax, drawing)
-
-
-def paint_sheet(ax: Axes, sheet: SheetDrawing, height: float = LINE) -> None:
+def _sheet(sheet: SheetDrawing, ax: Axes, height: float = LINE) -> None:
     """Fill axes with the cells of a sheet, rows so many inches high, and write what it is."""
     values, least, most = sheet.values.array, sheet.least, sheet.most
     hues = "PuOr_r" if least < 0 < most else "cividis"

@@ -14,7 +14,7 @@ import foveate.look.models as models
 from foveate.align.aer import rank_heads, read_gold, read_links
 from foveate.config import ConfigError
 from foveate.data.tokenizer import PAD, Tokenizer
-from foveate.look.drawings import BarsDrawing, Drawing, SheetGrid, bar_chart, sheet, sheet_grid
+from foveate.look.drawings import BarsDrawing, Drawing, SheetGrid, bar_chart, sheet
 from foveate.look.maps import AttentionView, HeadsView, LinksView, over_picture
 from foveate.look.measure import Judge, confidence, diagonality, entropy
 from foveate.look.records import AttentionRecord, block_of, capture, spaced
@@ -178,7 +178,9 @@ def masks(
                 [visible(word) for word in columns], "queries", "keys", 0.0, 1.0, scale_label=" ",
             )
         )  # fmt: skip
-    return sheet_grid(sheets, f"Who may see whom: {run.path.name}", MASKS_CAPTION, across=1)
+    return SheetGrid(
+        sheets=sheets, title=f"Who may see whom: {run.path.name}", caption=MASKS_CAPTION, across=1
+    )
 
 
 @torch.inference_mode()
@@ -249,7 +251,7 @@ def importance(
         for title, values in figures.items()
     ]  # fmt: skip
     many = "1 pair" if len(maps) == 1 else f"{len(maps)} pairs"
-    return sheet_grid(sheets, f"Heads of the cross-attention over {many}")
+    return SheetGrid(sheets=sheets, title=f"Heads of the cross-attention over {many}")
 
 
 def head_means(maps: Sequence[WordMaps], figure: Judge) -> NDArray[np.float64]:

@@ -25,7 +25,6 @@ from foveate.look.drawings import (
     Word,
     WordsDrawing,
     line_chart,
-    panel_grid,
 )
 from foveate.look.records import calls_of
 from foveate.look.views import view
@@ -259,7 +258,7 @@ def by_length(
                 caption="bands: 95 % of draws of the sentences (bootstrap)",
             )
         )  # fmt: skip
-    return panel_grid(panels, "Scores by the length of the source")
+    return PanelGrid(panels=panels, title="Scores by the length of the source")
 
 
 def grouped(sources: Texts) -> list[list[int]]:

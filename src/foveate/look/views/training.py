@@ -14,9 +14,7 @@ from foveate.look.drawings import (
     PanelGrid,
     SheetGrid,
     line_chart,
-    panel_grid,
     sheet,
-    sheet_grid,
 )
 from foveate.look.views import view
 from foveate.look.views.examples import places, trained, watched
@@ -57,7 +55,7 @@ def curves(runs: Sequence[Run], across: Across = "step") -> PanelGrid:
         if name not in APART and isinstance(value, int | float)
     }
     panels += [panel(logs, "valid", name, across) for name in figures]
-    return panel_grid(panels, f"Training of {', '.join(logs)}")
+    return PanelGrid(panels=panels, title=f"Training of {', '.join(logs)}")
 
 
 def logged(logs: Mapping[str, Sequence[Line]], event: str, name: str) -> bool:
@@ -140,7 +138,7 @@ def health(run: Run) -> SheetGrid:
                 far, aspect=len(steps) / (3.0 * len(modules)),
             )
         )  # fmt: skip
-    return sheet_grid(sheets, f"Health of {run.path.name}", across=1)
+    return SheetGrid(sheets=sheets, title=f"Health of {run.path.name}", across=1)
 
 
 # --------------------------------------------------------------------------- before the first step

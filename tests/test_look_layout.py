@@ -88,6 +88,7 @@ def test_scripts_without_a_font_are_named_once(
     assert "fonts-noto-core" in err
 
 
+SHEET = sheet("日本" * 30, np.eye(3), SENTENCE[:3], across=LONG)
 VIEWS: dict[str, Drawing] = {
     "small": attention(record(["a"], ["x"])),
     "square": attention(record(["a", "b", "c"], ["x", "y", "z"], ".a_long_name")),
@@ -98,11 +99,7 @@ VIEWS: dict[str, Drawing] = {
     "heads": heads(record(SENTENCE, SENTENCE)),
     "bars": bar_chart(SENTENCE, {"p": np.ones(7)}, "probability", LONG, LONG),
     "curves": line_chart(np.arange(3.0), {"a": np.ones(3)}, "step", "loss", caption=LONG),
-    "sheets": SheetGrid(
-        sheets=[sheet("日本" * 30, np.eye(3), SENTENCE[:3], across=LONG)] * 2,
-        title=LONG,
-        caption=LONG,
-    ),
+    "sheets": SheetGrid(sheets=[SHEET] * 2, title=LONG, caption=LONG),
 }
 
 

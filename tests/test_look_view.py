@@ -45,11 +45,8 @@ CURVES = line_chart(
     X, {"a": X**2, "b": np.array([1, np.nan, 3])}, "step", "y", bands={"a": (X, X**3)},
     labels=("one", "two", "four"), marks={"here": 2.0},
 )  # fmt: skip
-SHEETS = SheetGrid(
-    sheets=[sheet("one", np.array([[0, np.nan], [2, -4.0]]), rows=["r", "s"])],
-    title="T",
-    caption="C",
-)
+SHEET = sheet("one", np.array([[0, np.nan], [2, -4.0]]), rows=["r", "s"])
+SHEETS = SheetGrid(sheets=[SHEET], title="T", caption="C")
 PATH = picture_drawing(PIXELS, "x.png → 3", np.array([[6, 4], [9, 2]], np.float32), (4, 8))
 VIEWS: dict[str, Drawing] = {
     "curves": CURVES,

@@ -68,17 +68,15 @@ def _no_values() -> Floats:
     return np.zeros(0)
 
 
-def _floats(values: Iterable[float]) -> list[float]:
-    return [float(value) for value in values]
-
-
 # Texts of users: the JSON writes controls, joiners and bidi marks as signs.
 Text = Annotated[str, PlainSerializer(shown, return_type=str)]
 Label = Annotated[str, PlainSerializer(visible, return_type=str)]
 # Numbers and arrays stay what they are until they are written.
 _as_is = pydantic.PlainValidator(lambda values: values)
 TableCell = Annotated[Cell, _as_is, PlainSerializer(_table_cell, return_type=Cell)]
-Places = Annotated[Floats, _as_is, PlainSerializer(_floats, return_type=list[float])]
+Places = Annotated[
+    Floats, _as_is, PlainSerializer(lambda places: [*map(float, places)], return_type=list[float])
+]
 Values = Annotated[Floats, _as_is, PlainSerializer(listed, return_type=list[float | None])]
 Pixels = Annotated[NDArray[np.uint8], _as_is, PlainSerializer(data_uri, return_type=str)]
 

@@ -165,10 +165,15 @@ def _table_cell(cell: Cell) -> str:
 @text.register
 def _sheet(drawing: SheetDrawing, width: int | None = None, color: bool | None = None) -> str:
     """In shades, a sign for a cell (of more than fit, every k-th), or as the texts of cells."""
-    if drawing.cells:
-        return "\n".join([drawing.title, *_figures(drawing)])
-    title = f"{drawing.title} ({drawing.legend}, {SHADES})"
-    return "\n".join([title, *_shaded(drawing, width or 100)])
+    if not drawing.cells:
+        title = f"{drawing.title} ({drawing.legend}, {SHADES})"
+        return "\n".join([title, *_shaded(drawing, width or 100)])
+    left = max(map(len, drawing.rows), default=0)
+    wide = max(map(len, [*drawing.columns, "0.00"])) + 2
+    lines = [drawing.title]
+    for name, row in zip(["", *drawing.rows], [drawing.columns, *drawing.cells], strict=True):
+        lines.append(f"{name:>{left}}" + "".join(f"{cell:>{wide}}" for cell in row))
+    return "\n".join(lines)
 
 
 @text.register
@@ -198,16 +203,6 @@ def _sheet_grid(drawing: SheetGrid, width: int | None = None, color: bool | None
     parts = [drawing.title] if drawing.title else []
     parts += [text(sheet, width, color) for sheet in drawing.sheets]
     return "\n".join([*parts, drawing.caption] if drawing.caption else parts)
-
-
-def _figures(sheet: SheetDrawing) -> list[str]:
-    """A sheet as a table of its numbers."""
-    left = max(map(len, sheet.rows), default=0)
-    wide = max(map(len, [*sheet.columns, "0.00"])) + 2
-    lines = [" " * left + "".join(f"{name:>{wide}}" for name in sheet.columns)]
-    for name, row in zip(sheet.rows, sheet.cells, strict=True):
-        lines.append(f"{name:>{left}}" + "".join(f"{cell:>{wide}}" for cell in row))
-    return lines
 
 
 def _shaded(sheet: SheetDrawing, width: int) -> list[str]:
@@ -325,7 +320,7 @@ def _shades(signs: str) -> InkCell:
 INKS = {
     "truecolor": Ink(_true_color, "numbers: per cent"),
     "256": Ink(_few_colors, "numbers: per cent"),
-    "shades": Ink(_shades("·░▒▓█"), "least · ░ ▒ ▓ █ most"),
+    "shades": Ink(_shades(SHADES), "least · ░ ▒ ▓ █ most"),
     "ascii": Ink(_shades(".:+#@"), "least . : + # @ most", stem="|", cut="~"),
 }
 

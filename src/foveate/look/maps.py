@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-import foveate.look.colors as colors
 from foveate.look.drawings import (
     Arrays,
     AttentionDrawing,
@@ -101,6 +100,12 @@ class HeadsView(AttentionView):
         return maps | {"rows": np.array(rows), "columns": np.array(columns)}
 
 
+def _check_scale(scale: str) -> None:
+    """Raise ``ValueError`` naming the scales that exist."""
+    if scale not in get_args(ScaleName):
+        raise ValueError(f"no scale {scale!r}; there are: {', '.join(get_args(ScaleName))}")
+
+
 def attention(
     record: AttentionRecord,
     block: str = "cross_attention",
@@ -115,7 +120,7 @@ def attention(
     exist, ``IndexError`` naming the layers or heads, ``ValueError`` naming the scales.
     """
     record.select(block, layer, head)  # refuses what does not exist now, not when it is drawn
-    colors.scale(scale)
+    _check_scale(scale)
     names = record.names(block)
     place = range(len(names))[layer]
     name, heads = block_of(names[place]), len(record.maps[names[place]])
@@ -143,7 +148,7 @@ def heads(
     """
     for name in record.layers(block):
         record.drawn(name)
-    colors.scale(scale)
+    _check_scale(scale)
     name = block_of(record.names(block)[0])
     return HeadsView(record=record, block=name, block_label=block, form="heads", scale=scale)
 

@@ -36,10 +36,8 @@ class ResidualBlock(nn.Module):
     def around(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply the sub-layer to x (B, T, D) and add x to its output."""
         if self.order == "pre":
-            y: Tensor = self.dropout(sublayer(self.norm(x)), x)
-            return y
-        y = self.norm(self.dropout(sublayer(x), None if self.order == "plain" else x))
-        return y
+            return self.dropout(sublayer(self.norm(x)), x)
+        return self.norm(self.dropout(sublayer(x), None if self.order == "plain" else x))
 
 
 class TransformerConfig(Config):
@@ -96,8 +94,7 @@ class DecoderLayer(nn.Module):
         self, x: Tensor, mask: Mask, state: State | None, position: Position
     ) -> Float[Tensor, "B T D"]:
         """What each position gathers from the positions up to itself."""
-        y: Tensor = self.self_attention(x, None, mask, state, position)
-        return y
+        return self.self_attention(x, None, mask, state, position)
 
     def forward(
         self,
@@ -140,8 +137,7 @@ class TransformerStack(nn.Module):
         """
         x = self.stem(inputs)
         at = torch.arange(start, start + x.shape[1], device=x.device)
-        embedded: Tensor = self.dropout(self.embedding_norm(self.position.embed(x, at)))
-        return embedded
+        return self.dropout(self.embedding_norm(self.position.embed(x, at)))
 
 
 class TransformerEncoder(TransformerStack, Encoder):
@@ -230,8 +226,7 @@ class SSRULayer(DecoderLayer):
     def attend_to_prefix(
         self, x: Tensor, mask: Mask, state: State | None, position: Position
     ) -> Float[Tensor, "B T D"]:
-        y: Tensor = self.unit(x, state)
-        return y
+        return self.unit(x, state)
 
 
 class SSRUDecoder(TransformerDecoder):

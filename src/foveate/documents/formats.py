@@ -626,9 +626,10 @@ def parse_xml(data: bytes, where: str) -> XML.Element:
     return root
 
 
-def language(variant: XML.Element) -> str:
-    """The language of a variant."""
-    return (variant.get(LANG) or variant.get("lang") or "").lower()
+def variants_in(unit: XML.Element, language: str) -> list[XML.Element]:
+    """The variants of a unit in a language, or in one of its regions."""
+    variants = unit.findall("tuv")
+    return [v for v in variants if same_language(v.get(LANG) or v.get("lang") or "", language)]
 
 
 def same_language(a: str, b: str) -> bool:
@@ -638,11 +639,11 @@ def same_language(a: str, b: str) -> bool:
 
 def _segment_of(unit: XML.Element, source: str, options: DocumentOptions) -> XML.Element | None:
     """The segment of a unit that is to be translated, if any."""
-    targets = [v for v in unit.findall("tuv") if same_language(language(v), options.to or "")]
+    targets = variants_in(unit, options.to or "")
     if targets and not options.again:
         return None
     others = [v for v in unit.findall("tuv") if v not in targets]
-    own = [v for v in others if same_language(language(v), options.source or source)]
+    own = [v for v in variants_in(unit, options.source or source) if v not in targets]
     own = own if own or options.source else others
     return own[0].find("seg") if own else None
 
@@ -674,7 +675,7 @@ _QUOTES = {'"': "&quot;"}
 
 def _add(unit: XML.Element, text: str, to: str) -> None:
     """Put a variant into a unit, in place of one that is there."""
-    for old in [v for v in unit.findall("tuv") if same_language(language(v), to)]:
+    for old in variants_in(unit, to):
         unit.remove(old)
     variant = XML.SubElement(unit, "tuv", {LANG: to})
     variant.append(XML.fromstring(f"<seg>{text}</seg>"))

@@ -17,7 +17,7 @@ from foveate.config import ConfigError
 from foveate.data.tokenizer import SPECIALS, UNK
 from foveate.data.words import split_words
 from foveate.decode.beam import Beam, Wording
-from foveate.documents.formats import decoded, language, parse_xml, same_language
+from foveate.documents.formats import decoded, parse_xml, variants_in
 from foveate.documents.translate import Aligner
 from foveate.errors import Renamed
 from foveate.run import Run, RunConfig
@@ -160,14 +160,14 @@ def _of_tmx(
     own = source or (header is not None and header.get("srclang")) or ""
     for unit in root.iter("tu"):
         variants = unit.findall("tuv")
-        sources = [v for v in variants if same_language(language(v), own)]
-        sources = sources or ([] if source else variants[:1])
-        targets = [v for v in variants if v is not sources[0]] if sources else []
-        targets = [v for v in targets if to is None or same_language(language(v), to)]
-        texts = ["".join(seg.itertext()) for v in (*sources[:1], *targets[:1])
-                 if (seg := v.find("seg")) is not None]  # fmt: skip
-        if len(texts) == 2:
-            yield texts[0], texts[1]
+        first = next(iter(variants_in(unit, own) or ([] if source else variants)), None)
+        into = variants if to is None else variants_in(unit, to)
+        other = next((v for v in into if v is not first), None)
+        if first is None or other is None:
+            continue
+        segments = first.find("seg"), other.find("seg")
+        if segments[0] is not None and segments[1] is not None:
+            yield "".join(segments[0].itertext()), "".join(segments[1].itertext())
 
 
 # ------------------------------------------------------------------------------ assistance

@@ -126,19 +126,16 @@ class Classifier(Model):
 
     def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
         """Read the input; ``keys`` is true at real positions, None where all are real."""
-        memory: Memory = self.encoder(inputs, keys)
-        return memory
+        return self.encoder(inputs, keys)
 
     def features(
         self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B D"]:
         """The pooled vector of each input, from which its label is predicted."""
-        pooled: Tensor = self.dropout(self.pooling(self.encode(inputs, keys)))
-        return pooled
+        return self.dropout(self.pooling(self.encode(inputs, keys)))
 
     def forward(
         self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B C"]:
         """Scores of every label."""
-        scores: Tensor = self.output(self.features(inputs, keys))
-        return scores
+        return self.output(self.features(inputs, keys))

@@ -153,20 +153,17 @@ class EncoderDecoder(Model):
 
     def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
         """Read the source; ``keys`` is true at real positions, None where all are real."""
-        memory: Memory = self.encoder(inputs, keys)
-        return memory
+        return self.encoder(inputs, keys)
 
     def decode(
         self, ids: Int[Tensor, "B T"], memory: Memory, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
         """A vector at each target position, from which the next token is predicted."""
-        hidden: Tensor = self.decoder(ids, memory, state)
-        return hidden
+        return self.decoder(ids, memory, state)
 
     def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         """Unnormalised log-probabilities of every next token."""
-        scores: Tensor = self.output(hidden)
-        return scores
+        return self.output(hidden)
 
     def forward(
         self,

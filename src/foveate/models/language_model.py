@@ -41,13 +41,11 @@ class LanguageModel(Model):
 
     def decode(self, ids: Int[Tensor, "B T"], state: State | None = None) -> Float[Tensor, "B T D"]:
         """A vector at each position, from which the next token is predicted."""
-        hidden: Tensor = self.decoder(ids, None, state)
-        return hidden
+        return self.decoder(ids, None, state)
 
     def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         """Scores of every next token."""
-        scores: Tensor = self.output(hidden)
-        return scores
+        return self.output(hidden)
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         return self.logits(self.decode(ids))
@@ -141,17 +139,14 @@ class MaskedLanguageModel(Model):
 
     def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
         """Read the input; ``keys`` is true at real places, None where all are."""
-        memory: Memory = self.encoder(inputs, keys)
-        return memory
+        return self.encoder(inputs, keys)
 
     def features(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B E"]:
         """The vectors that W is compared with, from those that the encoder leaves."""
-        transformed: Tensor = self.norm(self.activate(self.transform(hidden)))
-        return transformed
+        return self.norm(self.activate(self.transform(hidden)))
 
     def forward(
         self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B S V"]:
         """Scores of every token at every place."""
-        scores: Tensor = self.output(self.features(self.encode(inputs, keys).values))
-        return scores
+        return self.output(self.features(self.encode(inputs, keys).values))

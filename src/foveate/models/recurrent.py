@@ -70,6 +70,12 @@ class RecurrentAttention(Attention.Config, family="recurrent_attention", kind="f
     """Which of query, key, value and output are projected."""
 
 
+def first_states(bridge: nn.Linear, memory: Memory, rows: int, size: int) -> Hidden:
+    """tanh(B m), m the summary of the source, for each row: equal for hypotheses of one source."""
+    first = torch.tanh(bridge(memory.summary()))
+    return torch.split(first.repeat_interleave(rows // len(first), dim=0), size, dim=-1)
+
+
 class RecurrentDecoder(Decoder):
     """Layers of a recurrent cell, with or without attention to the source at each step.
 
@@ -189,9 +195,7 @@ class RecurrentDecoder(Decoder):
         if memory is None:
             zeros = embedded.new_zeros(len(embedded), self.config.hidden_size)
             return (zeros,) * (self.config.num_layers * self.states)
-        first = torch.tanh(self.bridge(memory.summary()))
-        first = first.repeat_interleave(len(embedded) // len(first), dim=0)
-        return torch.split(first, self.config.hidden_size, dim=-1)
+        return first_states(self.bridge, memory, len(embedded), self.config.hidden_size)
 
     def _top(self, hidden: Hidden) -> Tensor:
         """The output of the last layer."""
@@ -272,7 +276,8 @@ class LocationDecoder(Decoder):
         assert memory is not None
         state = State() if state is None else state
         embedded, mask = self.dropout(self.stem(ids)), memory.mask
-        hidden = state.swap(self, lambda: self._start(len(ids), memory))
+        size = self.config.hidden_size
+        hidden = state.swap(self, lambda: first_states(self.bridge, memory, len(ids), size))
         tops = []
         for x in embedded.unbind(dim=1):
             query = torch.cat((hidden[0], x), dim=-1)
@@ -283,9 +288,3 @@ class LocationDecoder(Decoder):
         state.put(self, hidden)
         state.position += ids.shape[1]
         return self.dropout(torch.tanh(self.readout(torch.stack(tops, dim=1))))
-
-    def _start(self, rows: int, memory: Memory) -> Hidden:
-        """tanh(B m̄) for each row, the same for all hypotheses of a source."""
-        first = torch.tanh(self.bridge(memory.summary()))
-        first = first.repeat_interleave(rows // len(first), dim=0)
-        return torch.split(first, self.config.hidden_size, dim=-1)

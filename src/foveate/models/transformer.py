@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.config import Config
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.embedding import Stem, TokenStem
@@ -35,10 +36,24 @@ class ResidualBlock(nn.Module):
     def around(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply the sub-layer to x (B, T, D) and add x to its output."""
         if self.order == "pre":
-            y: Tensor = self.dropout(sublayer(self.norm(x)), x)
-            return y
-        y = self.norm(self.dropout(sublayer(x), None if self.order == "plain" else x))
-        return y
+            return self.dropout(sublayer(self.norm(x)), x)
+        return self.norm(self.dropout(sublayer(x), None if self.order == "plain" else x))
+
+
+class TransformerConfig(Config):
+    """The fields that encoder and decoder share."""
+
+    hidden_size: int = Field(256, gt=0)  # size of the states between layers
+    num_heads: int = Field(4, gt=0)  # attention heads of each layer
+    num_layers: int = Field(3, gt=0)  # layers, one above the other
+    ffn_size: int = Field(1024, gt=0)  # inner size of the feed-forward layers
+    dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each sub-layer's output
+    norm: Norm.Config = LayerNorm.Config()  # normalisation of the states
+    embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
+    norm_order: Literal["pre", "post", "plain"] = "pre"
+    """Before each sub-layer, after its residual, or plain."""
+    stem: Stem.Config = TokenStem.Config(scale="sqrt")  # how tokens become vectors
+    position: Position.Config = Sinusoidal.Config()  # how the order of tokens is known
 
 
 class EncoderLayer(nn.Module):
@@ -79,8 +94,7 @@ class DecoderLayer(nn.Module):
         self, x: Tensor, mask: Mask, state: State | None, position: Position
     ) -> Float[Tensor, "B T D"]:
         """What each position gathers from the positions up to itself."""
-        y: Tensor = self.self_attention(x, None, mask, state, position)
-        return y
+        return self.self_attention(x, None, mask, state, position)
 
     def forward(
         self,
@@ -99,23 +113,39 @@ class DecoderLayer(nn.Module):
         return blocks[-1].around(x, self.feed_forward)
 
 
-class TransformerEncoder(Encoder):
+class TransformerStack(nn.Module):
+    """What encoder and decoder share: embeddings with positions, L layers, a last norm."""
+
+    def _build(
+        self, config: TransformerConfig, source: Input, layer: Callable[[], nn.Module]
+    ) -> None:
+        self.output_size = size = config.hidden_size
+        self.stem: Stem = config.stem.build(source, size)
+        self.position: Position = config.position.build(size, config.num_heads)
+        first = config.embedding_norm
+        self.embedding_norm: nn.Module = nn.Identity() if first is None else first.build(size)
+        self.dropout = Dropout(config.dropout)
+        self.layers = nn.ModuleList(layer() for _ in range(config.num_layers))
+        # pre-norm layers leave the residual sum unnormalised, so a norm follows the last layer
+        pre = config.norm_order == "pre"
+        self.norm: nn.Module = config.norm.build(size) if pre else nn.Identity()
+
+    def embed(self, inputs: Tensor, start: int = 0) -> Float[Tensor, "B T D"]:
+        """The input of the first layer: embeddings with positions, normalised, with dropout.
+
+        ``start`` is the position of the first input.
+        """
+        x = self.stem(inputs)
+        at = torch.arange(start, start + x.shape[1], device=x.device)
+        return self.dropout(self.embedding_norm(self.position.embed(x, at)))
+
+
+class TransformerEncoder(TransformerStack, Encoder):
     """L layers of self-attention over embeddings and positions of tokens, patches or time steps."""
 
-    class Config(Encoder.Config, kind="transformer"):
+    class Config(TransformerConfig, Encoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
 
-        hidden_size: int = Field(256, gt=0)  # size of the states between layers
-        num_heads: int = Field(4, gt=0)  # attention heads of each layer
-        num_layers: int = Field(3, gt=0)  # layers, one above the other
-        ffn_size: int = Field(1024, gt=0)  # inner size of the feed-forward layers
-        dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each sub-layer's output
-        norm: Norm.Config = LayerNorm.Config()  # normalisation of the states
-        embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
-        norm_order: Literal["pre", "post", "plain"] = "pre"
-        """Before each sub-layer, after its residual, or plain."""
-        stem: Stem.Config = TokenStem.Config(scale="sqrt")  # how tokens become vectors
-        position: Position.Config = Sinusoidal.Config()  # how the order of tokens is known
         attention: BaseAttention.Config = Attention.Config()
         """Self-attention; its num_heads is the encoder's."""
         feed_forward: FeedForward.Config = ReLU.Config()
@@ -126,13 +156,7 @@ class TransformerEncoder(Encoder):
 
     def __init__(self, config: Config, source: Input) -> None:
         super().__init__(config, source)
-        self.output_size = size = config.hidden_size
-        self.stem = config.stem.build(source, size)
-        self.position = config.position.build(size, config.num_heads)
-        self.embedding_norm = _first_norm(config)
-        self.dropout = Dropout(config.dropout)
-        self.layers = nn.ModuleList(self.layer(config) for _ in range(config.num_layers))
-        self.norm = _last_norm(config)
+        self._build(config, source, lambda: self.layer(config))
 
     def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
         x, mask = self.embed(inputs), Mask(keys)
@@ -140,31 +164,13 @@ class TransformerEncoder(Encoder):
             x = layer(x, mask, self.position)
         return Memory(self.norm(x), keys)
 
-    def embed(self, inputs: Tensor) -> Float[Tensor, "B S D"]:
-        """The input of the first layer: embeddings with positions, normalised, with dropout."""
-        x = self.stem(inputs)
-        x = self.position.embed(x, torch.arange(x.shape[1], device=x.device))
-        embedded: Tensor = self.dropout(self.embedding_norm(x))
-        return embedded
 
-
-class TransformerDecoder(Decoder):
+class TransformerDecoder(TransformerStack, Decoder):
     """L layers of causal self-attention, with cross-attention to the memory if there is one."""
 
-    class Config(Decoder.Config, kind="transformer"):
+    class Config(TransformerConfig, Decoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
 
-        hidden_size: int = Field(256, gt=0)  # size of the states between layers
-        num_heads: int = Field(4, gt=0)  # attention heads of each layer
-        num_layers: int = Field(3, gt=0)  # layers, one above the other
-        ffn_size: int = Field(1024, gt=0)  # inner size of the feed-forward layers
-        dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and of each sub-layer's output
-        norm: Norm.Config = LayerNorm.Config()  # normalisation of the states
-        embedding_norm: Norm.Config | None = None  # of embeddings with positions (BERT, BART)
-        norm_order: Literal["pre", "post", "plain"] = "pre"
-        """Before each sub-layer, after its residual, or plain."""
-        stem: Stem.Config = TokenStem.Config(scale="sqrt")  # how tokens become vectors
-        position: Position.Config = Sinusoidal.Config()  # how the order of tokens is known
         attention: BaseAttention.Config = Attention.Config()
         """Self-attention; its num_heads is the decoder's."""
         cross_attention: BaseAttention.Config | None = None  # where it differs from attention
@@ -176,32 +182,18 @@ class TransformerDecoder(Decoder):
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)
-        self.output_size = size = config.hidden_size
-        self.stem = config.stem.build(target, size)
-        self.position = config.position.build(size, config.num_heads)
-        self.embedding_norm = _first_norm(config)
-        self.dropout = Dropout(config.dropout)
-        self.layers = nn.ModuleList(
-            self.layer(config, memory_size) for _ in range(config.num_layers)
-        )
-        self.norm = _last_norm(config)
+        self._build(config, target, lambda: self.layer(config, memory_size))
 
     def forward(
         self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
-        x = self.stem(ids)
-        start = 0 if state is None else state.position
-        at = torch.arange(start, start + x.shape[1], device=x.device)
-        x = self.dropout(self.embedding_norm(self.position.embed(x, at)))
+        x = self.embed(ids, 0 if state is None else state.position)
         masks = Mask(causal=True), Mask() if memory is None else memory.mask
         for layer in self.layers:
             x = layer(x, memory, masks, self.position, state)
         if state is not None:
             state.position += ids.shape[1]
         return self.norm(x)
-
-
-TransformerConfig = TransformerEncoder.Config | TransformerDecoder.Config
 
 
 def _heads(config: TransformerConfig, attention: BaseAttention.Config) -> BaseAttention.Config:
@@ -225,16 +217,6 @@ def _blocks(config: TransformerConfig, count: int) -> nn.ModuleList:
     )
 
 
-def _first_norm(config: TransformerConfig) -> nn.Module:
-    norm = config.embedding_norm
-    return nn.Identity() if norm is None else norm.build(config.hidden_size)
-
-
-def _last_norm(config: TransformerConfig) -> nn.Module:
-    """Pre-norm layers leave the residual sum unnormalised, so a norm follows the last layer."""
-    return config.norm.build(config.hidden_size) if config.norm_order == "pre" else nn.Identity()
-
-
 class SSRULayer(DecoderLayer):
     """A decoder layer with an SSRU in place of self-attention (Kim et al., 2019)."""
 
@@ -244,8 +226,7 @@ class SSRULayer(DecoderLayer):
     def attend_to_prefix(
         self, x: Tensor, mask: Mask, state: State | None, position: Position
     ) -> Float[Tensor, "B T D"]:
-        y: Tensor = self.unit(x, state)
-        return y
+        return self.unit(x, state)
 
 
 class SSRUDecoder(TransformerDecoder):

@@ -189,5 +189,4 @@ class Glimpse(Model):
 
     def forward(self, pixels: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C"]:
         """Scores of every label after the last glimpse."""
-        scores: Tensor = self.output(self.look(pixels).final)
-        return scores
+        return self.output(self.look(pixels).final)

@@ -184,10 +184,7 @@ class BaseAttention(Configurable, nn.Module):
             queries = position.rotate(queries, indices(context.query_at, query.device))
         queries = fold(queries, len(query if memory is None else memory))
         mixed = unfold(self._attend(queries, query, memory, context), steps)
-        output: Tensor = self.output(
-            mixed.transpose(1, 2).flatten(2)
-        )  # (B, H, T, V) -> (B, T, H·V)
-        return output
+        return self.output(mixed.transpose(1, 2).flatten(2))  # (B, H, T, V) -> (B, T, H·V)
 
     def _attend(
         self,
@@ -338,8 +335,7 @@ class Attention(BaseAttention):
         scale = self.score.scale
         if not long:
             hidden = mask.additive(query_at, key_at, torch.float32, device)
-            mixed: Tensor = Attend.apply(queries, keys, values, hidden, scale)  # type: ignore[no-untyped-call]
-            return mixed
+            return Attend.apply(queries, keys, values, hidden, scale)  # type: ignore[no-untyped-call]
         causal = bias is None and steps == rows and mask.is_causal_only(query_at, key_at)
         added = None if causal else mask.dense(query_at, key_at, device)
         if bias is not None:

@@ -182,8 +182,7 @@ class SeriesPatches(SeriesStem):
         repeated = inputs[:, -1:].expand(-1, self.config.stride, -1)
         padded = torch.cat((inputs, repeated), dim=1)
         patches = padded.unfold(1, self.config.size, self.config.stride)  # (B, T, C, P)
-        x: Tensor = self.project(patches.flatten(2))
-        return x
+        return self.project(patches.flatten(2))
 
 
 class SeriesSteps(SeriesStem):
@@ -202,5 +201,4 @@ class SeriesSteps(SeriesStem):
         return list(range(self.places))
 
     def forward(self, inputs: Float[Tensor, "B L C"]) -> Float[Tensor, "B T D"]:
-        x: Tensor = self.project(inputs)
-        return x
+        return self.project(inputs)

@@ -92,21 +92,15 @@ class GatedFeedForward(FeedForward):
         return self.outer(self.dropout(self.activate(self.inner(x)) * self.gate(x)))
 
 
-class SwiGLU(GatedFeedForward):
+class SwiGLU(GatedFeedForward, SiLU):
     """W₂ (silu(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020; Llama)."""
 
     class Config(FeedForward.Config, kind="swiglu"):
         pass
 
-    def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
-        return F.silu(x)
 
-
-class GEGLU(GatedFeedForward):
+class GEGLU(GatedFeedForward, GELUTanh):
     """W₂ (gelu(W₁ x + b₁) ⊙ (V x + c)) + b₂, with the tanh form of GELU (Shazeer, 2020; T5 1.1)."""
 
     class Config(FeedForward.Config, kind="geglu"):
         pass
-
-    def activate(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
-        return F.gelu(x, approximate="tanh")

@@ -193,8 +193,7 @@ class Dropout(nn.Module):
         """Dropout of ``change``, added to ``x`` where that is not None."""
         drop = int(256 * self.p)
         if self.training and drop and change.device.type == "cpu":
-            y: Tensor = _ByteDropout.apply(change, drop, x)  # type: ignore[no-untyped-call]
-            return y
+            return _ByteDropout.apply(change, drop, x)  # type: ignore[no-untyped-call]
         if self.training and drop:
             change = F.dropout(change, self.p)
         return change if x is None else x + change

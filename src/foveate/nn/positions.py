@@ -87,8 +87,7 @@ class Concatenated(Sinusoidal):
 
     def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
         encoding = self.encode(at, self.config.size).to(x.dtype)
-        joined: Tensor = self.join(torch.cat((x, encoding.expand(len(x), -1, -1)), dim=-1))
-        return joined
+        return self.join(torch.cat((x, encoding.expand(len(x), -1, -1)), dim=-1))
 
 
 class Learned(Position):

@@ -145,8 +145,7 @@ class SelectiveStateSpace(Configurable, nn.Module):
         y, h = self._scan(u, keys, remembered[1])
         if state is not None:
             state.put(self, (window, h))
-        output: Tensor = self.output(y.to(gate.dtype) * F.silu(gate))
-        return output
+        return self.output(y.to(gate.dtype) * F.silu(gate))
 
     def _start(self, inner: Tensor) -> tuple[Tensor, Tensor]:
         """An empty window (B, W − 1, E) and h_0 = 0 (B, E, N)."""

@@ -8,8 +8,8 @@ TESTS  ?= tests
 SHAPE  ?= small
 # Choices of `make bench-peers`: PEERS="--group train-small --seconds 60"; --list says what there is.
 PEERS  ?=
-# Test processes: one per core, each with one thread, at most 8.
-JOBS   ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
+# Test processes, each with one thread: one more than cores, for tests that wait; at most 8.
+JOBS   ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import MethodType
+from types import FrameType
 
 import numpy as np
 import torch
@@ -27,9 +27,11 @@ from foveate.look.drawings import (
 from foveate.look.edits import edit, silence
 from foveate.look.records import ForcedPass, Where, block_of, calls_of, chosen, spaced
 from foveate.look.words import visible
-from foveate.nn.recurrent import Cell, Gates, Hidden
+from foveate.nn.probe import probed
+from foveate.nn.recurrent import Cell
 
 Figures = NDArray[np.float64]
+Gates = dict[str, Tensor]  # by name, each (B, T, H), from 0 (shut) to 1 (open)
 UNITS_SHOWN = 24
 
 
@@ -49,27 +51,25 @@ class CellSteps:
 def capture_cells(model: nn.Module) -> Iterator[dict[str, CellSteps]]:
     """Collect the states and the gates of every recurrent cell, by its dotted name.
 
-    Meanwhile cells run step by step, as their equations; outputs differ from those of a kernel by
-    rounding.
+    They are there after the context. Meanwhile cells run step by step, as their equations; outputs
+    differ from those of a kernel by rounding.
     """
     captured: dict[str, CellSteps] = {}
-    cells = {part: name for name, part in model.named_modules() if isinstance(part, Cell)}
+    stages: dict[str, dict[str, list[Tensor]]] = {}
 
-    def record(cell: Cell, inputs: tuple[Tensor, Hidden], after: Hidden) -> None:
-        now = {"": after[0], **cell.open(*inputs)}
-        step = {gate: values.detach().float()[:, None] for gate, values in now.items()}
-        if before := captured.get(cells[cell]):
-            earlier = {"": before.states, **before.gates}
-            step = {gate: torch.cat((earlier[gate], value), 1) for gate, value in step.items()}
-        captured[cells[cell]] = CellSteps(step.pop(""), step)
+    def record(cell: str, stage: str, values: Tensor, frame: FrameType) -> None:
+        if stage == "state" or stage.endswith(" gate"):
+            steps = stages.setdefault(cell, {}).setdefault(stage.removesuffix(" gate"), [])
+            steps.append(values.detach().float())
 
     with ExitStack() as stack:
-        for cell in cells:
-            stack.enter_context(cell.register_forward_hook(record))
-            if "run" not in vars(cell):
-                cell.run = MethodType(Cell.run, cell)  # type: ignore[method-assign]
-                stack.callback(delattr, cell, "run")
+        for name, part in model.named_modules():
+            if isinstance(part, Cell):
+                stack.enter_context(probed(part, partial(record, name)))
         yield captured
+    for name, steps in stages.items():
+        joined = {stage: torch.stack(values, dim=1) for stage, values in steps.items()}
+        captured[name] = CellSteps(joined.pop("state"), joined)
 
 
 def gates(

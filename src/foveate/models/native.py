@@ -138,7 +138,7 @@ def packed_stack(stack: Layers, kind: type[Packed]) -> Packed | None:
 
 def observed(module: nn.Module) -> bool:
     """Whether a tap or a hook reads what a module computes, or changes it."""
-    tapped = isinstance(module, BaseAttention) and module.tap is not None
+    tapped = isinstance(module, BaseAttention) and module.observed
     return tapped or bool(module._forward_hooks or module._forward_pre_hooks)
 
 

@@ -4,8 +4,9 @@
 
 project → rotate → append to the state → score → bias → mask → normalise → mix. Decoders of every
 family use `Attention`; they differ in the score, the number of heads and which inputs are
-projected. A ``tap`` reads or replaces the weights from outside. Cheaper kinds with the same
-interface, `BaseAttention`, are in `foveate.nn.efficient_attention`.
+projected. A ``tap`` reads or replaces the weights from outside, a ``probe`` reads each of these
+stages. Cheaper kinds with the same interface, `BaseAttention`, are in
+`foveate.nn.efficient_attention`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from foveate.native.layers import Attend, attends
 from foveate.nn.linear import Dropout, Linear, to_autocast_dtype
 from foveate.nn.masks import Mask, Positions, indices
 from foveate.nn.positions import Position
+from foveate.nn.probe import Probed
 from foveate.nn.scores import Normalizer, ScaledDot, Score, Softmax
 from foveate.nn.state import State
 
@@ -35,9 +37,9 @@ Tap = Callable[[Tensor], "Tensor | None"]  # weights (B, H, T, S) to others in t
 Projection = Literal["query", "key", "value", "output"]
 
 
-def repeat(x: Tensor | None, steps: int, rows: int) -> Tensor | None:
+def repeat(x: Tensor, steps: int, rows: int) -> Tensor:
     """(B, 1, T or 1, S) -> (B, 1, n·T, S): the same for each of the n hypotheses of a source."""
-    if x is None or x.shape[2] == rows or x.shape[2] == 1:
+    if x.shape[2] == rows or x.shape[2] == 1:
         return x
     return x.repeat(1, 1, rows // steps, 1)
 
@@ -84,7 +86,7 @@ class AttentionContext:
             )
 
 
-class BaseAttention(Configurable, nn.Module):
+class BaseAttention(Probed, Configurable, nn.Module):
     """Queries gather values by how well they match keys, in H heads: the base of all kinds.
 
     It holds projections, heads, rotation and hypotheses that share the keys of their source. A
@@ -138,6 +140,11 @@ class BaseAttention(Configurable, nn.Module):
         self.output_size = hidden_size if "output" in config.project else self.mixed_size
         self.tap: Tap | None = None
 
+    @property
+    def observed(self) -> bool:
+        """Whether a tap or a probe reads what is computed, so that no kernel may stand in."""
+        return self.tap is not None or self.probe is not None
+
     def _prepare(self, head_size: int) -> None:
         """Make the modules that a kind has beside the projections."""
 
@@ -179,12 +186,14 @@ class BaseAttention(Configurable, nn.Module):
         memory = None if memory is None else to_autocast_dtype(memory)
         steps, start = query.shape[1], 0 if state is None or memory is not None else state.position
         context = AttentionContext(mask or Mask(), range(start, start + steps), position, state)
-        queries = self._heads(self.query(query), self.num_heads)  # (B, H, T, K)
+        queries = self._stage("query", self._heads(self.query(query), self.num_heads))
         if position is not None and position.rotates:
-            queries = position.rotate(queries, indices(context.query_at, query.device))
+            rotated = position.rotate(queries, indices(context.query_at, query.device))
+            queries = self._stage("rotated query", rotated)  # (B, H, T, K)
         queries = fold(queries, len(query if memory is None else memory))
         mixed = unfold(self._attend(queries, query, memory, context), steps)
-        return self.output(mixed.transpose(1, 2).flatten(2))  # (B, H, T, V) -> (B, T, H·V)
+        heads = self._stage("context", mixed).transpose(1, 2).flatten(2)  # (B, T, H·V)
+        return self._stage("output", self.output(heads))
 
     def _attend(
         self,
@@ -200,12 +209,13 @@ class BaseAttention(Configurable, nn.Module):
         self, x: Float[Tensor, "M S E"], position: Position | None, at: range
     ) -> tuple[Float[Tensor, "M H S K"], Float[Tensor, "M H S V"]]:
         """Keys and values of x, whose positions are ``at``; shared heads are not repeated."""
-        values = self._heads(self.value(x), self.key_heads)
+        values = self._stage("value", self._heads(self.value(x), self.key_heads))
         keys = values  # a score that reads no keys needs only their number
         if self.reads_keys:
-            keys = self._heads(self.key(x), self.key_heads)
+            keys = self._stage("key", self._heads(self.key(x), self.key_heads))
         if position is not None and position.rotates:
-            keys = position.rotate(keys, indices(at, x.device))
+            rotated = position.rotate(keys, indices(at, x.device))
+            keys = self._stage("rotated key", rotated)
         return keys, values
 
     def _keys_and_values(
@@ -275,8 +285,8 @@ class Attention(BaseAttention):
         context: AttentionContext,
         key_at: Positions,
     ) -> Float[Tensor, "M H N V"]:
-        """Σ_i weight_i v_i; by a fused kernel where no tap reads the weights and one is faster."""
-        if self.tap is None and self.score.scale is not None and self.normalizer.fusable:
+        """Σ_i weight_i v_i; by a fused kernel where nothing reads the weights and one is faster."""
+        if not self.observed and self.score.scale is not None and self.normalizer.fusable:
             mixed = self._fused(queries, keys, values, context, key_at)
             if mixed is not None:
                 return mixed
@@ -285,23 +295,24 @@ class Attention(BaseAttention):
             replaced = self.tap(unfold(weights, len(context.query_at)))
             if replaced is not None:
                 weights = fold(replaced, len(weights))
-        return self.dropout(weights) @ values
+        return self.dropout(self._stage("weights", weights)) @ values
 
     def _weights(
         self, queries: Tensor, keys: Tensor, context: AttentionContext, key_at: Positions
     ) -> Float[Tensor, "M H N S"]:
         """normalise(score + bias + mask): rows sum to 1, those of queries without a key are 0."""
-        scores, query_at = self.score(queries, keys), context.query_at
+        scores, query_at = self._stage("score", self.score(queries, keys)), context.query_at
         steps, rows = len(query_at), scores.shape[2]
         bias = context.bias(key_at, queries.device)
         if bias is not None:
-            scores = scores + bias.repeat(1, rows // steps, 1).to(scores.dtype)
+            bias = self._stage("bias", bias).repeat(1, rows // steps, 1)
+            scores = scores + bias.to(scores.dtype)
         hidden = context.mask.additive(query_at, key_at, scores.dtype, scores.device)
         if hidden is None:
             return self.normalizer(scores)
-        weights = self.normalizer(scores + repeat(hidden, steps, rows))
-        blind = repeat(context.mask.blind(query_at, key_at), steps, rows)
-        return weights if blind is None else weights.masked_fill(blind, 0)
+        weights = self.normalizer(scores + repeat(self._stage("mask", hidden), steps, rows))
+        blind = context.mask.blind(query_at, key_at)
+        return weights if blind is None else weights.masked_fill(repeat(blind, steps, rows), 0)
 
     def _fused(
         self,
@@ -346,7 +357,7 @@ class Attention(BaseAttention):
             queries,
             keys,
             values,
-            attn_mask=repeat(added, steps, rows),
+            attn_mask=None if added is None else repeat(added, steps, rows),
             dropout_p=dropout,
             is_causal=causal,
             scale=scale,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from foveate.nn.attention import Attention, AttentionContext, BaseAttention, fold, unfold
 from foveate.nn.linear import single
 from foveate.nn.masks import Mask, Positions, indices, take
+from foveate.nn.probe import probed
 
 # queries of a block, the keys and values that it reads, its context, and where the keys stand
 Piece = tuple[Tensor, Tensor, Tensor, AttentionContext, tuple[range, ...]]
@@ -66,10 +67,13 @@ class SparseAttention(Attention):
         key_at: Positions,
     ) -> Float[Tensor, "B H T V"]:
         pieces = self._pieces(queries, keys, values, context)
-        if self.tap is None:
+        if not self.observed:
             return torch.cat([Attention._mix(self, *piece) for piece in pieces], dim=2)
-        weights = [self._weights(q, k, seen, runs) for q, k, _, seen, runs in pieces]
-        replaced = self.tap(_whole(weights, [piece[-1] for piece in pieces], keys.shape[2]))
+        with probed(self, None):  # the scores of one block are no stage of the whole
+            weights = [self._weights(q, k, seen, runs) for q, k, _, seen, runs in pieces]
+        whole = _whole(weights, [piece[-1] for piece in pieces], keys.shape[2])
+        replaced = None if self.tap is None else self.tap(whole)
+        self._stage("weights", whole if replaced is None else replaced)
         if replaced is not None:
             return self.dropout(replaced) @ values
         mixed = [self.dropout(w) @ v for w, (_, _, v, _, _) in zip(weights, pieces, strict=True)]
@@ -222,13 +226,17 @@ class LowRankAttention(Attention):
             range(self.config.rank),
             AttentionContext(Mask(), context.query_at, None, None),
         )
-        if self.tap is None:
+        if not self.observed:
             return super()._mix(queries, short_keys, mixtures @ values, seen, all_of_them)
+        self._stage("mixed key", short_keys)
         weights = self._weights(queries, short_keys, seen, all_of_them)
-        replaced = self.tap(unfold(weights @ mixtures, len(context.query_at)))
+        self._stage("weights of mixtures", weights)
+        whole = unfold(weights @ mixtures, len(context.query_at))
+        replaced = None if self.tap is None else self.tap(whole)
+        self._stage("weights", whole if replaced is None else replaced)
         if replaced is not None:
             return self.dropout(fold(replaced, len(weights))) @ values
-        return self.dropout(weights) @ (mixtures @ values)
+        return self.dropout(weights) @ self._stage("mixed value", mixtures @ values)
 
     def _mixtures(self, places: Tensor, mask: Mask, length: int) -> Tensor:
         """E or F with nothing of what is hidden, (R, S) or (M, 1, R, S)."""
@@ -279,7 +287,7 @@ class KernelAttention(BaseAttention):
     ) -> Float[Tensor, "M H N V"]:
         self._refuse(context, memory is None, queries.device)
         with _exact(queries):
-            phi = self.of_queries(single(queries))
+            phi = self._stage("query features", self.of_queries(single(queries)))
         total = (
             self._own(phi, source, context)
             if memory is None
@@ -287,7 +295,7 @@ class KernelAttention(BaseAttention):
         )
         mixed, sums = total[..., :-1], total[..., -1:]
         mixed = mixed / sums.masked_fill(sums == 0, 1)  # a query that sees nothing gets zeros
-        replaced = None if self.tap is None else self._show(phi, source, memory, context)
+        replaced = self._show(phi, source, memory, context) if self.observed else None
         return (mixed if replaced is None else replaced).to(queries.dtype)
 
     def _own(
@@ -329,7 +337,7 @@ class KernelAttention(BaseAttention):
         keys, values = self._project(x, context.position, at)
         keys, values = single(self._shared(keys)), single(self._shared(values))
         with _exact(keys):
-            keys = self.of_keys(keys)
+            keys = self._stage("key features", self.of_keys(keys))
         if context.mask.keys is not None:
             keys = keys * take(context.mask.keys, at, 1)[:, None, :, None]
         return keys, F.pad(values, (0, 1), value=1.0)
@@ -337,7 +345,7 @@ class KernelAttention(BaseAttention):
     def _show(
         self, phi: Tensor, source: Tensor, memory: Tensor | None, context: AttentionContext
     ) -> Float[Tensor, "M H N V"] | None:
-        """Form the weights for the tap: φ(q)ᵀ φ(k_i) / Σ_j φ(q)ᵀ φ(k_j)."""
+        """Form the weights for tap and probe: φ(q)ᵀ φ(k_i) / Σ_j φ(q)ᵀ φ(k_j)."""
         read, at = source, context.query_at
         if memory is not None:
             read, at = memory, range(memory.shape[1])
@@ -348,7 +356,9 @@ class KernelAttention(BaseAttention):
                 weights = weights.tril()
             sums = weights.sum(dim=-1, keepdim=True)
             weights = weights / sums.masked_fill(sums == 0, 1)
-            assert self.tap is not None
+            self._stage("weights", unfold(weights, len(context.query_at)))
+            if self.tap is None:
+                return None
             replaced = self.tap(unfold(weights, len(context.query_at)))
             return None if replaced is None else fold(replaced, len(phi)) @ values[..., :-1]
 
@@ -357,7 +367,7 @@ class KernelAttention(BaseAttention):
         context.refuse_bias(kind, device)
         if context.mask.window is not None:
             raise ValueError(f'attention = "{kind}" sums over all that came before: no window')
-        if self.tap is not None and own and context.query_at.start > 0:
+        if self.observed and own and context.query_at.start > 0:
             raise ValueError(
                 f'attention = "{kind}" remembers sums and no keys, so step by step there are no '
                 "weights to see; run the whole sequence at once (state=None)"

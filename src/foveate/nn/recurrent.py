@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.nn.linear import Dropout
+from foveate.nn.probe import Probed
 
 Hidden = tuple[Tensor, ...]  # (h,) or (h, c), each (B, H)
-Gates = dict[str, Tensor]  # by name, each (B, H), from 0 (shut) to 1 (open)
 
 
-class Cell(Configurable, nn.Module):
+class Cell(Probed, Configurable, nn.Module):
     """One step of recurrence, h_t from x_t and h_{t−1}; weights named and laid out as torch's."""
 
     class Config(BaseConfig, family="cell"):
@@ -36,7 +36,7 @@ class Cell(Configurable, nn.Module):
 
     def project(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B R"]:
         """W x + b for any number of steps at once."""
-        return nn.functional.linear(x, self.weight_ih, self.bias_ih)
+        return nn.functional.linear(self._stage("input", x), self.weight_ih, self.bias_ih)
 
     def start(self, x: Tensor) -> Hidden:
         """Zeros for each row of x."""
@@ -45,10 +45,6 @@ class Cell(Configurable, nn.Module):
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
         """The next hidden state; its first part is the output."""
         raise NotImplementedError
-
-    def open(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Gates:
-        """How far each gate is open in this step; empty where the cell has none."""
-        return {}
 
     def run(
         self, x: Float[Tensor, "B T D"], hidden: Hidden
@@ -69,8 +65,8 @@ class ElmanCell(Cell):
         pass
 
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
-        back = nn.functional.linear(hidden[0], self.weight_hh, self.bias_hh)
-        return (torch.tanh(projected + back),)
+        back = nn.functional.linear(self._stage("before", hidden[0]), self.weight_hh, self.bias_hh)
+        return (self._stage("state", torch.tanh(self._stage("sum", projected + back))),)
 
 
 class GRUCell(Cell):
@@ -84,18 +80,14 @@ class GRUCell(Cell):
     gates = 3
 
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
-        back = nn.functional.linear(hidden[0], self.weight_hh, self.bias_hh)
+        back = nn.functional.linear(self._stage("before", hidden[0]), self.weight_hh, self.bias_hh)
         size = 2 * self.hidden_size
         reset, update = (projected[:, :size] + back[:, :size]).sigmoid().chunk(2, dim=-1)
+        self._stage("reset gate", reset)
+        self._stage("update gate", update)  # near 1 the state stays as it is
         new = torch.addcmul(projected[:, size:], reset, back[:, size:]).tanh()
-        return (torch.lerp(new, hidden[0].to(new.dtype), update),)
-
-    def open(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Gates:
-        """Gates r and z; where z is near 1 the state stays as it is."""
-        back = nn.functional.linear(hidden[0], self.weight_hh, self.bias_hh)
-        size = 2 * self.hidden_size
-        reset, update = (projected[:, :size] + back[:, :size]).sigmoid().chunk(2, dim=-1)
-        return {"reset": reset, "update": update}
+        self._stage("candidate", new)
+        return (self._stage("state", torch.lerp(new, hidden[0].to(new.dtype), update)),)
 
 
 class LSTMCell(Cell):
@@ -110,27 +102,29 @@ class LSTMCell(Cell):
     states = 2
 
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
-        back = nn.functional.linear(hidden[0], self.weight_hh, self.bias_hh)
+        back = nn.functional.linear(self._stage("before", hidden[0]), self.weight_hh, self.bias_hh)
         size = self.hidden_size
         total = projected + back
         enter, forget = total[:, : 2 * size].sigmoid().chunk(2, dim=-1)
         candidate, leave = total[:, 2 * size : 3 * size].tanh(), total[:, 3 * size :].sigmoid()
+        self._stage("cell before", hidden[1])
+        self._stage("input gate", enter)
+        self._stage("forget gate", forget)  # near 1, with the input gate near 0, the cell stays
+        self._stage("output gate", leave)
+        self._stage("candidate", candidate)
         cell = torch.addcmul(enter * candidate, forget, hidden[1].to(total.dtype))
-        return (leave * cell.tanh(), cell)
-
-    def open(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Gates:
-        """Gates i, f and o; where f is near 1 and i near 0 the cell stays as it is."""
-        back = nn.functional.linear(hidden[0], self.weight_hh, self.bias_hh)
-        enter, forget, _, leave = (projected + back).sigmoid().chunk(4, dim=-1)
-        return {"input": enter, "forget": forget, "output": leave}
+        return (self._stage("state", leave * cell.tanh()), self._stage("cell", cell))
 
     def run(
         self, x: Float[Tensor, "B T D"], hidden: Hidden
     ) -> tuple[Float[Tensor, "B T H"], Hidden]:
         """The same steps by PyTorch's kernel, some three times as fast on a CPU in fp32.
 
-        It makes one product of the weight gradients of all steps. In bf16 it is slower.
+        It makes one product of the weight gradients of all steps. In bf16 it is slower. Step by
+        step with a probe.
         """
+        if self.probe is not None:
+            return super().run(x, hidden)
         kind = self.weight_hh.dtype
         with torch.autocast(x.device.type, enabled=False):
             outputs, last, cell = torch.lstm(

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from foveate.config import BaseConfig, Configurable
 from foveate.native.kernels import AutogradContext
 from foveate.nn.linear import single
+from foveate.nn.probe import Probed
 
 
-class Score(Configurable, nn.Module):
+class Score(Probed, Configurable, nn.Module):
     """How well each query matches each key."""
 
     class Config(BaseConfig, family="score"):
@@ -81,7 +82,7 @@ class General(Score):
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
     ) -> Float[Tensor, "B H T S"]:
-        return query @ self.weight.to(query.dtype) @ key.mT
+        return self._stage("query W", query @ self.weight.to(query.dtype)) @ key.mT
 
 
 class Additive(Score):
@@ -100,7 +101,7 @@ class Additive(Score):
     ) -> Float[Tensor, "B H T S"]:
         sums = query.unsqueeze(3) + key.unsqueeze(2)  # (B, H, T, S, K)
         weight = self.weight[:, None, :, None].to(sums.dtype)  # (H, 1, K, 1)
-        return (torch.tanh(sums) @ weight).squeeze(-1)
+        return (self._stage("tanh layer", torch.tanh(sums)) @ weight).squeeze(-1)
 
 
 class CosineScore(Score):
@@ -114,7 +115,9 @@ class CosineScore(Score):
     def forward(
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
     ) -> Float[Tensor, "B H T S"]:
-        return self.config.sharpness * F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).mT
+        unit_query = self._stage("unit query", F.normalize(query, dim=-1))
+        unit_key = self._stage("unit key", F.normalize(key, dim=-1))
+        return self.config.sharpness * unit_query @ unit_key.mT
 
 
 class Location(Score):

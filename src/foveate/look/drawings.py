@@ -35,6 +35,7 @@ Arrays = dict[str, NDArray[np.generic]]
 Bands = Mapping[str, tuple[Floats, Floats]]  # lower and upper ends
 Cell = str | float | None
 STEPS = 65535  # the JSON rounds a weight to a whole number of these
+WRITTEN = 24  # numbers of a row that are written into their cells
 NOTEBOOK_LIMIT = 2_000_000  # bytes of HTML in an output cell; above, the notebook gets the PNG
 
 
@@ -382,6 +383,71 @@ class LensDrawing(SheetDrawing):
             "p of what was produced": self.target_p,
             "produced": np.array(self.columns),
         }
+
+
+class StageDrawing(DrawingPart):
+    """A stage of a computation: its numbers (F, R, C) in each frame, or (1, R, C) in all of them.
+
+    ``place`` is the function and line that computed it; without one it is derived, and differs by
+    ``error`` from the stage ``leads_to``. ``shape`` is that of the whole stage.
+    """
+
+    title: Text
+    equation: str = ""
+    place: str = ""
+    leads_to: str = ""
+    error: float = 0.0
+    shape: list[int]
+    values: Numbers
+    rows: list[Label] = []
+    columns: list[Label] = []
+    across: str = ""
+    least: float
+    most: float
+
+    @property
+    def origin(self) -> str:
+        """Where the numbers are from, in words."""
+        if self.place:
+            return f"captured · {self.place}"
+        return f"derived · gives {self.leads_to} to {self.error:.0e}"
+
+    def sheet(self, frame: int | None, frames: Sequence[str]) -> SheetDrawing | None:
+        """The numbers of one frame as a sheet; of all frames if they have a row each, else None."""
+        values, rows = self.values.array, self.rows
+        if frame is None and len(values) > 1:
+            if values.shape[1] > 1:
+                return None
+            values, rows = values[:, 0], list(frames)
+        else:
+            values = values[0 if len(values) == 1 else frame or 0]
+        few = values.shape[0] == 1 and values.shape[1] <= WRITTEN
+        drawing = sheet(
+            self.title, values, rows, self.columns, "", self.across, self.least, self.most,
+            0.022 * values.shape[1], f"{self.equation} · {self.origin.split(' · ')[0]}", few,
+        )  # fmt: skip
+        cells = [[f"{v:.2f}" if np.isfinite(v) else f"{v}" for v in row] for row in values]
+        return drawing.model_copy(update={"cells": cells if few else []})
+
+
+class StepsDrawing(Drawing):
+    """The stages of each query or step, a frame each; ``frame`` is shown first, all where None."""
+
+    kind: Literal["steps"] = "steps"
+    stages: list[StageDrawing]
+    frames: list[Label]
+    frame: int | None = None
+
+    def arrays(self) -> Arrays:
+        stages: Arrays = {stage.title: stage.values.array for stage in self.stages}
+        return stages | {"frames": np.array(self.frames)}
+
+    def sheets(self) -> SheetGrid:
+        """The frame that is shown first, or all, as sheets one below the other."""
+        made = [stage.sheet(self.frame, self.frames) for stage in self.stages]
+        title = self.title if self.frame is None else f"{self.title}: {self.frames[self.frame]}"
+        shown = [each for each in made if each is not None]
+        return SheetGrid(title=title, caption=self.caption, sheets=shown, across=2)
 
 
 class SheetGrid(Drawing):
@@ -740,7 +806,7 @@ class TableDrawing(Drawing):
 
 
 AnyDrawing = Annotated[
-    AttentionDrawing | SheetDrawing | LinesDrawing | BarsDrawing | WordsDrawing | LanesDrawing
-    | PictureDrawing | ModelDrawing | TableDrawing,
+    AttentionDrawing | SheetDrawing | StepsDrawing | LinesDrawing | BarsDrawing | WordsDrawing
+    | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing,
     Field(discriminator="kind"),
 ]  # fmt: skip

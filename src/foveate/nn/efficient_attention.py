@@ -69,7 +69,7 @@ class SparseAttention(Attention):
         pieces = self._pieces(queries, keys, values, context)
         if not self.observed:
             return torch.cat([Attention._mix(self, *piece) for piece in pieces], dim=2)
-        with probed(self, None):  # the scores of one block are no stage of the whole
+        with probed(self, None), probed(self.score, None):  # a block's scores are no stage
             weights = [self._weights(q, k, seen, runs) for q, k, _, seen, runs in pieces]
         whole = _whole(weights, [piece[-1] for piece in pieces], keys.shape[2])
         replaced = None if self.tap is None else self.tap(whole)
@@ -229,7 +229,8 @@ class LowRankAttention(Attention):
         if not self.observed:
             return super()._mix(queries, short_keys, mixtures @ values, seen, all_of_them)
         self._stage("mixed key", short_keys)
-        weights = self._weights(queries, short_keys, seen, all_of_them)
+        with probed(self, None), probed(self.score, None):  # scores of mixtures, not of keys
+            weights = self._weights(queries, short_keys, seen, all_of_them)
         self._stage("weights of mixtures", weights)
         whole = unfold(weights @ mixtures, len(context.query_at))
         replaced = None if self.tap is None else self.tap(whole)

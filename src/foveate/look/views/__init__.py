@@ -138,6 +138,7 @@ VIEWS = {
         ("states", "inside", "The path of hidden states over time."),
         ("surface", "inside", "The loss around the weights, over two directions."),
         ("gates", "inside", "The gates of a recurrent network over time."),
+        ("steps", "inside", "One step of attention, or of a cell, with its numbers."),
         ("gradients", "inside", "How far back language models can learn."),
         ("horizon", "series", "How a forecast errs at each step ahead."),
         ("forecast", "series", "One forecast with its quantiles and what was looked at."),

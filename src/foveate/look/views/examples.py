@@ -114,6 +114,10 @@ def gives_probabilities(run: Run) -> str | None:
 
 attends = has_part(BaseAttention, "its model has no attention")
 crosses = has_part(BaseAttention, "its model has no attention to a source", "cross_attention")
+steps_through = Condition(
+    lambda run: any(isinstance(part, BaseAttention | Cell) for part in run.model.modules()),
+    "its model has neither attention nor recurrent cells",
+)
 recurs = has_part(Cell, "its model has no recurrent cells")
 models_language = task_is(Language, "models no plain text")
 translates = task_is(Scores, "makes no text of a text")

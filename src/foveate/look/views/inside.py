@@ -11,10 +11,17 @@ from torch import Tensor
 
 import foveate.look.inside as inside
 import foveate.look.models as models
+import foveate.look.steps as look_steps
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
-from foveate.look.drawings import LensDrawing, LinesDrawing, SheetGrid, StatesDrawing
-from foveate.look.records import ForcedPass, everywhere
+from foveate.look.drawings import (
+    LensDrawing,
+    LinesDrawing,
+    SheetGrid,
+    StatesDrawing,
+    StepsDrawing,
+)
+from foveate.look.records import ForcedPass, block_of, everywhere, suffixes
 from foveate.look.views import view
 from foveate.look.views.examples import (
     attends,
@@ -26,9 +33,12 @@ from foveate.look.views.examples import (
     ready,
     recurs,
     stemmed,
+    steps_through,
     text_of,
 )
-from foveate.look.views.options import Block, Image, Layer, Steps, Target, Text
+from foveate.look.views.options import Block, Head, Image, Layer, Query, Steps, Target, Text
+from foveate.nn.attention import BaseAttention
+from foveate.nn.recurrent import Cell
 from foveate.run import Run
 from foveate.tasks.language import END_OF_LINE, Language
 
@@ -103,6 +113,31 @@ def _cell(run: Run, forced: ForcedPass, layer: int) -> tuple[str, inside.CellSte
     words, count = forced.read.get(name.split(".")[0], ()), states.shape[1]
     labels = words if len(words) == count else [str(t) for t in range(count)]
     return name, inside.CellSteps(states, gates), labels
+
+
+@view(explains, steps_through)
+def steps(
+    run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
+    layer: Layer = -1, head: Head = None, query: Query = None,
+) -> StepsDrawing:  # fmt: skip
+    """One query of one head from query, keys and values to the output; or one step of a cell.
+
+    A ``block`` may name cells where a model has both.
+    """
+    parts = {
+        name: block_of(name)
+        for name, part in run.model.named_modules()
+        if isinstance(part, BaseAttention | Cell)
+    }
+    blocks = list(dict.fromkeys(parts.values()))
+    first = next((each for each in blocks if each.endswith("cross_attention")), blocks[0])
+    names = [name for name, each in parts.items() if (block or first) in suffixes(each)]
+    if not names:
+        raise ConfigError(f"--block {block}: {run.path} has {', '.join(blocks)}")
+    if not -len(names) <= layer < len(names):
+        raise ConfigError(f"--layer {layer}: {block or first} has {len(names)}, counted from 0")
+    forced = ready(run, text, target, image)
+    return look_steps.steps(forced, names[layer], query, head or 0)
 
 
 @view(gives_probabilities)

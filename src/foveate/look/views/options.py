@@ -19,6 +19,7 @@ Split = Annotated[str, Field(description="train, valid or test")]
 Block = Annotated[str | None, Field(description="cross_attention, self_attention, …")]
 Layer = Annotated[int, Field(description="from 0, or -1 for the last")]
 Head = Annotated[int | None, Field(ge=0, description="mean of all if absent")]
+Query = Annotated[int | None, Field(ge=0, description="which query or step, from 0; all if absent")]
 Scale = Annotated[Literal["row", "absolute"], Field(description="colours by row, or absolute")]
 AxisUnits = Annotated[
     Literal["auto", "tokens", "words"],
@@ -52,6 +53,7 @@ class Question(Config):
     block: Block = None
     layer: Layer = -1
     head: Head = None
+    query: Query = None
     scale: Scale = "row"
     units: AxisUnits = "auto"
     top: Top = 5

@@ -359,7 +359,7 @@ def sheet(
     if least < 0 < most:
         most = max(most, -least)
         least = -most
-    cells = [[f"{v:.2f}" if np.isfinite(v) else "" for v in row] for row in values]
+    cells = [["" if np.isnan(v) else f"{v:.2f}" for v in row] for row in values]
     return SheetDrawing(
         title=title, values=Numbers.exact(values), rows=list(rows), columns=list(columns),
         down=down, across=across, least=least, most=most, aspect=aspect,
@@ -388,15 +388,12 @@ class LensDrawing(SheetDrawing):
 class StageDrawing(DrawingPart):
     """A stage of a computation: its numbers (F, R, C) in each frame, or (1, R, C) in all of them.
 
-    ``place`` is the function and line that computed it; without one it is derived, and differs by
-    ``error`` from the stage ``leads_to``. ``shape`` is that of the whole stage.
+    ``origin`` is how the numbers were had, ``shape`` the size of the whole stage.
     """
 
     title: Text
     equation: str = ""
-    place: str = ""
-    leads_to: str = ""
-    error: float = 0.0
+    origin: str = ""
     shape: list[int]
     values: Numbers
     rows: list[Label] = []
@@ -405,29 +402,20 @@ class StageDrawing(DrawingPart):
     least: float
     most: float
 
-    @property
-    def origin(self) -> str:
-        """Where the numbers are from, in words."""
-        if self.place:
-            return f"captured · {self.place}"
-        return f"derived · gives {self.leads_to} to {self.error:.0e}"
-
     def sheet(self, frame: int | None, frames: Sequence[str]) -> SheetDrawing | None:
         """The numbers of one frame as a sheet; of all frames if they have a row each, else None."""
         values, rows = self.values.array, self.rows
-        if frame is None and len(values) > 1:
-            if values.shape[1] > 1:
-                return None
-            values, rows = values[:, 0], list(frames)
-        else:
+        if len(values) == 1 or frame is not None:
             values = values[0 if len(values) == 1 else frame or 0]
+        elif values.shape[1] > 1:
+            return None
+        else:
+            values, rows = values[:, 0], list(frames)
         few = values.shape[0] == 1 and values.shape[1] <= WRITTEN
-        drawing = sheet(
+        return sheet(
             self.title, values, rows, self.columns, "", self.across, self.least, self.most,
             0.022 * values.shape[1], f"{self.equation} · {self.origin.split(' · ')[0]}", few,
         )  # fmt: skip
-        cells = [[f"{v:.2f}" if np.isfinite(v) else f"{v}" for v in row] for row in values]
-        return drawing.model_copy(update={"cells": cells if few else []})
 
 
 class StepsDrawing(Drawing):

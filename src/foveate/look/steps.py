@@ -116,6 +116,13 @@ class Stage:
         """Whether the model itself computed it."""
         return bool(self.place)
 
+    @property
+    def origin(self) -> str:
+        """How the numbers were had, in words."""
+        if self.place:
+            return f"captured · {self.place}"
+        return f"derived · gives {self.leads_to} to {self.error:.0e}"
+
 
 @dataclass
 class Calls:
@@ -281,16 +288,16 @@ def cell_stages(cell: Cell, calls: Mapping[str, Calls], row: int = 0) -> list[St
         for name, values in captured.items()
     }
     double = {name: values.astype(np.float64) for name, values in captured.items()}
-    kept, added, leads_to = None, None, "state"
+    carried, added, leads_to = None, None, "state"
     if kind == "lstm":
-        kept = double["forget gate"] * double["cell before"]
+        carried = double["forget gate"] * double["cell before"]
         added, leads_to = double["input gate"] * double["candidate"], "cell"
     elif kind == "gru":
-        kept = double["update gate"] * double["before"]
+        carried = double["update gate"] * double["before"]
         added = (1 - double["update gate"]) * double["candidate"]
-    if kept is not None and added is not None:
-        error = _error(kept + added, captured[leads_to])
-        for name, values in (("kept", kept), ("added", added)):
+    if carried is not None and added is not None:
+        error = _error(carried + added, captured[leads_to])
+        for name, values in (("kept", carried), ("added", added)):
             equation, axes = _equation(kind, name), ("step", "size")
             stages[name] = Stage(name, equation, values, axes, "", leads_to, error)
     order = {name: number for number, name in enumerate(CELLS)}
@@ -358,8 +365,8 @@ def drawn(
         positive = stage.name in ("weights", "exp", "sum") or stage.name.endswith(" gate")
         sheets.append(
             StageDrawing(
-                title=stage.name, equation=stage.equation, place=stage.place,
-                shape=list(values.shape), leads_to=stage.leads_to, error=stage.error,
+                title=stage.name, equation=stage.equation, origin=stage.origin,
+                shape=list(values.shape),
                 values=Numbers.exact(frames), rows=labels if "key" in stage.axes[:-1] else [],
                 columns=labels if stage.axes[-1] == "key" else [],
                 across="" if stage.axes[-1] == "key" else stage.axes[-1],

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from foveate.look.records import calls_of
 from foveate.run import Run
 from small_runs import CONFIGS, made
 
@@ -163,6 +165,41 @@ def test_what_is_chosen_lights_in_all(open_url: Callable[..., Any]) -> None:
         second = words(page)[1]
         assert f"« {second} »" in drawing.locator(".fv-reading").first.inner_text()
     until(page, "location.hash.includes('row=1')")
+
+
+@pytest.mark.parametrize("name", ["rnn", "transformer"])
+def test_the_walk_ends_with_the_output_of_the_model(
+    open_url: Callable[..., Any], runs: dict[str, Run], name: str
+) -> None:
+    page = open_url(f"#/inspect?run={name}&text={SENTENCE}&view=attention&block=cross_attention")
+    attention = wait(page, "view-attention")
+    attention.locator(".fv-cells").first.dblclick()
+    walk = wait(page, "view-steps")
+    query = int(walk.get_by_label("query", exact=True).input_value())
+    for _ in range(3):
+        walk.get_by_label("stage before").click()
+    assert walk.locator(".fv-later").count() == 3
+    walk.locator("section.fv").press("ArrowRight")
+    assert walk.locator(".fv-later").count() == 2
+    walk.get_by_label("stage", exact=True).fill(str(walk.locator(".fv-step").count() - 1))
+    assert "output" in walk.locator(".fv-equation").inner_text()
+    walk.get_by_text("Table", exact=True).click()
+    [row] = [
+        text.split("\t")[-1]
+        for text in walk.locator(".fv-twin tbody tr").all_inner_texts()
+        if text.startswith("output\t")
+    ]
+    numbers = [float(each.replace("−", "-").replace(" e", "e")) for each in row.split("  ")]
+    run = runs[name]
+    where, module = [
+        (where, part)
+        for where, part in run.model.named_modules()
+        if where.endswith("cross_attention") or where == "decoder.attention"
+    ][-1]
+    with torch.inference_mode(), calls_of(module) as calls:
+        run.forced("the dog runs").run()
+    output = torch.cat([call.output for call in calls], dim=1)[0, query]
+    assert numbers == pytest.approx(output.tolist(), rel=1e-3, abs=1e-6), where
 
 
 def test_runs_stand_side_by_side(open_url: Callable[..., Any]) -> None:

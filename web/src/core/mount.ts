@@ -10,6 +10,7 @@ import { saveButtons } from "./save";
 import { Selection } from "./selection";
 import { sheet } from "./sheet";
 import type { Draw, Drawn, Options, Stage } from "./stage";
+import { steps } from "./steps";
 import { adopt } from "./style";
 import { table } from "./table";
 import { twinOf } from "./twin";
@@ -17,7 +18,7 @@ import type { AnyDrawing } from "./types";
 import { words } from "./words";
 
 const KINDS: { [K in AnyDrawing["kind"]]: Draw<Extract<AnyDrawing, { kind: K }>> } = {
-  attention, sheet, lines, bars, words, lanes, picture, model, table,
+  attention, sheet, steps, lines, bars, words, lanes, picture, model, table,
 };
 
 export interface Mounted {

@@ -1,7 +1,8 @@
-// Written by `npm run types` from src/foveate/look; do not edit. Of 775b2beb3df998d5.
+// Written by `npm run types` from src/foveate/look; do not edit. Of d5f7bb8b95c482e0.
 export type AnyDrawing =
   | AttentionDrawing
   | SheetDrawing
+  | StepsDrawing
   | LinesDrawing
   | BarsDrawing
   | WordsDrawing
@@ -77,6 +78,35 @@ export interface SheetDrawing {
   told: string;
   aspect: number;
   cells: string[][];
+}
+/**
+ * The stages of each query or step, a frame each; ``frame`` is shown first, all where None.
+ */
+export interface StepsDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  kind: "steps";
+  stages: StageDrawing[];
+  frames: string[];
+  frame: number | null;
+}
+/**
+ * A stage of a computation: its numbers (F, R, C) in each frame, or (1, R, C) in all of them.
+ *
+ * ``origin`` is how the numbers were had, ``shape`` the size of the whole stage.
+ */
+export interface StageDrawing {
+  title: string;
+  equation: string;
+  origin: string;
+  shape: number[];
+  values: Numbers;
+  rows: string[];
+  columns: string[];
+  across: string;
+  least: number;
+  most: number;
 }
 /**
  * Lines over one axis ``x`` (N,), with own colours and dashes; NaN where there is no value.

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 854d9ea44eb069c8.
+// Written by `npm run types` from src/foveate/server; do not edit. Of f3083783d6937cc6.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -379,6 +379,10 @@ export interface Question {
    * mean of all if absent
    */
   head?: number | null;
+  /**
+   * which query or step, from 0; all if absent
+   */
+  query?: number | null;
   /**
    * colours by row, or absolute
    */

@@ -27,6 +27,7 @@ const MEANINGS: Record<string, Meaning> = {
   ablation: { title: "Ablation", means: "How much the loss grows with each head silenced.", caveat: "Heads that do the same cover for each other." },
   permutation: { title: "Permutation", means: "What changes where the words of the source are shuffled.", caveat: "One shuffle of one sentence." },
   states: { title: "Hidden states", means: "How hidden states move from token to token, on their two main axes.", caveat: "Two axes hold only a share of what differs." },
+  steps: { title: "Step by step", means: "One query of one head from query, keys and values to the output, with the model's own numbers; or one step of a recurrent cell.", caveat: "A double click on a cell of an attention map opens it for that query." },
   surface: { title: "Loss surface", means: "The loss around the weights, along two random directions (Li et al., 2018).", caveat: "Two directions of very many; it takes a while." },
   lens: { title: "Logit lens", means: "What the model would say if it ended after each layer.", caveat: "Early layers were never trained to be read so." },
 };

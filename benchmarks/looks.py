@@ -26,7 +26,9 @@ DRAWN = {
     "attention-rnn": (1, "attention"),
     "states-rnn": (1, "states"),
     "gates-lstm": (2, "gates"),
+    "steps-transformer": (0, "steps"),
 }
+FIELDS = {"steps": {"block": "decoder.self_attention", "layer": 0, "head": 1, "query": 4}}
 
 
 def main(transformer: Path, rnnsearch: Path, lstm: Path) -> None:
@@ -36,7 +38,7 @@ def main(transformer: Path, rnnsearch: Path, lstm: Path) -> None:
     texts = [SENTENCE, SENTENCE, CLAUSE]
     PICTURES.mkdir(exist_ok=True)
     for name, (place, view) in DRAWN.items():
-        question = Question.parse({"text": texts[place]})
+        question = Question.parse({"text": texts[place], **FIELDS.get(view, {})})
         path = find(view).draw([runs[place]], question).save(PICTURES / f"{name}.svg")
         print(f"{path} {path.stat().st_size / 1000:.0f} kB", flush=True)
 

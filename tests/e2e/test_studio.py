@@ -189,7 +189,7 @@ def test_the_walk_ends_with_the_output_of_the_model(
         for text in walk.locator(".fv-twin tbody tr").all_inner_texts()
         if text.startswith("output\t")
     ]
-    numbers = [float(each.replace("−", "-").replace(" e", "e")) for each in row.split("  ")]
+    numbers = [float(each) for each in row.replace("−", "-").replace(" e", "e").split()]
     run = runs[name]
     where, module = [
         (where, part)

@@ -129,9 +129,9 @@ class StatesBridge(Bridge):
     def check(self, encoder: Encoder, layers: int, states: int) -> None:
         if encoder.final_states != (layers, states):
             raise ValueError(
-                'decoder.bridge = "states" hands each layer its state: it needs a recurrent '
-                f"encoder of {layers} layers with {states} tensors each (an LSTM has 2, other "
-                'cells 1); change encoder.num_layers or encoder.cell, or take bridge = "summary"'
+                'decoder.bridge = "states" needs a recurrent encoder with a state for each: '
+                f"num_layers = {layers} and cells of {states} states (an LSTM has 2, others 1); "
+                'change encoder.num_layers or encoder.cell, or take bridge = "summary"'
             )
 
     def start(self, memory: Memory, state: State) -> Hidden:

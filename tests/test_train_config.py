@@ -134,8 +134,10 @@ def test_what_a_change_means(before: dict[str, Any], after: dict[str, Any], mess
         ({"optimizer": "sgd"}, {}, "train.optimizer.kind is adamw there and sgd now"),
         ({}, {"seed": 7}, "seed is 1 there and 7 now"),
         ({}, {"objective": {"label_smoothing": 0.0}}, "objective.label_smoothing is 0.1 there"),
+        ({}, {"model": {"kind": "language_model", "decoder": {"embedding_norm": "layer_norm"}}},
+         "; set model.decoder.embedding_norm=none, or"),
     ],
-)
+)  # fmt: skip
 def test_what_may_not_change_is_refused(
     train: dict[str, Any], more: dict[str, Any], named: str
 ) -> None:

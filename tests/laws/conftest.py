@@ -156,7 +156,10 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     pairs["head size"] = tuple(changed(part, attention=wide) for part in TRANSFORMER)
     normed = LayerNorm.Config()
     pairs["embedding norm"] = tuple(changed(part, embedding_norm=normed) for part in TRANSFORMER)
-    pairs["deep"] = changed(RECURRENT[0], cell=LSTMCell.Config(), num_layers=2), deep
+    pairs["deep"] = reading = changed(RECURRENT[0], cell=LSTMCell.Config(), num_layers=2), deep
+    for name, bridge in defaults("bridge").items():
+        pairs[f"bridge {name}"] = reading[0], changed(deep, attention=None, bridge=bridge)
+        pairs[f"bridge {name} and attention"] = reading[0], changed(deep, bridge=bridge)
     result = {
         name: EncoderDecoder.Config(encoder=encoder, decoder=decoder)
         for name, (encoder, decoder) in pairs.items()
@@ -207,7 +210,7 @@ FAMILY_NAMES = (
     "transformer", "recurrent", "mamba", "ssru", "post-norm", "grouped heads", "several heads",
     "location", "no attention", "current", "deep", "transformer to recurrent",
     "recurrent to transformer", "cross linear", "transformer decoder attention.local",
-    "transformer decoder position.t5_causal", "bart-base",
+    "transformer decoder position.t5_causal", "bart-base", "bridge states", "bridge summary",
 )  # fmt: skip
 
 

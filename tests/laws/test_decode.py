@@ -108,7 +108,9 @@ def test_a_wide_beam_over_a_model_is_brute_force(model_pair: EncoderDecoder) -> 
     assert [h.ids + [END] * h.ended for h in result] == [outputs[i] for i in order]
 
 
-@pytest.fixture(params=["transformer", "recurrent", "no attention"])
+@pytest.fixture(
+    params=["transformer", "recurrent", "no attention", "bridge states", "bridge summary"]
+)
 def model_pair(request: pytest.FixtureRequest) -> EncoderDecoder:
     """One of each family, with five tokens."""
     return build(MODELS[request.param], vocabulary=5)

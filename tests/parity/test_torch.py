@@ -8,9 +8,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foveate.look.records import capture
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.recurrent import (
+    RecurrentDecoder,
+    RecurrentEncoder,
+    StatesBridge,
+    SummaryBridge,
+)
 from foveate.nn.attention import Attention
 from foveate.nn.masks import Mask
 from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, RecurrentStack
+from foveate.spec import Tokens
 from tolerances import close
 
 CELLS = {
@@ -71,6 +79,60 @@ def test_padded_sequences(config: Cell.Config, module: type[nn.RNNBase], directi
 
 def _states(last: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
     return last if isinstance(last, tuple) else (last,)
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize(("config", "module"), CELLS.values(), ids=CELLS)
+def test_a_decoder_handed_all_states(
+    config: Cell.Config, module: type[nn.RNNBase], layers: int, directions: int
+) -> None:
+    sizes = {"cell": config, "num_layers": layers, "embedding_size": INPUT, "dropout": 0.0}
+    own, both = HIDDEN // directions, directions == 2
+    encoder = RecurrentEncoder.Config(**sizes, hidden_size=own, bidirectional=both)
+    decoder = RecurrentDecoder.Config(
+        **sizes, hidden_size=HIDDEN, readout="state", bridge=StatesBridge.Config()
+    )
+    model = EncoderDecoder.Config(encoder=encoder, decoder=decoder, tie="none").build(
+        Tokens(20), Tokens(20)
+    )
+    reader = module(INPUT, own, layers, batch_first=True, bidirectional=both)
+    copy_into(reader, model.encoder.stack)
+    writer = module(INPUT, HIDDEN, layers, batch_first=True)
+    with torch.no_grad():
+        for number, cell in enumerate(model.decoder.cells):
+            for name, weight in cell.named_parameters():
+                getattr(writer, f"{name}_l{number}").copy_(weight)
+    source, target = torch.randint(4, 20, (2, 3, 7))
+    last = [
+        part.view(layers, directions, 3, -1).transpose(1, 2).flatten(2)
+        for part in _states(reader(model.encoder.stem(source))[1])
+    ]
+    expected, _ = writer(model.decoder.stem(target), tuple(last) if len(last) > 1 else last[0])
+    outputs = model.decode(target, model.encode(source))
+    close(outputs, expected)
+    weight = model.encoder.embedding.weight
+    (gradient,) = torch.autograd.grad(outputs.square().sum(), weight, retain_graph=True)
+    close(gradient, torch.autograd.grad(expected.square().sum(), weight)[0])
+
+
+def test_a_decoder_that_reads_one_vector_at_every_step() -> None:
+    sizes = {"embedding_size": INPUT, "hidden_size": HIDDEN, "dropout": 0.0}
+    bridge = SummaryBridge.Config()
+    decoder = RecurrentDecoder.Config(**sizes, readout="state", bridge=bridge)
+    model = EncoderDecoder.Config(
+        encoder=RecurrentEncoder.Config(**sizes), decoder=decoder, tie="none"
+    ).build(Tokens(20), Tokens(20))
+    writer = nn.GRU(INPUT + HIDDEN, HIDDEN, batch_first=True)
+    with torch.no_grad():
+        for name, weight in model.decoder.cells[0].named_parameters():
+            getattr(writer, f"{name}_l0").copy_(weight)
+    source, target = torch.randint(4, 20, (2, 3, 7))
+    memory, own = model.encode(source), model.decoder.bridge
+    context = torch.tanh(own.summary(memory.values[:, -1]))
+    read = torch.cat((model.decoder.stem(target), context[:, None].expand(-1, 7, -1)), dim=-1)
+    expected, _ = writer(read, torch.tanh(own.first(context))[None])
+    close(model.decode(target, memory), expected)
 
 
 @pytest.mark.parametrize("heads", [1, 4])

@@ -64,6 +64,7 @@ class Encoder(Configurable, nn.Module):
         """Which encoder."""
 
     output_size: int
+    final_states: tuple[int, int] | None = None  # layers, and tensors of each, in `Memory.final`
 
     def __init__(self, config: Config, source: Input) -> None:
         super().__init__()
@@ -110,6 +111,9 @@ class Decoder(Configurable, nn.Module):
         """The embedding table of the target, which may be tied."""
         return self.stem.embedding if isinstance(self.stem, TokenStem) else None
 
+    def check(self, encoder: Encoder) -> None:
+        """Raise ``ValueError`` where it cannot begin with what this encoder gives."""
+
     def forward(
         self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
@@ -144,6 +148,7 @@ class EncoderDecoder(Model):
         self.config = config
         self.encoder: Encoder = config.encoder.build(source)
         self.decoder: Decoder = config.decoder.build(target, self.encoder.output_size)
+        self.decoder.check(self.encoder)
         self.output = output_projection(self.decoder, target, config.output_bias)
         if config.tie in ("target", "all"):
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)

@@ -10,7 +10,13 @@ from foveate.models.classic import WindowDecoder
 from foveate.models.classifier import Classifier, First, Pooling
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder
 from foveate.models.language_model import LanguageModel
-from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
+from foveate.models.recurrent import (
+    RecurrentAttention,
+    RecurrentDecoder,
+    RecurrentEncoder,
+    StatesBridge,
+    SummaryBridge,
+)
 from foveate.models.transformer import SSRUDecoder, TransformerDecoder, TransformerEncoder
 from foveate.models.vision import ConvolutionalEncoder
 from foveate.nn.attention import Attention
@@ -102,12 +108,25 @@ class Luong2015(EncoderDecoder.Config, kind="luong-2015"):
 
 
 class Sutskever2014(EncoderDecoder.Config, kind="sutskever-2014"):
-    """Two LSTM layers on each side, joined by the last state alone (Sutskever, Vinyals & Le, 2014),
-    D = 256 in place of 1,000.
+    """Two LSTM layers on each side; every layer of the decoder begins with the last h and c of that
+    of the encoder (Sutskever, Vinyals & Le, 2014: four layers of 1,000). D = 256.
     """
 
     encoder: Encoder.Config = RecurrentEncoder.Config(cell=LSTMCell.Config(), num_layers=2)
-    decoder: Decoder.Config = RecurrentDecoder.Config(cell=LSTMCell.Config(), num_layers=2)
+    decoder: Decoder.Config = RecurrentDecoder.Config(
+        cell=LSTMCell.Config(), num_layers=2, bridge=StatesBridge.Config()
+    )
+
+
+class Cho2014(EncoderDecoder.Config, kind="cho-2014"):
+    """A GRU on each side; the decoder reads the vector of the source at every step
+    (Cho et al., 2014), D = 256 in place of 1,000.
+    """
+
+    encoder: Encoder.Config = RecurrentEncoder.Config(cell=GRUCell.Config())
+    decoder: Decoder.Config = RecurrentDecoder.Config(
+        cell=GRUCell.Config(), bridge=SummaryBridge.Config()
+    )
 
 
 BERT_NORM = LayerNorm.Config.parse({"eps": 1e-12})

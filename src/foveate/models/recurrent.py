@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.config import BaseConfig, Configurable
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, Projection
 from foveate.nn.embedding import Stem, TokenStem
@@ -50,6 +51,7 @@ class RecurrentEncoder(Encoder):
             config.dropout,
         )
         self.output_size = self.stack.output_size
+        self.final_states = (config.num_layers, cast(type[Cell], config.cell.owner).states)
 
     def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
         values, final = self.stack(self.dropout(self.stem(inputs)), keys)
@@ -70,23 +72,116 @@ class RecurrentAttention(Attention.Config, family="recurrent_attention", kind="f
     """Which of query, key, value and output are projected."""
 
 
-def first_states(bridge: nn.Linear, memory: Memory, rows: int, size: int) -> Hidden:
+def first_states(bridge: nn.Module, memory: Memory, rows: int, size: int) -> Hidden:
     """tanh(B m), m the summary of the source, for each row: equal for hypotheses of one source."""
     first = torch.tanh(bridge(memory.summary()))
     return torch.split(first.repeat_interleave(rows // len(first), dim=0), size, dim=-1)
 
 
+class Bridge(Configurable, nn.Module):
+    """How a recurrent decoder gets the source: its first states, and a vector read at each step.
+
+    ``memory_size`` is D of the encoder, ``hidden_size`` H and ``states`` those of the decoder: of
+    all layers, an LSTM's h and c counted as two.
+    """
+
+    class Config(BaseConfig, family="bridge"):
+        """Which bridge."""
+
+    context_size = 0  # of the vector that each step reads beside its token
+
+    def __init__(self, config: Config, memory_size: int, hidden_size: int, states: int) -> None:
+        super().__init__()
+        self.config = config
+
+    def check(self, encoder: Encoder, layers: int, states: int) -> None:
+        """Raise ``ValueError`` where the encoder does not have what is handed over."""
+
+    def start(self, memory: Memory, state: State) -> Hidden:
+        """The first states of all layers, (B, H) each, a row for each source."""
+        raise NotImplementedError
+
+    def read(
+        self, embedded: Float[Tensor, "N T E"], memory: Memory, state: State
+    ) -> Float[Tensor, "N T K"]:
+        """What the decoder reads at each step, given the embeddings of its tokens."""
+        return embedded
+
+
+class StatesBridge(Bridge):
+    """Every layer of the decoder begins with the last state of that layer of the encoder, an LSTM
+    with h and c (Sutskever, Vinyals & Le, 2014).
+
+    s_0^l = h_S^l, c_0^l = c_S^l;  where D ≠ H a linear map of each: P h_S^l + p. h_S and c_S of a
+    bidirectional encoder are those of both directions, joined.
+    """
+
+    class Config(Bridge.Config, kind="states"):
+        """Encoder and decoder have as many layers, of cells with as many states."""
+
+    def __init__(self, config: Config, memory_size: int, hidden_size: int, states: int) -> None:
+        super().__init__(config, memory_size, hidden_size, states)
+        same = memory_size == hidden_size
+        self.maps = nn.ModuleList(
+            nn.Identity() if same else nn.Linear(memory_size, hidden_size) for _ in range(states)
+        )
+
+    def check(self, encoder: Encoder, layers: int, states: int) -> None:
+        if encoder.final_states != (layers, states):
+            raise ValueError(
+                'decoder.bridge = "states" needs a recurrent encoder with a state for each: '
+                f"num_layers = {layers} and cells of {states} states (an LSTM has 2, others 1); "
+                'change encoder.num_layers or encoder.cell, or take bridge = "summary"'
+            )
+
+    def start(self, memory: Memory, state: State) -> Hidden:
+        parts = [part for hidden in memory.final or () for part in hidden]
+        return tuple(to_start(part) for to_start, part in zip(self.maps, parts, strict=True))
+
+
+class SummaryBridge(Bridge):
+    """One vector c of the source is the first state and read at every step (Cho et al., 2014).
+
+    c = tanh(V m), m the summary of the source;  s_0 = tanh(B c);  s_t = cell([e_t; c], s_{t−1})
+    o_t = tanh(R [s_t; e_t; c])
+    """
+
+    class Config(Bridge.Config, kind="summary"):
+        """For an encoder of any kind; one that is not recurrent has the mean of its output as m."""
+
+    def __init__(self, config: Config, memory_size: int, hidden_size: int, states: int) -> None:
+        super().__init__(config, memory_size, hidden_size, states)
+        self.context_size = hidden_size
+        self.summary = nn.Linear(memory_size, hidden_size)
+        self.first = nn.Linear(hidden_size, states * hidden_size)
+
+    def start(self, memory: Memory, state: State) -> Hidden:
+        first = torch.tanh(self.first(self.context(memory, state)))
+        return torch.split(first, self.context_size, dim=-1)
+
+    def read(
+        self, embedded: Float[Tensor, "N T E"], memory: Memory, state: State
+    ) -> Float[Tensor, "N T K"]:
+        context, steps = self.context(memory, state)[:, None], embedded.shape[1]
+        context = context.repeat_interleave(len(embedded) // len(context), dim=0)
+        return torch.cat((embedded, context.expand(-1, steps, -1)), dim=-1)
+
+    def context(self, memory: Memory, state: State) -> Float[Tensor, "B H"]:
+        """c, computed once for each source."""
+        return state.once(self, lambda: (torch.tanh(self.summary(memory.summary())),))[0]
+
+
 class RecurrentDecoder(Decoder):
     """Layers of a recurrent cell, with or without attention to the source at each step.
 
-    s_0 = tanh(B m), m the summary of the source; 0 in a language model
-    s_t = cell(e_t, s_{t−1})           without attention (Sutskever et al., 2014)
+    s_0 = tanh(B m), m the summary of the source, or as a bridge says; 0 in a language model
+    s_t = cell(e_t, s_{t−1})           without attention
     s_t = cell(e_t, C f_t, s_{t−1})    with attention: f_t is the context c_t, or o_{t−1}
     o_t = tanh(R [s_t; c_t; e_t]), or s_t itself
     """
 
     class Config(Decoder.Config, kind="recurrent"):
-        """Without ``attention`` the decoder knows the source by s_0 only.
+        """Without ``attention`` the decoder knows the source by its ``bridge`` only.
 
         ``readout`` "mixed" is tanh(R […]) of the embedding's size, "state" is s_t, as in language
         models.
@@ -100,27 +195,37 @@ class RecurrentDecoder(Decoder):
         dropout: float = Field(0.1, ge=0, lt=1)
         """Of embeddings, between layers and before the output."""
         attention: RecurrentAttention | None = None  # over the source; absent: none
+        bridge: Bridge.Config | None = None
+        """How it gets the source; absent: s_0 = tanh(B m), m the last h of the top layer."""
         readout: Literal["mixed", "state"] = "mixed"
         """The output layer sees state, context and token, or the state alone."""
 
     parallel = False
     config: Config
     constant_memory = True
+    bridge: nn.Module
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)
         embedded, hidden = config.embedding_size, config.hidden_size
         self.stem = config.stem.build(target, embedded)
         self.dropout = Dropout(config.dropout)
-        sizes = [embedded] + [hidden] * (config.num_layers - 1)
+        states = cast(type[Cell], config.cell.owner).states
+        self.states = states  # tensors in the state of a layer
+        token = embedded  # the size of what the first layer reads of a token
+        if config.bridge is not None:
+            if memory_size is None:
+                raise ValueError("decoder.bridge: a language model has no source to hand over")
+            bridge: Bridge = config.bridge.build(memory_size, hidden, config.num_layers * states)
+            self.bridge = bridge
+            token += bridge.context_size
+        sizes = [token] + [hidden] * (config.num_layers - 1)
         self.cells = nn.ModuleList(config.cell.build(size, hidden) for size in sizes)
-        first = cast(Cell, self.cells[0])
-        self.states = first.states  # tensors in the state of a layer
-        states = config.num_layers * first.states
-        if memory_size is not None:
-            self.bridge = nn.Linear(memory_size, states * hidden)
-        elif config.attention is not None:
-            raise ValueError("decoder.attention: a language model has no memory to attend to")
+        if memory_size is None:
+            if config.attention is not None:
+                raise ValueError("decoder.attention: a language model has no memory to attend to")
+        elif config.bridge is None:
+            self.bridge = nn.Linear(memory_size, config.num_layers * states * hidden)
         self.output_size = embedded
         if config.readout == "state":
             if config.attention is not None:
@@ -132,14 +237,22 @@ class RecurrentDecoder(Decoder):
             self.cross_attention = Attention(config.attention, hidden, memory_size)
             context = self.cross_attention.output_size
             fed = context if config.attention.query == "previous" else embedded
-            self.feed = nn.Linear(fed, first.gates * hidden, bias=False)
-        self.readout = nn.Linear(hidden + context + embedded, embedded)
+            gates = cast(Cell, self.cells[0]).gates
+            self.feed = nn.Linear(fed, gates * hidden, bias=False)
+        self.readout = nn.Linear(hidden + context + token, embedded)
+
+    def check(self, encoder: Encoder) -> None:
+        if isinstance(self.bridge, Bridge):
+            self.bridge.check(encoder, self.config.num_layers, self.states)
 
     def forward(
         self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
-        embedded = self.dropout(self.stem(ids))
         state = State() if state is None else state
+        embedded = self.stem(ids)
+        if memory is not None and isinstance(self.bridge, Bridge):
+            embedded = self.bridge.read(embedded, memory, state)
+        embedded = self.dropout(embedded)
         steps = _STEPS[None if self.config.attention is None else self.config.attention.query]
         outputs: Tensor = steps(self, embedded, memory, state)
         state.position += ids.shape[1]
@@ -147,7 +260,7 @@ class RecurrentDecoder(Decoder):
 
     def without_attention(self, embedded: Tensor, memory: Memory | None, state: State) -> Tensor:
         """s_t = cell(e_t, s_{t−1}); o_t = tanh(R [s_t; e_t]), or s_t. One layer after another."""
-        before = state.swap(self, lambda: self._start(embedded, memory))
+        before = state.swap(self, lambda: self._start(embedded, memory, state))
         x, after = embedded, Hidden()
         for number, cell in enumerate(self.cells):
             own = before[number * self.states : (number + 1) * self.states]
@@ -158,7 +271,7 @@ class RecurrentDecoder(Decoder):
 
     def previous(self, embedded: Tensor, memory: Memory, state: State) -> Tensor:
         """c_t = A(s_{t−1}, m); s_t = cell(e_t, C c_t, s_{t−1}); o_t = tanh(R [s_t; c_t; e_t])."""
-        hidden = state.swap(self, lambda: self._start(embedded, memory))
+        hidden = state.swap(self, lambda: self._start(embedded, memory, state))
         projected, mask = cast(Cell, self.cells[0]).project(embedded), memory.mask
         tops, contexts = [], []
         for entered in projected.unbind(dim=1):  # one backward of all steps, not one of each
@@ -174,7 +287,7 @@ class RecurrentDecoder(Decoder):
 
         def start() -> Hidden:
             return (
-                *self._start(embedded, memory),
+                *self._start(embedded, memory, state),
                 embedded.new_zeros(len(embedded), self.output_size),
             )
 
@@ -190,11 +303,14 @@ class RecurrentDecoder(Decoder):
         state.put(self, (*hidden, fed))
         return torch.stack(outputs, dim=1)
 
-    def _start(self, embedded: Tensor, memory: Memory | None) -> Hidden:
-        """tanh(B m), split into the states of all layers; zeros without a memory."""
+    def _start(self, embedded: Tensor, memory: Memory | None, state: State) -> Hidden:
+        """The first states of all layers: of the bridge, or tanh(B m); zeros without a memory."""
         if memory is None:
             zeros = embedded.new_zeros(len(embedded), self.config.hidden_size)
             return (zeros,) * (self.config.num_layers * self.states)
+        if isinstance(self.bridge, Bridge):
+            parts = self.bridge.start(memory, state)
+            return tuple(p.repeat_interleave(len(embedded) // len(p), dim=0) for p in parts)
         return first_states(self.bridge, memory, len(embedded), self.config.hidden_size)
 
     def _top(self, hidden: Hidden) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -286,13 +287,19 @@ def changes(path: Path, old: Experiment, new: Experiment) -> list[ConfigChange]:
         if not allowed:
             raise ConfigError(
                 f"{path} holds a run of another config: {key} is {was} there and {now} now, and "
-                f"cannot change when a run goes on, for {effect}; set {key}={was}, or begin a new "
-                "run in another folder with --run"
+                f"cannot change when a run goes on, for {effect}; "
+                f"set {_absent(key, before)}={was}, or begin a new run in another folder with --run"
             )
         if key == "train.max_steps" and _moves_schedule(old.train, new.train):
             effect = f"moves the {new.train.schedule.kind} schedule"
         differences.append(ConfigChange(key, was, now, effect))
     return differences
+
+
+def _absent(key: str, before: Tree) -> str:
+    """The table above the key that the run does not have at all; else the key."""
+    tables = itertools.accumulate(key.split("."), "{}.{}".format)
+    return next((t for t in tables if not any(f"{k}.".startswith(f"{t}.") for k in before)), key)
 
 
 def _moves_schedule(old: TrainConfig, new: TrainConfig) -> bool:

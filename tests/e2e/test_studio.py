@@ -196,8 +196,9 @@ def test_the_walk_ends_with_the_output_of_the_model(
         for where, part in run.model.named_modules()
         if where.endswith("cross_attention") or where == "decoder.attention"
     ][-1]
+    forced = run.forced("the dog runs")
     with torch.inference_mode(), calls_of(module) as calls:
-        run.forced("the dog runs").run()
+        forced.run()
     output = torch.cat([call.output for call in calls], dim=1)[0, query]
     assert numbers == pytest.approx(output.tolist(), rel=1e-3, abs=1e-6), where
 

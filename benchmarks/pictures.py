@@ -12,12 +12,12 @@ from pathlib import Path
 
 import torch
 
-from history import counted, formulas, learned, measured, searching, seen, untrained
+from history import counted, formulas, learned, measured, seen, untrained
 from history.drawing import Draw
 
 PICTURES = Path(__file__).parent.parent / "docs" / "history" / "pictures"
 DRAWN: dict[str, Draw] = {}
-for source in (counted, formulas, learned, measured, searching, seen, untrained):
+for source in (counted, formulas, learned, measured, seen, untrained):
     DRAWN |= source.DRAWN
 
 

@@ -65,6 +65,7 @@ for verb in VERBS:
     app.command(verb.__name__.rstrip("_"))(verb)
 for name, group in {
     "look": looking.look,
+    "demo": looking.demo,
     "data": data.data,
     "bench": bench.bench,
     "align": align.align,

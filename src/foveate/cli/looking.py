@@ -1,11 +1,13 @@
-"""The verbs ``foveate look …``: those written below, and one for each view of the registry.
+"""The verbs ``foveate look …`` and ``foveate demo …``: one for each view and each demo.
 
-The fields of a question become options; the views themselves are in `foveate.look.views`.
+The fields of a question become options, and so do the parameters of a demo; the views themselves
+are in `foveate.look.views`, the demos in `foveate.look.views.demos`.
 """
 
 from __future__ import annotations
 
 import inspect
+import shutil
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +18,11 @@ import typer
 from foveate.cli.options import Checkpoint, VerbGroup, check_inputs
 from foveate.errors import ConfigError
 from foveate.look.views import VIEWS, ViewEntry
+from foveate.look.views.demos import DEMOS, DemoEntry, find
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
     from foveate.look.drawings import Drawing
     from foveate.look.views.options import Question
     from foveate.run import Run
@@ -181,11 +186,15 @@ def verb(entry: ViewEntry) -> Any:
         annotation, default = _option(name, by_place=name == by_place)
         parameters.append(_parameter(name, annotation, default))
     parameters += [_parameter("out", Out, None), _parameter("checkpoint", Checkpoint, "best")]
-    command: Any = call
-    command.__signature__ = inspect.Signature(parameters)
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return _command(entry, call, parameters)
+
+
+def _command(entry: ViewEntry | DemoEntry, call: Any, parameters: list[inspect.Parameter]) -> Any:
+    """The command of an entry, which calls ``call`` with a value for each parameter."""
+    call.__signature__ = inspect.Signature(parameters)
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(entry.name, help=entry.summary)(command)
+    app.command(entry.name, help=entry.summary)(call)
     return typer.main.get_command(app)
 
 
@@ -205,8 +214,13 @@ def _option(name: str, by_place: bool) -> tuple[Any, Any]:
     if name == "units":
         flag = typer.Option("--tokens/--words", help=field.description)
         return Annotated[bool | None, flag], None
+    return _of_field(field)
+
+
+def _of_field(field: FieldInfo) -> tuple[Any, Any]:
+    """The annotation and default of a field as an option; its bounds are checked by its config."""
     option = typer.Option(help=field.description)
-    default = None if field.default == () else field.default
+    default = (list(field.default) or None) if isinstance(field.default, tuple) else field.default
     return Annotated[_plain(field.annotation) | None, option], default
 
 
@@ -219,3 +233,40 @@ def _plain(annotation: Any) -> Any:
     if origin is tuple:
         return list[_plain(parts[0])]  # type: ignore[misc]
     return parts[0] if parts else annotation
+
+
+# ------------------------------------------------------------------------------ demos as verbs
+
+
+class Demos(VerbGroup):
+    """A verb for each demo."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(DEMOS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return demo_verb(find(cmd_name))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Names and lines, without making a verb of each demo."""
+        with formatter.section("Demos"):
+            formatter.write_dl([(name, entry.summary) for name, entry in DEMOS.items()])
+
+
+demo = typer.Typer(
+    cls=Demos, help="Draw an idea without a run: numbers and untrained models.",
+    no_args_is_help=True, rich_markup_mode=None,
+)  # fmt: skip
+
+
+def demo_verb(entry: DemoEntry) -> Any:
+    """The verb of a demo: its parameters as options, and where to write."""
+
+    def call(out: list[Path] | None, **values: Any) -> None:
+        drawing = entry.draw({k: v for k, v in values.items() if v is not None})
+        columns = shutil.get_terminal_size().columns
+        _echo(saved(drawing, out) if out else [drawing.text(columns)])
+
+    fields = entry.options.model_fields.items()
+    parameters = [_parameter(name, *_of_field(field)) for name, field in fields]
+    return _command(entry, call, [*parameters, _parameter("out", Out, None)])

@@ -46,7 +46,7 @@ from foveate.look.drawings import (
 )
 from foveate.look.layout import fit
 from foveate.look.maps import AttendedPicture, AttentionView, HeadsView, LinksView
-from foveate.look.render_terminal import LANE_MARKS, cut, table_lines
+from foveate.look.render_terminal import LANE_MARKS, cut, score_text, table_lines, wrap
 from foveate.look.words import visible
 
 FONT_SIZE = 9.0  # points
@@ -234,7 +234,9 @@ def _panels_figure(drawing: PanelGrid) -> Figure:
     across = min(drawing.across, len(drawing.panels))
     width, height = PANEL_SIZE
     size = width * across, (height + 0.4) * ceil(len(drawing.panels) / across)
-    made, axes = _subplots(size, len(drawing.panels), across, drawing.title)
+    made, axes = _subplots(
+        size, len(drawing.panels), across, drawing.title, drawing.caption or None
+    )
     for ax, panel in zip(axes, drawing.panels, strict=True):
         draw(panel, ax)
     return made
@@ -341,7 +343,7 @@ def _write_node(ax: Axes, node: Node, place: tuple[int, int], chosen: bool) -> N
         "linestyle": "--" if dropped else "-", "linewidth": 1.4 if chosen else 0.7,
     }  # fmt: skip
     ax.text(
-        *place, f"{word}{mark} {node.score:.1f}".replace("-", "−"), size=FONT_SIZE - 1.5,
+        *place, f"{word}{mark} {score_text(node, 1)}".replace("-", "−"), size=FONT_SIZE - 1.5,
         ha="center", va="center", color=NOTE if dropped else "black",
         weight="bold" if chosen else "normal", parse_math=False, bbox=box,
     )  # fmt: skip
@@ -652,7 +654,7 @@ def _sheet(sheet: SheetDrawing, ax: Axes, height: float = LINE) -> None:
     for t, row in enumerate(sheet.cells):
         for s, text in enumerate(row):
             bright = (values[t, s] - least) / ((most - least) or 1) > 0.5
-            ink = "black" if bright or least < 0 else "white"
+            ink = "black" if bright or least < 0 or np.isnan(values[t, s]) else "white"
             ax.text(
                 s + 0.5, t + 0.5, cut(text) if text else "", size=FONT_SIZE - 2, ha="center",
                 va="center", color=ink, parse_math=False,
@@ -685,7 +687,9 @@ def _words_figure(drawing: WordsDrawing) -> Figure:
     height = (tallest + 2) * LINE_HEIGHT
     heading = [*textwrap.wrap(drawing.title, LETTERS_A_LINE), drawing.legend]
     top = 0.25 + LINE_HEIGHT * len(heading)
-    made = Figure(figsize=(LETTERS_A_LINE * LETTER + 0.3, top + lines * height))
+    caption = wrap(drawing.caption.splitlines(), LETTERS_A_LINE)
+    bottom = top + lines * height
+    made = Figure(figsize=(LETTERS_A_LINE * LETTER + 0.3, bottom + LINE_HEIGHT * len(caption)))
     size = made.get_size_inches()
     ax = made.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, size[0]), ylim=(size[1], 0))
@@ -695,6 +699,8 @@ def _words_figure(drawing: WordsDrawing) -> Figure:
         _write(ax, 0.15, 0.15 + number * LINE_HEIGHT, text, ink)
     for word, (x, line) in zip(drawing.words, cells, strict=True):
         _place_word(ax, drawing, word, 0.15 + x * LETTER, top + line * height)
+    for number, text in enumerate(caption):
+        _write(ax, 0.15, bottom + (number - 0.5) * LINE_HEIGHT, text, NOTE)
     return made
 
 
@@ -752,11 +758,17 @@ def _write(ax: Axes, x: float, y: float, text: str, color: str) -> None:
 def _table_figure(drawing: TableDrawing) -> Figure:
     lines = table_lines(drawing)
     width = max(map(cell_len, lines), default=1) * LETTER + 0.3
-    made = Figure(figsize=(max(4.0, width), 0.7 + LINE_HEIGHT * len(lines)))
-    height, across = made.get_figheight(), 0.15 / made.get_figwidth()
+    caption = drawing.caption.splitlines()
+    height = 0.7 + LINE_HEIGHT * (len(lines) + len(caption))
+    made = Figure(
+        figsize=(max(4.0, width, *(len(line) * LETTER + 0.3 for line in caption)), height)
+    )
+    across = 0.15 / made.get_figwidth()
     style: Any = {"size": FONT_SIZE, "family": MONOSPACED, "va": "top", "parse_math": False}
     made.text(across, 1 - 0.1 / height, visible(drawing.title), **style)
     made.text(across, 1 - 0.4 / height, lines[0], color=NOTE, **style)
     for number, line in enumerate(lines[1:], start=1):
         made.text(across, 1 - (0.4 + LINE_HEIGHT * number) / height, line, **style)
+    for number, line in enumerate(caption, start=len(lines)):
+        made.text(across, 1 - (0.5 + LINE_HEIGHT * number) / height, line, color=NOTE, **style)
     return made

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+from itertools import zip_longest
 from typing import TextIO
 
 import numpy as np
@@ -18,6 +19,7 @@ from rich.cells import cell_len, set_cell_size
 import foveate.look.colors as colors
 import foveate.look.measure as measure
 from foveate.look.drawings import (
+    LANES_CAPTION,
     BarsDrawing,
     Cell,
     Drawing,
@@ -45,6 +47,8 @@ MOST_SHEET_ROWS = 40
 SHADES = "·░▒▓█"  # from the least to the most
 LONGEST_TOKEN = 9  # letters of a token in a cell
 WIDEST = 64  # letters of a column of a table; longer texts go on in the next line
+LEAST_TITLE = 14  # letters of a line of a title
+GAP = 3  # blanks between sheets that stand side by side
 LANE_MARKS = {"live": " ", "done": "■", "pruned": "×"}
 
 
@@ -78,18 +82,22 @@ def _lines(drawing: LinesDrawing, width: int | None = None, color: bool | None =
     wide = max(9, max((len(curve.name) for curve in curves), default=0)) + 2
     names = [labels[k] if labels else f"{x[k]:g}" for k in places]
     left = max([12, *map(len, names), len(drawing.across)])
-    lines = [f"{drawing.across:>{left}}" + "".join(f"{curve.name:>{wide}}" for curve in curves)]
+    heads, legend = [curve.name for curve in curves], list[str]()
+    if width and left + wide * len(curves) > width:  # numbers stand for names that are too long
+        legend = [f"{number}: {name}" for number, name in enumerate(heads, start=1)]
+        heads, wide = [str(number + 1) for number in range(len(heads))], 11
+    lines = [f"{drawing.across:>{left}}" + "".join(f"{head:>{wide}}" for head in heads)]
     for name, k in zip(names, places, strict=True):
         cells = (f"{c.y[k]:.3g}" if np.isfinite(c.y[k]) else "-" for c in curves)
         lines.append(f"{name:>{left}}" + "".join(f"{cell:>{wide}}" for cell in cells))
     heading = " · ".join(part for part in (drawing.title, drawing.up) if part)
-    return "\n".join(part for part in (heading, *lines, drawing.caption) if part)
+    return "\n".join(part for part in (heading, *legend, *lines, drawing.caption) if part)
 
 
 @text.register
 def _panels(drawing: PanelGrid, width: int | None = None, color: bool | None = None) -> str:
     texts = [text(panel, width, color) for panel in drawing.panels]
-    return "\n\n".join([drawing.title, *texts] if drawing.title else texts)
+    return "\n\n".join(part for part in (drawing.title, *texts, drawing.caption) if part)
 
 
 @text.register
@@ -106,13 +114,19 @@ def _lanes(drawing: LanesDrawing, width: int | None = None, color: bool | None =
         line = f"{number + 1:>3}  {cells}"
         most = width or 100
         lines.append(line if len(line) <= most else line[: most - 1] + "…")
-    return "\n".join([*lines, "[…] the answer, ■ has ended, × was dropped; scores"])
+    caption = [] if drawing.caption == LANES_CAPTION else [drawing.caption]
+    return "\n".join([*lines, "[…] the answer, ■ has ended, × was dropped; scores", *caption])
 
 
 def _lane_cell(node: Node, chosen: bool) -> str:
     word = visible(node.text.removeprefix(" ") or node.text)
     word = f"[{word}]" if chosen else word
-    return f"{word} {node.score:.2f}{LANE_MARKS[node.state]}".rstrip()
+    return f"{word} {score_text(node, 2)}{LANE_MARKS[node.state]}".rstrip()
+
+
+def score_text(node: Node, digits: int) -> str:
+    """The score of a partial hypothesis: log p with so many digits; a p, above 0, with more."""
+    return f"{node.score:.{digits}f}" if node.score <= 0 else f"{node.score:.3g}".lstrip("0")
 
 
 @text.register
@@ -167,7 +181,8 @@ def _table_cell(cell: Cell) -> str:
 def _sheet(drawing: SheetDrawing, width: int | None = None, color: bool | None = None) -> str:
     """In shades, a sign for a cell (of more than fit, every k-th), or as the texts of cells."""
     if not drawing.cells:
-        title = f"{drawing.title} ({drawing.legend}, {SHADES})"
+        legend = ", ".join(part for part in (drawing.legend, SHADES) if part.strip())
+        title = f"{drawing.title} ({legend})"
         return "\n".join([title, *_shaded(drawing, width or 100)])
     left = max(map(len, drawing.rows), default=0)
     wide = max(map(len, [*drawing.columns, "0.00"])) + 2
@@ -201,9 +216,41 @@ def cut(label: str, longest: int = LONGEST_TOKEN) -> str:
 
 @text.register
 def _sheet_grid(drawing: SheetGrid, width: int | None = None, color: bool | None = None) -> str:
-    parts = [drawing.title] if drawing.title else []
-    parts += [text(sheet, width, color) for sheet in drawing.sheets]
-    return "\n".join([*parts, drawing.caption] if drawing.caption else parts)
+    rows: list[list[list[str]]] = [[]]
+    for sheet in drawing.sheets:
+        block, row = text(sheet, width, color).splitlines(), rows[-1]
+        total = sum(_body_width(each) + GAP for each in (*row, block)) - GAP
+        if row and (len(row) == drawing.across or total > (width or 0)):
+            rows.append([])
+        rows[-1].append(block)
+    lines = [line for row in rows for line in _beside(row)]
+    return "\n".join(part for part in (drawing.title, *lines, drawing.caption) if part)
+
+
+def _body_width(block: Sequence[str]) -> int:
+    """The width of a sheet, whose title is cut into lines."""
+    return max([LEAST_TITLE, *map(cell_len, block[1:])])
+
+
+def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
+    """Sheets side by side, the title of each above it."""
+    if len(blocks) < 2:
+        return [line for block in blocks for line in block]
+    widths = [_body_width(block) for block in blocks]
+    titles = [wrap(block[:1], width) for block, width in zip(blocks, widths, strict=True)]
+    tallest = max(map(len, titles))
+    columns = [
+        [""] * (tallest - len(title)) + title + list(block[1:])
+        for title, block in zip(titles, blocks, strict=True)
+    ]
+    return [
+        (" " * GAP)
+        .join(
+            line + " " * (width - cell_len(line)) for line, width in zip(row, widths, strict=True)
+        )
+        .rstrip()
+        for row in zip_longest(*columns, fillvalue="")
+    ]
 
 
 @text.register

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Need = Callable[["Run"], "str | None"]  # a reason why a run does not fit, or None
 Draw = TypeVar("Draw", bound=Callable[..., "Drawing"])
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -150,10 +151,15 @@ VIEWS = {
 }
 
 
+def nearest(what: str, name: str, table: Mapping[str, Entry]) -> Entry:
+    """The entry of a name. Raises `ConfigError` naming the nearest one, or all."""
+    if name not in table:
+        near = difflib.get_close_matches(name, table, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(table)}"
+        raise ConfigError(f"no {what} {name!r}; {hint}")
+    return table[name]
+
+
 def find(name: str) -> ViewEntry:
     """The view of a name. Raises `ConfigError` naming the nearest one, or all."""
-    if name not in VIEWS:
-        near = difflib.get_close_matches(name, VIEWS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(VIEWS)}"
-        raise ConfigError(f"no view {name!r}; {hint}")
-    return VIEWS[name]
+    return nearest("view", name, VIEWS)

@@ -1,0 +1,248 @@
+"""Demos of attention: a lookup, masks, weights that depend on the input, and what they permit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from foveate.look.drawings import (
+    LinesDrawing,
+    SheetDrawing,
+    SheetGrid,
+    TableDrawing,
+    line_chart,
+    sheet,
+)
+from foveate.look.views.demos import demo
+from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
+from foveate.nn.attention import Attention
+from foveate.nn.feed_forward import ReLU
+from foveate.nn.masks import Mask
+from foveate.nn.scores import Dot, Hardmax, Softmax
+from foveate.nn.state import State
+
+Words = Annotated[str, Field(min_length=1, description="words with spaces between them")]
+
+
+@demo
+@torch.no_grad()
+def lookup(
+    values: Annotated[tuple[float, ...], Field(min_length=2, description="one a key; repeat")]
+    = (10.0, 20.0, 30.0, 40.0),
+    key: Annotated[int, Field(ge=1, description="the key that the query asks for, from 1")] = 2,
+    blend: Annotated[float, Field(ge=0, le=1, description="how far it leans to the next key")]
+    = 0.3,
+    temperature: Annotated[tuple[float, ...], Field(description="of softmax; repeat")] = (1.0, 0.1),
+) -> SheetGrid:  # fmt: skip
+    """One query against one-hot keys: out = Σ_i w_i v_i, w = softmax(qᵀk / τ), or hardmax.
+
+    Raises ``ValueError`` for a key that does not exist.
+    """
+    count = len(values)
+    if key > count:
+        raise ValueError(f"key {key} of {count}: name one that exists, or give more --values")
+    keys, mixed = torch.eye(count), torch.tensor(values)
+    query = (1 - blend) * keys[key - 1] + blend * keys[key % count]
+    scores = Dot(Dot.Config(), 1, count)(query.view(1, 1, 1, -1), keys.view(1, 1, count, -1))
+    rows = {"score qᵀk": scores.flatten()}
+    for tau in temperature:
+        weights = Softmax.Config(temperature=tau).build()(scores).flatten()
+        rows[f"τ = {tau:g}: out = {float(weights @ mixed):.1f}"] = weights
+    weights = Hardmax.Config().build()(scores).flatten()
+    rows[f"hardmax: out = {float(weights @ mixed):.1f}"] = weights
+    drawn = sheet(
+        "", torch.stack([*rows.values()]).numpy(), list(rows),
+        [f"key {k} → {value:g}" for k, value in enumerate(values, start=1)],
+        least=0.0, most=1.0, aspect=0.5, scale_label=" ", written=True,
+    )  # fmt: skip
+    return SheetGrid(
+        sheets=[drawn], across=1, title=f"A lookup: the query asks for key {key}",
+        caption="Softmax mixes the values of all keys, the nearest the most; the smaller τ, the "
+        "nearer it is to hardmax, which picks one.",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ masks
+
+
+@demo
+def masks(
+    source: Words = "the sun rises",
+    target: Words = "le soleil se lève",
+) -> SheetGrid:
+    """Which place may attend to which, in the three families, of one sentence."""
+    read, written = source.split(), target.split()
+    both, s, t = [*read, *written], len(read), len(written)
+
+    def allowed(rows: int, columns: int, causal: bool) -> Tensor:
+        seen = Mask(causal=causal).dense(range(rows), range(columns))
+        return torch.ones(rows, columns) if seen is None else seen[0, 0].float()
+
+    def drawn(title: str, weights: Tensor, words: list[str]) -> SheetDrawing:
+        filled = weights.masked_fill(weights == 0, torch.nan).numpy()
+        return sheet(title, filled, words, words, least=0.0, most=1.0, scale_label=" ")
+
+    upper = torch.cat((allowed(s, s, False), torch.zeros(s, t)), dim=1)
+    lower = torch.cat((allowed(t, s, False), allowed(t, t, True)), dim=1)
+    return SheetGrid(
+        sheets=[
+            drawn("encoder-only (BERT)", allowed(s, s, False), read),
+            drawn("decoder-only (GPT)", allowed(s, s, True), read),
+            drawn("encoder–decoder (T5)", torch.cat((upper, lower)), both),
+        ],
+        across=2, title="Which words (across) a word (down) may attend to",
+        caption="Empty is masked: score −∞, weight 0. A decoder reads the words before it, and all "
+        "of the source where there is one.",
+    )  # fmt: skip
+
+
+@demo
+def leak(text: Words = "[START] The chef who") -> SheetGrid:
+    """Which inputs each step depends on, without a causal mask and with one."""
+    words = text.split()
+    read, gpt, bert = ids(len(words)), transformer(), bidirectional()
+    norms = {
+        "without a mask": attends(bert, lambda: bert(read).values),
+        "with a causal mask": attends(gpt, lambda: gpt(read, None)),
+    }
+    drawn = [
+        sheet(name, np.where(norm == 0, np.nan, norm / norm.max()), words, words, least=0.0,
+              most=1.0, scale_label=" ")
+        for name, norm in norms.items()
+    ]  # fmt: skip
+    return SheetGrid(
+        sheets=drawn, title="Which inputs (across) the output of a step (down) depends on",
+        caption="Without a mask the first step reads the words that it should predict; in use they "
+        "do not exist yet. With the mask the future is empty.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 8) -> SheetGrid:
+    """The pass in which each pair of places is computed; both ways give the same outputs."""
+    model, text, state = transformer(), ids(length), State()
+    whole = model(text, None)
+    rows = torch.cat([model(text[:, t : t + 1], None, state) for t in range(length)], dim=1)
+    difference = float((whole - rows).abs().max())
+    seen = np.tril(np.ones((length, length)))
+    seen[seen == 0] = np.nan
+    passes = {
+        "training: 1 pass": seen,
+        f"generation: {length} passes": seen * np.arange(1, length + 1)[:, None],
+    }
+    places = [str(t) for t in range(1, length + 1)]
+    drawn = [
+        sheet(name, values, places, places, "query t", "key s", 0.0, float(length),
+              scale_label="number: the pass")
+        for name, values in passes.items()
+    ]  # fmt: skip
+    cells = [[["" if np.isnan(v) else f"{v:.0f}" for v in r] for r in s] for s in passes.values()]
+    filled = [s.model_copy(update={"cells": c}) for s, c in zip(drawn, cells, strict=True)]
+    return SheetGrid(
+        sheets=filled, title="In which pass the weight of a query and a key is computed",
+        caption="Training knows all tokens and computes all rows at once; generation computes row "
+        "by row, and keys and values of earlier rows come from a cache. The outputs are the same "
+        f"(largest difference {difference:.0e}).",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ what weights do
+
+
+@demo
+@torch.no_grad()
+def weights(
+    length: Annotated[int, Field(ge=2, le=24, description="places")] = 6,
+    seed: Annotated[int, Field(ge=0, description="of the inputs and matrices")] = 0,
+) -> SheetGrid:
+    """Z = W X, the same W for every input, against Z = W(X) X, W(X) = softmax(X Xᵀ / √D)."""
+    random = torch.Generator().manual_seed(seed)
+    fixed = torch.randn(length, length, generator=random).softmax(dim=-1)
+    drawn = []
+    for name in ("input 1", "input 2"):
+        x = 1.5 * torch.randn(length, 4, generator=random)
+        own = Softmax.Config().build()(x @ x.mT / 2)
+        for kind, used in (("fixed", fixed), ("attention", own)):
+            drawn.append(sheet(f"{kind}, {name}", used.numpy(), least=0.0, most=1.0))
+    return SheetGrid(
+        sheets=drawn, title="The weights with which places are mixed, for two inputs",
+        caption="Left: a layer with weights of its own mixes every input alike. Right: attention "
+        "makes its weights of the input.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def permutation(
+    inputs: Annotated[tuple[float, ...], Field(min_length=2, description="numbers; repeat")]
+    = (1.0, 2.0, 3.0, 4.0),
+    value: Annotated[float, Field(description="weight of the values")] = 2.0,
+    query: Annotated[float, Field(description="weight of the queries; 0: equal weights")] = 0.0,
+) -> TableDrawing:  # fmt: skip
+    """X + A(X) of numbers and of their reversal: A(P X) = P A(X) (Lee et al., 2019)."""
+    attention = Attention.Config.parse({"bias": False}).build(1)
+    for name, weight in {"query": query, "key": 1.0, "value": value, "output": 1.0}.items():
+        attention.get_submodule(name).get_parameter("weight").fill_(weight)
+
+    def outputs(x: Tensor, mask: Mask | None = None) -> Tensor:
+        read = x.view(1, -1, 1)
+        return (read + attention(read, mask=mask)).flatten()
+
+    def text(x: Tensor) -> str:
+        return " ".join(f"{number + 0.0:.4g}" for number in x.tolist())
+
+    x, places = torch.tensor(inputs), torch.arange(len(inputs))
+    networks: dict[str, Callable[[Tensor], Tensor]] = {
+        "attention": outputs,
+        "with positions added": lambda x: outputs(x + places),
+        "with a causal mask": lambda x: outputs(x, Mask(causal=True)),
+    }
+    rows: list[list[str | float | None]] = []
+    for name, give in networks.items():
+        forth, back = give(x), give(x.flip(0))
+        same = "the same" if torch.allclose(forth.flip(0), back, atol=1e-5) else "another"
+        rows.append([name, text(x), text(forth), text(x.flip(0)), text(back), same])
+    return TableDrawing(
+        title=f"Does order matter? x + {value:g} Σ α x",
+        columns=["", "input", "output", "reversed", "its output", "reversed back"], rows=rows,
+        caption="Attention alone reverses its output with its input: it does not know the order. "
+        "Positions or a mask change that.",
+    )  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def linear(
+    layers: Annotated[int, Field(ge=1, le=12, description="of each network")] = 2,
+    size: Annotated[int, Field(ge=2, le=256, description="numbers of a vector, D")] = 16,
+) -> LinesDrawing:
+    """Outputs for the values v₁ + x v₂: a straight line where the network is linear in them."""
+    torch.manual_seed(0)
+    length, x = 6, torch.arange(-20, 21).double() / 10
+    first, second = torch.randn(2, length, size).double()
+    mixing = torch.randn(layers, length, length).double().softmax(dim=-1)  # does not depend on x
+    matrices = torch.randn(layers, size, size).double() / size**0.5
+    feed_forward = ReLU.Config().build(size, 4 * size).double()
+    for weight in (feed_forward.inner.weight, feed_forward.outer.weight):
+        nn.init.kaiming_normal_(weight)
+    networks = {
+        "self-attention alone": nn.Identity(), "with feed-forward layers (ReLU)": feed_forward,
+    }  # fmt: skip
+    curves = {}
+    for name, layer in networks.items():
+        values = first + x[:, None, None] * second  # (41, T, D)
+        for mix, matrix in zip(mixing, matrices, strict=True):
+            values = layer(mix @ values @ matrix)
+        curves[name] = values[:, 0, 0].numpy()
+    return line_chart(
+        x.numpy(), curves, "x in the values v₁ + x v₂", "first number of the output",
+        f"{layers} layers, the attention weights fixed",
+        caption="Attention only averages its values: its line is straight. A feed-forward layer "
+        "between bends it.",
+    )  # fmt: skip

@@ -1,0 +1,160 @@
+"""Demos: every one is whole, draws in every form, and shows the numbers that it is known for."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from foveate.cli import app
+from foveate.config import ConfigError
+from foveate.look.drawings import SheetGrid, TableDrawing
+from foveate.look.views.demos import DEMOS, DemoEntry, find
+
+SMALL = {"reach": {"length": 4}, "vanishing": {"length": 8}, "memory": {"length": 16}}
+SMALL |= {"paths": {"length": 16}}
+PICTURES = "beam", "lookup", "linear", "paths", "chain", "rnn"  # one of each class of drawings
+
+
+def sheets(name: str, **values: object) -> SheetGrid:
+    drawn = DEMOS[name].draw(values)
+    assert isinstance(drawn, SheetGrid)
+    return drawn
+
+
+@pytest.mark.parametrize("entry", DEMOS.values(), ids=lambda entry: entry.name)
+def test_a_demo_is_whole_and_draws_in_every_form(entry: DemoEntry, tmp_path: Path) -> None:
+    assert entry.summary.endswith(".") and len(entry.summary) <= 64
+    assert all(field.description for field in entry.options.model_fields.values())
+    drawn = entry.draw(SMALL.get(entry.name))
+    assert drawn.title and drawn.caption.endswith(".")
+    text = drawn.text(80, color=False)
+    assert max(map(len, text.splitlines())) <= 80 and drawn.caption in text
+    for form in ("json", "npz", *(("svg", "html") if entry.name in PICTURES else ())):
+        assert drawn.save(tmp_path / f"demo.{form}").stat().st_size > 100
+
+
+def test_greedy_finds_048_where_two_beams_find_054() -> None:
+    drawn = DEMOS["beam"].draw()
+    title = "Greedy: A B C end, p = 0.048\nBeam of 2: A C B end, p = 0.054"
+    assert drawn.title == title
+    ended = drawn.arrays()["score"][drawn.arrays()["state"] == "done"]
+    assert ended == pytest.approx([0.054, 0.048])
+    assert "[end .6 =] .054■  end .6 = .048■" in drawn.text()
+    assert "Beam of 3: A end, p = 0.1" in DEMOS["beam"].draw({"beam_size": 3}).title
+    longer = DEMOS["beam"].draw({"beam_size": 3, "length_penalty": 1.0})
+    assert "Beam of 3: A C B end" in longer.title
+
+
+def test_a_table_of_ones_own(tmp_path: Path) -> None:
+    table = tmp_path / "table.toml"
+    table.write_text('tokens = ["x", "."]\nsteps = [[0.9, 0.1], [0.2, 0.8]]\n')
+    assert "Greedy: x ., p = 0.72" in DEMOS["beam"].draw({"file": table}).title
+    table.write_text('tokens = ["x", "."]\nsteps = [[0.9, 0.2]]\n')
+    with pytest.raises(ConfigError, match=r"table\.toml: .*1 in sum"):
+        DEMOS["beam"].draw({"file": table})
+
+
+def test_numbers_of_the_lectures() -> None:
+    words = DEMOS["chain"].draw()
+    values = words.arrays()["values"].tolist()
+    assert values == [0.01, 0.02, 0.35, 0.29, 0.005, 0.06, 0.01]
+    assert math.prod(values) == pytest.approx(6.09e-11)
+    assert words.title == "p of the sentence: 6.1e-11"
+    peaks = [name for name in DEMOS["noam"].draw().arrays() if name != "x"]
+    expected = "512:4000, highest 0.00070", "512:8000, highest 0.00049", "256:4000, highest 0.00099"
+    assert tuple(peaks) == expected
+    table = DEMOS["permutation"].draw()
+    assert isinstance(table, TableDrawing)
+    assert table.rows[0] == ["attention", "1 2 3 4", "6 7 8 9", "4 3 2 1", "9 8 7 6", "the same"]
+    assert [row[-1] for row in table.rows[1:]] == ["another", "another"]
+    counts, bag, network = sheets("bag").sheets
+    assert counts.rows == [",", "bananas", "for", "have", "no", "say", "we", "yes"]
+    assert ["".join(row) for row in counts.cells] == [
+        "101",
+        "111",
+        "010",
+        "100",
+        "101",
+        "011",
+        "101",
+        "110",
+    ]
+    assert bag.title.endswith("identical") and network.title.endswith("apart")
+
+
+def test_a_lookup_mixes_picks_and_refuses_a_key_that_does_not_exist() -> None:
+    rows = sheets("lookup", blend=0.0, temperature=[0.01]).sheets[0]
+    assert rows.rows[1:] == ["τ = 0.01: out = 20.0", "hardmax: out = 20.0"]
+    np.testing.assert_allclose(rows.values.array[2], [0, 1, 0, 0])
+    with pytest.raises(ValueError, match="key 5 of 4"):
+        DEMOS["lookup"].draw({"key": 5})
+
+
+def test_em_learns_which_words_go_together() -> None:
+    first, *_, last = sheets("em", iterations=30).sheets
+    assert (first.title, last.title) == ("iteration 0", "iteration 30")
+    np.testing.assert_allclose(np.nansum(last.values.array, axis=1), 1, atol=1e-6)
+    best = dict(zip(last.rows, np.nanargmax(last.values.array, axis=1), strict=True))
+    pairs = {"the": "das", "house": "Haus", "book": "Buch", "a": "ein"}
+    assert {e: last.columns[best[e]] for e in pairs} == pairs
+
+
+def test_masks_hide_the_future() -> None:
+    encoder, decoder, both = (s.values.array for s in sheets("masks", source="a b").sheets)
+    assert np.isfinite(encoder).all() and np.isnan(decoder[0, 1])
+    assert np.isfinite(both[2:, :2]).all() and np.isnan(both[:2, 2:]).all()
+    free, causal = (s.values.array for s in sheets("leak").sheets)
+    assert np.isfinite(free).all() and np.isnan(causal[np.triu_indices(4, 1)]).all()
+
+
+def test_what_training_computes_at_once_generation_computes_in_rows() -> None:
+    drawn = sheets("parallel", length=3)
+    assert drawn.sheets[1].cells == [["1", "", ""], ["2", "2", ""], ["3", "3", "3"]]
+    assert float(drawn.caption.rpartition(" ")[2].rstrip(").")) < 1e-5
+
+
+def test_curves_show_what_their_captions_say() -> None:
+    lines = DEMOS["linear"].draw().arrays()
+    bends = {name: np.abs(np.diff(y, 2)).max() for name, y in lines.items() if name != "x"}
+    assert bends["self-attention alone"] < 1e-12 < 1e-3 < bends["with feed-forward layers (ReLU)"]
+    norms = DEMOS["residual"].draw().arrays()
+    assert norms["plain, f(x)"][0] < 1e-6 < 1 < norms["residual, x + f(x)"][0]
+    norms = DEMOS["vanishing"].draw({"length": 16, "forget": [3.0]}).arrays()
+    assert norms["Elman"][-1] < 0.01 < 0.3 < norms["LSTM, forget gate 0.95"][-1]
+    stored = DEMOS["memory"].draw({"length": 16}).arrays()
+    assert stored["Transformer"][2] == 16 * stored["Transformer"][0]
+    assert stored["LSTM"][2] == stored["LSTM"][0]
+
+
+def test_the_command_lists_draws_and_refuses(tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    listed = run(app, ["demo"]).output
+    assert all(f"  {name} " in listed for name in DEMOS)
+    picture = tmp_path / "noam.png"
+    done = run(app, ["demo", "noam", "--pairs", "64:100", "--steps", "400", "--out", str(picture)])
+    assert done.exit_code == 0, done.exception
+    assert picture.stat().st_size > 1000
+    assert "text 2" in run(app, ["demo", "bag", "--file", "-"], input="b a\nc\n").output
+    assert "hug" in run(app, ["demo", "bpe", "--file", "-"], input="hug hug pug\n").output
+    for words, message in (
+        (["beem"], "no demo 'beem'; did you mean 'beam'?"),
+        (["noam", "--pairs", "512"], "'512' is no pair D:warmup"),
+        (["rnn", "--inputs", "1", "--w", "nan"], "w: Input should be a finite number"),
+        (["sinusoids", "--length", "1"], "length: Input should be greater than or equal to 2"),
+        (["chain", "--words", "a=2"], "'a=2' is no WORD=p"),
+    ):
+        assert message in str(run(app, ["demo", *words]).exception)
+    with pytest.raises(ConfigError, match="no key 'lenght' here; did you mean 'length'"):
+        find("sinusoids").draw({"lenght": 3})
+
+
+def test_help_loads_no_torch() -> None:
+    code = "import sys; sys.argv[1:] = ['demo', '--help']; from foveate.cli import main\n"
+    code += "try: main()\nexcept SystemExit: sys.exit(int('torch' in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

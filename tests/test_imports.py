@@ -22,7 +22,7 @@ LAYERS = [
     {"tasks"},
     {"train"},
     {"kinds", "start"},
-    {"run"},
+    {"run", "laws"},
     {"training", "watching"},
     {"documents"},
     {"look.views"},

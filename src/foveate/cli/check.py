@@ -1,0 +1,32 @@
+"""``foveate check``: the laws on kinds of the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foveate.errors import ConfigError
+
+
+def check(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE…", help="Python files, or names of modules")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="time limit for each file")] = 20.0,
+    exercises: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="write the twelve exercises there")
+    ] = None,
+) -> None:
+    """Try the laws on a score, cell, … of your own."""
+    from foveate.laws.check import check, write_exercises
+
+    if exercises is not None:
+        typer.echo("\n".join(map(str, write_exercises(exercises))) or "all are there already")
+    elif not files:
+        raise ConfigError("name a file that defines a kind: foveate check my_scores.py")
+    reports = [report for file in files or () for report in check(file, seconds)]
+    typer.echo("\n\n".join(report.text() for report in reports), nl=bool(reports))
+    if not all(report.good for report in reports):
+        raise typer.Exit(1)

@@ -1,0 +1,312 @@
+"""`foveate check`: right and wrong fillings of every exercise, and what a user's file may do."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from foveate import config
+from foveate.cli import app
+from foveate.config import ConfigError, kinds
+from foveate.laws.check import KindReport, check, write_exercises
+
+ROOT = Path(__file__).parent.parent
+EXERCISES = ROOT / "docs" / "exercises"
+GAP = re.compile(
+    r"^( +)(?:raise NotImplementedError|\w+(?:, \w+)* = \.\.\.(?:, \.\.\.)?(?:  #.*)?)$", re.M
+)
+ADD = "return (torch.tanh(query[:, :, :, None] + key[:, :, None]) @ v).squeeze(-1)"
+EXP = "e = (scores - scores.amax(dim=-1, keepdim=True)).exp()\n"
+SPARSE = """support = (1 + rank * ordered > ordered.cumsum(dim=-1)).sum(dim=-1, keepdim=True)
+tau = (ordered.cumsum(dim=-1).gather(-1, support - 1) - 1) / support
+return (scores - tau).clamp(min=0)"""
+WAVES = """size = x.shape[-1]
+angles = at[:, None] * 10_000.0 ** (-torch.arange(0, size, 2) / size)
+return x + torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)"""
+TURN = """c, s = angles.cos(), angles.sin()
+return torch.cat((a * c - b * s, b * c + a * s), dim=-1)"""
+STEP = "return (torch.tanh(projected + linear(hidden[0], self.weight_hh, self.bias_hh)),)"
+GATES = """c = f.sigmoid() * c + i.sigmoid() * candidate.tanh()
+return o.sigmoid() * c.tanh(), c"""
+EXTEND = """sums = total[:, 0, :, None] + log_p
+values, index = sums.flatten(1).topk(count)
+token, parent = index % log_p.shape[-1], index // log_p.shape[-1]"""
+
+# exercise → the right filling, and wrong ones, each with what the report says of it
+FILLINGS: dict[str, tuple[str, list[tuple[str, str]]]] = {
+    "01_dot": (
+        "return query @ key.mT",
+        [
+            ("return key @ query.mT", "query 0 changes when query 1 changes"),
+            ("return query * key", "the shape (1, 1, 1, 2), not (B, H, T, S) = (1, 1, 1, 1)"),
+            ("return -query @ key.mT", "it is −1 times what 'dot' gives"),
+        ],
+    ),
+    "02_scaled_dot": (
+        "return query @ key.mT / key.shape[-1] ** 0.5",
+        [
+            ("return query @ key.mT", "it is 1.41 times what 'scaled_dot' gives"),
+            ("return query @ key.mT / key.shape[-1]", "it is 0.707 times what 'scaled_dot'"),
+            ("return (query @ key.mT / key.shape[-1] ** 0.5).softmax(-1)", "key 0 changes when"),
+        ],
+    ),
+    "03_additive": (
+        ADD,
+        [
+            (ADD.replace("torch.tanh", ""), "'additive': vᵀ tanh(q + k)"),
+            (ADD.replace(" @ v).squeeze", ").sum"), "weight has no gradient: it takes no part"),
+            (
+                ADD.replace("torch.tanh(", "(").replace("@ v)", "@ v).tanh()"),
+                "'additive': vᵀ tanh(q + k)",
+            ),
+        ],
+    ),
+    "04_softmax": (
+        EXP + "return e / e.sum(dim=-1, keepdim=True)",
+        [
+            (
+                EXP + "return e / e.sum(dim=-2, keepdim=True)",
+                "weights of a query must sum to 1",
+            ),
+            ("e = scores.exp()\nreturn e / e.sum(-1, keepdim=True)", "subtract the highest score"),
+            (EXP + "return e / e.sum()", "row 0 sums to"),
+        ],
+    ),
+    "05_sparsemax": (
+        SPARSE,
+        [
+            (SPARSE.replace(" - 1) / support", ") / support"), "sums to 0, not 1"),
+            (SPARSE.replace(".clamp(min=0)", ""), "weights must not be negative"),
+            ("return scores.softmax(dim=-1)", "'sparsemax': [e − τ]₊ with τ such that"),
+        ],
+    ),
+    "06_sinusoidal": (
+        WAVES,
+        [
+            (WAVES.replace("return x + ", "return 0 * x + "), "the same for other vectors"),
+            (WAVES.replace("at[:, None]", "torch.arange(len(at))[:, None]"), "use `at`"),
+            (WAVES.replace("angles.sin(), angles.cos()", "angles.cos(), angles.sin()"), "sin(t /"),
+        ],
+    ),
+    "07_rotary": (
+        TURN,
+        [
+            (TURN.replace("b * c + a * s", "b * c - a * s"), "another length after its rotation"),
+            ("return torch.cat((a + angles, b), dim=-1)", "qᵀk at equal distance differs"),
+            (TURN.replace("angles.sin()", "-angles.sin()"), "'rope': Turns each pair"),
+        ],
+    ),
+    "08_causal_mask": (
+        "visible = s <= t",
+        [
+            ("visible = s >= t", "the weight of a masked key is 0.678, not 0"),
+            ("visible = s <= t + 1", "changes: it looks ahead of the causal mask"),
+            ("visible = s < t", "row 0 sums to 0, not 1"),
+        ],
+    ),
+    "09_elman": (
+        STEP,
+        [
+            ("return (torch.tanh(projected),)", "h_{t−1} is not used"),
+            (STEP.replace("torch.tanh", ""), "tanh gives numbers from −1 to 1"),
+            (STEP.replace("torch.tanh", "torch.sigmoid"), "'rnn': h_t = tanh(W x_t + b + U h_{t"),
+        ],
+    ),
+    "10_lstm": (
+        GATES,
+        [
+            (GATES.replace("f.sigmoid() * c", "c"), "'lstm': i, f, o = sigmoid(…)"),
+            (GATES.replace("f.sig", "i.sig", 1), "c is not handed on: c_t = f ⊙ c_{t−1} + i ⊙ c̃"),
+            (GATES.replace(" * c.tanh(), c", " * c.tanh(),"), "not 2 of (B, H) = (1, 2)"),
+        ],
+    ),
+    "11_greedy": (
+        "return logits.argmax(dim=-1)",
+        [
+            ("return logits.argmin(dim=-1)", "'greedy': y_t = argmax p(y | y_<t, x)"),
+            ("return logits[:1].argmax(dim=-1).expand(len(logits))", "source 1 has another output"),
+            ("return torch.full((len(logits),), 3)", "'greedy': y_t = argmax p(y | y_<t, x)"),
+        ],
+    ),
+    "12_beam": (
+        EXTEND,
+        [
+            (EXTEND.replace("total[:, 0, :, None] + ", ""), "its tokens' log p sum to"),
+            (EXTEND.replace("// log_p.shape[-1]", "* 0"), "its tokens' log p sum to"),
+            (EXTEND.replace("topk(count)", "topk(1)"), "other outputs than 'beam': Keeps the k"),
+        ],
+    ),
+}
+WRONG = [
+    pytest.param(name, text, reason, id=f"{name} {number}")
+    for name, (_, wrong) in FILLINGS.items()
+    for number, (text, reason) in enumerate(wrong, start=1)
+]
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[None]:
+    """The kinds of a test are gone after it."""
+    before, modules = kinds(), set(sys.modules)
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    for family, members in config._FAMILIES.items():
+        for kind in members.keys() - before.get(family, members).keys():
+            if members[kind].__module__.startswith("checked_"):
+                del members[kind]
+    for name in set(sys.modules) - modules:
+        if name.startswith("checked_"):
+            del sys.modules[name]
+
+
+def filled(name: str, text: str, folder: Path) -> Path:
+    """The exercise with its gap filled."""
+    source = (EXERCISES / f"{name}.py").read_text("utf-8")
+    first = GAP.search(source)
+    assert first is not None
+    body = textwrap.indent(text, first[1])
+    rest = GAP.sub("", source[first.end() :])
+    path = folder / f"{name}.py"
+    path.write_text(source[: first.start()] + body + rest, "utf-8")
+    return path
+
+
+def only(reports: list[KindReport]) -> KindReport:
+    (report,) = reports
+    return report
+
+
+def test_every_exercise_has_fillings_and_is_short() -> None:
+    names = sorted(path.stem for path in EXERCISES.glob("*.py"))
+    assert names == sorted(FILLINGS) and len(names) == 12
+    for name in names:
+        text = (EXERCISES / f"{name}.py").read_text("utf-8")
+        assert len(text.splitlines()) <= 35 and GAP.search(text), name
+        assert f"foveate check docs/exercises/{name}.py" in text
+        assert re.search(r"(19|20)\d\d", text), "its paper"
+        assert len(FILLINGS[name][1]) == 3
+
+
+@pytest.mark.parametrize("name", FILLINGS)
+def test_the_right_filling_is_accepted(name: str, tmp_path: Path) -> None:
+    report = only(check(str(filled(name, FILLINGS[name][0], tmp_path))))
+    assert report.good, report.text()
+
+
+@pytest.mark.parametrize(("name", "text", "reason"), WRONG)
+def test_a_wrong_filling_is_refused_with_the_reason(
+    name: str, text: str, reason: str, tmp_path: Path
+) -> None:
+    report = only(check(str(filled(name, text, tmp_path))))
+    assert not report.good
+    assert reason in report.text(), report.text()
+
+
+@pytest.mark.parametrize("name", FILLINGS)
+def test_a_gap_that_is_not_filled_is_named_with_its_line(name: str) -> None:
+    path = EXERCISES / f"{name}.py"
+    text = only(check(str(path))).text()
+    assert re.search(rf"{name}\.py:\d+: .*fill the gap", text), text
+
+
+# ------------------------------------------------------------------------------ a file of one's own
+
+SCORE = """import torch
+from foveate.nn.scores import Score
+
+class Mine(Score):
+    class Config(Score.Config, kind="mine"):
+        pass
+
+    def forward(self, query, key):
+        {}
+"""
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "mine.py"
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+def test_a_score_of_the_docs_keeps_every_law(tmp_path: Path) -> None:
+    for page in ("add-a-score.md", "add-a-position.md"):
+        text = (ROOT / "docs" / page).read_text("utf-8")
+        code = text.partition("```python\n")[2].partition("```")[0]
+        assert only(check(written(tmp_path, code))).good, page
+
+
+def test_the_smallest_counterexample_is_shown_with_its_numbers(tmp_path: Path) -> None:
+    report = only(check(written(tmp_path, SCORE.format("return query @ key.mT + key.sum()"))))
+    text = report.text()
+    assert "key 0 changes when key 1 changes: the score of a key depends on this key" in text
+    assert "smallest counterexample (1 batch row, 2 positions, 1 head of size 2, seed 0):" in text
+    verdict = next(v for v in report.verdicts if v.law.sentence.startswith("keys do not"))
+    assert verdict.counterexample is not None
+    assert set(verdict.counterexample.shown) == {
+        "query", "key", "key, changed", "came out", "came out after the change",
+    }  # fmt: skip
+
+
+def test_a_kind_that_raises_is_a_sentence_with_its_line(tmp_path: Path) -> None:
+    target = written(tmp_path, SCORE.format("return query @ key"))
+    text = only(check(target)).text()
+    assert f"{target}:9: RuntimeError: Expected size" in text
+    assert "Traceback" not in text
+
+
+def test_a_kind_that_does_not_end_is_stopped(tmp_path: Path) -> None:
+    loop = "while query.shape[2] > 1:\n            pass\n        return query @ key.mT + 1"
+    target = written(tmp_path, SCORE.format(loop).replace("mT + 1", "mT - query.sum()"))
+    report = only(check(target, seconds=2.0))
+    assert not report.good
+    assert re.search(rf"stopped after 2 s in {re.escape(target)}:\d+", report.text())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n", "defines no kind: it needs a class derived from Score, Normalizer, Position"),
+        ("x = (\n", r"mine.py:1: '\(' was never closed"),
+        ("import torch\ny = 1 / 0\n", r"mine.py:2: ZeroDivisionError: division by zero"),
+        ("import nothing_of_this_name\n", "No module named 'nothing_of_this_name'"),
+        (SCORE.replace('"mine"', '"dot"'), "the kind 'dot' exists already: name another"),
+        (SCORE.replace("    class", "    reimplements = 'dott'\n    class"), "no score 'dott'"),
+        (SCORE.replace("        pass", "        width: float"), "needs a default for width"),
+    ],
+)
+def test_a_file_without_a_kind_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    before = kinds("score")["score"]
+    try:
+        with pytest.raises(ConfigError, match=message):
+            check(written(tmp_path, text))
+    finally:
+        config._FAMILIES["score"].update(before)
+    with pytest.raises(ConfigError, match="no such file"):
+        check(str(tmp_path / "other.py"))
+
+
+def test_the_command_writes_exercises_and_exits_with_1_where_a_law_fails(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["check", "--exercises", str(tmp_path / "work")])
+    assert result.exit_code == 0 and len(result.output.splitlines()) == 13  # with their README
+    assert write_exercises(tmp_path / "work") == []
+    path = filled("01_dot", FILLINGS["01_dot"][0], tmp_path)
+    result = CliRunner().invoke(app, ["check", str(path)])
+    assert result.exit_code == 0 and "9 of 9 laws hold" in result.output
+    assert CliRunner().invoke(app, ["check", str(tmp_path / "work" / "01_dot.py")]).exit_code == 1
+
+
+def test_a_module_is_named_by_its_dotted_name(tmp_path: Path) -> None:
+    (tmp_path / "checked_scores.py").write_text(SCORE.format("return query @ key.mT"), "utf-8")
+    command = [sys.executable, "-m", "foveate", "check", "checked_scores"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "checked_scores: score 'mine'" in done.stdout

@@ -17,6 +17,7 @@ from foveate.cli import (
     align,
     answers,
     bench,
+    compare,
     data,
     doctor,
     export,
@@ -41,6 +42,7 @@ app = typer.Typer(
 VERBS: tuple[Callable[..., None], ...] = (
     train.train,
     answers.evaluate,
+    compare.compare,
     answers.score,
     data.new,
     answers.answer,

@@ -14,7 +14,6 @@ from foveate.compare.budget import planned
 from foveate.compare.cost import most_bytes, writer
 from foveate.compare.lineage import lineage
 from foveate.errors import ConfigError
-from foveate.run import load
 from foveate.tasks.metrics import paired_means, paired_texts, slope
 from foveate.train.journal import read
 from foveate.training import train
@@ -158,14 +157,18 @@ def test_paired_tests_and_slopes() -> None:
 
 
 def test_the_lineage_is_one_table_of_models(tmp_path: Path) -> None:
-    plan, minutes = lineage(tmp_path, ["task.tokenizer={kind=word, min_frequency=1}"])
+    plan, minutes = lineage(tmp_path)
     assert plan.names[0] == "no-attention" and {"bahdanau", "transformer"} <= {*plan.names}
     assert minutes * len(plan.names) <= 10 and not plan.notes
-    assert len((tmp_path / "data/train.en").read_text("utf-8").splitlines()) > 4700
+    with pytest.raises(ConfigError, match="no model 'rnn'; there are: no-attention, location"):
+        lineage(tmp_path, ["rnn"])
+    every = ["location", "luong-dot", "luong-general", "luong-concat", "bahdanau", "mamba"]
+    plan, _ = lineage(tmp_path, every, ["task.tokenizer={kind=word, min_frequency=2}"])
+    assert plan.names == every
     lines = (tmp_path / "data/test.en").read_text("utf-8").splitlines()
     longest = max(len(line.split()) for line in lines)
     assert longest > 50
-    tasks = {str(config.task.tree()) for config in plan.configs.values()}
-    assert len(tasks) == 1
-    with pytest.raises(ConfigError, match="no run"):
-        load(tmp_path)
+    for config in plan.configs.values():
+        task = config.task.build(config.data)
+        task.prepare(tmp_path, config.seed)
+        assert sum(p.numel() for p in task.build(config.model).parameters()) < 2_000_000

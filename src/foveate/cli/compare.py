@@ -16,7 +16,7 @@ LINEAGE = "lineage"
 def compare(
     models: Annotated[
         list[str],
-        typer.Argument(metavar="CONFIG|RUN… [a.b=c …]", help="two or more, or: lineage"),
+        typer.Argument(metavar="CONFIG|RUN… [a.b=c …]", help="two or more, or: lineage [MODEL…]"),
     ],
     minutes: Annotated[float | None, typer.Option(help="of training for each model")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="of training for each model")] = None,
@@ -44,8 +44,8 @@ def compare(
     overrides = [each for each in models if "=" in each]
     paths = [each for each in models if "=" not in each]
     folder = runs or out.with_name(f"{out.stem}-runs")
-    if paths == [LINEAGE]:
-        plan, usual = lineage(folder, overrides)
+    if paths[:1] == [LINEAGE]:
+        plan, usual = lineage(folder, paths[1:], overrides)
     else:
         plan, usual = planned(list(map(Path, paths)), overrides, data or []), 5.0
     if minutes is steps is tokens is None:

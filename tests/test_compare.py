@@ -54,6 +54,7 @@ def test_translators_are_trained_equally_and_drawn_on_one_page(configs: Path, ca
     example = tree["chapters"]["One example"]
     assert any(title.startswith("transformer: ") for title in example)  # its attention
     page = (configs / "page.html").read_text("utf-8")
+    assert '"form":"matrix"' in page and '"blocks":[]' not in page
     assert "default-src 'none'" in page and "Terms" in page
     assert "| BLEU | rnn |" in (configs / "page.md").read_text("utf-8")
 

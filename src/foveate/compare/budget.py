@@ -13,7 +13,7 @@ from pathlib import Path
 from foveate.bench.training import LEAST, WARM, Workload, rates
 from foveate.bench.training import train as measured_steps
 from foveate.config import ConfigError, read
-from foveate.run import Run, RunConfig, device, load, read_run
+from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.tasks.language import Language
 from foveate.tasks.text_to_text import TextToText
 from foveate.train.config import ValidationConfig, resolve
@@ -102,7 +102,11 @@ def planned(paths: Sequence[Path], overrides: Sequence[str], data: Sequence[str]
             plan.runs[name], config = path, read_run(path)
         else:
             config = read(RunConfig, path, overrides)
-        add(plan, name, with_data(config, data) if not plan.names else config)
+        if data and not plan.names:
+            config = with_data(config, data)
+            if path.is_dir():
+                plan.notes[f"{name} differs"] = "it was trained with other data than --data"
+        add(plan, name, config)
     return plan
 
 
@@ -110,7 +114,7 @@ def add(plan: ComparisonPlan, name: str, config: RunConfig) -> None:
     """Add a model to a plan, its config changed to the terms of the first."""
     first = plan.first if plan.names else config
     plan.names.append(name)
-    if config.task.build(config.data).gives != first.task.build(first.data).gives:
+    if family_of(config) is not family_of(first):
         raise ConfigError(
             f"{name} has the task {config.task.kind}, {plan.names[0]} {first.task.kind}: "
             "compare models of one task"
@@ -131,6 +135,12 @@ def add(plan: ComparisonPlan, name: str, config: RunConfig) -> None:
     training = config.train.model_copy(update={"batch_tokens": batch})
     update = {"task": task, "data": first.data, "seed": first.seed, "train": training}
     plan.configs[name] = config.model_copy(update=update)
+
+
+def family_of(config: RunConfig) -> type:
+    """The class of tasks that can be compared: all from text to text, else of one kind."""
+    task = task_of(config)
+    return TextToText if issubclass(task, TextToText) else task
 
 
 def with_data(config: RunConfig, data: Sequence[str]) -> RunConfig:
@@ -163,7 +173,9 @@ def contenders(plan: ComparisonPlan, budget: Budget, folder: Path, say: Say) -> 
             say(f"{number} of {len(plan.names)}: {name}, {budget}")
             config = limited(name, plan.configs[name], budget, place, say)
             train(config, folder=place)
-        contender = Contender(name, load(place), before)
+        run = load(place)
+        run.task.config = plan.configs[name].task  # with the files of --data
+        contender = Contender(name, run, before)
         if not before and not any(line["event"] == "valid" for line in contender.journal):
             raise ConfigError(
                 f"{name} was not validated within {budget}: remove {place} and give a larger budget"

@@ -225,13 +225,13 @@ def operations(contenders: Sequence[Contender]) -> list[Drawing]:
             [each.name, short.total / SHORT / ROWS / 1e6, long.total / LONG / ROWS / 1e6,
              long.total / max(1, short.total), power]
         )  # fmt: skip
-    columns = ["model", f"MFLOP a word, n = {SHORT}", f"n = {LONG}", "growth of all",
+    columns = ["model", f"MFLOP a word, n = {SHORT}", f"n = {LONG}", "growth at twice n",
                "time grows as n to the power"]  # fmt: skip
     return [
         TableDrawing(
             title="A training step, measured", columns=columns, rows=rows,
-            caption=f"forward and backward, {ROWS} examples of n tokens; matrix products counted, "
-            "twice the length: 2 is linear, 4 quadratic",
+            caption=f"forward and backward, {ROWS} examples of n tokens; matrix products counted; "
+            f"all of n = {LONG} divided by those of n = {SHORT}: 2 is linear, 4 quadratic",
         ),
         time_chart(times),
     ]  # fmt: skip

@@ -176,7 +176,7 @@ def lengths_of_texts(
             difference = "the first" if of_sentences is first else ""
             if not difference:
                 _, low, high = slope(words / WORDS, of_sentences - first)
-                difference = f"{low:+.2f} … {high:+.2f}"
+                difference = "" if math.isnan(low) else f"{low:+.2f} … {high:+.2f}"
             rows.append([TITLES[metric], name, *slope(words / WORDS, of_sentences), difference])
     columns = ["figure", "model", f"per {WORDS} words", "95 % from", "to", "less the first's, 95 %"]
     slopes = TableDrawing(

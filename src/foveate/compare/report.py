@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +63,10 @@ class Comparison:
 
     def html(self) -> str:
         """One page that needs no network, a chapter at a time."""
-        groups = {chapter.title: chapter.drawings for chapter in self.chapters}
+        groups = {
+            chapter.title: [each for drawing in chapter.drawings for each in drawing.drawings()]
+            for chapter in self.chapters
+        }
         rows: list[list[Cell]] = [[name, text] for name, text in self.terms.items()]
         table = TableDrawing(title="Terms", columns=["what", "holds"], rows=rows)
         first = next(iter(groups))
@@ -241,8 +244,9 @@ def translated(models: Sequence[Contender], text: str, reference: str | None) ->
     maps: list[Drawing] = []
     for (name, output, *_), each in zip(rows, models, strict=False):
         if crosses(each.run) is None and output:
-            view = attention(each.run.explain(text))
-            maps.append(view.model_copy(update={"title": f"{name}: {output}"}))
+            title = f"{name}: {output}"
+            view = attention(replace(each.run.explain(text), title=title))
+            maps.append(view.model_copy(update={"title": title}))
     return [table, *next_word(models, text, prefix), *maps]
 
 

@@ -27,6 +27,7 @@ LAYERS = [
     {"documents"},
     {"look.views"},
     {"export", "bench"},
+    {"compare"},
     {"server"},
     {"cli"},
     {"__init__", "__main__"},

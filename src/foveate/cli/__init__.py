@@ -18,6 +18,7 @@ from foveate.cli import (
     answers,
     bench,
     check,
+    compare,
     data,
     doctor,
     export,
@@ -42,6 +43,7 @@ app = typer.Typer(
 VERBS: tuple[Callable[..., None], ...] = (
     train.train,
     answers.evaluate,
+    compare.compare,
     answers.score,
     data.new,
     answers.answer,

@@ -57,6 +57,15 @@ def drawn(drawings: Sequence[Drawing], title: str = "") -> str:
     return _assemble(Cover(title=title or "foveate", groups=[""]), [_json(group)])
 
 
+def chapters(drawings: Mapping[str, Sequence[Drawing]], title: str) -> str:
+    """The page of drawings in groups by their names, one group shown at a time."""
+    groups = [
+        PageGroup.model_validate({"title": name, "notes": [], "drawings": list(part)})
+        for name, part in drawings.items()
+    ]
+    return _assemble(Cover(title=title, groups=list(drawings)), list(map(_json, groups)))
+
+
 def save_html(
     records: Sequence[AttentionRecord], path: str | Path, max_sentences: int = MOST_SENTENCES
 ) -> AttentionPage:

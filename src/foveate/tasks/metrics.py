@@ -5,14 +5,16 @@ from __future__ import annotations
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
+import numpy as np
 import pydantic
+from numpy.typing import NDArray
 
 from foveate.decode.constraints import Constrained
 from foveate.decode.sample import Sample
@@ -258,6 +260,119 @@ def _sacrebleu(metric: object, outputs: Texts, references: References) -> tuple[
 
 def _all(reference: str | Sequence[str]) -> Sequence[str]:
     return (reference,) if isinstance(reference, str) else reference
+
+
+# ------------------------------------------------------------------------------ paired comparison
+# Two systems on the same examples: how probable is a difference as large as δ without a cause?
+#
+#     bootstrap       examples drawn with replacement:  p = P(|δ* − E δ*| ≥ |δ|)  (Koehn, 2004)
+#     randomisation   outputs exchanged at random:      p = P(|δ*| ≥ |δ|)   (Noreen, 1989)
+
+DRAWS = 1000
+SEED = 12345  # that of sacreBLEU, so that all figures are of reproducible draws
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PairedFigure:
+    """A figure with the ends of its 95 % interval, and p of its difference to the first system.
+
+    Both p are None for the first system itself.
+    """
+
+    value: float
+    low: float
+    high: float
+    bootstrap: float | None = None
+    randomisation: float | None = None
+
+
+def paired_texts(
+    systems: Mapping[str, Texts],
+    references: References,
+    name: str,
+    bleu_tokenizer: BleuTokenizer | None = None,
+) -> dict[str, PairedFigure]:
+    """BLEU or chrF of each system, compared with the first by sacreBLEU's paired tests.
+
+    Raises ``ValueError`` for another metric.
+    """
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.significance import PairedTest
+
+    if name not in ("bleu", "chrf"):
+        raise ValueError(f"no paired test of {name!r}; there are: bleu, chrf")
+    metric = CHRF() if name == "chrf" else _bleu(references, bleu_tokenizer)
+    streams = list(map(list, zip_longest(*map(_all, references))))
+    outputs = [(system, list(texts)) for system, texts in systems.items()]
+    results: list[Any] = []
+    for kind in ("bs", "ar"):
+        test = PairedTest(outputs, {name: metric}, streams, kind, DRAWS)  # type: ignore[arg-type]
+        scores = test()[1]
+        results.append(next(v for k, v in scores.items() if k != "System"))
+    figures: dict[str, PairedFigure] = {}
+    first = float(results[0][0].score)
+    for system, bs, ar in zip(systems, *results, strict=True):
+        value = float(bs.score)
+        # sacreBLEU counts draws that differ by more, of which equal systems have none
+        tests = (1.0, 1.0) if figures and value == first else (bs.p_value, ar.p_value)
+        low, high = float(bs.mean - bs.ci), float(bs.mean + bs.ci)
+        figures[system] = PairedFigure(value, low, high, *tests)
+    return figures
+
+
+def paired_means(values: Sequence[Floats], weights: Floats) -> list[PairedFigure]:
+    """Σ v / Σ w of each system over examples (N,), compared with the first system.
+
+    v are sums of an example (negative log-likelihood, errors) and w what they are divided by
+    (words, 1), the same for all systems.
+    """
+    random, first = np.random.default_rng(SEED), values[0]
+    rows = np.stack(values)  # (M, N)
+    drawn, exchanged = np.zeros((DRAWS, len(rows))), np.zeros((DRAWS, len(rows)))
+    total = weights.sum()
+    for draw in range(DRAWS):
+        chosen = random.integers(len(weights), size=len(weights))
+        drawn[draw] = rows[:, chosen].sum(axis=1) / weights[chosen].sum()
+        signs = random.integers(2, size=len(weights)) * 2 - 1
+        exchanged[draw] = (signs * (rows - first)).sum(axis=1) / total
+    means = rows.sum(axis=1) / total
+    low, high = np.percentile(drawn, (2.5, 97.5), axis=0)
+    moved = drawn - drawn[:, :1]
+    delta = np.abs(means - means[0]) - 1e-12
+    bootstrap = (1 + (np.abs(moved - moved.mean(axis=0)) >= delta).sum(axis=0)) / (DRAWS + 1)
+    random_p = (1 + (np.abs(exchanged) >= delta).sum(axis=0)) / (DRAWS + 1)
+    return [
+        PairedFigure(float(m), float(lo), float(hi), *((float(b), float(r)) if n else ()))
+        for n, (m, lo, hi, b, r) in enumerate(
+            zip(means, low, high, bootstrap, random_p, strict=True)
+        )
+    ]
+
+
+def sentence_scores(name: str, outputs: Texts, references: References) -> Floats:
+    """BLEU (n-grams of the orders that a sentence has) or chrF of each sentence by itself."""
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    chosen: Any = CHRF() if name == "chrf" else BLEU(effective_order=True)
+    pairs = zip(outputs, references, strict=True)
+    return np.array([chosen.sentence_score(o, list(_all(r))).score for o, r in pairs])
+
+
+def slope(x: Floats, y: Floats) -> tuple[float, float, float]:
+    """B of y ≈ a + b x by least squares, and the ends of its 95 % interval by bootstrap."""
+    chosen = np.random.default_rng(SEED).integers(len(x), size=(DRAWS, len(x)))
+
+    def of(x: Floats, y: Floats) -> Floats:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        steepness: Floats = (centred * y).sum(axis=-1) / (centred**2).sum(axis=-1)
+        return steepness
+
+    if np.ptp(x) == 0:
+        return np.nan, np.nan, np.nan
+    low, high = np.nanpercentile(of(x[chosen], y[chosen]), (2.5, 97.5))
+    return float(of(x, y)), float(low), float(high)
 
 
 # ------------------------------------------------------------------------------ minimum bayes risk

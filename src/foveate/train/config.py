@@ -147,6 +147,8 @@ class TrainConfig(Config):
     """Passes over the data at which training ends."""
     max_minutes: float | None = Field(default=None, gt=0)
     """Minutes of wall clock at which training ends, earlier sessions included."""
+    max_tokens: int | None = Field(default=None, gt=0)
+    """Target tokens, padding left out, at which training ends."""
     optimizer: OptimizerConfig = AdamWConfig()
     """How gradients change the weights, and the learning rate."""
     schedule: Schedule.Config = InverseSqrt.Config()  # how the learning rate rises and falls
@@ -177,11 +179,11 @@ class TrainConfig(Config):
 
     def check(self) -> None:
         """Raise `ConfigError` where nothing ends the training, or its schedule does not fit it."""
-        limits = (self.max_steps, self.max_epochs, self.max_minutes)
+        limits = (self.max_steps, self.max_epochs, self.max_minutes, self.max_tokens)
         patience = self.validation.patience if self.validation.every else None
         if all(limit is None for limit in (*limits, patience)):
             raise ConfigError(
-                "nothing would end it: set max_steps, max_epochs, max_minutes or "
+                "nothing would end it: set max_steps, max_epochs, max_minutes, max_tokens or "
                 "validation.patience",
                 ("train", "max_steps"),
             )
@@ -199,6 +201,7 @@ CHANGEABLE: Mapping[str, str] = {
     "train.max_steps": "changes where training ends",
     "train.max_epochs": "changes where training ends",
     "train.max_minutes": "changes where training ends",
+    "train.max_tokens": "changes where training ends",
     "train.optimizer": "changes the updates from the next step on",
     "train.schedule": "changes the learning rates from the next step on",
     "train.clip_norm": "changes the bound on the gradients from the next step on",

@@ -226,9 +226,9 @@ def _average(trainer: Trainer, steps: list[int]) -> Record:
 class Outcome:
     """How a session of training ended.
 
-    ``reason`` is the limit that ended it ("max_steps", "max_epochs", "max_minutes", "patience")
-    or "interrupted"; ``weights`` is the folder whose weights stand for the run; ``best`` the best
-    validation; ``exit_code`` what a shell should see.
+    ``reason`` is the limit that ended it ("max_steps", "max_epochs", "max_minutes", "max_tokens",
+    "patience") or "interrupted"; ``weights`` is the folder whose weights stand for the run;
+    ``best`` the best validation; ``exit_code`` what a shell should see.
     """
 
     reason: str

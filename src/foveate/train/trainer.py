@@ -392,10 +392,12 @@ class Trainer:
     def _ended(self) -> str | None:
         config, state = self.config, self.state
         limit, patience = config.max_minutes, config.validation.patience
+        tokens = config.max_tokens
         reasons = {
             "interrupted": self.stop is not None,
             "max_steps": config.max_steps is not None and state.step >= config.max_steps,
             "max_minutes": limit is not None and self.seconds() >= 60 * limit,
+            "max_tokens": tokens is not None and state.targets >= tokens,
             "patience": patience is not None and state.stale >= patience,
         }
         return next((reason for reason, holds in reasons.items() if holds), None)

@@ -75,7 +75,7 @@ def panel(
         y = np.array([np.nan if line[name] is None else line[name] for line in lines], float)
         if len(x):
             points[run] = x, y
-    places = _places([x for x, _ in points.values()])
+    places = common_places([x for x, _ in points.values()])
     drawn: dict[str, Floats] = {}
     for run, (x, y) in points.items():
         drawn[run] = at(places, x, y)
@@ -104,7 +104,7 @@ def at(places: Floats, x: Floats, y: Floats) -> Floats:
     return np.interp(places, x[known], y[known], left=np.nan, right=np.nan)
 
 
-def _places(of_runs: Sequence[Floats]) -> Floats:
+def common_places(of_runs: Sequence[Floats]) -> Floats:
     """All places of all runs, or as many evenly spaced ones where they are too many."""
     every = np.unique(np.concatenate([*of_runs, np.zeros(0)]))
     if len(every) <= PLACES:

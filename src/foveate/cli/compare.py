@@ -1,0 +1,60 @@
+"""The verb ``foveate compare``: models trained with an equal budget, side by side on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foveate.cli.options import Threads, say, set_threads
+from foveate.errors import ConfigError
+
+LINEAGE = "lineage"
+
+
+def compare(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="CONFIG|RUN… [a.b=c …]", help="two or more, or: lineage [MODEL…]"),
+    ],
+    minutes: Annotated[float | None, typer.Option(help="of training for each model")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="of training for each model")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="target tokens for each model")] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="in place of the first's: source, then target or labels"),
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="the example that all answer")] = None,
+    out: Annotated[Path, typer.Option(help="the page; .json and .md beside it")] = Path(
+        "report.html"
+    ),
+    runs: Annotated[Path | None, typer.Option(metavar="DIR", help="where runs go")] = None,
+    threads: Threads = None,
+) -> None:
+    """Train models with an equal budget and compare them on one page."""
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"--out {out}: the comparison is a page; end its name in .html")
+    if threads is not None:
+        set_threads(threads)
+    from foveate.compare.budget import Budget, planned
+    from foveate.compare.lineage import lineage
+    from foveate.compare.report import compare
+
+    overrides = [each for each in models if "=" in each]
+    paths = [each for each in models if "=" not in each]
+    folder = runs or out.with_name(f"{out.stem}-runs")
+    if paths[:1] == [LINEAGE]:
+        plan, usual = lineage(folder, paths[1:], overrides)
+    else:
+        plan, usual = planned(list(map(Path, paths)), overrides, data or []), 5.0
+    if minutes is steps is tokens is None:
+        minutes = usual
+    budget = Budget(minutes, steps, tokens)
+    try:
+        comparison = compare(plan, budget, folder, text, lambda line: say([line]))
+    except (KeyboardInterrupt, SystemExit):
+        say(["the same command goes on where it stopped"])
+        raise
+    for path in comparison.save(out):
+        typer.echo(f"wrote {path}")

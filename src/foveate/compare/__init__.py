@@ -1,0 +1,1 @@
+"""Models side by side: trained with an equal budget, measured on the same examples, on one page."""

@@ -1,0 +1,247 @@
+"""Runs on equal terms: the same examples, tokenizers and budget; those that exist go on."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from foveate.bench.training import LEAST, WARM, Workload, rates
+from foveate.bench.training import train as measured_steps
+from foveate.config import ConfigError, read
+from foveate.run import Run, RunConfig, device, load, read_run, task_of
+from foveate.tasks.language import Language
+from foveate.tasks.text_to_text import TextToText
+from foveate.train.config import ValidationConfig, resolve
+from foveate.train.journal import Line
+from foveate.train.journal import read as read_journal
+from foveate.train.optim import Constant
+from foveate.training import train
+
+VALIDATIONS = 6  # of each training, the last step among them
+FEWEST = 10  # steps of a training
+PILOT = 1 / 20  # the share of the minutes in which the time of a step is measured
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What each model may spend in training: exactly one of the three."""
+
+    minutes: float | None = None
+    steps: int | None = None
+    tokens: int | None = None  # of targets
+
+    def __post_init__(self) -> None:
+        if sum(limit is not None for limit in (self.minutes, self.steps, self.tokens)) != 1:
+            raise ConfigError("give one budget: --minutes, --steps or --tokens")
+
+    def __str__(self) -> str:
+        if self.minutes is not None:
+            return f"{self.minutes:g} minutes of wall clock, validations included"
+        return f"{self.steps:,} steps" if self.steps else f"{self.tokens:,} target tokens"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A trained model with its name; ``before`` says that it was trained before, not for this."""
+
+    name: str
+    run: Run
+    before: bool
+
+    @cached_property
+    def journal(self) -> list[Line]:
+        """The lines of its training log."""
+        return read_journal(self.run.path)
+
+    @cached_property
+    def spent(self) -> dict[str, float]:
+        """What its training spent: steps, target tokens, minutes, and target tokens a second."""
+        lines = [line for line in self.journal if line["event"] == "train"]
+        last = max(lines, key=lambda line: line["step"], default={})
+        each = sorted(line["tokens_per_second"] for line in lines)
+        return {
+            "steps": last.get("step", math.nan),
+            "tokens": last.get("target_tokens", math.nan),
+            "minutes": max((x["seconds"] for x in self.journal if "seconds" in x), default=0) / 60,
+            "speed": each[len(each) // 2] if each else math.nan,
+        }
+
+
+@dataclass
+class ComparisonPlan:
+    """The models to compare: what is trained already, the configs of the others, and remarks."""
+
+    names: list[str] = field(default_factory=list)
+    runs: dict[str, Path] = field(default_factory=dict)
+    configs: dict[str, RunConfig] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def first(self) -> RunConfig:
+        """The config whose task, data and search hold for all."""
+        return self.configs[self.names[0]]
+
+
+def planned(paths: Sequence[Path], overrides: Sequence[str], data: Sequence[str]) -> ComparisonPlan:
+    """The plan of configs and runs, with the examples, tokenizers and batches of the first.
+
+    ``data`` replaces the files of its task. Raises ``ConfigError`` where tasks differ in kind.
+    """
+    plan = ComparisonPlan()
+    for path in paths:
+        name = path.stem if path.suffix == ".toml" else path.resolve().name
+        number = sum(other.split(" #")[0] == name for other in plan.names) + 1
+        name = name if number == 1 else f"{name} #{number}"
+        if path.is_dir():
+            plan.runs[name], config = path, read_run(path)
+        else:
+            config = read(RunConfig, path, overrides)
+        if data and not plan.names:
+            config = with_data(config, data)
+            if path.is_dir():
+                plan.notes[f"{name} differs"] = "it was trained with other data than --data"
+        add(plan, name, config)
+    return plan
+
+
+def add(plan: ComparisonPlan, name: str, config: RunConfig) -> None:
+    """Add a model to a plan, its config changed to the terms of the first."""
+    first = plan.first if plan.names else config
+    plan.names.append(name)
+    if family_of(config) is not family_of(first):
+        raise ConfigError(
+            f"{name} has the task {config.task.kind}, {plan.names[0]} {first.task.kind}: "
+            "compare models of one task"
+        )
+    shared = [f for f in type(first.task).model_fields if f in type(config.task).model_fields]
+    task = config.task.model_copy(update={f: getattr(first.task, f) for f in shared})
+    changed = [f"task.{f}" for f in shared if getattr(config.task, f) != getattr(first.task, f)]
+    for table in ("data", "seed"):
+        changed += [table] * (getattr(config, table) != getattr(first, table))
+    batch = first.train.batch_tokens
+    changed += ["train.batch_tokens"] * (config.train.batch_tokens != batch)
+    if changed and name in plan.runs:
+        plan.notes[f"{name} differs"] = f"it was trained with another {', '.join(changed)}"
+        plan.configs[name] = config
+        return
+    if changed:
+        plan.notes[f"changed in {name}"] = f"{', '.join(changed)}: as in {plan.names[0]}"
+    training = config.train.model_copy(update={"batch_tokens": batch})
+    update = {"task": task, "data": first.data, "seed": first.seed, "train": training}
+    plan.configs[name] = config.model_copy(update=update)
+
+
+def family_of(config: RunConfig) -> type:
+    """The class of tasks that can be compared: all from text to text, else of one kind."""
+    task = task_of(config)
+    return TextToText if issubclass(task, TextToText) else task
+
+
+def with_data(config: RunConfig, data: Sequence[str]) -> RunConfig:
+    """The config with other files of its task: source and target, source and labels, or text."""
+    if not data:
+        return config
+    known = type(config.task).model_fields
+    fields = [name for name in ("source", "target", "labels", "text") if name in known]
+    if not fields or len(data) > len(fields):
+        names = " and ".join(fields) or "no files that could be replaced"
+        raise ConfigError(f"--data: the task {config.task.kind} has {names}; it got {len(data)}")
+    tree = {key: value for key, value in config.task.tree().items() if key not in fields}
+    task = type(config.task).parse(tree | dict(zip(fields, data, strict=False)))
+    return config.model_copy(update={"task": task})
+
+
+# ------------------------------------------------------------------------------ training
+
+
+def contenders(plan: ComparisonPlan, budget: Budget, folder: Path, say: Say) -> list[Contender]:
+    """Train what is not trained, each model in a run below ``folder``; an unfinished one goes on.
+
+    Raises ``ConfigError`` with the remedy for a budget that is too small.
+    """
+    result = []
+    for number, name in enumerate(plan.names, start=1):
+        before = name in plan.runs
+        place = plan.runs[name] if before else folder / name.replace("/", "-")
+        if not before:
+            say(f"{number} of {len(plan.names)}: {name}, {budget}")
+            config = limited(name, plan.configs[name], budget, place, say)
+            train(config, folder=place)
+        run = load(place)
+        run.task.config = plan.configs[name].task  # with the files of --data
+        contender = Contender(name, run, before)
+        if not before and not any(line["event"] == "valid" for line in contender.journal):
+            raise ConfigError(
+                f"{name} was not validated within {budget}: remove {place} and give a larger budget"
+            )
+        result.append(contender)
+    return result
+
+
+def limited(name: str, config: RunConfig, budget: Budget, place: Path, say: Say) -> RunConfig:
+    """The config with the budget as its limit, and a schedule that ends with it.
+
+    How many steps fit into minutes is measured, and kept beside the run for the next session.
+    """
+    stored = place.with_name(f"{place.name}.steps.json")
+    budgeted = [budget.minutes, budget.steps, budget.tokens]
+    steps = budget.steps
+    if steps is None and stored.is_file():
+        before = json.loads(stored.read_text(encoding="utf-8"))
+        steps = before["steps"] if before["budget"] == budgeted else None
+    if steps is None:
+        with tempfile.TemporaryDirectory(prefix="foveate-compare-") as prepared:
+            task = config.task.build(config.data)
+            task.prepare(Path(prepared), config.seed)
+            steps = fitting(name, Workload(name, name, config, task), budget)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        stored.write_text(json.dumps({"budget": budgeted, "steps": steps}), encoding="utf-8")
+        say(f"{name}: about {steps:,} steps in {budget}")
+    if steps < FEWEST:
+        raise ConfigError(
+            f"{budget} are {steps} steps of {name}, and a training has at least {FEWEST} before "
+            "its validation: give a larger budget (--minutes, --steps, --tokens)"
+        )
+    every = max(1, steps // VALIDATIONS)
+    schedule, warmup = config.train.schedule, config.train.schedule.tree().get("warmup_steps", 0)
+    fall: dict[str, int | None] = {"warmup_steps": min(warmup, steps // 5)} if warmup else {}
+    fall |= {"total_steps": None} if "total_steps" in type(schedule).model_fields else {}
+    limits = {
+        "schedule": schedule.model_copy(update=fall),
+        "max_steps": steps,
+        "max_minutes": budget.minutes,
+        "max_tokens": budget.tokens,
+        "max_epochs": None,
+        "average": None,
+        "log_every": max(1, min(config.train.log_every, steps // 50)),
+        "validation": ValidationConfig(every=every, samples=config.train.validation.samples),
+        "save": config.train.save.model_copy(update={"every": every, "keep": 1}),
+    }
+    return config.model_copy(update={"train": config.train.model_copy(update=limits)})
+
+
+def fitting(name: str, work: Workload, budget: Budget) -> int:
+    """How many steps the minutes or tokens of a budget are, measured or counted from the data."""
+    train_config = work.config.train
+    if budget.tokens is not None:
+        if not isinstance(work.task, TextToText | Language):
+            raise ConfigError(f"--tokens: {name} writes no text; give --minutes or --steps")
+        lengths = work.task.lengths("train")
+        batches = work.task.plan(lengths, train_config.batch_tokens, work.config.seed).epoch(0)
+        of_step = lengths[:, -1].sum() / max(1, len(batches)) * train_config.accumulate
+        return math.ceil(1.02 * budget.tokens / of_step)  # so that the tokens end it
+    assert budget.minutes is not None
+    steady = train_config.model_copy(update={"schedule": Constant.Config()})
+    work = replace(work, config=work.config.model_copy(update={"train": steady}))
+    model, precision = work.model(), resolve(train_config.precision, device())
+    lines = measured_steps(work, model, precision, minutes=PILOT * budget.minutes)
+    if len(lines) < WARM + LEAST:
+        lines = measured_steps(work, model, precision, steps=WARM + LEAST)
+    speed = rates(lines)
+    return int(60 * budget.minutes * speed["steps"] / max(speed["seconds"], 1e-9))

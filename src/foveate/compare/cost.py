@@ -1,0 +1,259 @@
+"""What models cost: time and memory of writing against length, operations, steps, path lengths."""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from foveate.bench.decoding import forced
+from foveate.bench.machine import MIB, counting
+from foveate.compare.budget import Contender, Say
+from foveate.data.tokenizer import SPECIALS
+from foveate.look.drawings import Cell, Drawing, LinesDrawing, TableDrawing, line_chart
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.native.kernels import without_kernels
+from foveate.nn.attention import BaseAttention
+from foveate.nn.recurrent import Cell as RecurrentCell
+from foveate.nn.recurrent import Recurrence
+from foveate.nn.ssm import SelectiveStateSpace
+from foveate.run import Run
+from foveate.tasks.language import Language
+from foveate.tasks.text_to_text import TextToText
+
+OUTPUTS = (16, 64, 256, 512)  # tokens that are written
+READ = (16, 32, 64, 128, 256)  # tokens on each side of a training step
+ROWS = 8  # examples of a training step
+SHORT, LONG = 32, 64  # lengths at which operations are counted
+SOURCE = 16  # tokens of the source of what is written
+
+
+class LiveTensors(TorchDispatchMode):
+    """Counts the bytes of the tensors that are made within and alive: ``peak`` is the most."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = self.peak = 0
+        self._alive = {id(part.untyped_storage()) for part in model.parameters()}
+        self._parts = [part.untyped_storage() for part in model.parameters()]  # so ids stay theirs
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, arguments: Any = (), named: Any = None
+    ) -> Any:
+        result = function(*arguments, **(named or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self._count(leaf.untyped_storage())
+        return result
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        key, size = id(storage), storage.nbytes()
+        if key in self._alive:
+            return
+        self._alive.add(key)
+        self.bytes += size
+        self.peak = max(self.peak, self.bytes)
+        weakref.finalize(storage, self._free, key, size).atexit = False
+
+    def _free(self, key: int, size: int) -> None:
+        self._alive.discard(key)
+        self.bytes -= size
+
+
+@torch.inference_mode()
+def most_bytes(model: nn.Module, work: Callable[[], object]) -> int:
+    """The most bytes of tensors alive in a call, besides weights and what a first call keeps."""
+    with without_kernels():
+        work()
+        with LiveTensors(model) as live:
+            work()
+    return live.peak
+
+
+def best_of(work: Callable[[], object], times: int = 2) -> float:
+    """Seconds of the quickest of some calls; NaN where the model refuses the length."""
+    best = math.inf
+    for _ in range(times):
+        started = time.perf_counter()
+        try:
+            work()
+        except ValueError:
+            return math.nan
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+def writer(run: Run, length: int) -> Callable[[], object]:
+    """Greedy writing of so many tokens after a source, or after a prompt."""
+    task, search = run.task, forced(1, length)
+    if isinstance(task, TextToText):
+        ids = [len(SPECIALS) + n % 20 for n in range(SOURCE)]
+        return lambda: task.search(run.model, [ids], search, 10**9)
+    return lambda: run.generate([""], max_length=length, beam_size=1)
+
+
+def written(contenders: Sequence[Contender], say: Say) -> list[Drawing]:
+    """Tokens a second and peak of memory in writing, against the length of the output."""
+    speeds: dict[str, list[float]] = {}
+    peaks: dict[str, list[float]] = {}
+    if not isinstance(contenders[0].run.task, TextToText | Language):
+        return []
+    for each in contenders:
+        say(f"{each.name}: writing {OUTPUTS[0]} to {OUTPUTS[-1]} tokens")
+        for length in OUTPUTS:
+            work = writer(each.run, length)
+            speeds.setdefault(each.name, []).append(length / best_of(work))
+            peaks.setdefault(each.name, []).append(most_bytes(each.run.model, work) / MIB)
+    x = np.array(OUTPUTS, float)
+    across = "tokens of the output"
+    return [
+        line_chart(
+            x, {n: np.array(y) for n, y in speeds.items()}, across, "tokens a second",
+            "Speed of writing", log="x", caption="greedy, one source, quickest of two",
+        ),
+        line_chart(
+            x, {n: np.array(y) for n, y in peaks.items()}, across, "MiB",
+            "Peak memory of writing", log="x",
+            caption="most bytes of tensors alive at a time, weights left out: a cache of keys and "
+            "values grows with the output, a recurrent state does not",
+        ),
+    ]  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ laws of layers
+# n words read, D their vector, N the numbers of a channel's state (Vaswani et al., 2017, table 1).
+
+ATTENTION, RECURRENT, SPACE = "self-attention", "recurrent", "state space"
+LAWS = {  # operations of a layer, sequential steps, longest path between two places
+    ATTENTION: ("n² · D + n · D²", "1", "1"),
+    RECURRENT: ("n · D²", "n", "n"),
+    SPACE: ("n · D · N + n · D²", "n", "n"),
+}
+
+
+def layers_of(side: nn.Module) -> dict[str, int]:
+    """How many layers of each law one side of a model has; two directions are one layer."""
+    counts: dict[str, int] = {}
+    parts = dict(side.named_modules())
+    for name, part in parts.items():
+        second = name.endswith((".1", ".backwards")) and isinstance(
+            part, Recurrence | SelectiveStateSpace
+        )
+        inner = isinstance(parts.get(name.rpartition(".")[0]), Recurrence)
+        law = None
+        if isinstance(part, BaseAttention) and not name.endswith("cross_attention"):
+            law = ATTENTION
+        elif isinstance(part, Recurrence) or (isinstance(part, RecurrentCell) and not inner):
+            law = RECURRENT
+        elif isinstance(part, SelectiveStateSpace):
+            law = SPACE
+        if law is not None and not second:
+            counts[law] = counts.get(law, 0) + 1
+    return counts
+
+
+def laws(contenders: Sequence[Contender]) -> list[Drawing]:
+    """The table of the layers: counted from the model, and its operations counted as it runs."""
+    rows: list[list[Cell]] = []
+    for each in contenders:
+        model = each.run.model
+        parts = dict(model.named_children())
+        sides = {name: parts[name] for name in ("encoder", "decoder") if name in parts}
+        path = ""
+        if isinstance(model, EncoderDecoder):
+            crosses = any(name.endswith("cross_attention") for name, _ in model.named_modules())
+            path = "1, by attention" if crosses else "n, through the states"
+        for name, side in sides.items():
+            counts = layers_of(side)
+            if not counts:
+                continue
+            longest = "1" if ATTENTION in counts else "n"
+            of_source = path if name == "decoder" else ""
+            rows.append([each.name, name, *_law(counts), longest, of_source])
+    if not rows:
+        return []
+    columns = ["model", "side", "layers", "operations a layer", "sequential steps",
+               "longest path", "path from a source word"]  # fmt: skip
+    caption = (
+        "counted from the modules: n words, vectors of D numbers, states of N; sequential steps "
+        "are those of one training pass, which no number of processors shortens"
+    )
+    table = TableDrawing(title="Layers", columns=columns, rows=rows, caption=caption)
+    return [table, *operations(contenders)]
+
+
+def _law(counts: dict[str, int]) -> tuple[str, str, str]:
+    """Layers, operations of one, and sequential steps of all, as formulas."""
+    names = ", ".join(f"{count} {law}" for law, count in counts.items())
+    return names, "; ".join(LAWS[law][0] for law in counts), _sum(counts, 1)
+
+
+def _sum(counts: dict[str, int], column: int) -> str:
+    terms = [(count, LAWS[law][column]) for law, count in counts.items()]
+    return " + ".join(
+        str(count) if term == "1" else term if count == 1 else f"{count} {term}"
+        for count, term in terms
+    )
+
+
+def operations(contenders: Sequence[Contender]) -> list[Drawing]:
+    """Products of a training step at two lengths, and its time against the length."""
+    rows: list[list[Cell]] = []
+    times: dict[str, list[float]] = {}
+    for each in contenders:
+        if not isinstance(each.run.task, TextToText | Language):
+            return []
+        with without_kernels(), counting() as short:
+            stepper(each.run, SHORT)()
+        with without_kernels(), counting() as long:
+            stepper(each.run, LONG)()
+        times[each.name] = [1000 * best_of(stepper(each.run, n)) for n in READ]
+        known = [(n, t) for n, t in zip(READ, times[each.name], strict=True) if np.isfinite(t)]
+        power = math.nan
+        if len(known) > 1:
+            x, y = np.log(np.array(known[-3:])).T
+            power = float(np.polyfit(x, y, 1)[0])
+        rows.append(
+            [each.name, short.total / SHORT / ROWS / 1e6, long.total / LONG / ROWS / 1e6,
+             long.total / max(1, short.total), power]
+        )  # fmt: skip
+    columns = ["model", f"MFLOP a word, n = {SHORT}", f"n = {LONG}", "growth at twice n",
+               "time grows as n to the power"]  # fmt: skip
+    return [
+        TableDrawing(
+            title="A training step, measured", columns=columns, rows=rows,
+            caption=f"forward and backward, {ROWS} examples of n tokens; matrix products counted; "
+            f"all of n = {LONG} divided by those of n = {SHORT}: 2 is linear, 4 quadratic",
+        ),
+        time_chart(times),
+    ]  # fmt: skip
+
+
+def time_chart(times: dict[str, list[float]]) -> LinesDrawing:
+    """Milliseconds of a training step against the length."""
+    return line_chart(
+        np.array(READ, float), {n: np.array(y) for n, y in times.items()}, "tokens of each side",
+        "ms", "Time of one training step", log="xy",
+        caption=f"{ROWS} examples; a gap is a length that the model refuses",
+    )  # fmt: skip
+
+
+def stepper(run: Run, length: int) -> Callable[[], object]:
+    """One forward and backward pass over examples of a length; their tokens do not matter."""
+    model, top = run.model, len(SPECIALS)
+    ids = torch.full((ROWS, length), top, device=next(model.parameters()).device)
+    read = (ids, ids) if isinstance(model, EncoderDecoder) else (ids,)
+
+    def step() -> None:
+        model(*read).float().logsumexp(-1).mean().backward()
+        model.zero_grad()
+
+    return step

@@ -1,0 +1,356 @@
+"""What is measured of several models on the same examples: quality, lengths, losses, drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveate.compare.budget import Contender, Say
+from foveate.data.catalogue import MissingData
+from foveate.data.text import Corpus
+from foveate.look.drawings import (
+    BarsDrawing,
+    Cell,
+    Drawing,
+    LinesDrawing,
+    TableDrawing,
+    bar_chart,
+    line_chart,
+)
+from foveate.look.views.text import by_length
+from foveate.look.views.training import at, common_places, smoothed
+from foveate.run import Run
+from foveate.tasks.base import Classifies
+from foveate.tasks.forecasting import ForecastEvaluation, Forecasting
+from foveate.tasks.language import Language
+from foveate.tasks.metrics import (
+    PairedFigure,
+    figures_of,
+    paired_means,
+    paired_texts,
+    sentence_scores,
+    slope,
+)
+from foveate.tasks.text import TextTask
+from foveate.tasks.text_to_text import TextToText
+
+Floats = NDArray[np.float64]
+TESTED = ("bleu", "chrf")  # by sacreBLEU's paired tests
+TITLES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "exact_match": "exact match, %",
+    "accuracy": "accuracy, %",
+}
+WORDS = 10  # the slope over length is for so many words
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Figures of each model by the figure's name, and what else was measured on the way.
+
+    ``units`` is what a negative log-likelihood is divided by (token or word), ``factors`` by how
+    much one per token is multiplied to be one per unit.
+    """
+
+    figures: dict[str, list[PairedFigure]]
+    drawings: list[Drawing]
+    notes: list[str]
+    outputs: dict[str, list[str]]
+    unit: str = "token"
+    factors: Mapping[str, float] | None = None
+
+
+def p_value(p: float | None) -> str:
+    """A p-value as texts print it; the first model has none."""
+    return "the first" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def quality_table(names: Sequence[str], figures: Mapping[str, list[PairedFigure]]) -> TableDrawing:
+    """A row for each model and figure: value, interval, both p-values."""
+    rows: list[list[Cell]] = []
+    for title, of_models in figures.items():
+        for name, figure in zip(names, of_models, strict=True):
+            tests = map(p_value, (figure.bootstrap, figure.randomisation))
+            rows.append([title, name, figure.value, figure.low, figure.high, *tests])
+    columns = ["figure", "model", "value", "95 % from", "to", "p bootstrap", "p randomisation"]
+    return TableDrawing(
+        title="Quality", columns=columns, rows=rows,
+        caption="intervals and p by 1,000 draws of the same examples for all models; p is of the "
+        f"difference to {names[0]}",
+    )  # fmt: skip
+
+
+def bars(names: Sequence[str], title: str, figures: Sequence[PairedFigure]) -> BarsDrawing:
+    """One figure of all models with its intervals."""
+    ends = np.array([[f.low, f.high] for f in figures]).T
+    values = np.array([f.value for f in figures])
+    return bar_chart(
+        names, {title: values}, title, title, "lines: 95 % intervals", {title: (ends[0], ends[1])}
+    )
+
+
+# ------------------------------------------------------------------------------ text to text
+
+
+def of_texts(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Quality:
+    """Translations of the same sources by the search of the first model, judged and tested."""
+    search, names = contenders[0].run.config.decode, [c.name for c in contenders]
+    outputs: dict[str, list[str]] = {}
+    for each in contenders:
+        say(f"{each.name}: {len(corpus):,} sources")
+        run = each.run
+        run = Run(run.path, run.config.model_copy(update={"decode": search}), run.task, run.model,
+                  run.checkpoint)  # fmt: skip
+        outputs[each.name] = [answer.hypotheses[0] for answer in run.translate(corpus.sources)]
+    task = contenders[0].run.need(TextToText, "give texts for texts")
+    cut, references = task.config.bleu_tokenizer, corpus.references
+    figures: dict[str, list[PairedFigure]] = {}
+    for metric in [name for name in TESTED if name in task.config.metrics]:
+        tested = paired_texts(outputs, references, metric, cut)
+        figures[TITLES[metric]] = [tested[name] for name in names]
+    right = [_right(texts, references) for texts in outputs.values()]
+    figures[TITLES["exact_match"]] = paired_means(right, np.ones(len(corpus)))
+    unit, sums, counts = likelihoods(contenders, corpus)
+    words = np.array([len(target.split()) for target in corpus.targets], float)
+    figures[f"loss (nats a {unit})"] = paired_means(sums, words if unit == "word" else counts[0])
+    factors = {n: c.sum() / words.sum() for n, c in zip(names, counts, strict=True)}
+    rest = [name for name in task.config.metrics if name not in (*TESTED, "exact_match")]
+    drawings: list[Drawing] = [quality_table(names, figures)]
+    drawings += [bars(names, title, figures[title]) for title in list(figures)[:1]]
+    if rest:
+        rows = [[n, *figures_of(t, references, rest)[0].values()] for n, t in outputs.items()]
+        drawings.append(TableDrawing(title="Other metrics", columns=["model", *rest], rows=rows))
+    notes = [f"outputs by the search {search.kind} of {names[0]}, {len(corpus):,} sources"]
+    if unit == "word":
+        notes.append("tokenizers differ: losses are per word of the references, not per token")
+    factor = factors if unit == "word" else None
+    return Quality(figures, drawings, notes, outputs, unit, factor)
+
+
+def _right(outputs: Sequence[str], references: Sequence[str | Sequence[str]]) -> Floats:
+    pairs = zip(outputs, references, strict=True)
+    return np.array([100.0 * (o in ((r,) if isinstance(r, str) else r)) for o, r in pairs])
+
+
+def likelihoods(
+    contenders: Sequence[Contender], corpus: Corpus
+) -> tuple[str, list[Floats], list[Floats]]:
+    """−log p of each reference by each model, its tokens, and whether tokens are the same units."""
+    pairs = list(zip(corpus.sources, corpus.targets, strict=True))
+    scores = [each.run.score(pairs) for each in contenders]
+    sums = [np.array([-s.log_probability for s in row]) for row in scores]
+    counts = [np.array([float(len(s.tokens)) for s in row]) for row in scores]
+    return unit_of(contenders), sums, counts
+
+
+def unit_of(contenders: Sequence[Contender]) -> str:
+    """What losses are divided by: tokens if all runs have the same, else words."""
+    pieces = [
+        {name: t.pieces for name, t in each.run.task.tokenizers_by_name().items()}
+        for each in contenders
+    ]
+    return "token" if all(each == pieces[0] for each in pieces) else "word"
+
+
+def lengths_of_texts(
+    contenders: Sequence[Contender], corpus: Corpus, outputs: Mapping[str, list[str]]
+) -> list[Drawing]:
+    """BLEU and chrF by the words of the source, and their slopes over the length."""
+    references = corpus.references
+    cuts = {
+        c.name: c.run.need(TextToText, "give texts for texts").config.bleu_tokenizer
+        for c in contenders
+    }
+    systems = {name: (corpus.sources, texts, references) for name, texts in outputs.items()}
+    words = np.array([len(source.split()) for source in corpus.sources], float)
+    rows: list[list[Cell]] = []
+    for metric in TESTED:
+        scores = {n: sentence_scores(metric, t, references) for n, t in outputs.items()}
+        first = next(iter(scores.values()))
+        for name, of_sentences in scores.items():
+            difference = "the first" if of_sentences is first else ""
+            if not difference:
+                _, low, high = slope(words / WORDS, of_sentences - first)
+                difference = "" if math.isnan(low) else f"{low:+.2f} … {high:+.2f}"
+            rows.append([TITLES[metric], name, *slope(words / WORDS, of_sentences), difference])
+    columns = ["figure", "model", f"per {WORDS} words", "95 % from", "to", "less the first's, 95 %"]
+    slopes = TableDrawing(
+        title="Slope over length", columns=columns, rows=rows,
+        caption="least squares over the scores of single sentences; intervals by 1,000 draws",
+    )  # fmt: skip
+    return [*by_length(systems, cuts).drawings(), slopes]
+
+
+# ------------------------------------------------------------------------------ other tasks
+
+
+def of_language(contenders: Sequence[Contender], say: Say, split: str) -> Quality:
+    """Losses of the lines of the same text, per token, or per word where tokenizers differ."""
+    task = contenders[0].run.need(Language, "model a text")
+    lines = task.examples(split).text.lines
+    unit, names = unit_of(contenders), [c.name for c in contenders]
+    sums, tokens = [], []
+    for each in contenders:
+        say(f"{each.name}: {len(lines):,} lines")
+        evaluation = each.run.evaluate("\n".join(lines) + "\n")
+        sums.append(-np.array(list(map(float, evaluation.outputs))))
+        tokens.append(evaluation.figures["tokens"])
+    words = np.array([len(line.split()) + 1.0 for line in lines])  # with the end of the line
+    ids = task.tokenizer.encode_ids(list(lines))
+    units = words if unit == "word" else np.array([len(line) + 1.0 for line in ids])
+    losses = paired_means(sums, units)
+    figures = {
+        f"loss (nats a {unit})": losses,
+        f"perplexity a {unit}": [
+            replace(f, value=math.exp(f.value), low=math.exp(f.low), high=math.exp(f.high))
+            for f in losses
+        ],
+    }
+    factor = {n: t / words.sum() for n, t in zip(names, tokens, strict=True)}
+    notes = [f"{len(lines):,} lines of {split}, drawn by lines"]
+    if unit == "word":
+        notes.append("tokenizers differ: figures are per word and end of line, not per token")
+    return _quality(names, figures, notes, unit, factor if unit == "word" else None)
+
+
+def of_labels(contenders: Sequence[Contender], corpus: Corpus, say: Say) -> Quality:
+    """Accuracy and loss on the same labelled texts."""
+    right, losses, names = [], [], [c.name for c in contenders]
+    for each in contenders:
+        say(f"{each.name}: {len(corpus):,} texts")
+        answers = each.run.classify(list(corpus.sources))
+        pairs = list(zip(answers, corpus.targets, strict=True))
+        right.append(np.array([100.0 * (answer.label == label) for answer, label in pairs]))
+        p = [answer.probabilities.get(label, 0.0) for answer, label in pairs]
+        losses.append(-np.log(np.maximum(p, 1e-30)))
+    weights = np.ones(len(corpus))
+    figures = {
+        TITLES["accuracy"]: paired_means(right, weights),
+        "loss (nats an example)": paired_means(losses, weights),
+    }
+    return _quality(names, figures, [f"{len(corpus):,} examples"])
+
+
+def of_forecasts(contenders: Sequence[Contender], say: Say, split: str) -> Quality:
+    """Squared errors of the same windows, and against the steps ahead."""
+    names, errors = [c.name for c in contenders], []
+    curves: dict[str, Floats] = {}
+    for each in contenders:
+        say(f"{each.name}: windows of {split}")
+        evaluation = each.run.evaluate(split=split)
+        assert isinstance(evaluation, ForecastEvaluation)
+        errors.append(np.array([float(line.split()[-1]) for line in evaluation.outputs]))
+        curves[each.name] = np.array(evaluation.curves["forecast"])
+    count = min(map(len, errors))
+    errors = [values[-count:] for values in errors]  # a longer look-back has fewer windows
+    figures = {"mse (scaled values)": paired_means(errors, np.ones(count))}
+    quality = _quality(names, figures, [f"{count:,} windows of {split}, drawn as if independent"])
+    longest = max(map(len, curves.values()))
+    drawn = {n: np.pad(y, (0, longest - len(y)), constant_values=np.nan) for n, y in curves.items()}
+    steps = np.arange(1.0, longest + 1)
+    quality.drawings.append(line_chart(steps, drawn, "steps ahead", "mse", "Error by horizon"))
+    return quality
+
+
+def _quality(
+    names: Sequence[str], figures: dict[str, list[PairedFigure]], notes: list[str],
+    unit: str = "token", factors: Mapping[str, float] | None = None,
+) -> Quality:  # fmt: skip
+    drawings: list[Drawing] = [quality_table(names, figures)]
+    drawings += [bars(names, title, figures[title]) for title in list(figures)[:1]]
+    return Quality(figures, drawings, notes, {}, unit, factors)
+
+
+def quality_of(contenders: Sequence[Contender], say: Say) -> tuple[Quality, Corpus | None]:
+    """The quality of runs of any task, and the examples where these are pairs of texts."""
+    task = contenders[0].run.task
+    if isinstance(task, TextToText):
+        corpus = _measured(task.corpus)
+        return of_texts(contenders, corpus, say), corpus
+    if isinstance(task, Classifies) and task.reads == "text":
+        corpus = _measured(contenders[0].run.need(TextTask, "classify").corpus)
+        return of_labels(contenders, corpus, say), None
+    if isinstance(task, Language):
+        return of_language(contenders, say, _split(task.examples)), None
+    if isinstance(task, Forecasting):
+        return of_forecasts(contenders, say, _split(task.examples)), None
+    rows: list[list[Cell]] = []
+    columns: list[str] = []
+    for each in contenders:
+        evaluation = each.run.evaluate(split=_split(task.examples))
+        columns = columns or list(evaluation.figures)
+        rows.append([each.name, *(evaluation.figures.get(name) for name in columns)])
+    table = TableDrawing(title="Quality", columns=["model", *columns], rows=rows)
+    return Quality({}, [table], ["no paired tests for this task"], {}), None
+
+
+def _split(examples: Callable[[str], object]) -> str:
+    """The test split, or valid where there is none."""
+    try:
+        examples("test")
+    except MissingData:
+        return "valid"
+    return "test"
+
+
+def _measured(corpus: Callable[[str], Corpus]) -> Corpus:
+    return corpus(_split(corpus))
+
+
+# ------------------------------------------------------------------------------ training
+
+
+def spent_table(contenders: Sequence[Contender]) -> TableDrawing:
+    """Parameters, and what each training spent."""
+    rows: list[list[Cell]] = []
+    for each in contenders:
+        spent = each.spent
+        parameters = sum(p.numel() for p in each.run.model.parameters())
+        rows.append(
+            [each.name, each.run.config.model.kind, parameters, spent["steps"], spent["tokens"],
+             round(spent["minutes"], 2), spent["speed"], "before" if each.before else "for this"]
+        )  # fmt: skip
+    columns = ["model", "kind", "parameters", "steps", "target tokens", "minutes",
+               "target tokens a second", "trained"]  # fmt: skip
+    return TableDrawing(
+        title="Training", columns=columns, rows=rows,
+        caption="minutes with validations; speed is the median of the log's lines",
+    )  # fmt: skip
+
+
+def losses(contenders: Sequence[Contender], quality: Quality) -> list[Drawing]:
+    """Losses of training and validation against target tokens and against minutes."""
+    unit = f"nats a {quality.unit}"
+    return [
+        loss_chart(contenders, quality, event, across, f"{title}, {unit}")
+        for event, title in (("valid", "loss, validation"), ("train", "loss, training"))
+        for across in ("target tokens", "minutes")
+    ]
+
+
+def loss_chart(
+    contenders: Sequence[Contender], quality: Quality, event: str, across: str, title: str
+) -> LinesDrawing:
+    """One loss of all models from their logs; that of training is smoothed, as `curves` does."""
+    points: dict[str, tuple[Floats, Floats]] = {}
+    for each in contenders:
+        trained = [line for line in each.journal if line["event"] == "train"]
+        lines = [line for line in each.journal if line["event"] == event]
+        lines = [line for line in lines if line.get("nll", line.get("loss")) is not None]
+        if not lines or not trained:
+            continue
+        steps = np.array([line["step"] for line in lines], float)
+        seen = [line["step"] for line in trained], [line["target_tokens"] for line in trained]
+        minutes = np.array([line["seconds"] / 60 for line in lines])
+        x = minutes if across == "minutes" else np.interp(steps, *seen)
+        y = np.array([line.get("nll", line.get("loss")) for line in lines], float)
+        factor = (quality.factors or {}).get(each.name, 1.0)
+        points[each.name] = x, factor * (y if event == "valid" else smoothed(y))
+    places = common_places([x for x, _ in points.values()])
+    drawn = {name: at(places, x, y) for name, (x, y) in points.items()}
+    return line_chart(places, drawn, across, title, f"{title} against {across}")

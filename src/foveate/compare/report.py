@@ -1,0 +1,281 @@
+"""The comparison as one offline page, one JSON file and one Markdown file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from foveate.bench.machine import describe
+from foveate.compare.budget import Budget, ComparisonPlan, Contender, Say, contenders
+from foveate.compare.cost import laws, written
+from foveate.compare.figures import (
+    Quality,
+    lengths_of_texts,
+    losses,
+    quality_of,
+    spent_table,
+)
+from foveate.config import ConfigError
+from foveate.data.text import Corpus
+from foveate.files import replace_file
+from foveate.look.drawings import (
+    BarsDrawing,
+    Cell,
+    Drawing,
+    LinesDrawing,
+    TableDrawing,
+    bar_chart,
+)
+from foveate.look.maps import attention
+from foveate.look.page import chapters
+from foveate.look.views.examples import crosses
+from foveate.look.views.text import forced, token_name
+from foveate.look.words import visible
+from foveate.tasks.base import Classifies
+from foveate.tasks.language import Language
+from foveate.tasks.text_to_text import TextToText
+
+WORDS = (8, 14)  # of the sentence that all translate, where none is given
+TOP = 3  # tokens of each model that may come next
+ADDED = 40  # tokens that language models add
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """Drawings under a title."""
+
+    title: str
+    drawings: list[Drawing]
+
+
+@dataclass
+class Comparison:
+    """Chapters of drawings, and what holds for all of them: models, budget, data, remarks."""
+
+    names: list[str]
+    terms: dict[str, str]
+    chapters: list[Chapter] = field(default_factory=list)
+
+    def html(self) -> str:
+        """One page that needs no network, a chapter at a time."""
+        groups = {
+            chapter.title: [each for drawing in chapter.drawings for each in drawing.drawings()]
+            for chapter in self.chapters
+        }
+        rows: list[list[Cell]] = [[name, text] for name, text in self.terms.items()]
+        table = TableDrawing(title="Terms", columns=["what", "holds"], rows=rows)
+        first = next(iter(groups))
+        groups[first] = [table, *groups[first]]
+        return chapters(groups, f"Comparison of {len(self.names)} models")
+
+    def json(self) -> str:
+        """All numbers: by chapter and drawing, each column or line by its name."""
+        tree = {
+            "what": "comparison",
+            "models": self.names,
+            "terms": self.terms,
+            "chapters": {
+                chapter.title: {
+                    drawing.title: {n: _plain(a) for n, a in drawing.arrays().items()}
+                    for drawing in chapter.drawings
+                }
+                for chapter in self.chapters
+            },
+            "machine": describe(),
+        }
+        return json.dumps(tree, ensure_ascii=False, indent=1)
+
+    def markdown(self) -> str:
+        """The tables, and lines and bars as tables; maps stand on the page alone."""
+        lines = [
+            f"# Comparison of {', '.join(self.names)}",
+            "",
+            *(f"- {name}: {text}" for name, text in self.terms.items()),
+        ]
+        for chapter in self.chapters:
+            lines += ["", f"## {chapter.title}"]
+            for drawing in chapter.drawings:
+                if (table := as_table(drawing)) is not None:
+                    lines += ["", f"**{table.title}**", "", *markdown_table(table)]
+                    lines += ["", table.caption] if table.caption else []
+        return "\n".join(lines) + "\n"
+
+    def save(self, out: Path) -> list[Path]:
+        """Write the page, and JSON and Markdown beside it; gives the paths."""
+        texts = {".html": self.html, ".json": self.json, ".md": self.markdown}
+        paths = [out.with_suffix(ending) for ending in texts]
+        for path, text in zip(paths, texts.values(), strict=True):
+            replace_file(path, text().encode("utf-8", "backslashreplace"))
+        return paths
+
+
+def _plain(array: np.ndarray) -> object:
+    values = array.tolist()
+    if array.dtype.kind == "f":
+        return [None if v != v else v for v in values] if array.ndim == 1 else values
+    return values
+
+
+def as_table(drawing: Drawing) -> TableDrawing | None:
+    """A drawing as rows: tables as they are, lines with a row for each place (12 at most)."""
+    if isinstance(drawing, TableDrawing):
+        return drawing
+    if isinstance(drawing, BarsDrawing):
+        columns = [drawing.up, *(series.name for series in drawing.series)]
+        values = zip(*(series.values for series in drawing.series), strict=True)
+        rows: list[list[Cell]] = [[n, *r] for n, r in zip(drawing.labels, values, strict=True)]
+        title, caption = drawing.title, drawing.caption
+        return TableDrawing(title=title, columns=columns, rows=rows, caption=caption)
+    if not isinstance(drawing, LinesDrawing):
+        return None
+    count = len(drawing.x)
+    chosen = np.unique(np.linspace(0, count - 1, min(12, count)).astype(int))
+    rows = [
+        [drawing.labels[i] if drawing.labels else float(drawing.x[i])]
+        + [float(c.y[i]) if np.isfinite(c.y[i]) else None for c in drawing.curves]
+        for i in chosen
+    ]
+    columns = [drawing.across, *(curve.name for curve in drawing.curves)]
+    title = drawing.title or drawing.up
+    return TableDrawing(title=title, columns=columns, rows=rows, caption=drawing.caption)
+
+
+def markdown_table(table: TableDrawing) -> list[str]:
+    """The lines of a table in Markdown."""
+    rows = [table.columns, ["---"] * len(table.columns), *(map(_written, r) for r in table.rows)]
+    return ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+
+
+def _written(cell: Cell) -> str:
+    if cell is None or cell != cell:
+        return ""
+    if isinstance(cell, str):
+        return visible(cell).replace("|", "\\|") if cell else ""
+    return f"{cell:,.0f}" if float(cell).is_integer() or abs(cell) >= 1e4 else f"{cell:.4g}"
+
+
+# ------------------------------------------------------------------------------ comparing
+
+
+def compare(
+    plan: ComparisonPlan, budget: Budget, folder: Path, text: str | None, say: Say
+) -> Comparison:
+    """Train what is not trained below ``folder``, measure all models, and draw the figures.
+
+    ``text`` is the sentence that all answer. Raises ``ConfigError`` for fewer than two models.
+    """
+    if len(plan.names) < 2:
+        raise ConfigError("one model is nothing to compare: name two or more configs or runs")
+    models = contenders(plan, budget, folder, say)
+    quality, corpus = quality_of(models, say)
+    say("losses, operations, speed and memory")
+    summary = [spent_table(models), *quality.drawings]
+    parts = {"Quality": summary}
+    if corpus is not None:
+        parts["Length of the source"] = lengths_of_texts(models, corpus, quality.outputs)
+    parts["Losses"] = losses(models, quality)
+    parts["Cost"] = [*laws(models), *written(models, say)]
+    parts["One example"] = examples(models, corpus, text)
+    result = Comparison(plan.names, terms(plan, budget, models, quality))
+    result.chapters += [Chapter(title, drawings) for title, drawings in parts.items() if drawings]
+    return result
+
+
+def terms(
+    plan: ComparisonPlan, budget: Budget, models: Sequence[Contender], quality: Quality
+) -> dict[str, str]:
+    """In what the models are equal, and in what they are not."""
+    lines = {"models": ", ".join(plan.names)}
+    new = [each for each in models if not each.before]
+    if new:
+        count = len(new[0].run.task.lengths("train"))
+        lines["budget"] = f"{budget} for each" + (
+            " that was not trained" * (len(new) < len(models))
+        )
+        lines["the same"] = (
+            f"{count:,} training examples, tokenizers if any, seed, batches of "
+            f"{plan.first.train.batch_tokens:,} tokens"
+        )
+    for each in models:
+        if each.before:
+            tokens = f"{each.spent['tokens']:,.0f} target tokens"
+            lines[each.name] = f"trained before, with a budget of its own: {tokens}"
+    lines |= plan.notes
+    return lines | {"measured": "; ".join(quality.notes)}
+
+
+# ------------------------------------------------------------------------------ one example
+
+
+def examples(models: Sequence[Contender], corpus: Corpus | None, text: str | None) -> list[Drawing]:
+    """One sentence answered by all, with attention maps, and what each expects as the next word."""
+    task = models[0].run.task
+    if isinstance(task, TextToText) and corpus is not None:
+        return translated(models, *_sentence(corpus, text))
+    if isinstance(task, Language):
+        prompt = text or " ".join(task.examples("valid").text.lines[0].split()[:4])
+        return continued(models, prompt)
+    if isinstance(task, Classifies) and task.reads == "text" and text is not None:
+        return labelled(models, text)
+    return []
+
+
+def _sentence(corpus: Corpus, text: str | None) -> tuple[str, str | None]:
+    if text is not None:
+        return text, None
+    least, most = WORDS
+    pairs = list(zip(corpus.sources, corpus.targets, strict=True))
+    return next((p for p in pairs if least <= len(p[0].split()) <= most), pairs[0])
+
+
+def translated(models: Sequence[Contender], text: str, reference: str | None) -> list[Drawing]:
+    """The outputs for a sentence, the next word after half of the reference, attention maps."""
+    rows: list[list[Cell]] = [[e.name, str(e.run.translate([text])[0])] for e in models]
+    if reference is not None:
+        rows.append(["reference", reference])
+    table = TableDrawing(title=text, columns=["model", "output"], rows=rows)
+    beginning = (reference or str(rows[0][1])).split()
+    prefix = " ".join(beginning[: len(beginning) // 2])
+    maps: list[Drawing] = []
+    for (name, output, *_), each in zip(rows, models, strict=False):
+        if crosses(each.run) is None and output:
+            title = f"{name}: {output}"
+            view = attention(replace(each.run.explain(text), title=title))
+            maps.append(view.model_copy(update={"title": title}))
+    return [table, *next_word(models, text, prefix), *maps]
+
+
+def continued(models: Sequence[Contender], prompt: str) -> list[Drawing]:
+    """What language models write after a prompt, and which token they expect first."""
+    rows: list[list[Cell]] = [
+        [e.name, e.run.generate([prompt], max_length=ADDED, beam_size=1)[0].text] for e in models
+    ]
+    table = TableDrawing(title=prompt, columns=["model", "continuation (greedy)"], rows=rows)
+    return [table, *next_word(models, prompt, "")]
+
+
+def labelled(models: Sequence[Contender], text: str) -> list[Drawing]:
+    """P of every label of one text."""
+    p = {e.name: e.run.classify([text])[0].probabilities for e in models}
+    labels = list(dict.fromkeys(label for of_model in p.values() for label in of_model))
+    bars = {name: np.array([row.get(label, 0.0) for label in labels]) for name, row in p.items()}
+    return [bar_chart(labels, bars, "p", f"Labels of: {text}")]
+
+
+def next_word(models: Sequence[Contender], text: str, prefix: str) -> list[Drawing]:
+    """P of the tokens that the models expect most after the prefix of an output."""
+    p: dict[str, dict[str, float]] = {}
+    for each in models:
+        passed = forced(each.run, text, prefix or None)
+        row = passed.log_p[len(passed.ids) - 1]  # after all that is read
+        best = torch.topk(row, min(50, len(row))).indices.tolist()
+        p[each.name] = {visible(token_name(passed.tokenizer, i)): float(row[i].exp()) for i in best}
+    tokens = list(dict.fromkeys(t for row in p.values() for t in list(row)[:TOP]))
+    bars = {name: np.array([row.get(t, 0.0) for t in tokens]) for name, row in p.items()}
+    caption = f"after “{prefix or text}”: the {TOP} most probable tokens of each model"
+    return [bar_chart(tokens, bars, "p", "Probabilities of the next word", caption)]

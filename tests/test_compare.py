@@ -1,0 +1,175 @@
+"""Models side by side: equal budgets, paired tests, growth, one page; and the lecture's lineage."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foveate.compare import cost
+from foveate.compare.budget import planned
+from foveate.compare.cost import most_bytes, writer
+from foveate.compare.lineage import lineage
+from foveate.errors import ConfigError
+from foveate.tasks.metrics import paired_means, paired_texts, slope
+from foveate.train.journal import read
+from foveate.training import train
+from small_runs import CONFIGS, TRAIN, Call, write_data
+
+
+@pytest.fixture
+def configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the data and a config of each family; short lengths are measured."""
+    monkeypatch.setattr(cost, "OUTPUTS", (4, 8))
+    monkeypatch.setattr(cost, "READ", (4, 8))
+    write_data(tmp_path)
+    for name, text in CONFIGS.items():
+        text = text.format(folder=tmp_path.as_posix()) + TRAIN.format(steps=400, half=200)
+        (tmp_path / f"{name}.toml").write_text(text, "utf-8")
+    return tmp_path
+
+
+def compared(call: Call, folder: Path, *arguments: object) -> dict[str, Any]:
+    result = call("compare", *arguments, "--out", folder / "page.html")
+    assert result.code == 0, result.err
+    tree: dict[str, Any] = json.loads((folder / "page.json").read_text("utf-8"))
+    return tree
+
+
+def test_translators_are_trained_equally_and_drawn_on_one_page(configs: Path, call: Call) -> None:
+    paths = configs / "rnn.toml", configs / "transformer.toml"
+    tree = compared(call, configs, *paths, "--tokens", 1200, "train.optimizer.lr=0.02")
+    assert tree["models"] == ["rnn", "transformer"]
+    assert tree["terms"]["budget"].startswith("1,200 target tokens")
+    training = tree["chapters"]["Quality"]["Training"]
+    assert training["target tokens"][0] == training["target tokens"][1] >= 1200
+    quality = tree["chapters"]["Quality"]["Quality"]
+    assert quality["figure"][:4] == ["BLEU", "BLEU", "chrF", "chrF"]
+    assert quality["p bootstrap"][0] == "the first" != quality["p bootstrap"][3]
+    layers = tree["chapters"]["Cost"]["Layers"]
+    assert layers["sequential steps"] == ["n", "n", "2", "2"]
+    example = tree["chapters"]["One example"]
+    assert any(title.startswith("transformer: ") for title in example)  # its attention
+    page = (configs / "page.html").read_text("utf-8")
+    assert '"form":"matrix"' in page and '"blocks":[]' not in page
+    assert "default-src 'none'" in page and "Terms" in page
+    assert "| BLEU | rnn |" in (configs / "page.md").read_text("utf-8")
+
+    def steps() -> list[int]:
+        lines = read(configs / "page-runs" / "rnn")
+        return [line["step"] for line in lines if line["event"] == "train"]
+
+    before = steps()
+    compared(call, configs, *paths, "--tokens", 1200, "train.optimizer.lr=0.02")  # goes on
+    assert steps() == before
+
+
+def test_a_trained_run_keeps_its_budget_and_other_tokenizers_are_counted_by_words(
+    configs: Path, call: Call
+) -> None:
+    train(configs / "rnn.toml", ["train.max_steps=12", "train.validation.every=6"], configs / "old")
+    text = (configs / "rnn.toml").read_text("utf-8")
+    text = text.replace('kind = "word", min_frequency = 1', 'kind = "character"')
+    (configs / "letters.toml").write_text(text, "utf-8")
+    train(
+        configs / "letters.toml", ["train.max_steps=12", "train.validation.every=6"],
+        configs / "letters",
+    )  # fmt: skip
+    tree = compared(call, configs, configs / "old", configs / "letters", "--steps", 12)
+    assert "loss (nats a word)" in tree["chapters"]["Quality"]["Quality"]["figure"]
+    assert "trained before" in tree["terms"]["old"]
+    assert tree["terms"]["letters differs"] == "it was trained with another task.tokenizer"
+    assert "per word" in tree["terms"]["measured"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "figure"),
+    [
+        ("language", "model.decoder.hidden_size=24", "perplexity a token"),
+        ("classifier", "model.encoder.num_layers=2", "accuracy, %"),
+        ("forecaster", "model.encoder.num_layers=2", "mse (scaled values)"),
+    ],
+)
+def test_other_tasks_have_figures_of_their_own(
+    configs: Path, call: Call, name: str, change: str, figure: str
+) -> None:
+    for run, overrides in (("a", []), ("b", [change])):
+        limits = ["train.max_steps=10", "train.validation.every=10"]
+        limits += ["model.tie=none"] * (name == "language")
+        train(configs / f"{name}.toml", limits + overrides, configs / run)
+    tree = compared(call, configs, configs / "a", configs / "b", "--steps", 10)
+    assert figure in tree["chapters"]["Quality"]["Quality"]["figure"]
+    assert "Losses" in tree["chapters"]
+
+
+def test_what_cannot_be_compared_is_one_sentence(configs: Path, call: Call) -> None:
+    rnn, transformer = configs / "rnn.toml", configs / "transformer.toml"
+    for arguments, message in (
+        ((rnn,), "one model is nothing to compare"),
+        ((rnn, transformer, "--steps", 20, "--minutes", 1), "give one budget"),
+        ((rnn, transformer, "--steps", 3), "give a larger budget"),
+        ((rnn, transformer, "--minutes", 0.0001), "give a larger budget"),
+        ((rnn, configs / "classifier.toml", "--steps", 20), "compare models of one task"),
+        ((rnn, transformer, "--data", "a", "--data", "b", "--data", "c"), "has source and target"),
+    ):
+        result = call("compare", *arguments, "--out", configs / "page.html")
+        assert result.code == 2 and message in result.err and "Traceback" not in result.err
+
+
+def test_the_first_config_sets_the_terms(configs: Path) -> None:
+    paths = [configs / "rnn.toml", configs / "transformer.toml"]
+    plan = planned(paths, [], [])
+    assert plan.notes == {}
+    text = paths[1].read_text("utf-8").replace("batch_tokens = 256", "batch_tokens = 99")
+    paths[1].write_text(text.replace("min_frequency = 1", "min_frequency = 2"), "utf-8")
+    plan = planned(paths, [], ["other.tsv"])
+    assert plan.notes == {
+        "changed in transformer": "task.source, task.tokenizer, train.batch_tokens: as in rnn"
+    }
+    assert {config.task.tree()["source"] for config in plan.configs.values()} == {"other.tsv"}
+
+
+def test_the_memory_of_a_recurrent_state_does_not_grow(configs: Path) -> None:
+    growth = {}
+    for name in ("rnn", "transformer"):
+        limits = ["train.max_steps=1", "train.validation.every=1"]
+        run = train(configs / f"{name}.toml", limits, configs / name)
+        short, long = (most_bytes(run.model, writer(run, length)) for length in (64, 512))
+        growth[name] = long - short
+    assert growth["transformer"] > 40_000 > 8 * growth["rnn"]
+
+
+def test_paired_tests_and_slopes() -> None:
+    random = np.random.default_rng(0)
+    first = random.random(300)
+    same, near, far = paired_means([first, first + 0, first + 0.05], np.ones(300))
+    assert same.bootstrap is None and near.bootstrap == near.randomisation == 1.0
+    assert far.value == pytest.approx(same.value + 0.05) and far.randomisation == 1 / 1001
+    assert same.low < same.value < same.high
+    texts = [f"the {n} dogs run to the house" for n in range(40)]
+    worse = [text.replace("house", "cat") for text in texts]
+    figures = paired_texts({"a": texts, "b": texts, "c": worse}, texts, "bleu")
+    assert figures["b"].bootstrap == 1.0 and figures["c"].bootstrap == pytest.approx(1 / 1001)
+    b, low, high = slope(np.arange(50.0), 3 - 2 * np.arange(50.0) + random.normal(size=50))
+    assert low < -2 < high and b == pytest.approx(-2, abs=0.05)
+
+
+def test_the_lineage_is_one_table_of_models(tmp_path: Path) -> None:
+    plan, minutes = lineage(tmp_path)
+    assert plan.names[0] == "no-attention" and {"bahdanau", "transformer"} <= {*plan.names}
+    assert minutes * len(plan.names) <= 10 and not plan.notes
+    with pytest.raises(ConfigError, match="no model 'rnn'; there are: no-attention, location"):
+        lineage(tmp_path, ["rnn"])
+    every = ["location", "luong-dot", "luong-general", "luong-concat", "bahdanau", "mamba"]
+    plan, _ = lineage(tmp_path, every, ["task.tokenizer={kind=word, min_frequency=2}"])
+    assert plan.names == every
+    lines = (tmp_path / "data/test.en").read_text("utf-8").splitlines()
+    longest = max(len(line.split()) for line in lines)
+    assert longest > 50
+    for config in plan.configs.values():
+        task = config.task.build(config.data)
+        task.prepare(tmp_path, config.seed)
+        assert sum(p.numel() for p in task.build(config.model).parameters()) < 2_000_000

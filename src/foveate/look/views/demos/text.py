@@ -183,7 +183,8 @@ def chain(
             )
         product *= p
         note = f"{p:.3g}".lstrip("0") + f" → {product:.2g}"
-        others = [Choice(text=name, p=chance) for name, chance in alternatives.get(word, {}).items()]
+        chances = alternatives.get(word, {})
+        others = [Choice(text=name, p=chance) for name, chance in chances.items()]
         drawn.append(Word(text=word, value=p, note=note, alternatives=others))
     surprise = -log(product) / len(drawn)
     return WordsDrawing(

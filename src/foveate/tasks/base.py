@@ -137,7 +137,7 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     config: Config
     data: TextData
     figures: ClassVar[tuple[str, ...]] = ("loss",)  # of a validation; ``train.save.best`` names one
-    own_tokens: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
+    own_outputs: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
     reads: ClassVar[Reads] = "text"
     gives: ClassVar[Gives] = "text"
 

@@ -41,7 +41,7 @@ from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.state import State
 from foveate.spec import Tokens
 from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Task, ValidationSample
-from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.objectives import CrossEntropy, tokens_of
 from foveate.tasks.text import Axis, OneTokenizer, TokenizedText, namer
 
 NEVER = PAD  # stands for an end that no text has
@@ -118,6 +118,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
 
     figures = ("loss", "perplexity", "bits_per_character")
     silent = frozenset((PAD, BOS))  # an end of line is text
+    own_outputs = True
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
@@ -218,7 +219,8 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
 
     def loss(self, model: LanguageModel, batch: Tensor, objective: CrossEntropy) -> Loss:
         ids = batch.to(model.output.weight.device)
-        hidden = model.decode(ids[:, :-1])[:, self.config.context :]  # (B, k, D)
+        read = objective.read(tokens_of(model, prompt=self.config.context + 1), ids[:, :-1])
+        hidden = model.decode(read)[:, self.config.context :]  # (B, k, D)
         target = ids[:, 1 + self.config.context :]
         return objective(hidden.flatten(0, 1), model.output.weight, target.flatten())
 

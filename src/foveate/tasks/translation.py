@@ -32,7 +32,7 @@ from foveate.native.kernels import library
 from foveate.nn.attention import Attention
 from foveate.spec import Tokens
 from foveate.tasks.base import Aligns, Cut, Loss, TensorBatch, WordMaps
-from foveate.tasks.objectives import CrossEntropy, attentions, watched
+from foveate.tasks.objectives import CrossEntropy, attentions, tokens_of, watched
 from foveate.tasks.shortlist import Shortlist, in_full
 from foveate.tasks.text import (
     END,
@@ -55,7 +55,7 @@ class Translation(TextToText[TextBatch], Aligns):
         """Where the pairs lie and how they become tokens."""
 
     config: Config
-    own_tokens = True
+    own_outputs = True
     _shortlist: Shortlist | None = None
 
     @property
@@ -94,7 +94,7 @@ class Translation(TextToText[TextBatch], Aligns):
     def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
         memory = model.encode(batch.source, batch.keys)
-        read = objective.teacher_forcing.read(model, batch.read, memory, objective.step)
+        read = objective.read(tokens_of(model, memory), batch.read)
         hidden = model.decode(read, memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
         target = batch.target.flatten()
         if batch.real is not None:
@@ -307,7 +307,8 @@ class GuidedTranslation(Translation):
             return super().loss(model, batch, objective)
         with watched([guided_attention(model, self.config)]) as weights:
             loss = super().loss(model, batch, objective)
-        alpha = torch.cat(weights[0], dim=2)[:, self.config.head]  # (B, T, S)
+        steps = batch.read.shape[1]  # the last pass; those before chose what it reads
+        alpha = torch.cat(weights[0], dim=2)[:, self.config.head, -steps:]  # (B, T, S)
         b, t, s = batch.places.to(alpha.device).unbind(dim=1)
         likely = alpha[b, t, s].float().clamp_min(1e-9).log()
         guide = -(batch.guide.to(alpha.device) * likely).sum()
@@ -356,12 +357,14 @@ def guided_attention(model: nn.Module, config: GuidedTranslation.Config) -> Atte
 @dataclass(frozen=True)
 class JoinedBatch(TensorBatch):
     """Sequences side by side: ``read`` (B, L), ``target`` (B, L) the tokens after them, ``real``
-    the flat places after which a token of the target, or its end, comes.
+    the flat places after which a token of the target, or its end, comes; ``prompt`` (B, 1) how many
+    places stand before the target.
     """
 
     read: Tensor
     target: Tensor
     real: Tensor
+    prompt: Tensor
 
 
 def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
@@ -372,7 +375,7 @@ def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
     first = torch.tensor([[len(s) + 1] for s in sources])
     last = torch.tensor([[len(row) - 2] for row in rows])
     real = ((places >= first) & (places <= last)).flatten().nonzero().flatten()
-    return JoinedBatch(ids[:, :-1], ids[:, 1:], real)
+    return JoinedBatch(ids[:, :-1], ids[:, 1:], real, first + 1)
 
 
 class PrefixTranslation(TextToText[JoinedBatch]):
@@ -390,6 +393,7 @@ class PrefixTranslation(TextToText[JoinedBatch]):
                 raise ValueError("one sequence has one vocabulary: leave joint = true")
             return joint
 
+    own_outputs = True
     config: Config
 
     def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
@@ -405,7 +409,8 @@ class PrefixTranslation(TextToText[JoinedBatch]):
 
     def loss(self, model: LanguageModel, batch: JoinedBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
-        hidden = model.decode(batch.read).flatten(0, 1)[batch.real]
+        read = objective.read(tokens_of(model, prompt=batch.prompt), batch.read)
+        hidden = model.decode(read).flatten(0, 1)[batch.real]
         return objective(hidden, model.output.weight, batch.target.flatten()[batch.real])
 
     def _searched(

@@ -44,10 +44,9 @@ class Predictions:
     prompt: int | Int[Tensor, "B 1"] = 1
 
     def fixed(self, gold: Tensor) -> Bool[Tensor, "B T"]:
-        """True at the places that are prompt."""
-        return (torch.arange(gold.shape[1], device=gold.device) < self.prompt).expand(
-            gold.shape[:2]
-        )
+        """True at the places of the prompt."""
+        places = torch.arange(gold.shape[1], device=gold.device)
+        return (places < self.prompt).expand(gold.shape[:2])
 
 
 class TeacherForcing(Configurable, ABC):
@@ -80,7 +79,7 @@ class Always(TeacherForcing):
 
 
 class OwnOutput(TeacherForcing):
-    """The model's own greedy output at every place that is not prompt: what it meets in use."""
+    """The model's own greedy output at every place after the prompt: what it meets in use."""
 
     class Config(TeacherForcing.Config, kind="own"):
         """Nothing to choose."""

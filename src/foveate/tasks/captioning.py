@@ -27,6 +27,7 @@ from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
 from foveate.tasks.base import (
+    DecoderBatch,
     Evaluation,
     Generates,
     Loss,
@@ -169,6 +170,11 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
 
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(self.source, Tokens(self.tokenizer.vocab_size))
+
+    def decoder_batch(self, model: EncoderDecoder, batch: CaptionBatch) -> DecoderBatch:
+        batch = batch.to(model.output.weight.device)
+        real = batch.real.flatten().nonzero().flatten()
+        return DecoderBatch(batch.read, batch.target, real, model.encode(batch.pixels))
 
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)

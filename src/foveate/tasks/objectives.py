@@ -21,7 +21,7 @@ from foveate.nn.attention import BaseAttention, Tap
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.scores import HardChoice
 from foveate.nn.state import State
-from foveate.tasks.base import Loss
+from foveate.tasks.base import DecoderBatch, Loss
 
 Choose = Literal["greedy", "sample"]
 
@@ -215,6 +215,19 @@ def _where(keep: Bool[Tensor, "*B"], gold: Tensor, predicted: Tensor) -> Tensor:
     return torch.where(keep.view(*keep.shape, *[1] * (gold.ndim - keep.ndim)), gold, predicted)
 
 
+def decode(
+    model: EncoderDecoder | LanguageModel,
+    ids: Int[Tensor, "B T"],
+    memory: Memory | None,
+    state: State | None = None,
+) -> Float[Tensor, "B T D"]:
+    """A vector at each place of what is read, by a model with a source or without."""
+    if isinstance(model, LanguageModel):
+        return model.decode(ids, state)
+    assert memory is not None
+    return model.decode(ids, memory, state)
+
+
 def tokens_of(
     model: EncoderDecoder | LanguageModel,
     memory: Memory | None = None,
@@ -223,17 +236,11 @@ def tokens_of(
     """What a model that writes tokens says, from the beginning of its text; for one reading."""
     state = State()
 
-    def decode(ids: Tensor, after: State | None) -> Tensor:
-        if isinstance(model, LanguageModel):
-            return model.decode(ids, after)
-        assert memory is not None
-        return model.decode(ids, memory, after)
-
     def following(ids: Tensor, choose: Choose) -> Tensor:
-        return _choose(model.logits(decode(ids, state)[:, -1]), choose)
+        return _choose(model.logits(decode(model, ids, memory, state)[:, -1]), choose)
 
     def everywhere(ids: Tensor, choose: Choose) -> Tensor:
-        return _choose(model.logits(decode(ids, None)), choose)
+        return _choose(model.logits(decode(model, ids, memory)), choose)
 
     return Predictions(following, everywhere if model.decoder.parallel else None, prompt)
 
@@ -296,6 +303,18 @@ class CrossEntropy(Objective):
             weight = torch.cat((weight, bias[:, None]), dim=1)
         total, nll = linear_cross_entropy(hidden, weight, target, self.config.label_smoothing)
         return Loss(total, len(target), {"nll": nll})
+
+
+def token_loss(
+    model: EncoderDecoder | LanguageModel, batch: DecoderBatch, objective: CrossEntropy
+) -> Loss:
+    """The loss of the places that count, after what the objective lets the decoder read."""
+    read = objective.read(tokens_of(model, batch.memory, batch.prompt), batch.gold)
+    hidden = decode(model, read, batch.memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
+    target = batch.target.flatten()
+    if batch.real is not None:
+        hidden, target = hidden[batch.real], target[batch.real]
+    return objective(hidden, model.output.weight, target, model.output.bias)
 
 
 # ----------------------------------------------------------------------------- objective reinforce

@@ -31,8 +31,8 @@ from foveate.models.native import NativeSteps, decoder_steps, native_memory
 from foveate.native.kernels import library
 from foveate.nn.attention import Attention
 from foveate.spec import Tokens
-from foveate.tasks.base import Aligns, Cut, Loss, TensorBatch, WordMaps
-from foveate.tasks.objectives import CrossEntropy, attentions, tokens_of, watched
+from foveate.tasks.base import Aligns, Cut, DecoderBatch, Loss, TensorBatch, WordMaps
+from foveate.tasks.objectives import CrossEntropy, attentions, token_loss, watched
 from foveate.tasks.shortlist import Shortlist, in_full
 from foveate.tasks.text import (
     END,
@@ -91,15 +91,13 @@ class Translation(TextToText[TextBatch], Aligns):
         sizes = [Tokens(t.vocab_size) for t in self._both()]
         return model.build(*sizes)
 
-    def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
+    def decoder_batch(self, model: EncoderDecoder, batch: TextBatch) -> DecoderBatch:
         batch = batch.to(model.output.weight.device)
         memory = model.encode(batch.source, batch.keys)
-        read = objective.read(tokens_of(model, memory), batch.read)
-        hidden = model.decode(read, memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
-        target = batch.target.flatten()
-        if batch.real is not None:
-            hidden, target = hidden[batch.real], target[batch.real]
-        return objective(hidden, model.output.weight, target, model.output.bias)
+        return DecoderBatch(batch.read, batch.target, batch.real, memory)
+
+    def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
+        return token_loss(model, self.decoder_batch(model, batch), objective)
 
     def _searched(
         self, model: EncoderDecoder, sources: Sequence[Ids], search: Search, batch_tokens: int
@@ -407,11 +405,12 @@ class PrefixTranslation(TextToText[JoinedBatch]):
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(Tokens(self.target_tokenizer.vocab_size))
 
-    def loss(self, model: LanguageModel, batch: JoinedBatch, objective: CrossEntropy) -> Loss:
+    def decoder_batch(self, model: LanguageModel, batch: JoinedBatch) -> DecoderBatch:
         batch = batch.to(model.output.weight.device)
-        read = objective.read(tokens_of(model, prompt=batch.prompt), batch.read)
-        hidden = model.decode(read).flatten(0, 1)[batch.real]
-        return objective(hidden, model.output.weight, batch.target.flatten()[batch.real])
+        return DecoderBatch(batch.read, batch.target, batch.real, prompt=batch.prompt)
+
+    def loss(self, model: LanguageModel, batch: JoinedBatch, objective: CrossEntropy) -> Loss:
+        return token_loss(model, self.decoder_batch(model, batch), objective)
 
     def _searched(
         self, model: LanguageModel, sources: Sequence[Ids], search: Search, batch_tokens: int

@@ -65,7 +65,7 @@ def test_the_first_place_is_the_same_and_a_view_draws_both(name: str, runs: dict
         assert len(forced) == len(errors.free[figure]) == len(errors.counts)
     drawn = find("exposure").draw([runs[name]], Question(split="valid"))
     panels = {panel.up: [curve.name for curve in panel.curves] for panel in drawn.panels}
-    assert panels == dict.fromkeys(errors.forced, ["forced", "free"])
+    assert panels == {figure: ["forced", "free"] for figure in errors.forced}
 
 
 def test_forced_errors_are_the_loss_of_a_translator(tmp_path: Path) -> None:

@@ -24,13 +24,29 @@ def refuses(tmp_path: Path, tree: Tree, error: type[Exception], message: str) ->
     assert not (tmp_path / "run").exists()
 
 
-def test_a_task_that_reads_true_tokens_only_refuses_scheduled_sampling(tmp_path: Path) -> None:
-    tree = {
-        "task": {"kind": "language", "text": "a.txt"},
-        "model": {"kind": "language_model"},
-        "objective": {"teacher_forcing": {"kind": "scheduled"}},
+HIDDEN = {"kind": "masked_language", "source": "a.txt"}
+SERIES = {"kind": "forecasting", "series": {"path": "a.csv", "rows": [9, 9, 9]}}
+SAMPLED = {"kind": "scheduled", "choose": "sample"}
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "forcing", "message"),
+    [
+        (HIDDEN, "masked_language_model", {"kind": "own"}, "writes nothing"),
+        (SERIES, "linear_forecaster", {"kind": "own"}, "forecasts all steps at once"),
+        (SERIES, "rnn_forecaster", SAMPLED, r"choose.*a forecast is a number"),
+    ],
+)
+def test_what_reads_no_output_of_its_own_refuses_scheduled_sampling(
+    tmp_path: Path, task: Tree, model: str, forcing: Tree, message: str
+) -> None:
+    objective = {"kind": "squared_error"} if task is SERIES else {}
+    tree: Tree = {
+        "task": task,
+        "model": {"kind": model},
+        "objective": objective | {"teacher_forcing": forcing},
     }
-    refuses(tmp_path, tree, ConfigError, r"objective\.teacher_forcing.*language always reads")
+    refuses(tmp_path, tree, ConfigError, rf"objective\.teacher_forcing.*{message}")
 
 
 def test_a_warm_up_longer_than_the_training_is_refused_before_data_is_read(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from foveate.config import ConfigError, read
 from foveate.data.catalogue import DataError
 from foveate.decode.beam import Greedy
 from foveate.files import replace_file
+from foveate.models.forecaster import Forecaster
 from foveate.run import Run, RunConfig, device, load, read_run, task_of
 from foveate.start import begin, check_size
 from foveate.tasks.base import AnyTask
 from foveate.tasks.forecasting import Forecasting, ForecastObjective
-from foveate.tasks.objectives import CrossEntropy
 from foveate.train import checkpoint
 from foveate.train.checkpoint import alone
 from foveate.train.config import ConfigChange, changes
@@ -107,14 +107,18 @@ def _check_objective(config: RunConfig) -> None:
             f'write "{config.task.default_objective}", or leave out [objective]',
             ("objective", "kind"),
         )
-    objective = config.objective
-    forcing = objective.teacher_forcing if isinstance(objective, CrossEntropy.Config) else None
-    if forcing is not None and forcing.kind != "always" and not task_of(config).own_tokens:
-        raise ConfigError(
-            f"the task {config.task.kind} always reads the true tokens in training; leave out "
-            f"teacher_forcing = {forcing.kind!r}",
-            ("objective", "teacher_forcing"),
-        )
+    forcing, model = config.objective.teacher_forcing.kind, config.model.owner or object
+    if forcing == "always":
+        return
+    if not task_of(config).own_outputs:
+        why = f"the task {config.task.kind} writes nothing that its model would read"
+    elif issubclass(model, Forecaster) and not model.feeds_back:
+        why = f"the model {config.model.kind} forecasts all steps at once and reads none of them"
+    else:
+        return
+    raise ConfigError(
+        f"{why}; leave out teacher_forcing = {forcing!r}", ("objective", "teacher_forcing")
+    )
 
 
 def _prepared(config: RunConfig, path: Path) -> tuple[AnyTask, list[ConfigChange]]:

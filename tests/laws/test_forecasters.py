@@ -9,12 +9,21 @@ import torch
 from torch import Tensor
 
 from foveate.config import kinds
-from foveate.models.forecaster import Forecaster, LinearForecaster, Outlook, Patch
+from foveate.models.forecaster import After, Forecaster, LinearForecaster, Mix, Outlook, Patch
 from foveate.models.mamba import MambaEncoder
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.nn.embedding import SeriesPatches, SeriesSteps
 from foveate.nn.linear import WindowNorm
 from foveate.spec import Series
+from foveate.tasks.objectives import (
+    CrossEntropy,
+    LinearDecay,
+    Objective,
+    OwnOutput,
+    Predictions,
+    Scheduled,
+    TeacherForcing,
+)
 from foveate.train.checkpoint import load_weights, save_weights
 from laws.conftest import changed, defaults, gradients_reach, shrink
 from tolerances import MODEL, close, differ
@@ -112,6 +121,62 @@ def test_a_taught_prediction_does_not_see_what_it_predicts(config: Forecaster.Co
     other[:, 3:] += 1.0
     before, after = (model.teach(values, calendar, w)[0][:, -STEPS:] for w in (expected, other))
     assert torch.equal(before[:, :4], after[:, :4])
+
+
+OWN, NEVER = OwnOutput.Config(), LinearDecay.Config(start=0.0, floor=0.0, slope=0.0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("forcing", [OWN, Scheduled.Config(schedule=NEVER)], ids=["own", "never"])
+def test_own_rows_in_training_are_those_of_use(
+    config: Forecaster.Config, forcing: TeacherForcing.Config
+) -> None:
+    """Reading none of the truth, a model in training says what it says in use."""
+    values, calendar, expected = rows()
+    model, objective = build(config, 3), CrossEntropy.Config(teacher_forcing=forcing).build()
+    own, truth = model.teach(values, calendar, expected, own_rows(objective))
+    close(own[:, -STEPS:], model(values, calendar))
+    assert torch.equal(truth, model.teach(values, calendar, expected)[1])
+
+
+def own_rows(objective: Objective) -> Mix:
+    """What the objective lets a forecaster read of its own."""
+
+    def mix(x: Tensor, after: After) -> Tensor:
+        return objective.read(Predictions(lambda read, _: after(read), prompt=LENGTH), x)
+
+    return mix
+
+
+def gradients(config: Forecaster.Config, mix: Mix | None) -> list[Tensor]:
+    values, calendar, expected = rows()
+    model = build(config)
+    model.teach(values, calendar, expected, mix)[0].square().sum().backward()
+    return [p.grad for p in model.parameters() if p.grad is not None]
+
+
+def test_probability_zero_of_own_rows_is_teacher_forcing_bit_for_bit(
+    config: Forecaster.Config,
+) -> None:
+    certain = Scheduled.Config(schedule=LinearDecay.Config(slope=0.0))
+    objective = CrossEntropy.Config(teacher_forcing=certain).build()
+    pairs = zip(gradients(config, None), gradients(config, own_rows(objective)), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_no_gradient_flows_into_the_rows_that_are_read(config: Forecaster.Config) -> None:
+    """Own rows give the gradient that the same rows give as data."""
+    mix = own_rows(CrossEntropy.Config(teacher_forcing=OWN).build())
+    seen: list[Tensor] = []
+
+    def seeing(x: Tensor, after: After) -> Tensor:
+        seen.append(mix(x, after))
+        return seen[-1]
+
+    own = gradients(config, seeing)
+    fixed = gradients(config, lambda x, after: seen[0].detach())
+    assert all(torch.equal(a, b) for a, b in zip(own, fixed, strict=True))
+    assert not any(x.requires_grad for x in seen)
 
 
 def test_every_parameter_receives_a_gradient(config: Forecaster.Config) -> None:

@@ -12,6 +12,8 @@ from torch import Tensor
 from conftest import defaults, each, ids, real
 from foveate.data.batches import BatchPlan
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
+from foveate.models.language_model import LanguageModel
+from foveate.spec import Tokens
 from foveate.tasks.objectives import (
     CrossEntropy,
     InverseSigmoidDecay,
@@ -23,6 +25,7 @@ from foveate.tasks.objectives import (
     TeacherForcing,
     second_pass,
     step_by_step,
+    tokens_of,
 )
 from foveate.train.fit import fit
 from foveate.train.trainer import Job
@@ -31,6 +34,16 @@ from train_toy import ToyCopy, ToyModel, toy_config
 KEYS = real(5, 3, 4)
 GOLD, SOURCE = ids(3, 6), ids(3, 5, seed=2)
 GOLD[:, 0] = 2
+
+
+LANGUAGE_MODELS = ("transformer", "recurrent", "mamba", "window")
+
+
+def language_model(kind: str) -> LanguageModel:
+    torch.manual_seed(0)
+    decoder = defaults("decoder")[kind]
+    model: LanguageModel = LanguageModel.Config(decoder=decoder, tie="none").build(Tokens(30))
+    return model.eval()
 
 
 @pytest.fixture
@@ -45,7 +58,7 @@ def gradients(model: EncoderDecoder, forcing: TeacherForcing.Config) -> list[Ten
     objective.advance(5)
     torch.manual_seed(3)
     memory = model.encode(SOURCE, KEYS)
-    read = objective.teacher_forcing.read(model, GOLD, memory, objective.step)
+    read = objective.read(tokens_of(model, memory), GOLD)
     hidden = torch.nn.functional.dropout(model.decode(read, memory)).flatten(0, 1)
     loss = objective(hidden, model.output.weight, GOLD.flatten())
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -71,7 +84,7 @@ def test_inverse_sigmoid_is_that_of_the_paper(k: float) -> None:
 def test_every_choice_starts_right_and_keeps_the_shape(model: EncoderDecoder) -> None:
     memory = model.encode(SOURCE, KEYS)
     for config in defaults("teacher_forcing").values():
-        read = config.build().read(model, GOLD, memory, 10**6)
+        read = config.build().read(tokens_of(model, memory), GOLD, 10**6)
         assert read.shape == GOLD.shape and read.dtype == GOLD.dtype
         assert torch.equal(read[:, 0], GOLD[:, 0])
 
@@ -80,13 +93,17 @@ def test_kept_tokens_are_the_true_ones_and_others_the_model_s_own(model: Encoder
     memory = model.encode(SOURCE, KEYS)
     keep = torch.rand(GOLD.shape, generator=torch.Generator().manual_seed(1)) < 0.5
     keep[:, 0] = True
-    mixed = step_by_step(model, GOLD, memory, keep, "greedy")
+    mixed = step_by_step(tokens_of(model, memory), GOLD, keep, "greedy")
     output = model.logits(model.decode(mixed, memory)).argmax(-1)
     expected = torch.cat(
         (GOLD[:, :1], torch.where(keep[:, 1:], GOLD[:, 1:], output[:, :-1])), dim=1
     )
     assert torch.equal(mixed, expected)
-    both = second_pass(model, GOLD, memory, keep, "greedy")
+    if not model.decoder.parallel:
+        with pytest.raises(ValueError, match="no second pass"):
+            second_pass(tokens_of(model, memory), GOLD, keep, "greedy")
+        return
+    both = second_pass(tokens_of(model, memory), GOLD, keep, "greedy")
     output = model.logits(model.decode(GOLD, memory)).argmax(-1)
     expected = torch.cat(
         (GOLD[:, :1], torch.where(keep[:, 1:], GOLD[:, 1:], output[:, :-1])), dim=1
@@ -96,7 +113,7 @@ def test_kept_tokens_are_the_true_ones_and_others_the_model_s_own(model: Encoder
 
 def test_own_generations_are_greedy_decoding(model: EncoderDecoder) -> None:
     memory = model.encode(SOURCE, KEYS)
-    read = OwnOutput.Config().build().read(model, GOLD, memory, 1)
+    read = OwnOutput.Config().build().read(tokens_of(model, memory), GOLD, 1)
     steps, last = DecoderSteps(model, memory), GOLD[:, 0]
     for t in range(1, GOLD.shape[1]):
         last = steps.step(last).argmax(-1)
@@ -120,9 +137,38 @@ def test_the_share_of_true_tokens_is_epsilon() -> None:
     memory = model.encode(ids(400, 3))
     half = LinearDecay.Config(start=0.3, floor=0.0, slope=0.0)
     torch.manual_seed(0)
-    read = Scheduled.Config(schedule=half, choose="sample").build().read(model, gold, memory, 1)
+    forcing = Scheduled.Config(schedule=half, choose="sample").build()
+    read = forcing.read(tokens_of(model, memory), gold, 1)
     share = float((read[:, 1:] == 29).float().mean())
     assert 0.3 <= share < 0.36
+
+
+@pytest.mark.parametrize("kind", LANGUAGE_MODELS)
+def test_a_language_model_reads_its_own_text_after_what_is_given(kind: str) -> None:
+    model = language_model(kind)
+    prompt = torch.tensor([[2], [4], [3]])  # of each row
+    read = OwnOutput.Config().build().read(tokens_of(model, prompt=prompt), GOLD, 1)
+    said = model(read).argmax(-1)
+    for row, first in enumerate(prompt.flatten().tolist()):
+        assert torch.equal(read[row, :first], GOLD[row, :first])
+        assert torch.equal(read[row, first:], said[row, first - 1 : -1])
+
+
+@pytest.mark.parametrize("kind", LANGUAGE_MODELS)
+def test_probability_one_of_a_language_model_reads_no_truth(kind: str) -> None:
+    """With ε = 0 a recurrent model reads what it writes, a Transformer what it says at once."""
+    model, never = language_model(kind), LinearDecay.Config(start=0.0, floor=0.0, slope=0.0)
+    read = Scheduled.Config(schedule=never).build().read(tokens_of(model), GOLD, 1)
+    before = GOLD if model.decoder.parallel else read
+    assert torch.equal(read[:, 1:], model(before).argmax(-1)[:, :-1])
+    assert torch.equal(read[:, 0], GOLD[:, 0])
+
+
+def test_padding_changes_nothing_that_is_read_before_it(model: EncoderDecoder) -> None:
+    memory, forcing = model.encode(SOURCE, KEYS), OwnOutput.Config().build()
+    padded = torch.nn.functional.pad(GOLD, (0, 3))
+    short, long = (forcing.read(tokens_of(model, memory), ids, 1) for ids in (GOLD, padded))
+    assert torch.equal(short, long[:, : GOLD.shape[1]])
 
 
 class Recorder(Objective):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -29,6 +30,12 @@ class Outlook:
     steps: int
     calendar: int = 0
     levels: int = 1
+
+
+After = Callable[[Tensor], Tensor]
+"""Reads rows (B, k, C) behind those before, and predicts the one after the last."""
+Mix = Callable[[Tensor, After], Tensor]
+"""What is read in training in place of the true rows (B, T, C), by what the model says itself."""
 
 
 class Forecaster(Model):
@@ -63,10 +70,12 @@ class Forecaster(Model):
         values: Float[Tensor, "B L C"],
         calendar: Float[Tensor, "B A F"],
         target: Float[Tensor, "B H C"],
+        mix: Mix | None = None,
     ) -> tuple[Float[Tensor, "B T C Q"], Float[Tensor, "B T C"]]:
         """Predictions and targets of training; the last H of their T rows are the horizon.
 
-        A model that reads its own predictions in use reads the true values here.
+        A model that reads its own predictions in use reads the true values here, or what ``mix``
+        makes of them.
         """
         return self(values, calendar), target
 
@@ -145,8 +154,9 @@ class Patch(Forecaster):
 class Recurrent(Forecaster):
     """o_t = cells([calendar_t; x_t]), x̂_{t+1} = W o_t + b; in use x̂ is read as the next x.
 
-    Training reads the true values at every step (teacher forcing), so the model never learns to
-    correct errors of its own predictions, which add up along the horizon.
+    Training reads the true values at every step unless ``objective.teacher_forcing`` says
+    otherwise: a model that has read no predictions never learns to correct their errors, which add
+    up along the horizon.
     """
 
     class Config(Forecaster.Config, kind="rnn_forecaster"):
@@ -171,13 +181,10 @@ class Recurrent(Forecaster):
     ) -> Float[Tensor, "B H C Q"]:
         of = self.window_norm.statistics(values)
         x = self.window_norm.enter(values, of)
-        length, middle = values.shape[1], self.outlook.levels // 2
-        outputs, hidden = self.stack(torch.cat((calendar[:, :length], x), dim=-1))
-        forecasts = [self._forecast(outputs[:, -1:])]
-        for t in range(length, length + self.outlook.steps - 1):
-            row = torch.cat((calendar[:, t : t + 1], forecasts[-1][..., middle]), dim=-1)
-            output, hidden = self._step(row, hidden)
-            forecasts.append(self._forecast(output))
+        after = self._follow(calendar)
+        forecasts = [after(x)]
+        for _ in range(self.outlook.steps - 1):
+            forecasts.append(after(forecasts[-1][..., self.outlook.levels // 2]))
         return self.window_norm.leave(torch.cat(forecasts, dim=1), of)
 
     def teach(
@@ -185,26 +192,38 @@ class Recurrent(Forecaster):
         values: Float[Tensor, "B L C"],
         calendar: Float[Tensor, "B A F"],
         target: Float[Tensor, "B H C"],
+        mix: Mix | None = None,
     ) -> tuple[Float[Tensor, "B T C Q"], Float[Tensor, "B T C"]]:
-        """Every row but the first is predicted, from the true rows before it: T = L + H − 1."""
+        """Every row but the first is predicted, from the rows before it: T = L + H − 1."""
         of = self.window_norm.statistics(values)
         rows = torch.cat((values, target), dim=1)
-        x = torch.cat((calendar, self.window_norm.enter(rows, of)), dim=-1)
-        outputs, _ = self.stack(x[:, :-1])
+        x = self.window_norm.enter(rows, of)[:, :-1]
+        if mix is not None:
+            after, middle = self._follow(calendar), self.outlook.levels // 2
+            x = mix(x, lambda read: after(read)[:, 0, :, middle])
+        outputs, _ = self.stack(torch.cat((calendar[:, :-1], x), dim=-1))
         return self.window_norm.leave(self._forecast(outputs), of), rows[:, 1:]
 
     def _forecast(self, outputs: Tensor) -> Float[Tensor, "B T C Q"]:
         forecast: Tensor = self.head(outputs)
         return forecast.unflatten(-1, (self.series.channels, self.outlook.levels))
 
-    def _step(self, x: Tensor, hidden: list[Hidden]) -> tuple[Tensor, list[Hidden]]:
-        """One step of all layers over a row (B, 1, C + F)."""
-        after = []
-        for layer, before in zip(self.stack.layers, hidden, strict=True):
-            run = cast(Recurrence, cast(nn.ModuleList, layer)[0])
-            x, last = run(x, hidden=before)
-            after.append(last)
-        return x, after
+    def _follow(self, calendar: Float[Tensor, "B A F"]) -> After:
+        """Reads rows (B, k, C) from the first on, and predicts the next one, (B, 1, C, Q)."""
+        layers = [cast(Recurrence, cast(nn.ModuleList, layer)[0]) for layer in self.stack.layers]
+        hidden: list[Hidden | None] = [None] * len(layers)
+        place = 0
+
+        def after(rows: Tensor) -> Tensor:
+            nonlocal place
+            x = torch.cat((calendar[:, place : place + rows.shape[1]], rows), dim=-1)
+            place += rows.shape[1]
+            for number, layer in enumerate(layers):
+                x = self.stack.dropout(x) if number else x
+                x, hidden[number] = layer(x, hidden=hidden[number])
+            return self._forecast(x[:, -1:])
+
+        return after
 
 
 def _ahead(y: Float[Tensor, "B C N"], outlook: Outlook) -> Float[Tensor, "B H C Q"]:

@@ -31,6 +31,7 @@ from foveate.decode.beam import Greedy, another
 from foveate.decode.search import Hypothesis, Search
 from foveate.look.records import AttentionRecord, ForcedPass
 from foveate.look.words import Units
+from foveate.models.encoder_decoder import Memory
 
 Input = TypeVar("Input")  # of one example: a line, a picture, a date
 AnswerType = TypeVar("AnswerType", bound=Answer)  # to one input
@@ -48,6 +49,21 @@ class TensorBatch:
         """The same on a device."""
         tensors = {name: t if t is None else t.to(device) for name, t in vars(self).items()}
         return replace(self, **tensors)
+
+
+@dataclass(frozen=True)
+class DecoderBatch:
+    """What a decoder reads, ``gold`` (B, T), and predicts, ``target`` (B, T) the token after each.
+
+    ``real`` are the flat places that count, all where None; ``memory`` is that of the source, and
+    the first ``prompt`` places, of all or of each row (B, 1), are read and never predicted.
+    """
+
+    gold: Tensor
+    target: Tensor
+    real: Tensor | None = None
+    memory: Memory | None = None
+    prompt: int | Tensor = 1
 
 
 def spread(count: int, most: int) -> range:
@@ -137,7 +153,7 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
     config: Config
     data: TextData
     figures: ClassVar[tuple[str, ...]] = ("loss",)  # of a validation; ``train.save.best`` names one
-    own_tokens: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
+    own_outputs: ClassVar[bool] = False  # whether ``objective.teacher_forcing`` is heeded
     reads: ClassVar[Reads] = "text"
     gives: ClassVar[Gives] = "text"
 
@@ -310,6 +326,13 @@ class Generates(ABC, Generic[Input]):
 
         Empty where only the texts are kept: they are then read from the paths of the search.
         """
+
+    def decoder_batch(self, model: Any, batch: Any) -> DecoderBatch:
+        """What the decoder reads and predicts in a batch of the task, the source being encoded.
+
+        Raises ``ValueError`` where the task does not say so.
+        """
+        raise ValueError(f"{type(self).__name__} does not say what its decoder reads")
 
     def search_config(
         self, config: Search.Config, kind: str | None = None, **fields: object

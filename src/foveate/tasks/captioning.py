@@ -27,6 +27,7 @@ from foveate.models.native import decoder_steps
 from foveate.nn.scores import choices
 from foveate.spec import Tokens
 from foveate.tasks.base import (
+    DecoderBatch,
     Evaluation,
     Generates,
     Loss,
@@ -44,6 +45,7 @@ from foveate.tasks.objectives import (
     attentions,
     doubly_stochastic,
     steps_drawn,
+    tokens_of,
     watched,
 )
 from foveate.tasks.text import END, START, OneTokenizer, TokenizedText, attention_record, namer
@@ -114,6 +116,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
 
     figures = ("loss", "bleu")
     gives = "text"
+    own_outputs = True
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
@@ -168,12 +171,18 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(self.source, Tokens(self.tokenizer.vocab_size))
 
+    def decoder_batch(self, model: EncoderDecoder, batch: CaptionBatch) -> DecoderBatch:
+        batch = batch.to(model.output.weight.device)
+        real = batch.real.flatten().nonzero().flatten()
+        return DecoderBatch(batch.read, batch.target, real, model.encode(batch.pixels))
+
     def loss(self, model: EncoderDecoder, batch: CaptionBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
         memory = model.encode(batch.pixels)
+        read = objective.read(tokens_of(model, memory), batch.read)
         layers = attentions(model, "cross_attention")
         with choices(model) as made, watched(layers) as weights:
-            hidden = model.decode(batch.read, memory)
+            hidden = model.decode(read, memory)
         loss = objective(hidden[batch.real], model.output.weight, batch.target[batch.real])
         if self.config.doubly_stochastic and any(weights):
             cost = doubly_stochastic([calls for calls in weights if calls], batch.real)
@@ -182,7 +191,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         if not made:
             return loss
         with torch.no_grad():
-            expected = model.decode(batch.read, memory)
+            expected = model.decode(read, memory)
             drawn_log_p, log_p = (
                 token_log_probabilities(model.logits(vectors), batch.target)
                 for vectors in (hidden, expected)

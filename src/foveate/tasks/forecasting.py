@@ -45,7 +45,7 @@ from foveate.files import replace_file
 from foveate.look.drawings import Drawing, line_chart
 from foveate.look.records import AttentionRecord, ForcedPass, Maps
 from foveate.look.words import Units
-from foveate.models.forecaster import Forecaster, Outlook
+from foveate.models.forecaster import After, Forecaster, Outlook
 from foveate.spec import Series
 from foveate.tasks.base import (
     Evaluation,
@@ -56,7 +56,7 @@ from foveate.tasks.base import (
     ValidationSample,
     spread,
 )
-from foveate.tasks.objectives import Objective
+from foveate.tasks.objectives import Objective, Predictions, Scheduled
 
 Array = NDArray[np.floating]
 F = TypeVar("F", bound=np.generic)
@@ -383,12 +383,19 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             if not issubclass(objective.owner or object, ForecastObjective):
                 raise not_about_numbers(objective.kind)
             objective.build().check_levels(self.quantiles)
+            forcing = objective.teacher_forcing if isinstance(objective, Objective.Config) else None
+            if isinstance(forcing, Scheduled.Config) and forcing.choose == "sample":
+                raise ConfigError(
+                    'a forecast is a number, nothing is drawn: leave out choose = "sample"',
+                    ("objective", "teacher_forcing", "choose"),
+                )
 
     figures = (
         *("loss", "mse", "mae", "mase", "original_mse", "original_mae"),
         *("crps", "coverage"),  # with quantiles
     )
     reads, gives = "series", "forecast"
+    own_outputs = True
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
@@ -530,7 +537,12 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
         if not isinstance(objective, ForecastObjective):
             raise not_about_numbers(objective.config.kind)
         batch = batch.to(next(model.parameters()).device)
-        predicted, target = model.teach(batch.values, batch.calendar, batch.target)
+
+        def mix(rows: Tensor, after: After) -> Tensor:
+            own = Predictions(lambda read, _: after(read), prompt=self.config.look_back)
+            return objective.read(own, rows)
+
+        predicted, target = model.teach(batch.values, batch.calendar, batch.target, mix)
         return objective(predicted, target, self.config.quantiles)
 
     def measure(self, model: Forecaster, split: str, search: Search, samples: int = 3) -> Measures:

@@ -40,8 +40,16 @@ from foveate.models.encoder_decoder import Model
 from foveate.models.language_model import LanguageModel, LanguageSteps
 from foveate.nn.state import State
 from foveate.spec import Tokens
-from foveate.tasks.base import Evaluation, Generates, Loss, Measures, Task, ValidationSample
-from foveate.tasks.objectives import CrossEntropy
+from foveate.tasks.base import (
+    DecoderBatch,
+    Evaluation,
+    Generates,
+    Loss,
+    Measures,
+    Task,
+    ValidationSample,
+)
+from foveate.tasks.objectives import CrossEntropy, token_loss
 from foveate.tasks.text import Axis, OneTokenizer, TokenizedText, namer
 
 NEVER = PAD  # stands for an end that no text has
@@ -118,6 +126,7 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
 
     figures = ("loss", "perplexity", "bits_per_character")
     silent = frozenset((PAD, BOS))  # an end of line is text
+    own_outputs = True
     config: Config
 
     def __init__(self, config: Config, data: TextData) -> None:
@@ -216,11 +225,15 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(Tokens(self.tokenizer.vocab_size))
 
+    def decoder_batch(self, model: LanguageModel, batch: Tensor) -> DecoderBatch:
+        ids, context = batch.to(model.output.weight.device), self.config.context
+        gold, target = ids[:, :-1], ids[:, 1:]
+        places = torch.arange(gold.numel(), device=ids.device).view(gold.shape)[:, context:]
+        real = places.flatten() if context else None
+        return DecoderBatch(gold, target, real, prompt=context + 1)
+
     def loss(self, model: LanguageModel, batch: Tensor, objective: CrossEntropy) -> Loss:
-        ids = batch.to(model.output.weight.device)
-        hidden = model.decode(ids[:, :-1])[:, self.config.context :]  # (B, k, D)
-        target = ids[:, 1 + self.config.context :]
-        return objective(hidden.flatten(0, 1), model.output.weight, target.flatten())
+        return token_loss(model, self.decoder_batch(model, batch), objective)
 
     @torch.inference_mode()
     def measure(

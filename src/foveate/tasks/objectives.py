@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -15,17 +16,46 @@ from torch import Tensor, nn
 
 from foveate.config import BaseConfig, Configurable
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
+from foveate.models.language_model import LanguageModel
 from foveate.nn.attention import BaseAttention, Tap
 from foveate.nn.loss import linear_cross_entropy
 from foveate.nn.scores import HardChoice
 from foveate.nn.state import State
-from foveate.tasks.base import Loss
+from foveate.tasks.base import DecoderBatch, Loss
 
-Ids = Int[Tensor, "B T"]
+Choose = Literal["greedy", "sample"]
+
+
+# -------------------------------------------------------------------------------- teacher forcing
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model takes to follow what it reads: tokens (B, T), or rows of a series (B, T, C).
+
+    ``next`` reads further places (B, k, …) behind those that it has read and gives what follows the
+    last, (B, …). ``each`` reads (B, T, …) at once and gives what follows every place; None where a
+    model reads step by step. The first ``prompt`` places, of all or of each row (B, 1), are not the
+    model's to say.
+    """
+
+    next: Callable[[Tensor, Choose], Tensor]
+    each: Callable[[Tensor, Choose], Tensor] | None = None
+    prompt: int | Int[Tensor, "B 1"] = 1
+
+    def fixed(self, gold: Tensor) -> Bool[Tensor, "B T"]:
+        """True at the places of the prompt."""
+        places = torch.arange(gold.shape[1], device=gold.device)
+        return (places < self.prompt).expand(gold.shape[:2])
 
 
 class TeacherForcing(Configurable, ABC):
-    """Chooses what is read, (B, T), where ``gold`` (B, T) is the target behind its start."""
+    """Chooses what is read where ``gold`` (B, T, …) is the truth behind its start.
+
+    One choice for all that write: decoders of tokens, and forecasters that read their own rows. The
+    targets of the loss stay the true ones. What is read is data: the gradient flows through what
+    the model makes of it, never into the outputs that it repeats (as in Bengio et al., 2015).
+    """
 
     class Config(BaseConfig, family="teacher_forcing"):
         """Which choice."""
@@ -34,8 +64,8 @@ class TeacherForcing(Configurable, ABC):
         self.config = config
 
     @abstractmethod
-    def read(self, model: EncoderDecoder, gold: Ids, memory: Memory, step: int) -> Ids:
-        """The ids read at a step of training, counted from 1."""
+    def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
+        """What is read, shaped as ``gold``, at a step of training, counted from 1."""
 
 
 class Always(TeacherForcing):
@@ -44,22 +74,18 @@ class Always(TeacherForcing):
     class Config(TeacherForcing.Config, kind="always"):
         """Nothing to choose."""
 
-    def read(self, model: EncoderDecoder, gold: Ids, memory: Memory, step: int) -> Ids:
+    def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
         return gold
 
 
 class OwnOutput(TeacherForcing):
-    """The model's own greedy output at every place but the first: what it meets when it is used."""
+    """The model's own greedy output at every place after the prompt: what it meets in use."""
 
     class Config(TeacherForcing.Config, kind="own"):
         """Nothing to choose."""
 
-    def read(self, model: EncoderDecoder, gold: Ids, memory: Memory, step: int) -> Ids:
-        keep = torch.zeros_like(gold, dtype=torch.bool)
-        return step_by_step(model, gold, memory, keep, "greedy")
-
-
-Choose = Literal["greedy", "sample"]
+    def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
+        return step_by_step(own, gold, own.fixed(gold), "greedy")
 
 
 # ------------------------------------------------------------------------------ schedules
@@ -126,9 +152,9 @@ class InverseSigmoidDecay(SamplingSchedule):
 
 
 class Scheduled(TeacherForcing):
-    """Scheduled sampling: each token read is the true one with probability ε(i) (Bengio, 2015).
+    """Scheduled sampling: each place read is the true one with probability ε(i) (Bengio, 2015).
 
-    A recurrent decoder goes step by step and reads its own last token elsewhere. A decoder that
+    A recurrent model goes step by step and reads its own last output elsewhere. A decoder that
     reads all places at once says what it would predict from the true target, and that is mixed
     with the target for a second pass (Mihaylova & Martins, 2019). Choices carry no gradient.
     """
@@ -146,13 +172,13 @@ class Scheduled(TeacherForcing):
         super().__init__(config)
         self.schedule: SamplingSchedule = config.schedule.build()
 
-    def read(self, model: EncoderDecoder, gold: Ids, memory: Memory, step: int) -> Ids:
+    def read(self, own: Predictions, gold: Tensor, step: int) -> Tensor:
         epsilon = self.schedule.epsilon(step)
         if epsilon >= 1:  # no draws: the dropout masks that follow are those of teacher forcing
             return gold
-        keep = torch.rand(gold.shape, device=gold.device) < epsilon
-        mix = second_pass if model.decoder.parallel else step_by_step
-        return mix(model, gold, memory, keep, self.config.choose)
+        keep = torch.rand(gold.shape[:2], device=gold.device) < epsilon
+        mix = step_by_step if own.each is None else second_pass
+        return mix(own, gold, keep | own.fixed(gold), self.config.choose)
 
 
 # ------------------------------------------------------------------------------ two ways to mix
@@ -160,24 +186,63 @@ class Scheduled(TeacherForcing):
 
 @torch.no_grad()
 def step_by_step(
-    model: EncoderDecoder, gold: Ids, memory: Memory, keep: Bool[Tensor, "B T"], choose: Choose
-) -> Ids:
-    """The true token where ``keep`` is true, else what the model says after what it has read."""
-    state, read = State(), [gold[:, 0]]
-    for t in range(1, gold.shape[1]):
-        hidden = model.decode(read[-1][:, None], memory, state)
-        own = _choose(model.logits(hidden[:, 0]), choose)
-        read.append(torch.where(keep[:, t], gold[:, t], own))
-    return torch.stack(read, dim=1)
+    own: Predictions, gold: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
+) -> Tensor:
+    """The truth where ``keep`` is true, else what the model says after what it has read."""
+    prompt = int(torch.as_tensor(own.prompt).min())
+    read = [gold[:, :prompt]]
+    for t in range(prompt, gold.shape[1]):
+        read.append(_where(keep[:, t], gold[:, t], own.next(read[-1], choose))[:, None])
+    return torch.cat(read, dim=1)
 
 
 @torch.no_grad()
 def second_pass(
-    model: EncoderDecoder, gold: Ids, memory: Memory, keep: Bool[Tensor, "B T"], choose: Choose
-) -> Ids:
-    """The true token where ``keep`` is true, else what the model says after the true ones."""
-    own = _choose(model.logits(model.decode(gold[:, :-1], memory)), choose)
-    return torch.cat((gold[:, :1], torch.where(keep[:, 1:], gold[:, 1:], own)), dim=1)
+    own: Predictions, gold: Tensor, keep: Bool[Tensor, "B T"], choose: Choose
+) -> Tensor:
+    """The truth where ``keep`` is true, else what the model says after the true places before.
+
+    Raises ``ValueError`` for a model that reads step by step.
+    """
+    if own.each is None:
+        raise ValueError("a model that reads step by step has no second pass")
+    predicted = own.each(gold[:, :-1], choose)
+    return torch.cat((gold[:, :1], _where(keep[:, 1:], gold[:, 1:], predicted)), dim=1)
+
+
+def _where(keep: Bool[Tensor, "*B"], gold: Tensor, predicted: Tensor) -> Tensor:
+    """One choice for all channels of a row."""
+    return torch.where(keep.view(*keep.shape, *[1] * (gold.ndim - keep.ndim)), gold, predicted)
+
+
+def decode(
+    model: EncoderDecoder | LanguageModel,
+    ids: Int[Tensor, "B T"],
+    memory: Memory | None,
+    state: State | None = None,
+) -> Float[Tensor, "B T D"]:
+    """A vector at each place of what is read, by a model with a source or without."""
+    if isinstance(model, LanguageModel):
+        return model.decode(ids, state)
+    assert memory is not None
+    return model.decode(ids, memory, state)
+
+
+def tokens_of(
+    model: EncoderDecoder | LanguageModel,
+    memory: Memory | None = None,
+    prompt: int | Int[Tensor, "B 1"] = 1,
+) -> Predictions:
+    """What a model that writes tokens says, from the beginning of its text; for one reading."""
+    state = State()
+
+    def following(ids: Tensor, choose: Choose) -> Tensor:
+        return _choose(model.logits(decode(model, ids, memory, state)[:, -1]), choose)
+
+    def everywhere(ids: Tensor, choose: Choose) -> Tensor:
+        return _choose(model.logits(decode(model, ids, memory)), choose)
+
+    return Predictions(following, everywhere if model.decoder.parallel else None, prompt)
 
 
 def _choose(logits: Float[Tensor, "*B V"], choose: Choose) -> Int[Tensor, "*B"]:
@@ -195,33 +260,35 @@ class Objective(Configurable):
     """Computes a `Loss`, sums over targets, from hidden states and targets."""
 
     class Config(BaseConfig, family="objective"):
-        """Which objective."""
+        """``teacher_forcing`` is what a model that writes reads in training."""
+
+        teacher_forcing: TeacherForcing.Config = Always.Config()
+        """How often the model reads the truth instead of its own output."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.teacher_forcing: TeacherForcing = config.teacher_forcing.build()
         self.step = 0
 
     def advance(self, step: int) -> None:
         """Say which step of training comes next, from 1, for what changes in its course."""
         self.step = step
 
+    def read(self, own: Predictions, gold: Tensor) -> Tensor:
+        """What a model reads at this step in place of ``gold`` (B, T, …)."""
+        return self.teacher_forcing.read(own, gold, self.step)
+
 
 class CrossEntropy(Objective):
     """NLL = −Σ_t log p(y_t | y_<t), with the labels y_ls = (1 − α) y_hot + α/V (Szegedy, 2016)."""
 
     class Config(Objective.Config, kind="cross_entropy"):
-        """``label_smoothing`` is α; ``teacher_forcing`` is what a decoder reads in training."""
+        """``label_smoothing`` is α."""
 
         label_smoothing: float = Field(0.1, ge=0, lt=1)
         """Share of the probability that goes to all other tokens."""
-        teacher_forcing: TeacherForcing.Config = Always.Config()
-        """How often the decoder reads the reference instead of its own output."""
 
     config: Config
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.teacher_forcing: TeacherForcing = config.teacher_forcing.build()
 
     def __call__(
         self,
@@ -236,6 +303,18 @@ class CrossEntropy(Objective):
             weight = torch.cat((weight, bias[:, None]), dim=1)
         total, nll = linear_cross_entropy(hidden, weight, target, self.config.label_smoothing)
         return Loss(total, len(target), {"nll": nll})
+
+
+def token_loss(
+    model: EncoderDecoder | LanguageModel, batch: DecoderBatch, objective: CrossEntropy
+) -> Loss:
+    """The loss of the places that count, after what the objective lets the decoder read."""
+    read = objective.read(tokens_of(model, batch.memory, batch.prompt), batch.gold)
+    hidden = decode(model, read, batch.memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
+    target = batch.target.flatten()
+    if batch.real is not None:
+        hidden, target = hidden[batch.real], target[batch.real]
+    return objective(hidden, model.output.weight, target, model.output.bias)
 
 
 # ----------------------------------------------------------------------------- objective reinforce

@@ -31,8 +31,8 @@ from foveate.models.native import NativeSteps, decoder_steps, native_memory
 from foveate.native.kernels import library
 from foveate.nn.attention import Attention
 from foveate.spec import Tokens
-from foveate.tasks.base import Aligns, Cut, Loss, TensorBatch, WordMaps
-from foveate.tasks.objectives import CrossEntropy, attentions, watched
+from foveate.tasks.base import Aligns, Cut, DecoderBatch, Loss, TensorBatch, WordMaps
+from foveate.tasks.objectives import CrossEntropy, attentions, token_loss, watched
 from foveate.tasks.shortlist import Shortlist, in_full
 from foveate.tasks.text import (
     END,
@@ -55,7 +55,7 @@ class Translation(TextToText[TextBatch], Aligns):
         """Where the pairs lie and how they become tokens."""
 
     config: Config
-    own_tokens = True
+    own_outputs = True
     _shortlist: Shortlist | None = None
 
     @property
@@ -91,15 +91,13 @@ class Translation(TextToText[TextBatch], Aligns):
         sizes = [Tokens(t.vocab_size) for t in self._both()]
         return model.build(*sizes)
 
-    def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
+    def decoder_batch(self, model: EncoderDecoder, batch: TextBatch) -> DecoderBatch:
         batch = batch.to(model.output.weight.device)
         memory = model.encode(batch.source, batch.keys)
-        read = objective.teacher_forcing.read(model, batch.read, memory, objective.step)
-        hidden = model.decode(read, memory).flatten(0, 1)  # (B, T, D) -> (B·T, D)
-        target = batch.target.flatten()
-        if batch.real is not None:
-            hidden, target = hidden[batch.real], target[batch.real]
-        return objective(hidden, model.output.weight, target, model.output.bias)
+        return DecoderBatch(batch.read, batch.target, batch.real, memory)
+
+    def loss(self, model: EncoderDecoder, batch: TextBatch, objective: CrossEntropy) -> Loss:
+        return token_loss(model, self.decoder_batch(model, batch), objective)
 
     def _searched(
         self, model: EncoderDecoder, sources: Sequence[Ids], search: Search, batch_tokens: int
@@ -307,7 +305,8 @@ class GuidedTranslation(Translation):
             return super().loss(model, batch, objective)
         with watched([guided_attention(model, self.config)]) as weights:
             loss = super().loss(model, batch, objective)
-        alpha = torch.cat(weights[0], dim=2)[:, self.config.head]  # (B, T, S)
+        steps = batch.read.shape[1]  # the last pass; those before chose what it reads
+        alpha = torch.cat(weights[0], dim=2)[:, self.config.head, -steps:]  # (B, T, S)
         b, t, s = batch.places.to(alpha.device).unbind(dim=1)
         likely = alpha[b, t, s].float().clamp_min(1e-9).log()
         guide = -(batch.guide.to(alpha.device) * likely).sum()
@@ -356,12 +355,14 @@ def guided_attention(model: nn.Module, config: GuidedTranslation.Config) -> Atte
 @dataclass(frozen=True)
 class JoinedBatch(TensorBatch):
     """Sequences side by side: ``read`` (B, L), ``target`` (B, L) the tokens after them, ``real``
-    the flat places after which a token of the target, or its end, comes.
+    the flat places after which a token of the target, or its end, comes; ``prompt`` (B, 1) how many
+    places stand before the target.
     """
 
     read: Tensor
     target: Tensor
     real: Tensor
+    prompt: Tensor
 
 
 def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
@@ -372,7 +373,7 @@ def join(sources: Sequence[Ids], targets: Sequence[Ids]) -> JoinedBatch:
     first = torch.tensor([[len(s) + 1] for s in sources])
     last = torch.tensor([[len(row) - 2] for row in rows])
     real = ((places >= first) & (places <= last)).flatten().nonzero().flatten()
-    return JoinedBatch(ids[:, :-1], ids[:, 1:], real)
+    return JoinedBatch(ids[:, :-1], ids[:, 1:], real, first + 1)
 
 
 class PrefixTranslation(TextToText[JoinedBatch]):
@@ -390,6 +391,7 @@ class PrefixTranslation(TextToText[JoinedBatch]):
                 raise ValueError("one sequence has one vocabulary: leave joint = true")
             return joint
 
+    own_outputs = True
     config: Config
 
     def sizes(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> NDArray[np.int32]:
@@ -403,10 +405,12 @@ class PrefixTranslation(TextToText[JoinedBatch]):
     def build(self, model: Model.Config) -> nn.Module:
         return model.build(Tokens(self.target_tokenizer.vocab_size))
 
-    def loss(self, model: LanguageModel, batch: JoinedBatch, objective: CrossEntropy) -> Loss:
+    def decoder_batch(self, model: LanguageModel, batch: JoinedBatch) -> DecoderBatch:
         batch = batch.to(model.output.weight.device)
-        hidden = model.decode(batch.read).flatten(0, 1)[batch.real]
-        return objective(hidden, model.output.weight, batch.target.flatten()[batch.real])
+        return DecoderBatch(batch.read, batch.target, batch.real, prompt=batch.prompt)
+
+    def loss(self, model: LanguageModel, batch: JoinedBatch, objective: CrossEntropy) -> Loss:
+        return token_loss(model, self.decoder_batch(model, batch), objective)
 
     def _searched(
         self, model: LanguageModel, sources: Sequence[Ids], search: Search, batch_tokens: int

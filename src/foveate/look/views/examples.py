@@ -131,6 +131,15 @@ explains = Condition(
     lambda run: isinstance(run.task, Task) and type(run.task).forced_pass is not Task.forced_pass,
     "the task {task} has nothing to explain",
 )
+exposed = Condition(
+    lambda run: (
+        run.model.feeds_back
+        if isinstance(run.task, Forecasting)
+        else isinstance(run.task, Generates)
+        and type(run.task).decoder_batch is not Generates.decoder_batch
+    ),
+    "its model reads no output of its own",
+)
 reads_words = Condition(
     lambda run: isinstance(run.task, Task) and not isinstance(run.task, PictureTask | Forecasting),
     "it reads no words",

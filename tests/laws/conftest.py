@@ -158,7 +158,11 @@ def _models() -> dict[str, EncoderDecoder.Config]:
     pairs["embedding norm"] = tuple(changed(part, embedding_norm=normed) for part in TRANSFORMER)
     pairs["deep"] = changed(RECURRENT[0], cell=LSTMCell.Config(), num_layers=2), deep
     result = {
-        name: EncoderDecoder.Config(encoder=encoder, decoder=decoder)
+        name: EncoderDecoder.Config(
+            encoder=encoder,
+            decoder=decoder,
+            tie="none" if name.endswith("position.appended") else "target",  # sizes differ
+        )
         for name, (encoder, decoder) in pairs.items()
     }
     for name in REFUSED:

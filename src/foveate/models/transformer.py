@@ -128,7 +128,7 @@ class TransformerStack(nn.Module):
         self, config: TransformerConfig, source: Input, layer: Callable[[], nn.Module]
     ) -> None:
         self.output_size = size = config.hidden_size
-        self.stem: Stem = config.stem.build(source, size)
+        self.stem: Stem = config.stem.build(source, config.position.token_size(size))
         self.position: Position = config.position.build(size, config.num_heads)
         first = config.embedding_norm
         self.embedding_norm: nn.Module = nn.Identity() if first is None else first.build(size)

@@ -23,6 +23,10 @@ class Position(Configurable, nn.Module):
     class Config(BaseConfig, family="position"):
         """Which encoding, and what it needs."""
 
+        def token_size(self, hidden_size: int) -> int:
+            """How many of D features are the token's: those that ``embed`` reads."""
+            return hidden_size
+
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__()
         self.config = config
@@ -88,6 +92,31 @@ class Concatenated(Sinusoidal):
     def embed(self, x: Float[Tensor, "B T D"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
         encoding = self.encode(at, self.config.size).to(x.dtype)
         return self.join(torch.cat((x, encoding.expand(len(x), -1, -1)), dim=-1))
+
+
+class Appended(Sinusoidal):
+    """[x; PE(t)], without a map that joins them: the last ``features`` of D are the position's, and
+    the token has the D − ``features`` before them.
+
+    Raises ``ValueError`` where no feature is left for the token.
+    """
+
+    class Config(Sinusoidal.Config, kind="appended"):
+        features: int = Field(32, gt=0)  # of the position, the last ones of D
+
+        def token_size(self, hidden_size: int) -> int:
+            if self.features >= hidden_size:
+                raise ValueError(
+                    f"position.features = {self.features} leaves nothing of the hidden size "
+                    f"{hidden_size} for the token; lower it"
+                )
+            return hidden_size - self.features
+
+    config: Config
+
+    def embed(self, x: Float[Tensor, "B T E"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        encoding = self.encode(at, self.config.features).to(x.dtype)
+        return torch.cat((x, encoding.expand(len(x), -1, -1)), dim=-1)
 
 
 class Learned(Position):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -62,15 +62,22 @@ class Cell(Configurable, nn.Module):
         return torch.stack(outputs, dim=1), hidden
 
 
+NONLINEARITIES = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}
+
+
 class ElmanCell(Cell):
-    """h_t = tanh(W x_t + b + U h_{t−1} + c) (Elman, 1990)."""
+    """h_t = f(W x_t + b + U h_{t−1} + c) (Elman, 1990), f tanh, the logistic function as in his
+    paper, or ReLU (Le et al., 2015).
+    """
 
     class Config(Cell.Config, kind="rnn"):
-        pass
+        activation: Literal["tanh", "relu", "sigmoid"] = "tanh"  # the non-linearity f
+
+    config: Config
 
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
         back = nn.functional.linear(hidden[0], self.weight_hh, self.bias_hh)
-        return (torch.tanh(projected + back),)
+        return (NONLINEARITIES[self.config.activation](projected + back),)
 
 
 class GRUCell(Cell):
@@ -96,6 +103,23 @@ class GRUCell(Cell):
         size = 2 * self.hidden_size
         reset, update = (projected[:, :size] + back[:, :size]).sigmoid().chunk(2, dim=-1)
         return {"reset": reset, "update": update}
+
+
+class ChoGRUCell(GRUCell):
+    """The GRU as Cho et al. (2014) print it: the reset gate acts before the product with U,
+    n = tanh(W x + b + U (r ⊙ h) + c). `GRUCell` applies it after, which needs one product a step.
+    """
+
+    class Config(GRUCell.Config, kind="gru_cho"):
+        pass
+
+    def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
+        size, h = 2 * self.hidden_size, hidden[0]
+        back = nn.functional.linear(h, self.weight_hh[:size], self.bias_hh[:size])
+        reset, update = (projected[:, :size] + back).sigmoid().chunk(2, dim=-1)
+        candidate = nn.functional.linear(reset * h, self.weight_hh[size:], self.bias_hh[size:])
+        new = (projected[:, size:] + candidate).tanh()
+        return (torch.lerp(new, h.to(new.dtype), update),)
 
 
 class LSTMCell(Cell):

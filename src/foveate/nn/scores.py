@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +26,7 @@ class Score(Configurable, nn.Module):
         """Which score, and what it needs."""
 
     reads_keys = True  # False where the score depends on the query only
+    gives_weights = False  # whether it normalises by itself, and gives weights
     scale: float | None = None  # c where the score is c·qᵀk, so that a fused kernel may form it
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
@@ -120,17 +122,22 @@ class CosineScore(Score):
 class Location(Score):
     """W q: the query alone says where to look; row i of W scores place i (Luong et al., 2015).
 
-    Raises ``ValueError`` for more keys than ``max_length``.
+    The softmax is over the positions of the source. As Luong et al. print it, it is over all
+    ``max_length`` positions and cut to the length: weights of a short source sum to less than 1,
+    and the end of a longer one gets 0. Else a longer one raises ``ValueError``.
     """
 
     class Config(Score.Config, kind="location"):
         max_length: int = Field(256, gt=0)  # positions that have a score
+        softmax_over: Literal["length", "max_length"] = "length"
+        """Positions that share the softmax: those of the source, or all (as printed)."""
 
     config: Config
     reads_keys = False
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
+        self.gives_weights = config.softmax_over == "max_length"
         self.weight = nn.Parameter(torch.empty(num_heads, config.max_length, head_size))
         nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
 
@@ -138,11 +145,20 @@ class Location(Score):
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
     ) -> Float[Tensor, "B H T S"]:
         length, limit = key.shape[2], self.config.max_length
+        if self.gives_weights:
+            weights = self.all(query).softmax(dim=-1)[..., :length]
+            return F.pad(weights, (0, length - weights.shape[-1]))
         if length > limit:
             raise ValueError(
                 f"a source of {length} tokens is longer than the location score's "
                 f"max_length = {limit}; raise it in the config, or cut the source"
             )
+        return self.all(query, length)
+
+    def all(
+        self, query: Float[Tensor, "B H T K"], length: int | None = None
+    ) -> Float[Tensor, "B H T S"]:
+        """The scores of the first positions, of all L_max where no length is given."""
         return query @ self.weight[:, :length].to(query.dtype).mT
 
 
@@ -158,11 +174,11 @@ class AffineLocation(Location):
         super().__init__(config, num_heads, head_size)
         self.bias = nn.Parameter(torch.zeros(num_heads, config.max_length))
 
-    def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
+    def all(
+        self, query: Float[Tensor, "B H T K"], length: int | None = None
     ) -> Float[Tensor, "B H T S"]:
-        scores = super().forward(query, key)
-        return scores + self.bias[:, None, : key.shape[2]].to(scores.dtype)
+        scores = super().all(query, length)
+        return scores + self.bias[:, None, :length].to(scores.dtype)
 
 
 class Normalizer(Configurable, nn.Module):

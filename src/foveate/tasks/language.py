@@ -220,7 +220,9 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
         ids = batch.to(model.output.weight.device)
         hidden = model.decode(ids[:, :-1])[:, self.config.context :]  # (B, k, D)
         target = ids[:, 1 + self.config.context :]
-        return objective(hidden.flatten(0, 1), model.output.weight, target.flatten())
+        return objective(
+            hidden.flatten(0, 1), model.output.weight, target.flatten(), model.output.bias
+        )
 
     @torch.inference_mode()
     def measure(

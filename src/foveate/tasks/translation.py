@@ -406,7 +406,8 @@ class PrefixTranslation(TextToText[JoinedBatch]):
     def loss(self, model: LanguageModel, batch: JoinedBatch, objective: CrossEntropy) -> Loss:
         batch = batch.to(model.output.weight.device)
         hidden = model.decode(batch.read).flatten(0, 1)[batch.real]
-        return objective(hidden, model.output.weight, batch.target.flatten()[batch.real])
+        target = batch.target.flatten()[batch.real]
+        return objective(hidden, model.output.weight, target, model.output.bias)
 
     def _searched(
         self, model: LanguageModel, sources: Sequence[Ids], search: Search, batch_tokens: int

@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from foveate.config import with_overrides
 from foveate.data.text import TextData
 from foveate.export.ctranslate2 import first_misfit
 from foveate.export.huggingface import fitting
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.look.records import capture
 from foveate.models.classifier import Classifier
-from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Memory
+from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Memory, Model
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
 from foveate.models.native import decoder_steps, native_memory, native_steps
 from foveate.models.presets import GPTTiny, TransformerSmall
@@ -25,9 +27,11 @@ from foveate.nn.linear import BatchNorm, LayerNorm, normalize
 from foveate.nn.masks import Mask
 from foveate.nn.positions import Appended, Sinusoidal
 from foveate.nn.recurrent import ChoGRUCell, ElmanCell, GRUCell
+from foveate.nn.scores import Additive
 from foveate.spec import Labels, Tokens
 from foveate.tasks.language import Language
 from foveate.tasks.objectives import CrossEntropy
+from laws.conftest import gradients_reach
 from tolerances import MODEL, close
 
 SIZES: dict[str, Any] = {
@@ -59,7 +63,7 @@ def steps(count: int, model: LanguageModel, batch: Tensor) -> float:
     loss = torch.zeros(())
     for _ in range(count):
         logits = model(batch[:, :-1]).flatten(0, 1)
-        loss = torch.nn.functional.cross_entropy(logits, batch[:, 1:].flatten())
+        loss = F.cross_entropy(logits, batch[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -105,8 +109,8 @@ def test_batch_norm_counts_the_real_positions_alone() -> None:
 
 def test_padding_does_not_change_what_batch_norm_learns_in_both_sides() -> None:
     models = [translator(norm="batch_norm", tie="none").train() for _ in range(2)]
-    longer = torch.nn.functional.pad(IDS, (0, 3), value=Tokens.padding)
-    keys = torch.nn.functional.pad(torch.ones_like(IDS, dtype=torch.bool), (0, 3))
+    longer = F.pad(IDS, (0, 3), value=Tokens.padding)
+    keys = F.pad(torch.ones_like(IDS, dtype=torch.bool), (0, 3))
     for model, source, real in zip(models, (IDS, longer), (None, keys), strict=True):
         model(source, source, real)
     names = [name for name, _ in models[0].named_buffers()]
@@ -201,6 +205,56 @@ def test_the_location_decoder_takes_longer_sources_as_printed() -> None:
     assert torch.equal(decoder(IDS, Memory(memory)), decoder(IDS, Memory(other)))
 
 
+def bahdanau(*overrides: str) -> EncoderDecoder:
+    """RNNsearch with overrides as a user writes them, at the sizes of the preset."""
+    tree = with_overrides(Model.Config, {"kind": "bahdanau-2015"}, overrides)
+    torch.manual_seed(0)
+    model: EncoderDecoder = Model.Config.parse(tree).build(Tokens(30), Tokens(30)).eval()
+    return model
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("score", ["dot", "cosine", "general", "additive"])
+def test_scores_of_states_that_are_not_projected(score: str) -> None:
+    level = ["encoder.hidden_size=128"] if score in ("dot", "cosine") else []  # 2 · 128 = 256
+    own = ["decoder.attention.score.own_matrix=true"] if score == "additive" else []
+    model = bahdanau(
+        f"decoder.attention.score={score}", "decoder.attention.project=[]", *level, *own
+    )
+    attention = model.decoder.cross_attention
+    assert not [name for name, _ in attention.named_parameters() if not name.startswith("score.")]
+    size = 256 if level else 512
+    s, h = torch.randn(1, 2, 256), torch.randn(1, 5, size)
+    with capture(attention) as maps:
+        attention(s, h)
+    q, k, w = s[0], h[0], attention.score
+    if score == "additive":
+        w_a = torch.cat((w.of_query[0], w.of_key[0]), dim=1)  # (256, 256 + 512)
+        pairs = torch.cat((q[:, None].expand(2, 5, 256), k[None].expand(2, 5, size)), dim=-1)
+        expected = torch.tanh(pairs @ w_a.T) @ w.weight[0]
+    else:
+        expected = {
+            "dot": lambda: q @ k.T,
+            "cosine": lambda: 10 * F.cosine_similarity(q[:, None], k[None], dim=-1),
+            "general": lambda: q @ w.weight[0] @ k.T,
+        }[score]()
+    close(maps[""][0, 0], expected.softmax(dim=-1), terms=MODEL)
+    assert model(IDS, IDS, KEYS).isfinite().all()
+
+
+def test_a_dot_product_of_two_sizes_is_refused() -> None:
+    with pytest.raises(ValueError, match=r'add "key" to attention.project, or make the sizes eq'):
+        bahdanau("decoder.attention.score=dot", "decoder.attention.project=[]")
+
+
+def test_additive_without_its_own_matrix_is_as_it_was() -> None:
+    names = [name for name, _ in Additive.Config().build(1, 8).named_parameters()]
+    assert names == ["weight"]
+    score = Additive.Config(own_matrix=True).build(2, 8)
+    score(torch.randn(3, 2, 4, 8), torch.randn(3, 2, 5, 8)).sum().backward()
+    gradients_reach(score)
+
+
 # ------------------------------------------------------------------------------ positions, stems
 
 
@@ -288,7 +342,7 @@ def test_the_output_bias_of_a_language_model_learns() -> None:
     task = Language(Language.Config(text="text.txt"), TextData())
     loss = task.loss(model, IDS, CrossEntropy.Config(label_smoothing=0.0).build())
     logits = model(IDS[:, :-1]).flatten(0, 1)
-    expected = torch.nn.functional.cross_entropy(logits, IDS[:, 1:].flatten(), reduction="sum")
+    expected = F.cross_entropy(logits, IDS[:, 1:].flatten(), reduction="sum")
     close(loss.total, expected, terms=MODEL)
     loss.total.backward()
     assert model.output.bias.grad.abs().sum() > 0

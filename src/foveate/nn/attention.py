@@ -128,11 +128,12 @@ class BaseAttention(Configurable, nn.Module):
                 f"key_heads = {self.key_heads} must divide num_heads"
             )
         size = config.head_size or hidden_size // self.num_heads  # K
-        shared = size * self.key_heads
+        self.key_size, self.value_size = size, config.value_size or size  # K, V
+        if "key" not in config.project and self._joins_sizes():
+            self.key_size = memory_size // self.key_heads
         self._prepare(size)
         self.query = self._projection("query", hidden_size, size * self.num_heads)
-        self.key = self._projection("key", memory_size, shared)
-        self.key_size, self.value_size = size, config.value_size or size  # K, V
+        self.key = self._projection("key", memory_size, self.key_size * self.key_heads)
         if "value" not in config.project:
             self.value_size = memory_size // self.key_heads
         self.value = self._projection("value", memory_size, self.value_size * self.key_heads)
@@ -143,6 +144,10 @@ class BaseAttention(Configurable, nn.Module):
 
     def _prepare(self, head_size: int) -> None:
         """Make the modules that a kind has beside the projections."""
+
+    def _joins_sizes(self) -> bool:
+        """Whether queries are compared with keys of another size."""
+        return False
 
     def _projection(self, name: Projection, size: int, output_size: int) -> nn.Module:
         reads = name != "key" or self.reads_keys
@@ -260,10 +265,14 @@ class Attention(BaseAttention):
     config: Config
 
     def _prepare(self, head_size: int) -> None:
-        self.score: Score = self.config.score.build(self.num_heads, head_size)
+        other = () if self.key_size == head_size else (self.key_size,)
+        self.score: Score = self.config.score.build(self.num_heads, head_size, *other)
         self.reads_keys = self.score.reads_keys
         self.normalizer: Normalizer = self.config.normalizer.build()
         self.dropout = Dropout(self.config.dropout)
+
+    def _joins_sizes(self) -> bool:
+        return self.config.score.joins_sizes
 
     def _attend(
         self,

@@ -25,6 +25,11 @@ class Score(Configurable, nn.Module):
     class Config(BaseConfig, family="score"):
         """Which score, and what it needs."""
 
+        @property
+        def joins_sizes(self) -> bool:
+            """Whether a matrix of its own compares queries with keys of another size."""
+            return False
+
     reads_keys = True  # False where the score depends on the query only
     gives_weights = False  # whether it normalises by itself, and gives weights
     scale: float | None = None  # c where the score is c·qᵀk, so that a fused kernel may form it
@@ -70,36 +75,64 @@ class Dot(Score):
 
 
 class General(Score):
-    """qᵀ W k, with a matrix W for each head (Luong et al., 2015)."""
+    """qᵀ W k, with a matrix W (K, K') for each head (Luong et al., 2015); K' is the size of the
+    keys, which may be another than K where they are not projected.
+    """
 
     class Config(Score.Config, kind="general"):
-        pass
+        @property
+        def joins_sizes(self) -> bool:
+            return True
 
-    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+    def __init__(
+        self, config: Config, num_heads: int, head_size: int, key_size: int | None = None
+    ) -> None:
         super().__init__(config, num_heads, head_size)
-        self.weight = nn.Parameter(torch.empty(num_heads, head_size, head_size))
+        self.weight = nn.Parameter(torch.empty(num_heads, head_size, key_size or head_size))
         nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
 
     def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
     ) -> Float[Tensor, "B H T S"]:
         return query @ self.weight.to(query.dtype) @ key.mT
 
 
 class Additive(Score):
-    """vᵀ tanh(q + k), with q = W_q s and k = W_k h projected outside (Bahdanau et al., 2015)."""
+    """vᵀ tanh(q + k), with q = W_q s and k = W_k h projected outside (Bahdanau et al., 2015).
+
+    With ``own_matrix`` vᵀ tanh(W_a [q; k]), "concat" of Luong et al. (2015), whose W_a a score of
+    states that are not projected would lack; W_a = [W_q W_k] has K rows, and the sizes of q and k
+    may differ.
+    """
 
     class Config(Score.Config, kind="additive"):
-        pass
+        own_matrix: bool = False  # whether the score has W_a, for states that are not projected
 
-    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+        @property
+        def joins_sizes(self) -> bool:
+            return self.own_matrix
+
+    config: Config
+
+    def __init__(
+        self, config: Config, num_heads: int, head_size: int, key_size: int | None = None
+    ) -> None:
         super().__init__(config, num_heads, head_size)
         self.weight = nn.Parameter(torch.empty(num_heads, head_size))
         nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
+        if config.own_matrix:  # (H, K, K) and (H, K, K')
+            sizes, bound = (head_size, key_size or head_size), head_size**-0.5
+            self.of_query, self.of_key = (
+                nn.Parameter(torch.empty(num_heads, head_size, size).uniform_(-bound, bound))
+                for size in sizes
+            )
 
     def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
     ) -> Float[Tensor, "B H T S"]:
+        if self.config.own_matrix:
+            query = query @ self.of_query.to(query.dtype).mT
+            key = key @ self.of_key.to(key.dtype).mT
         sums = query.unsqueeze(3) + key.unsqueeze(2)  # (B, H, T, S, K)
         weight = self.weight[:, None, :, None].to(sums.dtype)  # (H, 1, K, 1)
         return (torch.tanh(sums) @ weight).squeeze(-1)

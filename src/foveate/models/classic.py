@@ -46,6 +46,11 @@ class BagEncoder(Encoder):
     `foveate.data.words`: with the counts c (V), h = Eᵀ c / n.
     """
 
+    differs = (
+        "the mean of a whole text, for a label; Mikolov et al. (2013) guess the centre word: "
+        "cbow_window"
+    )
+
     class Config(Encoder.Config, kind="cbow"):
         """``dropout`` is that of the embeddings."""
 
@@ -74,6 +79,11 @@ class NeighbourEncoder(BagEncoder):
     ``hide = replace = 0``, p(x_t) = softmax(W h_t) at every place.
     """
 
+    differs = (
+        "a softmax over all words, by default with the table of the inputs, where Mikolov et al. "
+        "(2013) have a hierarchical softmax and a table of its own"
+    )
+
     class Config(BagEncoder.Config, kind="cbow_window"):
         window: int = Field(5, gt=0)  # c: tokens before, and tokens after, the centre
 
@@ -94,6 +104,11 @@ class WindowDecoder(Decoder):
 
     Raises ``ValueError`` for a memory: it is a language model's decoder.
     """
+
+    differs = (
+        "no direct connections from the embeddings to the output; dropout (Bengio et al., 2003, "
+        "have none)"
+    )
 
     class Config(Decoder.Config, kind="window"):
         """``order`` is N: a token is predicted from the N − 1 before it."""

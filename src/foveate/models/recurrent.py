@@ -85,6 +85,11 @@ class RecurrentDecoder(Decoder):
     o_t = tanh(R [s_t; c_t; e_t]), or s_t itself
     """
 
+    differs = (
+        "the read-out is tanh(R […]) of state, context and token; Bahdanau et al. (2015) take a "
+        "maxout layer, Luong et al. (2015) leave the token out"
+    )
+
     class Config(Decoder.Config, kind="recurrent"):
         """Without ``attention`` the decoder knows the source by s_0 only.
 
@@ -238,6 +243,11 @@ class LocationDecoder(Decoder):
     of every source. Raises ``ValueError`` for a source longer than L_max, unless ``softmax_over``
     is "max_length".
     """
+
+    differs = (
+        "the softmax is over the positions of the source; Luong et al. (2015) print it over L_max "
+        'and cut: softmax_over = "max_length"'
+    )
 
     class Config(Decoder.Config, kind="location"):
         """``max_length`` L_max, the end of the sentence counted."""

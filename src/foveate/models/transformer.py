@@ -153,6 +153,11 @@ class TransformerStack(nn.Module):
 class TransformerEncoder(TransformerStack, Encoder):
     """L layers of self-attention over embeddings and positions of tokens, patches or time steps."""
 
+    differs = (
+        "the norm is before each sub-layer by default (Xiong et al., 2020); Vaswani et al. (2017) "
+        'have it after: norm_order = "post"'
+    )
+
     class Config(TransformerConfig, Encoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
 
@@ -177,6 +182,11 @@ class TransformerEncoder(TransformerStack, Encoder):
 
 class TransformerDecoder(TransformerStack, Decoder):
     """L layers of causal self-attention, with cross-attention to the memory if there is one."""
+
+    differs = (
+        "the norm is before each sub-layer by default (Xiong et al., 2020); Vaswani et al. (2017) "
+        'have it after: norm_order = "post"'
+    )
 
     class Config(TransformerConfig, Decoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""

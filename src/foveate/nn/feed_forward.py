@@ -113,12 +113,16 @@ class GatedFeedForward(FeedForward):
 class SwiGLU(GatedFeedForward, SiLU):
     """W₂ (silu(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020; Llama)."""
 
+    differs = "with biases, which Shazeer (2020) leaves out: bias = false"
+
     class Config(FeedForward.Config, kind="swiglu"):
         pass
 
 
 class GEGLU(GatedFeedForward, GELUTanh):
     """W₂ (gelu(W₁ x + b₁) ⊙ (V x + c)) + b₂, with the tanh form of GELU (Shazeer, 2020; T5 1.1)."""
+
+    differs = "with biases, which Shazeer (2020) leaves out: bias = false; GELU in its tanh form"
 
     class Config(FeedForward.Config, kind="geglu"):
         pass

@@ -160,6 +160,8 @@ class Rotary(Position):
     distance alone (RoPE; Su et al., 2021).
     """
 
+    differs = "pairs are (i, i + K/2), as in Llama; Su et al. (2021) turn neighbours (2i, 2i + 1)"
+
     class Config(Position.Config, kind="rope"):
         base: float = Field(10_000.0, gt=0)  # of the wavelengths, from 2π to base · 2π
 
@@ -183,6 +185,11 @@ class ALiBi(Position):
     """Head h adds −m_h · |t − s| to a score, m_h = 2^(−8h/H): near keys get more weight, also in
     texts longer than any in training (Press et al., 2022).
     """
+
+    differs = (
+        "keys after the query are lowered too, for encoders; Press et al. (2022) have keys before "
+        "it alone"
+    )
 
     class Config(Position.Config, kind="alibi"):
         pass

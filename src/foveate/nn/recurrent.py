@@ -70,6 +70,11 @@ class ElmanCell(Cell):
     paper, or ReLU (Le et al., 2015).
     """
 
+    differs = (
+        "tanh by default where Elman (1990) has the logistic function; two biases, as in "
+        "torch.nn.RNN"
+    )
+
     class Config(Cell.Config, kind="rnn"):
         activation: Literal["tanh", "relu", "sigmoid"] = "tanh"  # the non-linearity f
 
@@ -84,6 +89,11 @@ class GRUCell(Cell):
     """r, z = sigmoid(…); n = tanh(W x + b + r ⊙ (U h + c)); h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
     (Cho et al., 2014).
     """
+
+    differs = (
+        "the reset gate acts after the product, r ⊙ (U h + c), as in PyTorch; Cho et al. (2014) "
+        "print U (r ⊙ h): gru_cho"
+    )
 
     class Config(Cell.Config, kind="gru"):
         pass
@@ -110,6 +120,8 @@ class ChoGRUCell(GRUCell):
     n = tanh(W x + b + U (r ⊙ h) + c). `GRUCell` applies it after, which needs one product a step.
     """
 
+    differs = "two biases for each gate and the candidate, which the paper leaves out"
+
     class Config(GRUCell.Config, kind="gru_cho"):
         pass
 
@@ -126,6 +138,11 @@ class LSTMCell(Cell):
     """i, f, o = sigmoid(…); c̃ = tanh(…); c_t = f ⊙ c_{t−1} + i ⊙ c̃; h_t = o ⊙ tanh(c_t)
     (Hochreiter & Schmidhuber, 1997; forget gate: Gers et al., 2000).
     """
+
+    differs = (
+        "with a forget gate (Gers et al., 2000) and without peepholes; two biases a gate, as in "
+        "torch.nn.LSTM"
+    )
 
     class Config(Cell.Config, kind="lstm"):
         pass

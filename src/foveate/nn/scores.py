@@ -105,6 +105,12 @@ class Additive(Score):
     may differ.
     """
 
+    differs = (
+        "the maps of query and key are those of the attention and have a bias, which Bahdanau et "
+        "al. (2015) leave out: attention.bias = false; for W_a of Luong et al. (2015) own_matrix "
+        "= true"
+    )
+
     class Config(Score.Config, kind="additive"):
         own_matrix: bool = False  # whether the score has W_a, for states that are not projected
 
@@ -141,6 +147,10 @@ class Additive(Score):
 class CosineScore(Score):
     """sharpness · cos(q, k): content-based addressing (Graves et al., 2014)."""
 
+    differs = (
+        "a constant sharpness where Graves et al. (2014) let the controller emit one at each step"
+    )
+
     class Config(Score.Config, kind="cosine"):
         sharpness: float = Field(10.0, gt=0)  # factor of the cosine
 
@@ -159,6 +169,11 @@ class Location(Score):
     ``max_length`` positions and cut to the length: weights of a short source sum to less than 1,
     and the end of a longer one gets 0. Else a longer one raises ``ValueError``.
     """
+
+    differs = (
+        "the softmax is over the positions of the source; Luong et al. (2015) print it over all "
+        'positions and cut: softmax_over = "max_length"'
+    )
 
     class Config(Score.Config, kind="location"):
         max_length: int = Field(256, gt=0)  # positions that have a score

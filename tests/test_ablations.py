@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from foveate.config import with_overrides
+from foveate.config import read, with_overrides
 from foveate.data.text import TextData
 from foveate.export.ctranslate2 import first_misfit
 from foveate.export.huggingface import fitting
@@ -28,6 +29,7 @@ from foveate.nn.masks import Mask
 from foveate.nn.positions import Appended, Sinusoidal
 from foveate.nn.recurrent import ChoGRUCell, ElmanCell, GRUCell
 from foveate.nn.scores import Additive
+from foveate.run import RunConfig
 from foveate.spec import Labels, Tokens
 from foveate.tasks.language import Language
 from foveate.tasks.objectives import CrossEntropy
@@ -386,6 +388,38 @@ def test_a_model_that_cheats_is_not_exported() -> None:
     fitting(GPTTiny().plain(), "gpt2")
     with pytest.raises(ExchangeError, match="causal"):
         fitting(GPTTiny(decoder=decoder).plain(), "gpt2")
+
+
+# ------------------------------------------------------------------------------ shipped configs
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+
+
+def test_the_recipe_of_2017_is_that_of_the_paper() -> None:
+    config = read(RunConfig, CONFIGS / "translation" / "vaswani-2017-recipe.toml")
+    tree = config.tree()
+    assert {tree["model"][side]["norm_order"] for side in ("encoder", "decoder")} == {"post"}
+    assert (
+        tree["train"]["optimizer"] | {"betas": [0.9, 0.98], "eps": 1e-9}
+        == (tree["train"]["optimizer"])
+    )
+    assert tree["train"]["schedule"]["kind"] == "noam" and tree["train"]["average"] == 5
+    assert tree["objective"]["label_smoothing"] == 0.1 and tree["decode"]["beam_size"] == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "model"),
+    [
+        ("translation/multi30k-fr-en-rnn", "translation", "encoder_decoder"),
+        ("forecasting/temperatures-rnn", "forecasting", "rnn_forecaster"),
+        ("classification/sst2-language-model", "joined_translation", "language_model"),
+    ],
+)
+def test_configs_that_the_lectures_name(name: str, task: str, model: str) -> None:
+    config = read(RunConfig, CONFIGS / f"{name}.toml")
+    assert (config.task.kind, config.model.kind) == (task, model)
+    if task == "forecasting":
+        assert config.task.calendar == ("day", "month", "year")  # and the value: four columns
 
 
 # ------------------------------------------------------------------------------ what was, is

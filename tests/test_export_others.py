@@ -41,10 +41,12 @@ PARTS: dict[str, dict[str, Any]] = {
     "cosine": {"attention": {"score": "cosine"}, "embedding_norm": "layer_norm"},
     "additive": {"attention": {"score": "additive"}, "feed_forward": "gelu_tanh"},
     "plain order": {"norm_order": "plain", "position": "none"},
+    "ablated": {"feed_forward": "none", "norm": "batch_norm", "attention": {"value_size": 6}},
+    "dense, no norm": {"stem": "dense", "norm": "none"},
 }
 
 
-@pytest.mark.parametrize("name", at_scale(sorted(PARTS), ("plain", "rope", "additive")))
+@pytest.mark.parametrize("name", at_scale(sorted(PARTS), ("plain", "rope", "additive", "ablated")))
 def test_graphs_give_the_same_tokens(runs: dict[str, Run], tmp_path: Path, name: str) -> None:
     run = transformer(runs["transformer"], **PARTS[name])
     checked = exported(run, tmp_path / "out", "onnx", run)
@@ -53,9 +55,17 @@ def test_graphs_give_the_same_tokens(runs: dict[str, Run], tmp_path: Path, name:
 
 def test_graphs_refuse_what_they_cannot_say(runs: dict[str, Run], tmp_path: Path) -> None:
     local = transformer(runs["transformer"], attention="local")
+    appended = {"kind": "appended", "features": 6}
+    printed = transformer(
+        runs["transformer"],
+        attention={"score": {"kind": "location", "softmax_over": "max_length"}},
+    )
+    joined = transformer(runs["transformer"], position=appended, tie="none")
     for run, reason in (
         (runs["rnn"], "no loop over the words of a sentence, which recurrent is"),
         (runs["vit"], "takes translations here, .* of the task image_classification"),
+        (printed, r'no .*score.softmax_over = "max_length"'),
+        (joined, "no joined positions; take sinusoidal"),
         (local, r"self_attention is of the kind local, whose shape depends on the length"),
     ):
         with pytest.raises(ExchangeError, match=reason):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from foveate.kinds import described, kinds_table, load_kinds, metric_kinds
 from foveate.run import RunConfig
 from foveate.tasks.classification import figures_of_labels
 
+ROOT = Path(__file__).parent.parent
 load_kinds()
 
 
@@ -60,6 +64,21 @@ def test_a_name_finds_its_table_kind_or_field(name: str, owner: str, fields: lis
 def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"did you mean .*max_minutes"):
         described("train.max_minuts", RunConfig)
+
+
+def test_a_kind_says_how_it_differs_from_its_paper() -> None:
+    spec = importlib.util.spec_from_file_location("differences", ROOT / "tools/differences.py")
+    assert spec is not None and spec.loader is not None
+    differences = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(differences)
+    assert differences.PAGE.read_text("utf-8") == differences.page(), "make differences"
+    cells = {kind.name: kind for kind in described("cell", RunConfig)}
+    assert cells["gru"].differs.endswith("gru_cho") and cells["gru_cho"].differs
+    assert f"differs from the paper: {cells['gru'].differs}" in kinds_table(list(cells.values()))
+    scores = {kind.name: kind for kind in described("score", RunConfig)}
+    assert scores["location"].differs and not scores["affine_location"].differs  # not inherited
+    (preset,) = described("bahdanau-2015", RunConfig)
+    assert "maxout" in preset.differs and not described("vaswani-base", RunConfig)[0].differs
 
 
 def test_metrics_name_what_a_validation_measures() -> None:

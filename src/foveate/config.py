@@ -135,7 +135,12 @@ BaseConfig = Config  # for classes whose own nested ``Config`` is derived from i
 
 
 class Configurable:
-    """A class with a nested ``Config``; naming it is enough to make ``config.build`` work."""
+    """A class with a nested ``Config``; naming it is enough to make ``config.build`` work.
+
+    ``differs`` says in one sentence how the code differs from the paper that its docstring names.
+    """
+
+    differs: ClassVar[str] = ""
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)

@@ -15,7 +15,7 @@ import re
 import textwrap
 import types
 import typing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from foveate.config import Config, ConfigError, config_type, kinds
 
@@ -40,6 +40,7 @@ class Kind:
     name: str
     meaning: str
     fields: dict[str, Field]
+    differs: str = ""  # from the paper, in one sentence; empty where nothing is known
 
 
 def load_kinds() -> None:
@@ -57,7 +58,7 @@ def all_kinds(family: str | None = None) -> list[Kind]:
     if family is not None and family not in known:
         raise ConfigError(f"no family {family!r}; there are: {', '.join(known)}")
     return [
-        Kind(name, kind, _meaning(config), _fields(config))
+        Kind(name, kind, _meaning(config), _fields(config), _differs(config))
         for name, members in kinds(family).items()
         for kind, config in sorted(members.items())
     ]
@@ -106,7 +107,7 @@ def described(name: str | None, root: type[Config]) -> list[Kind]:
         )
     ]
     if owners:
-        return [Kind(o.family, o.name, o.meaning, {field: o.fields[field]}) for o in owners]
+        return [replace(owner, fields={field: owner.fields[field]}) for owner in owners]
     known = {k.family for k in members} | {k.name for k in tables + members}
     fields = {key for kind in tables + members for key in kind.fields}
     near = difflib.get_close_matches(field, sorted(known | fields), n=3, cutoff=0.5)
@@ -163,6 +164,8 @@ def kinds_table(members: list[Kind]) -> str:
             family = kind.family
             lines += ["", family]
         lines.append(f"  {kind.name:<16} {kind.meaning}".rstrip())
+        if kind.differs:
+            lines.append(f"      differs from the paper: {kind.differs}")
         for name, field in kind.fields.items():
             default = "(required)" if field.default is None else f"= {field.default}"
             line = f"      {name:<20} {field.type:<24} {default}"
@@ -177,7 +180,8 @@ def kinds_tree(members: list[Kind]) -> dict[str, dict[str, object]]:
     tree: dict[str, dict[str, object]] = {}
     for kind in members:
         fields = {name: asdict(field) for name, field in kind.fields.items()}
-        tree.setdefault(kind.family, {})[kind.name] = {"meaning": kind.meaning, "fields": fields}
+        words = {"meaning": kind.meaning, "differs": kind.differs}
+        tree.setdefault(kind.family, {})[kind.name] = {**words, "fields": fields}
     return tree
 
 
@@ -187,6 +191,14 @@ def _meaning(config: type[Config]) -> str:
     text = next((inspect.cleandoc(doc) for doc in docstrings if doc), "")
     paragraph = " ".join(text.split("\n\n")[0].split())
     return re.split(r"(?<=[a-z)\]])\. (?=[A-Z`])", paragraph)[0].rstrip(".")
+
+
+def _differs(config: type[Config]) -> str:
+    """What the kind itself says, not a parent: the class that it builds, or a preset."""
+    owner = config.owner
+    builds = owner is not None and getattr(owner, "Config", None) is config
+    text: str = vars(owner if builds else config).get("differs", "")
+    return text
 
 
 def _fields(config: type[Config]) -> dict[str, Field]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Sequences of ids from a vocabulary; id 1 is padding."""
+    """Sequences of ids from a vocabulary."""
 
     vocab_size: int
+    padding: ClassVar[int] = 1  # the id behind the end of the shorter sequences of a batch
 
 
 @dataclass(frozen=True)

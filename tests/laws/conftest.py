@@ -161,7 +161,11 @@ def _models() -> dict[str, EncoderDecoder.Config]:
         pairs[f"bridge {name}"] = reading[0], changed(deep, attention=None, bridge=bridge)
         pairs[f"bridge {name} and attention"] = reading[0], changed(deep, bridge=bridge)
     result = {
-        name: EncoderDecoder.Config(encoder=encoder, decoder=decoder)
+        name: EncoderDecoder.Config(
+            encoder=encoder,
+            decoder=decoder,
+            tie="none" if name.endswith("position.appended") else "target",  # sizes differ
+        )
         for name, (encoder, decoder) in pairs.items()
     }
     for name in REFUSED:

@@ -312,7 +312,7 @@ def test_heads_that_do_not_divide_are_refused() -> None:
 @each("score")
 def test_keys_of_another_size_need_a_projection(config: Score.Config) -> None:
     unprojected = Attention.Config(score=config, project=())
-    if not config.owner.reads_keys:  # type: ignore[union-attr]
+    if not config.owner.reads_keys or config.joins_sizes:  # type: ignore[union-attr]
         assert unprojected.build(SIZE, 10)(torch.randn(1, 2, SIZE), torch.randn(1, 3, 10)).shape
         return
     with pytest.raises(ValueError, match=r"10 .* 16.*attention\.project"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -21,8 +24,9 @@ from foveate.nn.recurrent import Cell, ElmanCell, GRUCell, LSTMCell, RecurrentSt
 from foveate.spec import Tokens
 from tolerances import close
 
-CELLS = {
+CELLS: dict[str, tuple[Cell.Config, Callable[..., nn.RNNBase]]] = {
     "rnn": (ElmanCell.Config(), nn.RNN),
+    "rnn, relu": (ElmanCell.Config(activation="relu"), partial(nn.RNN, nonlinearity="relu")),
     "lstm": (LSTMCell.Config(), nn.LSTM),
     "gru": (GRUCell.Config(), nn.GRU),
 }
@@ -44,7 +48,7 @@ def copy_into(theirs: nn.RNNBase, ours: RecurrentStack) -> None:
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize(("config", "module"), CELLS.values(), ids=CELLS)
 def test_recurrent_stacks(
-    config: Cell.Config, module: type[nn.RNNBase], layers: int, directions: int
+    config: Cell.Config, module: Callable[..., nn.RNNBase], layers: int, directions: int
 ) -> None:
     ours = RecurrentStack(config, INPUT, HIDDEN, layers, directions)
     theirs = module(INPUT, HIDDEN, layers, batch_first=True, bidirectional=directions == 2)

@@ -53,6 +53,7 @@ WAYS: dict[str, tuple[Any, ...]] = {  # what CTranslate2 has of each part
     "normalizer": ("softmax",),
     "temperature": (1.0,),
     "project": (("key", "output", "query", "value"),),
+    "value_size": (None,),
     "feed_forward": ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"),
 }
 
@@ -104,6 +105,7 @@ def _attention(name: str, config: Any) -> Iterator[Part]:
         heat = getattr(config.normalizer, "temperature", 1.0)
         yield Part("temperature", f"{name}.normalizer.temperature", heat)
         yield Part("project", f"{name}.project", tuple(sorted(config.project)))
+        yield Part("value_size", f"{name}.value_size", config.value_size)
 
 
 # ------------------------------------------------------------------------------------- ctranslate2

@@ -40,7 +40,8 @@ from foveate.files import replace_file
 from foveate.models.encoder_decoder import EncoderDecoder, Memory
 from foveate.models.transformer import TransformerDecoder, TransformerEncoder
 from foveate.nn.attention import Attention, BaseAttention
-from foveate.nn.positions import Concatenated, Position
+from foveate.nn.positions import Appended, Concatenated, Position
+from foveate.nn.scores import Score
 from foveate.nn.state import State, Tensors
 from foveate.tasks.translation import Translation
 
@@ -70,9 +71,11 @@ class Onnx(Export):
                     f"a graph has no loop over the words of a sentence, which {side.config.kind} "
                     "is: onnx takes transformer on both sides; safetensors takes any run"
                 )
-            if isinstance(side.position, Concatenated):
-                raise ExchangeError("onnx takes any position but concatenated; take sinusoidal")
+            if isinstance(side.position, Concatenated | Appended):
+                raise ExchangeError("onnx takes no joined positions; take sinusoidal")
             for name, part in side.named_modules():
+                if isinstance(part, Score) and part.gives_weights:
+                    raise ExchangeError(f'onnx takes no {name}.softmax_over = "max_length"')
                 if isinstance(part, BaseAttention) and type(part) is not Attention:
                     raise ExchangeError(
                         f"{name} is of the kind {part.config.kind}, whose shape depends on the "
@@ -219,8 +222,8 @@ def _example(model: EncoderDecoder, places: int) -> list[Tensor]:
     state = []
     for layer in cast(Any, model.decoder).layers:
         attention = cast(Attention, layer.self_attention)
-        size = attention.mixed_size // attention.num_heads
-        state += [torch.zeros(2, attention.key_heads, places, size) for _ in range(2)]
+        sizes = attention.key_size, attention.value_size
+        state += [torch.zeros(2, attention.key_heads, places, size) for size in sizes]
     return state
 
 

@@ -269,7 +269,7 @@ def sheets(position: Position, length: int, hidden_size: int, num_heads: int) ->
     at = torch.arange(length)
     drawn: list[SheetDrawing] = []
     with torch.no_grad():
-        nothing = torch.zeros(1, length, hidden_size)
+        nothing = torch.zeros(1, length, position.config.token_size(hidden_size))
         embedded = position.embed(nothing, at)[0]
         if not torch.equal(embedded, embedded[:1].expand_as(embedded)):
             drawn += _vectors("added to place t", embedded)

@@ -25,7 +25,7 @@ from foveate.look.drawings import Numbers, StageDrawing, StepsDrawing
 from foveate.look.records import ForcedPass, spaced
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.probe import Probed, probed
-from foveate.nn.recurrent import Cell
+from foveate.nn.recurrent import Cell, GRUCell, LSTMCell
 
 Array = NDArray[np.floating]
 
@@ -80,13 +80,14 @@ CELLS = {
     "output gate": {"lstm": "o = σ(W_o x_t + U_o h_{t−1} + b_o)"},
     "candidate": {
         "gru": "n = tanh(W x_t + b + r ⊙ (U h_{t−1} + c))",
+        "gru_cho": "n = tanh(W x_t + b + U (r ⊙ h_{t−1}) + c)",
         "lstm": "c̃ = tanh(W x_t + U h_{t−1} + b)",
     },
     "kept": {"lstm": "f ⊙ c_{t−1}", "gru": "z ⊙ h_{t−1}"},
     "added": {"lstm": "i ⊙ c̃", "gru": "(1 − z) ⊙ n"},
     "cell": {"lstm": "c_t = f ⊙ c_{t−1} + i ⊙ c̃"},
     "state": {
-        "rnn": "h_t = tanh(sum)",
+        "rnn": "h_t = f(sum), f tanh unless the config says otherwise",
         "gru": "h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}",
         "lstm": "h_t = o ⊙ tanh(c_t)",
         "": "h_t",
@@ -219,7 +220,7 @@ def _derived(
     """What lies between captured stages, each compared with the captured one that it leads to."""
     double = {name: values.astype(np.float64) for name, values in captured.items()}
     derive = partial(_compared, module, captured)
-    if isinstance(module, Attention) and "score" in double:
+    if isinstance(module, Attention) and "score" in double and not module.score.gives_weights:
         scale, score = module.score.scale, double["score"]
         if scale is not None and scale != 1:
             query = double.get("rotated query", double["query"])
@@ -282,31 +283,32 @@ def cell_stages(cell: Cell, calls: Mapping[str, Calls], row: int = 0) -> list[St
         first = call.values[0]
         whole = torch.cat(call.values, 1) if first.dim() == 3 else torch.stack(call.values, 1)
         captured[name] = whole[min(row, len(whole) - 1)].numpy()
-    kind = cell.config.kind or ""
     stages = {
-        name: Stage(name, _equation(kind, name), values, ("step", "size"), calls[name].place)
+        name: Stage(name, _equation(cell, name), values, ("step", "size"), calls[name].place)
         for name, values in captured.items()
     }
     double = {name: values.astype(np.float64) for name, values in captured.items()}
     carried, added, leads_to = None, None, "state"
-    if kind == "lstm":
+    if isinstance(cell, LSTMCell):
         carried = double["forget gate"] * double["cell before"]
         added, leads_to = double["input gate"] * double["candidate"], "cell"
-    elif kind == "gru":
+    elif isinstance(cell, GRUCell):
         carried = double["update gate"] * double["before"]
         added = (1 - double["update gate"]) * double["candidate"]
     if carried is not None and added is not None:
         error = _error(carried + added, captured[leads_to])
         for name, values in (("kept", carried), ("added", added)):
-            equation, axes = _equation(kind, name), ("step", "size")
+            equation, axes = _equation(cell, name), ("step", "size")
             stages[name] = Stage(name, equation, values, axes, "", leads_to, error)
     order = {name: number for number, name in enumerate(CELLS)}
     return sorted(stages.values(), key=lambda stage: order.get(stage.name, len(order)))
 
 
-def _equation(kind: str, name: str) -> str:
+def _equation(cell: Cell, name: str) -> str:
+    """The equation of a stage of a cell, or of the class that it derives from."""
     equations = CELLS.get(name, {})
-    return equations.get(kind, equations.get("", ""))
+    kinds = [base.Config.kind or "" for base in type(cell).__mro__ if issubclass(base, Cell)]
+    return next((equations[kind] for kind in [*kinds, ""] if kind in equations), "")
 
 
 # ----------------------------------------------------------------------------------------- drawing

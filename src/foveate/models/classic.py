@@ -46,9 +46,15 @@ class BagEncoder(Encoder):
     `foveate.data.words`: with the counts c (V), h = Eᵀ c / n.
     """
 
+    differs = (
+        "the mean of a whole text, for a label; Mikolov et al. (2013) guess the centre word: "
+        "cbow_window"
+    )
+
     class Config(Encoder.Config, kind="cbow"):
         """``dropout`` is that of the embeddings."""
 
+        stem: Stem.Config = TokenStem.Config()  # how tokens become vectors
         embedding_size: int = Field(256, gt=0)  # size of the word vectors
         dropout: float = Field(0.1, ge=0, lt=1)  # of the word vectors
 
@@ -57,12 +63,39 @@ class BagEncoder(Encoder):
     def __init__(self, config: Config, source: Input) -> None:
         super().__init__(config, source)
         self.output_size = config.embedding_size
-        self.stem = TokenStem.Config().build(source, config.embedding_size)
+        self.stem = config.stem.build(source, config.embedding_size)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, inputs: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Bag:
         ids = inputs if keys is None else inputs.masked_fill(~keys, torch.iinfo(inputs.dtype).max)
         return Bag(self.dropout(self.stem(inputs)), keys, None, ids.argsort(dim=1, stable=True))
+
+
+class NeighbourEncoder(BagEncoder):
+    """h_t = Σ_i E[x_i] / n over the n ≤ 2c tokens around t, 0 < |i − t| ≤ c, that at t left out:
+    CBOW, which guesses the centre word from it (Mikolov et al., 2013).
+
+    In a masked language model with ``transform = false``, of the task with ``choose = 1`` and
+    ``hide = replace = 0``, p(x_t) = softmax(W h_t) at every place.
+    """
+
+    differs = (
+        "a softmax over all words, by default with the table of the inputs, where Mikolov et al. "
+        "(2013) have a hierarchical softmax and a table of its own"
+    )
+
+    class Config(BagEncoder.Config, kind="cbow_window"):
+        window: int = Field(5, gt=0)  # c: tokens before, and tokens after, the centre
+
+    config: Config
+
+    def forward(self, inputs: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None) -> Bag:
+        x = self.dropout(self.stem(inputs))
+        at = torch.arange(x.shape[1], device=x.device)
+        distance = (at[:, None] - at).abs()
+        near = ((distance > 0) & (distance <= self.config.window))[None]  # (1, S, S)
+        near = (near if keys is None else near & keys[:, None, :]).to(x.dtype)
+        return Bag(near @ x / near.sum(dim=-1, keepdim=True).clamp(min=1), keys)
 
 
 class WindowDecoder(Decoder):
@@ -71,6 +104,11 @@ class WindowDecoder(Decoder):
 
     Raises ``ValueError`` for a memory: it is a language model's decoder.
     """
+
+    differs = (
+        "no direct connections from the embeddings to the output; dropout (Bengio et al., 2003, "
+        "have none)"
+    )
 
     class Config(Decoder.Config, kind="window"):
         """``order`` is N: a token is predicted from the N − 1 before it."""

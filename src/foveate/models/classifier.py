@@ -111,6 +111,7 @@ class Classifier(Model):
         encoder: Encoder.Config = TransformerEncoder.Config()  # what reads the input
         pooling: Pooling.Config = Mean.Config()  # how the states of all positions become one vector
         dropout: float = Field(0.1, ge=0, lt=1)  # of that vector
+        output_bias: bool = True  # whether the output layer has a bias
 
     config: Config
 
@@ -121,8 +122,9 @@ class Classifier(Model):
         size = self.encoder.output_size
         self.pooling: Pooling = config.pooling.build(size)
         self.dropout = Dropout(config.dropout)
-        self.output = nn.Linear(size, len(labels.names))
-        nn.init.zeros_(self.output.bias)
+        self.output = nn.Linear(size, len(labels.names), bias=config.output_bias)
+        if config.output_bias:
+            nn.init.zeros_(self.output.bias)
 
     def encode(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
         """Read the input; ``keys`` is true at real positions, None where all are real."""

@@ -28,6 +28,7 @@ class LanguageModel(Model):
         """What reads the text and predicts its next token."""
         tie: Literal["none", "target"] = "target"
         """Whether embeddings and output weights are one matrix."""
+        output_bias: bool = False  # whether the output layer has a bias
 
     config: Config
 
@@ -35,7 +36,7 @@ class LanguageModel(Model):
         super().__init__()
         self.config = config
         self.decoder: Decoder = config.decoder.build(target, None)
-        self.output = output_projection(self.decoder, target)
+        self.output = output_projection(self.decoder, target, config.output_bias)
         if config.tie != "none":
             tie(config.tie, self.output, "the output projection", self.decoder.embedding)
 
@@ -119,6 +120,9 @@ class MaskedLanguageModel(Model):
         norm: Norm.Config = LayerNorm.Config()  # before the output layer
         tie: Literal["none", "source"] = "source"
         """Whether embeddings and output weights are one matrix."""
+        transform: bool = True
+        """Whether T, its activation and its norm stand before W; false for softmax(W h) (CBOW)."""
+        output_bias: bool = True  # whether the output layer has a bias
 
     config: Config
 
@@ -127,13 +131,16 @@ class MaskedLanguageModel(Model):
         self.config = config
         self.encoder: Encoder = config.encoder.build(source)
         table = self.encoder.embedding
-        size = self.encoder.output_size if table is None else table.embedding_dim
-        self.transform = nn.Linear(self.encoder.output_size, size)
-        self.activate = ACTIVATIONS[config.activation]
-        self.norm: Norm = config.norm.build(size)
-        self.output = nn.Linear(size, source.vocab_size)
+        size = self.encoder.output_size
+        if config.transform:
+            size = size if table is None else table.embedding_dim
+            self.transform = nn.Linear(self.encoder.output_size, size)
+            self.activate = ACTIVATIONS[config.activation]
+            self.norm: Norm = config.norm.build(size)
+        self.output = nn.Linear(size, source.vocab_size, bias=config.output_bias)
         nn.init.normal_(self.output.weight, std=size**-0.5)
-        nn.init.zeros_(self.output.bias)
+        if config.output_bias:
+            nn.init.zeros_(self.output.bias)
         if config.tie != "none":
             tie(config.tie, self.output, "the output projection", table)
 
@@ -143,6 +150,8 @@ class MaskedLanguageModel(Model):
 
     def features(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B E"]:
         """The vectors that W is compared with, from those that the encoder leaves."""
+        if not self.config.transform:
+            return hidden
         return self.norm(self.activate(self.transform(hidden)))
 
     def forward(

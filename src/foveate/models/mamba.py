@@ -42,6 +42,8 @@ class MambaEncoderLayer(nn.Module):
 class MambaEncoder(Encoder):
     """L layers of selective state spaces; order is in the recurrence, so no positions are added."""
 
+    differs = "reads in both directions by default; Gu & Dao (2023) have the causal one alone"
+
     class Config(Encoder.Config, kind="mamba"):
         """``bidirectional`` adds a second state space to each layer, read from the end."""
 
@@ -103,6 +105,8 @@ class MambaDecoder(Decoder):
 
     What it remembers of the words written is a window and a state of fixed size in each layer.
     """
+
+    differs = "attends to a source in an encoder–decoder, which Gu & Dao (2023) do not have"
 
     class Config(Decoder.Config, kind="mamba"):
         """``num_heads`` is that of the attention to the memory; a language model has none."""

@@ -189,7 +189,7 @@ def _supported_attention(attention: BaseAttention) -> bool:
         and type(attention.normalizer) is Softmax
         and set(attention.config.project) == PROJECTIONS
         and attention.key_heads == attention.num_heads
-        and attention.config.head_size is None
+        and attention.config.head_size is attention.config.value_size is None
         and type(attention.query) in LINEAR
     )
 

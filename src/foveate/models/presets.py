@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -87,6 +87,11 @@ class Bahdanau2015(EncoderDecoder.Config, kind="bahdanau-2015"):
     (Bahdanau, Cho & Bengio, 2015), D = 256 in place of 1,000.
     """
 
+    differs: ClassVar[str] = (
+        "a tanh read-out for maxout, the GRU of PyTorch for that of Cho et al. (cell = gru_cho), "
+        "biases in the score, D = 256"
+    )
+
     encoder: Encoder.Config = RecurrentEncoder.Config(cell=GRUCell.Config(), bidirectional=True)
     decoder: Decoder.Config = RecurrentDecoder.Config(
         cell=GRUCell.Config(),
@@ -98,6 +103,11 @@ class Luong2015(EncoderDecoder.Config, kind="luong-2015"):
     """Two LSTM layers on each side, the general score asked with s_t, input feeding
     (Luong, Pham & Manning, 2015), D = 256 in place of 1,000.
     """
+
+    differs: ClassVar[str] = (
+        "two layers of 256 for four of 1,000; the source is not reversed; the read-out also reads "
+        "the token"
+    )
 
     encoder: Encoder.Config = RecurrentEncoder.Config(cell=LSTMCell.Config(), num_layers=2)
     decoder: Decoder.Config = RecurrentDecoder.Config(
@@ -111,6 +121,8 @@ class Sutskever2014(EncoderDecoder.Config, kind="sutskever-2014"):
     """Two LSTM layers on each side; every layer of the decoder begins with the last h and c of that
     of the encoder (Sutskever, Vinyals & Le, 2014: four layers of 1,000). D = 256.
     """
+
+    differs: ClassVar[str] = "two layers of 256 for four of 1,000; the source is not reversed"
 
     encoder: Encoder.Config = RecurrentEncoder.Config(cell=LSTMCell.Config(), num_layers=2)
     decoder: Decoder.Config = RecurrentDecoder.Config(
@@ -207,6 +219,10 @@ class Bengio2003(LanguageModel.Config, kind="bengio-2003"):
 class Mikolov2010(LanguageModel.Config, kind="mikolov-2010"):
     """One layer of Elman's network over words (Mikolov et al., 2010), D = 256."""
 
+    differs: ClassVar[str] = (
+        "tanh for the logistic function (activation), gradients through a whole block, dropout"
+    )
+
     decoder: Decoder.Config = RecurrentDecoder.Config(cell=ElmanCell.Config(), readout="state")
 
 
@@ -214,6 +230,8 @@ class LSTMZaremba(LanguageModel.Config, kind="lstm-zaremba"):
     """Two LSTM layers of 650 with dropout 0.5 between layers, not between steps (Zaremba et al.,
     2014, "medium"), here with one table for input and output (Press & Wolf, 2017).
     """
+
+    differs: ClassVar[str] = 'one table for input and output (tie = "none" for two)'
 
     decoder: Decoder.Config = RecurrentDecoder.Config(
         cell=LSTMCell.Config(),
@@ -227,6 +245,11 @@ class LSTMZaremba(LanguageModel.Config, kind="lstm-zaremba"):
 
 class GPT2(LanguageModel.Config, kind="gpt-2"):
     """12 layers, D = 768, 12 heads, GELU, norm before, learned places (Radford et al., 2019)."""
+
+    differs: ClassVar[str] = (
+        "GELU by the normal distribution function; GPT-2 takes the tanh form: feed_forward = "
+        '"gelu_tanh"'
+    )
 
     decoder: Decoder.Config = TransformerDecoder.Config(
         hidden_size=768,
@@ -310,6 +333,10 @@ class ShowAttendTell(EncoderDecoder.Config, kind="show-attend-tell"):
     """A grid of convolutional features, an LSTM that looks at it before each word (Xu et al.,
     2015); small and trained from nothing, where the paper takes a VGG network trained on ImageNet.
     """
+
+    differs: ClassVar[str] = (
+        "a small network trained from the start for VGG; no gate on the context"
+    )
 
     encoder: Encoder.Config = ConvolutionalEncoder.Config(dropout=0.3)
     decoder: Decoder.Config = RecurrentDecoder.Config(

@@ -180,6 +180,11 @@ class RecurrentDecoder(Decoder):
     o_t = tanh(R [s_t; c_t; e_t]), or s_t itself
     """
 
+    differs = (
+        "the read-out is tanh(R […]) of state, context and token; Bahdanau et al. (2015) take a "
+        "maxout layer, Luong et al. (2015) leave the token out"
+    )
+
     class Config(Decoder.Config, kind="recurrent"):
         """Without ``attention`` the decoder knows the source by its ``bridge`` only.
 
@@ -351,8 +356,14 @@ class LocationDecoder(Decoder):
         h_0 = tanh(B m̄), m̄ the summary of the source
 
     The score does not depend on the source (Luong et al., 2015): row i of W_a belongs to position i
-    of every source. Raises ``ValueError`` for a source longer than L_max.
+    of every source. Raises ``ValueError`` for a source longer than L_max, unless ``softmax_over``
+    is "max_length".
     """
+
+    differs = (
+        "the softmax is over the positions of the source; Luong et al. (2015) print it over L_max "
+        'and cut: softmax_over = "max_length"'
+    )
 
     class Config(Decoder.Config, kind="location"):
         """``max_length`` L_max, the end of the sentence counted."""
@@ -362,6 +373,8 @@ class LocationDecoder(Decoder):
         embedding_size: int = Field(256, gt=0)  # size of the token vectors
         hidden_size: int = Field(256, gt=0)  # size of the state
         max_length: int = Field(64, gt=0)  # source positions that can be attended to
+        softmax_over: Literal["length", "max_length"] = "length"
+        """Positions that share the softmax: those of the source, or all (as printed)."""
         dropout: float = Field(0.1, ge=0, lt=1)  # of embeddings and outputs
 
     config: Config
@@ -377,7 +390,8 @@ class LocationDecoder(Decoder):
         embedded, hidden = config.embedding_size, config.hidden_size
         self.stem = config.stem.build(target, embedded)
         self.dropout = Dropout(config.dropout)
-        score = AffineLocation.Config(max_length=config.max_length)
+        limit, over = config.max_length, config.softmax_over
+        score = AffineLocation.Config(max_length=limit, softmax_over=over)
         attention = RecurrentAttention(query="previous", score=score, project=())
         self.cross_attention: Attention = attention.build(hidden + embedded, memory_size)
         self.mix = nn.Linear(embedded + memory_size, hidden)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from functools import cache
 from typing import ClassVar, Literal, cast
 
 import torch
@@ -14,8 +16,8 @@ from foveate.config import Config
 from foveate.models.encoder_decoder import Decoder, Encoder, Memory
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.embedding import Stem, TokenStem
-from foveate.nn.feed_forward import FeedForward, ReLU
-from foveate.nn.linear import Dropout, LayerNorm, Norm
+from foveate.nn.feed_forward import FeedForward, NoFeedForward, ReLU
+from foveate.nn.linear import Dropout, LayerNorm, Norm, normalize
 from foveate.nn.masks import Mask
 from foveate.nn.positions import Position, Sinusoidal
 from foveate.nn.ssm import SSRU
@@ -33,11 +35,14 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.norm, self.dropout, self.order = norm, Dropout(dropout), order
 
-    def around(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Apply the sub-layer to x (B, T, D) and add x to its output."""
+    def around(
+        self, x: Tensor, sublayer: Callable[[Tensor], Tensor], keys: Tensor | None = None
+    ) -> Tensor:
+        """Apply the sub-layer to x (B, T, D) and add x to its output; ``keys`` are for the norm."""
         if self.order == "pre":
-            return self.dropout(sublayer(self.norm(x)), x)
-        return self.norm(self.dropout(sublayer(x), None if self.order == "plain" else x))
+            return self.dropout(sublayer(normalize(self.norm, x, keys)), x)
+        y = self.dropout(sublayer(x), None if self.order == "plain" else x)
+        return normalize(self.norm, y, keys)
 
 
 class TransformerConfig(Config):
@@ -64,12 +69,13 @@ class EncoderLayer(nn.Module):
         size = config.hidden_size
         self.self_attention: BaseAttention = _heads(config, config.attention).build(size)
         self.feed_forward: FeedForward = config.feed_forward.build(size, config.ffn_size)
-        self.blocks = _blocks(config, 2)
+        self.blocks = _blocks(config, 1, self.feed_forward)
 
     def forward(self, x: Tensor, mask: Mask, position: Position) -> Float[Tensor, "B S D"]:
-        attention, feed_forward = cast(list[ResidualBlock], list(self.blocks))
-        x = attention.around(x, lambda y: self.self_attention(y, None, mask, None, position))
-        return feed_forward.around(x, self.feed_forward)
+        attention, *last = cast(list[ResidualBlock], list(self.blocks))
+        keys = mask.keys
+        x = attention.around(x, lambda y: self.self_attention(y, None, mask, None, position), keys)
+        return last[0].around(x, self.feed_forward, keys) if last else x
 
 
 class DecoderLayer(nn.Module):
@@ -84,7 +90,7 @@ class DecoderLayer(nn.Module):
             cross = config.cross_attention or config.attention.across()
             self.cross_attention = _heads(config, cross).build(size, memory_size)
         self.feed_forward: FeedForward = config.feed_forward.build(size, config.ffn_size)
-        self.blocks = _blocks(config, 2 if memory_size is None else 3)
+        self.blocks = _blocks(config, 1 if memory_size is None else 2, self.feed_forward)
 
     def _build_self_attention(self, config: TransformerDecoder.Config) -> None:
         attention = _heads(config, _causal(config.attention)).build(config.hidden_size)
@@ -103,14 +109,16 @@ class DecoderLayer(nn.Module):
         masks: tuple[Mask, Mask],
         position: Position,
         state: State | None,
+        keys: Bool[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        blocks = cast(list[ResidualBlock], list(self.blocks))
+        first, *rest = cast(list[ResidualBlock], list(self.blocks))
         causal, real = masks
-        x = blocks[0].around(x, lambda y: self.attend_to_prefix(y, causal, state, position))
+        x = first.around(x, lambda y: self.attend_to_prefix(y, causal, state, position), keys)
         cross = self.cross_attention
         if memory is not None and cross is not None:
-            x = blocks[1].around(x, lambda y: cross(y, memory.values, real, state))
-        return blocks[-1].around(x, self.feed_forward)
+            second, *rest = rest
+            x = second.around(x, lambda y: cross(y, memory.values, real, state), keys)
+        return rest[0].around(x, self.feed_forward, keys) if rest else x
 
 
 class TransformerStack(nn.Module):
@@ -120,7 +128,7 @@ class TransformerStack(nn.Module):
         self, config: TransformerConfig, source: Input, layer: Callable[[], nn.Module]
     ) -> None:
         self.output_size = size = config.hidden_size
-        self.stem: Stem = config.stem.build(source, size)
+        self.stem: Stem = config.stem.build(source, config.position.token_size(size))
         self.position: Position = config.position.build(size, config.num_heads)
         first = config.embedding_norm
         self.embedding_norm: nn.Module = nn.Identity() if first is None else first.build(size)
@@ -130,18 +138,25 @@ class TransformerStack(nn.Module):
         pre = config.norm_order == "pre"
         self.norm: nn.Module = config.norm.build(size) if pre else nn.Identity()
 
-    def embed(self, inputs: Tensor, start: int = 0) -> Float[Tensor, "B T D"]:
+    def embed(
+        self, inputs: Tensor, start: int = 0, keys: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
         """The input of the first layer: embeddings with positions, normalised, with dropout.
 
-        ``start`` is the position of the first input.
+        ``start`` is the position of the first input; ``keys`` is true at real ones.
         """
         x = self.stem(inputs)
         at = torch.arange(start, start + x.shape[1], device=x.device)
-        return self.dropout(self.embedding_norm(self.position.embed(x, at)))
+        return self.dropout(normalize(self.embedding_norm, self.position.embed(x, at), keys))
 
 
 class TransformerEncoder(TransformerStack, Encoder):
     """L layers of self-attention over embeddings and positions of tokens, patches or time steps."""
+
+    differs = (
+        "the norm is before each sub-layer by default (Xiong et al., 2020); Vaswani et al. (2017) "
+        'have it after: norm_order = "post"'
+    )
 
     class Config(TransformerConfig, Encoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
@@ -159,14 +174,19 @@ class TransformerEncoder(TransformerStack, Encoder):
         self._build(config, source, lambda: self.layer(config))
 
     def forward(self, inputs: Tensor, keys: Bool[Tensor, "B S"] | None = None) -> Memory:
-        x, mask = self.embed(inputs), Mask(keys)
+        x, mask = self.embed(inputs, 0, keys), Mask(keys)
         for layer in self.layers:
             x = layer(x, mask, self.position)
-        return Memory(self.norm(x), keys)
+        return Memory(normalize(self.norm, x, keys), keys)
 
 
 class TransformerDecoder(TransformerStack, Decoder):
     """L layers of causal self-attention, with cross-attention to the memory if there is one."""
+
+    differs = (
+        "the norm is before each sub-layer by default (Xiong et al., 2020); Vaswani et al. (2017) "
+        'have it after: norm_order = "post"'
+    )
 
     class Config(TransformerConfig, Decoder.Config, kind="transformer"):
         """Shape letters: hidden_size D, num_heads H, num_layers L."""
@@ -176,24 +196,46 @@ class TransformerDecoder(TransformerStack, Decoder):
         cross_attention: BaseAttention.Config | None = None  # where it differs from attention
         feed_forward: FeedForward.Config = ReLU.Config()
         """The feed-forward layers and their activation."""
+        causal: bool = True
+        """Whether positions attend to none after them; false shows that a language model cheats."""
 
     config: Config
     layer: ClassVar[type[DecoderLayer]] = DecoderLayer
 
     def __init__(self, config: Config, target: Tokens, memory_size: int | None) -> None:
         super().__init__(config, target, memory_size)
+        if not config.causal:
+            self._cheat(memory_size)
         self._build(config, target, lambda: self.layer(config, memory_size))
 
     def forward(
         self, ids: Int[Tensor, "B T"], memory: Memory | None, state: State | None = None
     ) -> Float[Tensor, "B T D"]:
-        x = self.embed(ids, 0 if state is None else state.position)
-        masks = Mask(causal=True), Mask() if memory is None else memory.mask
+        real = ids != Tokens.padding if self.training else None
+        x = self.embed(ids, 0 if state is None else state.position, real)
+        masks = Mask(causal=self.config.causal), Mask() if memory is None else memory.mask
         for layer in self.layers:
-            x = layer(x, memory, masks, self.position, state)
+            x = layer(x, memory, masks, self.position, state, real)
         if state is not None:
             state.position += ids.shape[1]
-        return self.norm(x)
+        return normalize(self.norm, x, real)
+
+    def _cheat(self, memory_size: int | None) -> None:
+        """Say once what ``causal = false`` means. Raises ``ValueError`` where it means nothing."""
+        if memory_size is not None or self.layer is not DecoderLayer:
+            raise ValueError(
+                "decoder.causal = false is for the self-attention of a language model "
+                '(model = "language_model", decoder = "transformer"); leave it out here'
+            )
+        _say_once(
+            "decoder.causal = false: each position sees the token that it predicts; the loss falls "
+            "towards 0, and what the model generates is meaningless"
+        )
+
+
+@cache
+def _say_once(message: str) -> None:
+    print(message, file=sys.stderr)
 
 
 def _heads(config: TransformerConfig, attention: BaseAttention.Config) -> BaseAttention.Config:
@@ -210,7 +252,9 @@ def _causal(attention: BaseAttention.Config) -> BaseAttention.Config:
     return attention
 
 
-def _blocks(config: TransformerConfig, count: int) -> nn.ModuleList:
+def _blocks(config: TransformerConfig, attentions: int, feed_forward: FeedForward) -> nn.ModuleList:
+    """A residual block for each attention, and for the feed-forward network if there is one."""
+    count = attentions + (not isinstance(feed_forward, NoFeedForward))
     return nn.ModuleList(
         ResidualBlock(config.norm.build(config.hidden_size), config.dropout, config.norm_order)
         for _ in range(count)

@@ -28,6 +28,11 @@ class ConvolutionalEncoder(Encoder):
     2018), so that a picture does not depend on its neighbours in the batch.
     """
 
+    differs = (
+        "three convolutions trained from the start, where Xu et al. (2015) take VGG trained on "
+        "ImageNet"
+    )
+
     class Config(Encoder.Config, kind="convolutional"):
         """Each of ``channels`` halves height and width; ``hidden_size`` D."""
 

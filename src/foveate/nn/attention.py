@@ -99,6 +99,8 @@ class BaseAttention(Probed, Configurable, nn.Module):
         num_heads: int = Field(1, gt=0)  # heads, each with weights of its own
         key_heads: int | None = Field(None, gt=0)  # fewer shared key/value heads (Ainslie, 2023)
         head_size: int | None = Field(None, gt=0)  # K, where it is not D/H
+        value_size: int | None = Field(None, gt=0)
+        """V of a head's projected values, where it is not K (d_v and d_k of Vaswani, 2017)."""
         project: tuple[Projection, ...] = ("query", "key", "value", "output")
         """Which of query, key, value and output are projected."""
         bias: bool = True  # whether the projections have a bias
@@ -128,14 +130,16 @@ class BaseAttention(Probed, Configurable, nn.Module):
                 f"key_heads = {self.key_heads} must divide num_heads"
             )
         size = config.head_size or hidden_size // self.num_heads  # K
-        shared = size * self.key_heads
+        self.key_size, self.value_size = size, config.value_size or size  # K, V
+        if "key" not in config.project and self._joins_sizes():
+            self.key_size = memory_size // self.key_heads
         self._prepare(size)
         self.query = self._projection("query", hidden_size, size * self.num_heads)
-        self.key = self._projection("key", memory_size, shared)
-        self.value = self._projection("value", memory_size, shared)
-        self.mixed_size = size * self.num_heads
+        self.key = self._projection("key", memory_size, self.key_size * self.key_heads)
         if "value" not in config.project:
-            self.mixed_size = memory_size // self.key_heads * self.num_heads
+            self.value_size = memory_size // self.key_heads
+        self.value = self._projection("value", memory_size, self.value_size * self.key_heads)
+        self.mixed_size = self.value_size * self.num_heads
         self.output = self._projection("output", self.mixed_size, hidden_size)
         self.output_size = hidden_size if "output" in config.project else self.mixed_size
         self.tap: Tap | None = None
@@ -147,6 +151,10 @@ class BaseAttention(Probed, Configurable, nn.Module):
 
     def _prepare(self, head_size: int) -> None:
         """Make the modules that a kind has beside the projections."""
+
+    def _joins_sizes(self) -> bool:
+        """Whether queries are compared with keys of another size."""
+        return False
 
     def _projection(self, name: Projection, size: int, output_size: int) -> nn.Module:
         reads = name != "key" or self.reads_keys
@@ -165,6 +173,11 @@ class BaseAttention(Probed, Configurable, nn.Module):
             raise ValueError(
                 f"{self.key_heads} key heads do not divide the values' size {size}: "
                 'add "value" to attention.project'
+            )
+        if name == "value" and self.config.value_size is not None:
+            raise ValueError(
+                f"attention.value_size = {self.config.value_size} is of projected values: "
+                'add "value" to attention.project, or leave it out'
             )
         return nn.Identity()
 
@@ -262,10 +275,14 @@ class Attention(BaseAttention):
     config: Config
 
     def _prepare(self, head_size: int) -> None:
-        self.score: Score = self.config.score.build(self.num_heads, head_size)
+        other = () if self.key_size == head_size else (self.key_size,)
+        self.score: Score = self.config.score.build(self.num_heads, head_size, *other)
         self.reads_keys = self.score.reads_keys
         self.normalizer: Normalizer = self.config.normalizer.build()
         self.dropout = Dropout(self.config.dropout)
+
+    def _joins_sizes(self) -> bool:
+        return self.config.score.joins_sizes
 
     def _attend(
         self,
@@ -300,9 +317,16 @@ class Attention(BaseAttention):
     def _weights(
         self, queries: Tensor, keys: Tensor, context: AttentionContext, key_at: Positions
     ) -> Float[Tensor, "M H N S"]:
-        """normalise(score + bias + mask): rows sum to 1, those of queries without a key are 0."""
+        """normalise(score + bias + mask): rows sum to 1, those of queries without a key are 0.
+
+        A score that gives weights is only masked.
+        """
         scores, query_at = self._stage("score", self.score(queries, keys)), context.query_at
         steps, rows = len(query_at), scores.shape[2]
+        if self.score.gives_weights:
+            context.refuse_bias('full" with score.softmax_over = "max_length', scores.device)
+            seen = repeat(context.mask.dense(query_at, key_at, scores.device), steps, rows)
+            return scores if seen is None else scores.masked_fill(~seen, 0)
         bias = context.bias(key_at, queries.device)
         if bias is not None:
             bias = self._stage("bias", bias).repeat(1, rows // steps, 1)

@@ -102,6 +102,8 @@ class LocalAttention(SparseAttention):
     survey of Tay et al., 2020, calls it a fixed pattern).
     """
 
+    differs = "no dilation and no global tokens (Beltagy et al., 2020)"
+
     class Config(SparseAttention.Config, kind="local"):
         window: int = Field(128, gt=0)  # keys nearer than this are attended to
 
@@ -125,6 +127,8 @@ class BlockSparseAttention(SparseAttention):
     The pattern of Child et al. (2019) and Zaheer et al. (2020) by whole blocks, without their
     random ones: what is near is read at once, what is far through the first blocks.
     """
+
+    differs = "no random blocks (Zaheer et al., 2020)"
 
     class Config(SparseAttention.Config, kind="block_sparse"):
         block_size: int = Field(64, gt=0)  # positions of a block
@@ -396,6 +400,10 @@ class RandomFeatureAttention(KernelAttention):
     counted from their largest, which the future or padding might hold: φ(k) ≤ exp(‖ω‖²/2) stays
     finite for heads of up to about 128.
     """
+
+    differs = (
+        "directions are drawn once, not anew in training; keys are not shifted by their maximum"
+    )
 
     class Config(KernelAttention.Config, kind="performer"):
         """More ``features`` R, less chance."""

@@ -59,6 +59,26 @@ class TokenStem(Stem):
         return x if self.scale == 1.0 else x * self.scale
 
 
+class DenseStem(TokenStem):
+    """h_t = σ(W x_t + b), x_t = E[id] · scale, σ the logistic function: a hidden layer at each
+    position by itself, the recurrent network without U h_{t−1}.
+
+    With ``encoder = "cbow"`` nothing else stands between tokens and attention.
+    """
+
+    class Config(TokenStem.Config, kind="dense"):
+        pass
+
+    def __init__(self, config: Config, source: Input, size: int) -> None:
+        super().__init__(config, source, size)
+        self.dense = nn.Linear(size, size)
+        nn.init.xavier_uniform_(self.dense.weight)
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, inputs: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        return torch.sigmoid(self.dense(super().forward(inputs)))
+
+
 class SegmentStem(TokenStem):
     """E[id] · scale + S[segment], the segment being the number of a token's text (BERT; Devlin
     et al., 2019).

@@ -80,6 +80,24 @@ class SiLU(FeedForward):
         return F.silu(x)
 
 
+class NoFeedForward(FeedForward):
+    """No feed-forward sub-layer: a layer is its attention alone, whose outputs are mixtures of
+    linear maps of its inputs (Dong et al., 2021, show what a Transformer loses without it).
+
+    The layer has no residual block for it; ``ffn_size``, ``dropout`` and ``bias`` have no meaning.
+    """
+
+    class Config(FeedForward.Config, kind="none"):
+        pass
+
+    def __init__(self, config: FeedForward.Config, hidden_size: int, ffn_size: int) -> None:
+        nn.Module.__init__(self)
+        self.config = config
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        return x
+
+
 class GatedFeedForward(FeedForward):
     """W₂ (f(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020)."""
 
@@ -95,12 +113,16 @@ class GatedFeedForward(FeedForward):
 class SwiGLU(GatedFeedForward, SiLU):
     """W₂ (silu(W₁ x + b₁) ⊙ (V x + c)) + b₂ (Shazeer, 2020; Llama)."""
 
+    differs = "with biases, which Shazeer (2020) leaves out: bias = false"
+
     class Config(FeedForward.Config, kind="swiglu"):
         pass
 
 
 class GEGLU(GatedFeedForward, GELUTanh):
     """W₂ (gelu(W₁ x + b₁) ⊙ (V x + c)) + b₂, with the tanh form of GELU (Shazeer, 2020; T5 1.1)."""
+
+    differs = "with biases, which Shazeer (2020) leaves out: bias = false; GELU in its tanh form"
 
     class Config(FeedForward.Config, kind="geglu"):
         pass

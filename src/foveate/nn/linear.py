@@ -6,7 +6,8 @@ import copy
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
+from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -243,6 +244,69 @@ class RMSNorm(Norm):
         return self.norm(x)
 
 
+class NoNorm(Norm):
+    """x as it is: shows what normalisation is for."""
+
+    class Config(Norm.Config, kind="none"):
+        """``eps`` has no meaning."""
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        return x
+
+
+class BatchNorm(Norm):
+    """γ (x − μ) / √(σ² + ε) + β for each feature (Ioffe & Szegedy, 2015).
+
+    In training μ and σ² are those of a feature over all real positions of a batch (``keys``), and
+    padding becomes 0. In use they are running means of the training's, so that an output depends on
+    neither the batch nor its padding, and a decoder computes a whole sequence and single steps
+    alike. In the training of a decoder μ and σ² also hold later tokens, which steps do not know:
+    validation falls behind training by that.
+    """
+
+    class Config(Norm.Config, kind="batch_norm"):
+        momentum: float = Field(0.1, gt=0, le=1)  # share of a new batch in the running means
+
+    config: Config
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, config: Config, hidden_size: int) -> None:
+        super().__init__(config, hidden_size)
+        self.weight = nn.Parameter(torch.ones(hidden_size))
+        self.bias = nn.Parameter(torch.zeros(hidden_size))
+        self.register_buffer("mean", torch.zeros(hidden_size))
+        self.register_buffer("variance", torch.ones(hidden_size))
+
+    def forward(
+        self, x: Float[Tensor, "*B D"], keys: Bool[Tensor, "*B"] | None = None
+    ) -> Float[Tensor, "*B D"]:
+        """Normalise x; ``keys`` is true at real positions, None where all are real."""
+        if keys is None or not self.training:
+            return self._scaled(single(x).flatten(0, -2)).view(x.shape)
+        rows = self._scaled(single(x[keys]))
+        return torch.zeros(x.shape, dtype=rows.dtype, device=x.device).masked_scatter(
+            keys[..., None], rows
+        )
+
+    def _scaled(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        learns = self.training and len(rows) > 1  # one row has no variance
+        return F.batch_norm(
+            *(rows, self.mean, self.variance, self.weight, self.bias),
+            learns,
+            self.config.momentum,
+            self.config.eps,
+        )
+
+
+def normalize(
+    norm: nn.Module, x: Float[Tensor, "*B D"], keys: Bool[Tensor, "*B"] | None
+) -> Float[Tensor, "*B D"]:
+    """``norm`` of x; one that counts over the batch counts the real positions alone."""
+    y: Tensor = norm(x, keys) if isinstance(norm, BatchNorm) else norm(x)
+    return y
+
+
 Statistics = tuple[Tensor, Tensor]  # shift and scale, (B, 1, C) each
 
 
@@ -298,6 +362,8 @@ class LastValue(WindowNorm):
 
 class Instance(WindowNorm):
     """Mean 0 and variance 1 (RevIN: Kim et al., 2022, without its learnt affine map)."""
+
+    differs = "without the learnt affine map of Kim et al. (2022)"
 
     class Config(WindowNorm.Config, kind="instance"):
         eps: float = 1e-5  # added to the variance

@@ -23,6 +23,10 @@ class Position(Configurable, nn.Module):
     class Config(BaseConfig, family="position"):
         """Which encoding, and what it needs."""
 
+        def token_size(self, hidden_size: int) -> int:
+            """How many of D features are the token's: those that ``embed`` reads."""
+            return hidden_size
+
     def __init__(self, config: Config, hidden_size: int, num_heads: int) -> None:
         super().__init__()
         self.config = config
@@ -90,6 +94,31 @@ class Concatenated(Sinusoidal):
         return self.join(torch.cat((x, encoding.expand(len(x), -1, -1)), dim=-1))
 
 
+class Appended(Sinusoidal):
+    """[x; PE(t)], without a map that joins them: the last ``features`` of D are the position's, and
+    the token has the D − ``features`` before them.
+
+    Raises ``ValueError`` where no feature is left for the token.
+    """
+
+    class Config(Sinusoidal.Config, kind="appended"):
+        features: int = Field(32, gt=0)  # of the position, the last ones of D
+
+        def token_size(self, hidden_size: int) -> int:
+            if self.features >= hidden_size:
+                raise ValueError(
+                    f"position.features = {self.features} leaves nothing of the hidden size "
+                    f"{hidden_size} for the token; lower it"
+                )
+            return hidden_size - self.features
+
+    config: Config
+
+    def embed(self, x: Float[Tensor, "B T E"], at: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        encoding = self.encode(at, self.config.features).to(x.dtype)
+        return torch.cat((x, encoding.expand(len(x), -1, -1)), dim=-1)
+
+
 class Learned(Position):
     """A learned vector for each position below ``max_length``, added (BERT, GPT).
 
@@ -131,6 +160,8 @@ class Rotary(Position):
     distance alone (RoPE; Su et al., 2021).
     """
 
+    differs = "pairs are (i, i + K/2), as in Llama; Su et al. (2021) turn neighbours (2i, 2i + 1)"
+
     class Config(Position.Config, kind="rope"):
         base: float = Field(10_000.0, gt=0)  # of the wavelengths, from 2π to base · 2π
 
@@ -154,6 +185,11 @@ class ALiBi(Position):
     """Head h adds −m_h · |t − s| to a score, m_h = 2^(−8h/H): near keys get more weight, also in
     texts longer than any in training (Press et al., 2022).
     """
+
+    differs = (
+        "keys after the query are lowered too, for encoders; Press et al. (2022) have keys before "
+        "it alone"
+    )
 
     class Config(Position.Config, kind="alibi"):
         pass

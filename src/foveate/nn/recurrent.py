@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -58,21 +58,39 @@ class Cell(Probed, Configurable, nn.Module):
         return torch.stack(outputs, dim=1), hidden
 
 
+NONLINEARITIES = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}
+
+
 class ElmanCell(Cell):
-    """h_t = tanh(W x_t + b + U h_{t−1} + c) (Elman, 1990)."""
+    """h_t = f(W x_t + b + U h_{t−1} + c) (Elman, 1990), f tanh, the logistic function as in his
+    paper, or ReLU (Le et al., 2015).
+    """
+
+    differs = (
+        "tanh by default where Elman (1990) has the logistic function; two biases, as in "
+        "torch.nn.RNN"
+    )
 
     class Config(Cell.Config, kind="rnn"):
-        pass
+        activation: Literal["tanh", "relu", "sigmoid"] = "tanh"  # the non-linearity f
+
+    config: Config
 
     def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
         back = nn.functional.linear(self._stage("before", hidden[0]), self.weight_hh, self.bias_hh)
-        return (self._stage("state", torch.tanh(self._stage("sum", projected + back))),)
+        total = self._stage("sum", projected + back)
+        return (self._stage("state", NONLINEARITIES[self.config.activation](total)),)
 
 
 class GRUCell(Cell):
     """r, z = sigmoid(…); n = tanh(W x + b + r ⊙ (U h + c)); h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
     (Cho et al., 2014).
     """
+
+    differs = (
+        "the reset gate acts after the product, r ⊙ (U h + c), as in PyTorch; Cho et al. (2014) "
+        "print U (r ⊙ h): gru_cho"
+    )
 
     class Config(Cell.Config, kind="gru"):
         pass
@@ -90,10 +108,36 @@ class GRUCell(Cell):
         return (self._stage("state", torch.lerp(new, hidden[0].to(new.dtype), update)),)
 
 
+class ChoGRUCell(GRUCell):
+    """The GRU as Cho et al. (2014) print it: the reset gate acts before the product with U,
+    n = tanh(W x + b + U (r ⊙ h) + c). `GRUCell` applies it after, which needs one product a step.
+    """
+
+    differs = "two biases for each gate and the candidate, which the paper leaves out"
+
+    class Config(GRUCell.Config, kind="gru_cho"):
+        pass
+
+    def forward(self, projected: Float[Tensor, "B R"], hidden: Hidden) -> Hidden:
+        size, h = 2 * self.hidden_size, self._stage("before", hidden[0])
+        back = nn.functional.linear(h, self.weight_hh[:size], self.bias_hh[:size])
+        reset, update = (projected[:, :size] + back).sigmoid().chunk(2, dim=-1)
+        self._stage("reset gate", reset)
+        self._stage("update gate", update)
+        candidate = nn.functional.linear(reset * h, self.weight_hh[size:], self.bias_hh[size:])
+        new = self._stage("candidate", (projected[:, size:] + candidate).tanh())
+        return (self._stage("state", torch.lerp(new, h.to(new.dtype), update)),)
+
+
 class LSTMCell(Cell):
     """i, f, o = sigmoid(…); c̃ = tanh(…); c_t = f ⊙ c_{t−1} + i ⊙ c̃; h_t = o ⊙ tanh(c_t)
     (Hochreiter & Schmidhuber, 1997; forget gate: Gers et al., 2000).
     """
+
+    differs = (
+        "with a forget gate (Gers et al., 2000) and without peepholes; two biases a gate, as in "
+        "torch.nn.LSTM"
+    )
 
     class Config(Cell.Config, kind="lstm"):
         pass

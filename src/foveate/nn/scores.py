@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +26,13 @@ class Score(Probed, Configurable, nn.Module):
     class Config(BaseConfig, family="score"):
         """Which score, and what it needs."""
 
+        @property
+        def joins_sizes(self) -> bool:
+            """Whether a matrix of its own compares queries with keys of another size."""
+            return False
+
     reads_keys = True  # False where the score depends on the query only
+    gives_weights = False  # whether it normalises by itself, and gives weights
     scale: float | None = None  # c where the score is c·qᵀk, so that a fused kernel may form it
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
@@ -69,36 +76,70 @@ class Dot(Score):
 
 
 class General(Score):
-    """qᵀ W k, with a matrix W for each head (Luong et al., 2015)."""
+    """qᵀ W k, with a matrix W (K, K') for each head (Luong et al., 2015); K' is the size of the
+    keys, which may be another than K where they are not projected.
+    """
 
     class Config(Score.Config, kind="general"):
-        pass
+        @property
+        def joins_sizes(self) -> bool:
+            return True
 
-    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+    def __init__(
+        self, config: Config, num_heads: int, head_size: int, key_size: int | None = None
+    ) -> None:
         super().__init__(config, num_heads, head_size)
-        self.weight = nn.Parameter(torch.empty(num_heads, head_size, head_size))
+        self.weight = nn.Parameter(torch.empty(num_heads, head_size, key_size or head_size))
         nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
 
     def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
     ) -> Float[Tensor, "B H T S"]:
         return self._stage("query W", query @ self.weight.to(query.dtype)) @ key.mT
 
 
 class Additive(Score):
-    """vᵀ tanh(q + k), with q = W_q s and k = W_k h projected outside (Bahdanau et al., 2015)."""
+    """vᵀ tanh(q + k), with q = W_q s and k = W_k h projected outside (Bahdanau et al., 2015).
+
+    With ``own_matrix`` vᵀ tanh(W_a [q; k]), "concat" of Luong et al. (2015), whose W_a a score of
+    states that are not projected would lack; W_a = [W_q W_k] has K rows, and the sizes of q and k
+    may differ.
+    """
+
+    differs = (
+        "the maps of query and key are those of the attention and have a bias, which Bahdanau et "
+        "al. (2015) leave out: attention.bias = false; for W_a of Luong et al. (2015) own_matrix "
+        "= true"
+    )
 
     class Config(Score.Config, kind="additive"):
-        pass
+        own_matrix: bool = False  # whether the score has W_a, for states that are not projected
 
-    def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
+        @property
+        def joins_sizes(self) -> bool:
+            return self.own_matrix
+
+    config: Config
+
+    def __init__(
+        self, config: Config, num_heads: int, head_size: int, key_size: int | None = None
+    ) -> None:
         super().__init__(config, num_heads, head_size)
         self.weight = nn.Parameter(torch.empty(num_heads, head_size))
         nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
+        if config.own_matrix:  # (H, K, K) and (H, K, K')
+            sizes, bound = (head_size, key_size or head_size), head_size**-0.5
+            self.of_query, self.of_key = (
+                nn.Parameter(torch.empty(num_heads, head_size, size).uniform_(-bound, bound))
+                for size in sizes
+            )
 
     def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S K"]
+        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
     ) -> Float[Tensor, "B H T S"]:
+        if self.config.own_matrix:
+            query = query @ self.of_query.to(query.dtype).mT
+            key = key @ self.of_key.to(key.dtype).mT
         sums = query.unsqueeze(3) + key.unsqueeze(2)  # (B, H, T, S, K)
         weight = self.weight[:, None, :, None].to(sums.dtype)  # (H, 1, K, 1)
         return (self._stage("tanh layer", torch.tanh(sums)) @ weight).squeeze(-1)
@@ -106,6 +147,10 @@ class Additive(Score):
 
 class CosineScore(Score):
     """sharpness · cos(q, k): content-based addressing (Graves et al., 2014)."""
+
+    differs = (
+        "a constant sharpness where Graves et al. (2014) let the controller emit one at each step"
+    )
 
     class Config(Score.Config, kind="cosine"):
         sharpness: float = Field(10.0, gt=0)  # factor of the cosine
@@ -123,17 +168,27 @@ class CosineScore(Score):
 class Location(Score):
     """W q: the query alone says where to look; row i of W scores place i (Luong et al., 2015).
 
-    Raises ``ValueError`` for more keys than ``max_length``.
+    The softmax is over the positions of the source. As Luong et al. print it, it is over all
+    ``max_length`` positions and cut to the length: weights of a short source sum to less than 1,
+    and the end of a longer one gets 0. Else a longer one raises ``ValueError``.
     """
+
+    differs = (
+        "the softmax is over the positions of the source; Luong et al. (2015) print it over all "
+        'positions and cut: softmax_over = "max_length"'
+    )
 
     class Config(Score.Config, kind="location"):
         max_length: int = Field(256, gt=0)  # positions that have a score
+        softmax_over: Literal["length", "max_length"] = "length"
+        """Positions that share the softmax: those of the source, or all (as printed)."""
 
     config: Config
     reads_keys = False
 
     def __init__(self, config: Config, num_heads: int, head_size: int) -> None:
         super().__init__(config, num_heads, head_size)
+        self.gives_weights = config.softmax_over == "max_length"
         self.weight = nn.Parameter(torch.empty(num_heads, config.max_length, head_size))
         nn.init.uniform_(self.weight, -1 / head_size**0.5, 1 / head_size**0.5)
 
@@ -141,11 +196,20 @@ class Location(Score):
         self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
     ) -> Float[Tensor, "B H T S"]:
         length, limit = key.shape[2], self.config.max_length
+        if self.gives_weights:
+            weights = self.all(query).softmax(dim=-1)[..., :length]
+            return F.pad(weights, (0, length - weights.shape[-1]))
         if length > limit:
             raise ValueError(
                 f"a source of {length} tokens is longer than the location score's "
                 f"max_length = {limit}; raise it in the config, or cut the source"
             )
+        return self.all(query, length)
+
+    def all(
+        self, query: Float[Tensor, "B H T K"], length: int | None = None
+    ) -> Float[Tensor, "B H T S"]:
+        """The scores of the first positions, of all L_max where no length is given."""
         return query @ self.weight[:, :length].to(query.dtype).mT
 
 
@@ -161,11 +225,11 @@ class AffineLocation(Location):
         super().__init__(config, num_heads, head_size)
         self.bias = nn.Parameter(torch.zeros(num_heads, config.max_length))
 
-    def forward(
-        self, query: Float[Tensor, "B H T K"], key: Float[Tensor, "B H S E"]
+    def all(
+        self, query: Float[Tensor, "B H T K"], length: int | None = None
     ) -> Float[Tensor, "B H T S"]:
-        scores = super().forward(query, key)
-        return scores + self.bias[:, None, : key.shape[2]].to(scores.dtype)
+        scores = super().all(query, length)
+        return scores + self.bias[:, None, :length].to(scores.dtype)
 
 
 class Normalizer(Configurable, nn.Module):

@@ -183,7 +183,8 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         layers = attentions(model, "cross_attention")
         with choices(model) as made, watched(layers) as weights:
             hidden = model.decode(read, memory)
-        loss = objective(hidden[batch.real], model.output.weight, batch.target[batch.real])
+        target, output = batch.target[batch.real], model.output
+        loss = objective(hidden[batch.real], output.weight, target, output.bias)
         if self.config.doubly_stochastic and any(weights):
             cost = doubly_stochastic([calls for calls in weights if calls], batch.real)
             total = loss.total + self.config.doubly_stochastic * cost
@@ -208,7 +209,8 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         for indices in sorted_batches(self.lengths(split), 1024):
             batch = self.batch(split, indices.tolist()).to(model.output.weight.device)
             hidden = model.decode(batch.read, model.encode(batch.pixels))[batch.real]
-            loss = plain(hidden, model.output.weight, batch.target[batch.real])
+            output = model.output
+            loss = plain(hidden, output.weight, batch.target[batch.real], output.bias)
             total, count = total + float(loss.total), count + loss.count
         album = self.album(split)
         outputs = self._described(model, split, search)

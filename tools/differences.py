@@ -1,0 +1,45 @@
+"""docs/differences.md: where the code differs from its paper, from the classes themselves.
+
+    python tools/differences.py    write the page anew (make differences)
+
+A kind says it in its class, `differs`; `foveate kinds FAMILY` shows the same sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from foveate.kinds import all_kinds
+
+PAGE = Path(__file__).parent.parent / "docs" / "differences.md"
+HEAD = """# Where the code differs from its paper
+
+You can find here, for each kind, what is computed in another way than its paper prints, and the
+field that gives the printed form where there is one. `foveate kinds FAMILY` shows the same.
+
+    make differences    # writes this page anew, from the attribute `differs` of each class
+
+| family | kind | difference |
+| --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """The page as it should be, with every kind that says how it differs."""
+    rows = [
+        f"| `{kind.family}` | `{kind.name}` | {_code(kind.differs)} |\n"
+        for kind in all_kinds()
+        if kind.differs
+    ]
+    return HEAD + "".join(rows)
+
+
+def _code(text: str) -> str:
+    """Assignments such as ``norm = "post"`` as code."""
+    return re.sub(r'([a-z_.]+ = (?:"\w+"|\w+))', r"`\1`", text).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE}")

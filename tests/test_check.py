@@ -116,7 +116,7 @@ FILLINGS: dict[str, tuple[str, list[tuple[str, str]]]] = {
         [
             ("return (torch.tanh(projected),)", "h_{t−1} is not used"),
             (STEP.replace("torch.tanh", ""), "tanh gives numbers from −1 to 1"),
-            (STEP.replace("torch.tanh", "torch.sigmoid"), "'rnn': h_t = tanh(W x_t + b + U h_{t"),
+            (STEP.replace("torch.tanh", "torch.sigmoid"), "'rnn': h_t = f(W x_t + b + U h_{t"),
         ],
     ),
     "10_lstm": (

@@ -15,6 +15,9 @@ from torch import Tensor
 
 from foveate.config import Config, kinds
 from foveate.kinds import load_kinds
+from foveate.laws import layers, searches
+from foveate.laws.trial import LAWS, Trial
+from foveate.laws.trial import SIZES as CHECKED
 from foveate.look.records import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.mamba import MambaDecoder, MambaEncoder
@@ -30,6 +33,7 @@ from foveate.spec import Tokens
 from variants import at_scale
 
 load_kinds()
+assert layers and searches  # whose laws are registered
 
 VOCABULARY, SIZE = 30, 16
 SIZES: dict[str, int | float] = {
@@ -87,6 +91,16 @@ def each(family: str) -> pytest.MarkDecorator:
     """Parametrise ``config`` over the kinds of a family."""
     result = defaults(family)
     return pytest.mark.parametrize("config", result.values(), ids=result)
+
+
+@torch.no_grad()
+def keeps_laws(config: Config) -> None:
+    """Every law of `foveate check` holds for a kind, at its sizes, with one seed of each."""
+    concerned = [law for law in LAWS if law.concerns(config, None)]
+    assert len(concerned) >= (3 if config.family == "search" else 7)
+    for law in concerned:
+        for sizes in CHECKED[1::3]:
+            law.holds(Trial(config, sizes))
 
 
 def substitutions(config: Config) -> Iterator[tuple[str, Any]]:

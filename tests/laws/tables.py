@@ -3,64 +3,41 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from foveate.decode.search import Hypothesis, Search
+from foveate.laws.searches import (
+    END as END,
+)
+from foveate.laws.searches import (
+    START as START,
+)
+from foveate.laws.searches import (
+    A as A,
+)
+from foveate.laws.searches import (
+    B as B,
+)
+from foveate.laws.searches import (
+    C as C,
+)
+from foveate.laws.searches import (
+    Prefix as Prefix,
+)
+from foveate.laws.searches import (
+    Table as Table,
+)
+from foveate.laws.searches import (
+    Tables as Tables,
+)
+from foveate.laws.searches import (
+    log_p as log_p,
+)
+from foveate.laws.searches import (
+    random_table as random_table,
+)
 from tolerances import MODEL, near
-
-START, A, B, C, END = 9, 0, 1, 2, 3
-Prefix = tuple[int, ...]
-Table = Callable[[Prefix], Sequence[float]]
-
-
-class Tables:
-    """A batch of sources, each with a table p(next | written): `Steps` with nothing learnt."""
-
-    device, enters = torch.device("cpu"), False
-
-    def __init__(self, tables: Sequence[Table]) -> None:
-        self.sources = list(tables)
-        self.written: list[Prefix] = [()] * len(tables)
-        self.begun = False
-
-    def step(self, ids: Tensor) -> Tensor:
-        assert len(ids) == len(self.written), "a row for each hypothesis"
-        if self.begun:
-            rows = zip(self.written, ids.tolist(), strict=True)
-            self.written = [(*prefix, token) for prefix, token in rows]
-        else:
-            assert set(ids.tolist()) == {START}
-        self.begun = True
-        each = len(ids) // len(self.sources)
-        result = [self.sources[i // each](prefix) for i, prefix in enumerate(self.written)]
-        return torch.tensor(result).log() + 0.7  # logits may stand anywhere
-
-    def reorder(self, rows: Tensor) -> None:
-        self.written = [self.written[row] for row in rows.tolist()]
-
-    def select(self, sources: Tensor) -> None:
-        self.sources = [self.sources[source] for source in sources.tolist()]
-
-
-def random_table(seed: int, vocabulary: int = 4, ending: float = 1.0) -> Table:
-    """A table of chance; ``ending`` makes ends more probable, or less."""
-
-    def table(prefix: Prefix) -> Sequence[float]:
-        generator = torch.Generator().manual_seed(hash((seed, prefix)) % 2**31)
-        probabilities: list[float] = torch.rand(vocabulary, generator=generator).add(0.01).tolist()
-        probabilities[END] *= ending
-        return [p / sum(probabilities) for p in probabilities]
-
-    return table
-
-
-def log_p(table: Table, output: Prefix) -> float:
-    return sum(math.log(table(output[:t])[token]) for t, token in enumerate(output))
 
 
 def everything(table: Table, limit: int) -> list[tuple[float, Prefix, bool]]:

@@ -8,12 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from foveate.config import Config
+from foveate.laws.layers import check_weights
 from foveate.nn.attention import Attention
 from foveate.nn.masks import Mask
 from foveate.nn.positions import Rotary
 from foveate.nn.scores import Dot, Hardmax, Location, Score, Softmax
 from foveate.nn.state import State
-from laws.conftest import KEYS, SIZE, each, each_mask, weights_of
+from laws.conftest import KEYS, SIZE, each, each_mask, keeps_laws, weights_of
 from tolerances import close, differ
 
 Road = Callable[[bool], list[int]]
@@ -37,6 +39,21 @@ def values_of(attention: Attention, memory: Tensor) -> Tensor:
 def joined(mixed: Tensor) -> Tensor:
     """(B, H, T, K) -> (B, T, H·K)."""
     return mixed.transpose(1, 2).flatten(2)
+
+
+@each("score")
+def test_laws_of_scores(config: Config) -> None:
+    keeps_laws(config)
+
+
+@each("normalizer")
+def test_laws_of_normalizers(config: Config) -> None:
+    keeps_laws(config)
+
+
+@each("attention")
+def test_laws_of_attention(config: Config) -> None:
+    keeps_laws(config)
 
 
 # ------------------------------------------------------------------------------ two roads
@@ -82,11 +99,7 @@ def test_rows_sum_to_one_and_are_zero_where_masked(
 ) -> None:
     weights = weights_of(attention, torch.randn(2, 5, SIZE), None, mask())
     assert weights.shape == (2, attention.num_heads, 5, 5)
-    close(weights.sum(dim=-1), torch.ones(2, attention.num_heads, 5))
-    assert bool((weights >= 0).all())
-    seen = mask().dense(range(5), range(5))
-    if seen is not None:
-        assert bool((weights.masked_select(~seen.expand_as(weights)) == 0).all())
+    check_weights(weights, {}, mask().dense(range(5), range(5)))
 
 
 @each_mask

@@ -19,7 +19,7 @@ from foveate.decode.sample import Sample
 from foveate.decode.search import Hypothesis, Search, token_log_probabilities
 from foveate.models.encoder_decoder import DecoderSteps, EncoderDecoder
 from laws.conftest import KEYS as TWO
-from laws.conftest import MODELS, build, defaults, each, ids
+from laws.conftest import MODELS, build, defaults, each, ids, keeps_laws
 from laws.tables import (
     END,
     A,
@@ -126,6 +126,11 @@ def forced(model: EncoderDecoder, source: Tensor, outputs: Sequence[Sequence[int
 
 
 # ------------------------------------------------------------------------------ any table
+
+
+@each("search")
+def test_laws_of_searches(config: Search.Config) -> None:
+    keeps_laws(config)
 
 
 @settings(max_examples=30)

@@ -23,8 +23,17 @@ from foveate.nn.positions import (
 from foveate.nn.scores import Dot
 from foveate.nn.state import State
 from foveate.spec import Tokens
-from laws.conftest import SIZE, TRANSFORMER, changed, defaults, each, ids, weights_of
-from tolerances import MODEL, ROW, close, rounding
+from laws.conftest import (
+    SIZE,
+    TRANSFORMER,
+    changed,
+    defaults,
+    each,
+    ids,
+    keeps_laws,
+    weights_of,
+)
+from tolerances import MODEL, close, rounding
 
 HEADS = 4
 AT = torch.arange(9)
@@ -44,14 +53,8 @@ def encoder(config: Position.Config) -> TransformerEncoder:
 
 
 @each("position")
-def test_the_three_doors_keep_shapes(config: Position.Config) -> None:
-    position = built(config)
-    x, heads = torch.randn(2, 9, SIZE), torch.randn(2, HEADS, 9, SIZE // HEADS)
-    token = config.token_size(SIZE)
-    assert position.embed(x[..., :token], AT).shape == x.shape
-    assert position.rotate(heads, AT).shape == heads.shape
-    bias = position.bias(AT[4:], AT)
-    assert bias is None or bias.shape == (HEADS, 5, 9)
+def test_laws_of_positions(config: Position.Config) -> None:
+    keeps_laws(config)
 
 
 @pytest.mark.parametrize("size", [SIZE, SIZE - 1])
@@ -64,23 +67,6 @@ def test_sinusoids_are_those_of_the_paper(size: int) -> None:
             angle = t / 10_000 ** (column // 2 * 2 / even)
             wave = math.cos(angle) if column % 2 else math.sin(angle)
             assert value == pytest.approx(wave, abs=1e-5)
-
-
-@each("position")
-def test_a_place_is_the_same_wherever_reading_begins(config: Position.Config) -> None:
-    position = built(config)
-    x, heads = torch.randn(2, 9, SIZE), torch.randn(2, HEADS, 9, SIZE // HEADS)
-    for start in range(9):
-        late = AT[start:]
-        whole, part = position.embed(x, AT)[:, start:], position.embed(x[:, start:], late)
-        close(whole, part, terms=ROW)
-        turned = position.rotate(heads, AT)[:, :, start:]
-        assert torch.equal(turned, position.rotate(heads[:, :, start:], late))
-        bias = position.bias(AT, AT)
-        if bias is not None:
-            late_bias = position.bias(late, AT)
-            assert late_bias is not None
-            assert torch.equal(bias[:, start:], late_bias)
 
 
 SENTENCE = torch.tensor([[4, 5, 6, 7, 4, 8]])  # the sun rises in the east
@@ -198,13 +184,6 @@ def test_rotary_scores_depend_on_the_distance_alone() -> None:
         diagonal = by_distance.diagonal(distance)
         close(diagonal, diagonal[:1].expand_as(diagonal), terms=MODEL)
     assert float(by_distance[0].std()) > 0.1, "distances are told apart"
-
-
-def test_rotary_turns_and_does_not_stretch() -> None:
-    x = torch.randn(2, HEADS, 9, 4)
-    turned = built(Rotary.Config()).rotate(x, AT)
-    close(turned.norm(dim=-1), x.norm(dim=-1))
-    assert torch.equal(turned[:, :, 0], x[:, :, 0])
 
 
 def test_rotary_refuses_odd_heads() -> None:

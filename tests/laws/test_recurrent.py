@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from foveate.laws.layers import check_chunks
 from foveate.nn.recurrent import Cell, LSTMCell, Recurrence, RecurrentStack
-from laws.conftest import each, real
+from laws.conftest import each, keeps_laws, real
 from tolerances import close, differ
 
 DIRECTIONS = pytest.mark.parametrize("directions", [1, 2], ids=["forwards", "both ways"])
@@ -18,16 +19,15 @@ def stack(config: Cell.Config, directions: int = 1) -> RecurrentStack:
 
 
 @each("cell")
+def test_laws_of_cells(config: Cell.Config) -> None:
+    keeps_laws(config)
+
+
+@each("cell")
 def test_whole_equals_chunk_by_chunk(config: Cell.Config) -> None:
     recurrence, x = Recurrence(config.build(5, 8)), torch.randn(3, 7, 5)
-    whole, final = recurrence(x)
     for chunks in ([1] * 7, [3, 4], [6, 1]):
-        result, hidden = [], None
-        for part in x.split(chunks, dim=1):
-            outputs, hidden = recurrence(part, hidden=hidden)
-            result.append(outputs)
-        close(torch.cat(result, dim=1), whole)
-        close(hidden, final)
+        check_chunks(recurrence, x, chunks)
 
 
 @each("cell")

@@ -12,7 +12,7 @@ from foveate.errors import ConfigError
 
 def check(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE…", help="Python files, or names of modules")
+        list[str] | None, typer.Argument(metavar="FILE", help="Python files, or names of modules")
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="time limit for each file")] = 20.0,
     exercises: Annotated[

@@ -38,11 +38,13 @@ class Verdict:
     sizes: Sizes | None = None
     counterexample: Counterexample | None = None
 
-    def text(self) -> str:
-        """A line where the law holds, else the counterexample as well."""
+    def text(self, repeats: bool = False) -> str:
+        """A line where the law holds, else the counterexample; its reason alone if it repeats."""
         if self.counterexample is None:
             return f"  holds  {self.law.sentence}"
         lines = [f"  FAILS  {self.law.sentence}"]
+        if repeats:
+            return f"{lines[0]}: {self.counterexample.why}, as above"
         if self.counterexample.shown:
             lines.append(f"smallest counterexample ({self.sizes}):")
         return "\n         ".join([*lines, *self.counterexample.text().splitlines()])
@@ -65,7 +67,9 @@ class KindReport:
     def text(self) -> str:
         """The report as it is printed."""
         tried = [verdict for verdict in self.verdicts if verdict.sizes is not None]
-        lines = [self.title, *(verdict.text() for verdict in tried)]
+        reasons = [v.counterexample.why if v.counterexample else "" for v in tried]
+        lines = [self.title]
+        lines += [v.text(reasons[n] in reasons[:n]) for n, v in enumerate(tried)]
         broken = sum(v.counterexample is not None for v in tried)
         if self.stopped is not None:
             lines.append(f"{self.stopped}; counterexamples so far: {broken or 'none'}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from foveate.laws.trial import (
     require_same,
 )
 from foveate.nn.attention import BaseAttention
+from foveate.nn.efficient_attention import LowRankAttention
 from foveate.nn.masks import Mask
 from foveate.nn.positions import NoPosition, Position
 from foveate.nn.recurrent import Cell, Recurrence
@@ -110,15 +112,17 @@ def _weights(trial: Trial) -> list[LayerOutput]:
 def _encodings(trial: Trial) -> list[LayerOutput]:
     """Of a position encoding: the methods that its class defines."""
     rows, length, heads, width, _ = trial.sizes
-    position: Position = trial.prepare(trial.config.build(heads * width, heads))
+    config = cast(Position.Config, trial.config)
+    hidden_size = _hidden_size(config, heads * width, heads)
+    position: Position = trial.prepare(config.build(hidden_size, heads))
     at, x = torch.arange(length), ("x",)
     row = Apart("batch row", x, 0, 0, ROW)
     parts = []
     if type(position).embed is not Position.embed:
-        shape: tuple[int, ...] = rows, length, heads * width
+        shape: tuple[int, ...] = rows, length, hidden_size
         apart: tuple[Apart, ...] = row, Apart("position", x, 1, 1, PLACE)
         compute = partial(position.embed, at=at)
-        inputs = {"x": trial.draw(*shape)}
+        inputs = {"x": trial.draw(rows, length, config.token_size(hidden_size))}
         parts.append(LayerOutput("embed", compute, inputs, shape, "(B, T, D)", position, apart))
     if position.rotates:
         shape = rows, heads, length, width
@@ -130,6 +134,15 @@ def _encodings(trial: Trial) -> list[LayerOutput]:
         bias = partial(_biases, position, at, at, heads)
         parts.append(LayerOutput("bias", bias, {}, shape, "(H, T, S)", position))
     return parts
+
+
+def _hidden_size(config: Position.Config, least: int, heads: int) -> int:
+    """The smallest size from ``least`` that leaves features for the token; ``least`` if none."""
+    for size in range(least, least + 256, heads):
+        with suppress(ValueError):
+            config.token_size(size)
+            return size
+    return least
 
 
 def _biases(position: Position, query_at: Tensor, key_at: Tensor, heads: int) -> Tensor | None:
@@ -510,9 +523,13 @@ def _attends(part: LayerOutput) -> BaseAttention:
 
 @law("weights sum to 1 over the keys, and are 0 on masked keys", "attention")
 def attends_with_weights(trial: Trial) -> None:
-    """With the causal mask where it has one, else without a mask."""
+    """With the causal mask where it has one. Low-rank keys are mixed by learned matrices, whose
+    weights over the keys may be negative.
+    """
     (part,) = computations(trial)
     attention, at = _attends(part), range(trial.sizes.length)
+    if isinstance(attention, LowRankAttention):
+        return
     mask = Mask(causal=attention.causal)
     weights = attention_weights(attention, part.inputs["x"], mask)
     check_weights(weights, part.inputs, mask.dense(at, at))

@@ -33,6 +33,7 @@ def test_a_demo_is_whole_and_draws_in_every_form(entry: DemoEntry, tmp_path: Pat
     assert all(field.description for field in entry.options.model_fields.values())
     drawn = entry.draw(SMALL.get(entry.name))
     assert drawn.title and drawn.caption.endswith(".")
+    assert "\\n" not in drawn.drawings()[-1].model_dump_json(include={"caption", "title"})
     text = drawn.text(80, color=False)
     assert max(map(len, text.splitlines())) <= 80 and drawn.caption in text
     for form in ("json", "npz", *(("svg", "html") if entry.name in PICTURES else ())):
@@ -41,14 +42,13 @@ def test_a_demo_is_whole_and_draws_in_every_form(entry: DemoEntry, tmp_path: Pat
 
 def test_greedy_finds_048_where_two_beams_find_054() -> None:
     drawn = DEMOS["beam"].draw()
-    title = "Greedy: A B C end, p = 0.048\nBeam of 2: A C B end, p = 0.054"
-    assert drawn.title == title
+    assert drawn.title == "Greedy: A B C end, p = 0.048; beam of 2: A C B end, p = 0.054"
     ended = drawn.arrays()["score"][drawn.arrays()["state"] == "done"]
     assert ended == pytest.approx([0.054, 0.048])
     assert "[end .6 =] .054■  end .6 = .048■" in drawn.text()
-    assert "Beam of 3: A end, p = 0.1" in DEMOS["beam"].draw({"beam_size": 3}).title
+    assert "beam of 3: A end, p = 0.1" in DEMOS["beam"].draw({"beam_size": 3}).title
     longer = DEMOS["beam"].draw({"beam_size": 3, "length_penalty": 1.0})
-    assert "Beam of 3: A C B end" in longer.title
+    assert "beam of 3: A C B end" in longer.title
 
 
 def test_a_table_of_ones_own(tmp_path: Path) -> None:

@@ -61,6 +61,10 @@ def data_uri(pixels: NDArray[np.uint8] | str) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
+def _joined(text: str) -> str:
+    return str(shown(text.replace("\n", " ")))
+
+
 def _table_cell(cell: Cell) -> Cell:
     return float(cell) if isinstance(cell, int) else shown(cell)
 
@@ -71,6 +75,7 @@ def _no_values() -> Floats:
 
 # Texts of users: the JSON writes controls, joiners and bidi marks as signs.
 Text = Annotated[str, PlainSerializer(shown, return_type=str)]
+Lines = Annotated[str, PlainSerializer(_joined, return_type=str)]  # browsers cut lines themselves
 Label = Annotated[str, PlainSerializer(visible, return_type=str)]
 # Numbers and arrays stay what they are until they are written.
 _as_is = pydantic.PlainValidator(lambda values: values)
@@ -160,7 +165,7 @@ class Drawing(DrawingPart):
     """What every drawing has: a title, what it means in a sentence, and what had to be left out."""
 
     title: Text = ""
-    caption: Text = ""
+    caption: Lines = ""
     notes: list[Text] = []
 
     def arrays(self) -> Arrays:

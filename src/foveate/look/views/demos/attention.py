@@ -26,7 +26,14 @@ from foveate.nn.masks import Mask
 from foveate.nn.scores import Dot, Hardmax, Softmax
 from foveate.nn.state import State
 
-Words = Annotated[str, Field(min_length=1, description="words with spaces between them")]
+Words = Annotated[str, Field(description="words with spaces between them")]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text. Raises ``ValueError`` where it has none."""
+    if not text.split():
+        raise ValueError(f"{text!r} has no word: write some, with spaces between them")
+    return text.split()
 
 
 @demo
@@ -51,7 +58,7 @@ def lookup(
     scores = Dot(Dot.Config(), 1, count)(query.view(1, 1, 1, -1), keys.view(1, 1, count, -1))
     rows = {"score qᵀk": scores.flatten()}
     for tau in temperature:
-        weights = Softmax.Config(temperature=tau).build()(scores).flatten()
+        weights = Softmax.Config.parse({"temperature": tau}).build()(scores).flatten()
         rows[f"τ = {tau:g}: out = {float(weights @ mixed):.1f}"] = weights
     weights = Hardmax.Config().build()(scores).flatten()
     rows[f"hardmax: out = {float(weights @ mixed):.1f}"] = weights
@@ -76,7 +83,7 @@ def masks(
     target: Words = "le soleil se lève",
 ) -> SheetGrid:
     """Which place may attend to which, in the three families, of one sentence."""
-    read, written = source.split(), target.split()
+    read, written = words_of(source), words_of(target)
     both, s, t = [*read, *written], len(read), len(written)
 
     def allowed(rows: int, columns: int, causal: bool) -> Tensor:
@@ -104,7 +111,7 @@ def masks(
 @demo
 def leak(text: Words = "[START] The chef who") -> SheetGrid:
     """Which inputs each step depends on, without a causal mask and with one."""
-    words = text.split()
+    words = words_of(text)
     read, gpt, bert = ids(len(words)), transformer(), bidirectional()
     norms = {
         "without a mask": attends(bert, lambda: bert(read).values),
@@ -143,9 +150,10 @@ def parallel(length: Annotated[int, Field(ge=2, le=32, description="tokens")] = 
         for name, values in passes.items()
     ]  # fmt: skip
     cells = [[["" if np.isnan(v) else f"{v:.0f}" for v in r] for r in s] for s in passes.values()]
-    filled = [s.model_copy(update={"cells": c}) for s, c in zip(drawn, cells, strict=True)]
+    if length <= 12:  # more are too narrow for numbers
+        drawn = [s.model_copy(update={"cells": c}) for s, c in zip(drawn, cells, strict=True)]
     return SheetGrid(
-        sheets=filled, title="In which pass the weight of a query and a key is computed",
+        sheets=drawn, title="In which pass the weight of a query and a key is computed",
         caption="Training knows all tokens and computes all rows at once; generation computes row "
         "by row, and keys and values of earlier rows come from a cache. The outputs are the same "
         f"(largest difference {difference:.0e}).",

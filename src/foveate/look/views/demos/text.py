@@ -38,6 +38,7 @@ from foveate.models.encoder_decoder import Encoder
 from foveate.models.recurrent import RecurrentEncoder
 from foveate.spec import Tokens
 
+WRITTEN = 9  # columns of a sheet whose numbers are written
 File = Annotated[Path | None, Field(description="lines of one's own; - is standard input")]
 Counts = Annotated[int, Field(ge=1, le=50, description="how many")]
 
@@ -49,7 +50,10 @@ def lines_of(file: Path | None, default: Sequence[str]) -> list[str]:
     """
     if file is None:
         return list(default)
-    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         raise ConfigError(f"{file}: no line of text; give one text a line")
@@ -149,7 +153,7 @@ def beam(
 
     path = [partial.id for partial in watch.find(best.ids, end)]
     steps = [[node(partial) for partial in step] for step in watch.steps]
-    title = f"Greedy: {name(greedy)}\nBeam of {beam_size}: {name(best)}"
+    title = f"Greedy: {name(greedy)}; beam of {beam_size}: {name(best)}"
     caption = (
         "Each entry is a token, its p = the product so far. Greedy takes the best token at each "
         "step; a beam also follows the second best, which may end in a better output. ■ has "
@@ -158,18 +162,22 @@ def beam(
     return lanes(steps, path, title).model_copy(update={"caption": caption})
 
 
+SENTENCE = "I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"
+ALTERNATIVES = {
+    "I": {"The": 0.03, "When": 0.025, "They": 0.02, "Banana": 0.001},
+    "went": {"think": 0.11, "was": 0.05},
+    "park": {"bathroom": 0.03},
+    ".": {"and": 0.14},
+}
+
+
 @demo
 def chain(
     words: Annotated[tuple[str, ...], Field(min_length=1, description="WORD=p; repeat")]
-    = ("I=0.01", "went=0.02", "to=0.35", "the=0.29", "park=0.005", ".=0.06", "STOP=0.01"),
+    = SENTENCE,
 ) -> WordsDrawing:  # fmt: skip
     """Log p(w_1 … w_n) = Σ_i log p(w_i | w_1 … w_{i−1})."""
-    alternatives = {  # the alternatives of the default's steps
-        "I": {"The": 0.03, "When": 0.025, "They": 0.02, "Banana": 0.001},
-        "went": {"think": 0.11, "was": 0.05},
-        "park": {"bathroom": 0.03},
-        ".": {"and": 0.14},
-    }
+    alternatives = ALTERNATIVES if words == SENTENCE else {}
     drawn, product = [], 1.0
     for part in words:
         word, _, number = part.rpartition("=")
@@ -183,9 +191,9 @@ def chain(
             )
         product *= p
         note = f"{p:.3g}".lstrip("0") + f" → {product:.2g}"
-        chances = alternatives.get(word, {})
-        others = [Choice(text=name, p=chance) for name, chance in chances.items()]
-        drawn.append(Word(text=word, value=p, note=note, alternatives=others))
+        others = alternatives.get(word, {}).items()
+        choices = [Choice(text=name, p=chance) for name, chance in others]
+        drawn.append(Word(text=word, value=p, note=note, alternatives=choices))
     surprise = -log(product) / len(drawn)
     return WordsDrawing(
         words=drawn, most=0.4, title=f"p of the sentence: {product:.2g}",
@@ -206,6 +214,8 @@ def em(
     """t(f|e) of all pairs of words after some iterations of IBM Model 1 (Brown et al., 1993)."""
     default = ("the house ||| das Haus", "the book ||| das Buch", "a book ||| ein Buch")
     lines = [line.partition("|||") for line in lines_of(file, default)]
+    if wrong := next((source for source, bars, _ in lines if not bars), None):
+        raise ConfigError(f"{file}: {wrong!r} is no pair; write SOURCE ||| TARGET")
     corpus = EMTraining([(source.split(), target.split()) for source, _, target in lines])
     model = Model1(Model1.Config())
     model.start(corpus)
@@ -218,7 +228,8 @@ def em(
             table[keys // numbers.width, keys % numbers.width] = corpus.lexicon.probability[:-1]
             drawn.append(
                 sheet(f"iteration {iteration}", table, ["NULL", *numbers.source],
-                      [*numbers.target], least=0.0, most=1.0, scale_label=" ", written=True)
+                      [*numbers.target], least=0.0, most=1.0, scale_label=" ",
+                      written=len(numbers.target) <= WRITTEN)
             )  # fmt: skip
         corpus.step(model)
     return SheetGrid(
@@ -260,7 +271,7 @@ def bag(file: File = None) -> SheetGrid:
     counts = document_terms(documents)
     names = [f"text {n}" for n in range(1, len(documents) + 1)]
     table = sheet("counts", counts.table.astype(float), counts.terms, names, aspect=0.16)
-    cells = [[str(count) for count in row] for row in counts.table.tolist()]
+    cells = [[str(count) for count in row] for row in counts.table.tolist() if len(row) <= WRITTEN]
     order = [counts.terms.index(word) for word in documents[0]]
     configs = {
         "bag of words": BagEncoder.Config.parse(NARROW),

@@ -189,7 +189,7 @@ def test_kinds_of_heads_can_be_told_apart(open_url: Visit, address: str) -> None
     page = open_url(address)
     grid = part(page, "attention").locator(".fv-heads-grid canvas")
     before = grid.evaluate("e => e.toDataURL()")
-    part(page, "attention").get_by_label("sink 2").check()
+    part(page, "attention").get_by_label("sink: 2 heads").check()
     assert grid.evaluate("e => e.toDataURL()") != before
 
 

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 854d9ea44eb069c8.
+// Written by `npm run types` from src/foveate/server; do not edit. Of b6d4bc7de938f82b.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -62,12 +62,13 @@ export interface Alternative {
   p: number;
 }
 /**
- * The answer begins: the tokens of the source.
+ * The answer begins: the tokens of the source, and its words that training never showed.
  */
 export interface AnswerStart {
   event: "start";
   run: string;
   source: SourceToken[];
+  unknown: string[];
   prefix: number[];
   cut: number;
 }
@@ -380,9 +381,9 @@ export interface Question {
    */
   head?: number | null;
   /**
-   * colours by row, or absolute
+   * colours: absolute (default; of pictures by panel), or by row
    */
-  scale?: "row" | "absolute";
+  scale?: ("row" | "absolute") | null;
   /**
    * rows and columns; auto: by the tokenizer and the script
    */

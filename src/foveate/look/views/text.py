@@ -255,6 +255,7 @@ def by_length(
                 np.arange(1.0, 1 + len(labels)), {n: line[some] for n, line in lines.items()},
                 "words of the source", title, labels=labels,
                 bands={n: (low[some], high[some]) for n, (low, high) in bands.items()},
+                joined=len(labels) > 2,
                 caption="bands: 95 % of draws of the sentences (bootstrap)",
             )
         )  # fmt: skip

@@ -144,9 +144,9 @@ def absolute(folder: Path) -> SheetGrid:
     waves = sheets(Sinusoidal(Sinusoidal.Config(), 64, 1), *shape)
     turns = sheets(Rotary(Rotary.Config(), 64, 1), *shape)
     named = [
-        sheet(f"{name}: {sheet.title}", sheet.values, down=sheet.down, across=sheet.across)
+        drawn.model_copy(update={"title": f"{name}: {drawn.title}"})
         for name, part in (("sinusoids", waves), ("RoPE", turns))
-        for sheet in part
+        for drawn in part
     ]
     return SheetGrid(sheets=named, title="Each place has a vector; products know the distance")
 
@@ -161,7 +161,7 @@ def relative(folder: Path) -> SheetGrid:
     drawn = [
         sheet(
             f"ALiBi, {name} head",
-            s.values,
+            s.values.array,
             down=s.down,
             across=s.across,
             least=-12.0,
@@ -172,7 +172,7 @@ def relative(folder: Path) -> SheetGrid:
     drawn.append(
         sheet(
             "T5: which number is added", buckets, down="place t", across="place s",
-            told="bucket 0 … 31, learned",
+            scale_label="bucket 0 … 31, learned",
         )
     )  # fmt: skip
     return SheetGrid(sheets=drawn, title="What a pair of places adds to its score")

@@ -52,7 +52,8 @@ def beam() -> list[list[Node]]:
     def node(step: int, rank: int) -> Node:
         return Node(
             id=2 * step + rank, parent=2 * step - 2 if step else None,
-            text=TARGET[step] if rank == 0 else "x", log_p=-step - rank, score=-1 - rank,
+            text=" " * bool(step) + TARGET[step] if rank == 0 else "x",
+            log_p=-step - rank, score=-1 - rank,
             state="pruned" if rank else "done" if step == 3 else "live",
         )  # fmt: skip
 

@@ -680,6 +680,8 @@ def _place_word(ax: Axes, drawing: WordsDrawing, word: Word, x: float, y: float)
         wide = cell_len(label) * LETTER
         ax.add_patch(Rectangle((x - 0.02, y - 0.11), wide + 0.04, 0.2, color=fill, lw=0))
     _write(ax, x, y, label, ink)
+    if not word.space and _below(word):  # a piece of a word, apart from the one before it
+        _write(ax, x - 1.2 * LETTER, y, "‿", NOTE)
     for row, text in enumerate(_below(word), start=1):
         _write(ax, x, y + row * LINE_HEIGHT, text, NOTE)
 

@@ -21,7 +21,7 @@ const textOf = (path: readonly Node[]) => path.reduce((text, { text: next }) => 
 
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const { steps } = drawing, nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
-  const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text);
+  const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text.trim() || text); // as the words of other drawings
   const wide = Math.min(132, Math.max(56, ...steps.flat().map(({ text }) => widthOf(text) + 22))), across = wide + 34;
   const deepest = Math.max(1, ...steps.map((step) => step.length));
   const width = across * steps.length + 4, height = TOP + DOWN * deepest + 4;
@@ -58,7 +58,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: TALL, rx: 6 }),
-      s("text", { x: x + wide / 2, y: y + 17, "text-anchor": "middle" }, fitted(node.text, wide - 12))));
+      s("text", { x: x + wide / 2, y: y + 17, "text-anchor": "middle" }, fitted(node.text.trim() || node.text, wide - 12))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     ...edges.values(), ...boxes.values());

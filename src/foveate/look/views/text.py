@@ -133,7 +133,8 @@ class ForcedText:
         texts = []
         for i, (start, end) in zip(self.ids, spans, strict=True):
             piece = text[start:end]
-            spaced = piece.startswith(" ") or text[max(0, start - 1) : start] == " " or not start
+            before = text[max(0, start - 1) : start]
+            spaced = not piece or piece.startswith(" ") or before in ("", " ")
             label = visible(piece.strip(" ") or piece or token_name(self.tokenizer, i))
             texts.append((label, spaced))
         return texts

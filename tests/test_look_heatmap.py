@@ -41,7 +41,7 @@ def test_the_view_is_of_the_map_asked_for(record: AttentionRecord) -> None:
     maps = list(record.maps.values())
     np.testing.assert_array_equal(attention(record, layer=0, head=1).array, maps[0][1])
     close(attention(record).array, maps[1].mean(0), terms=ROW)
-    assert "layer 1 of 0–1 · mean of 2 heads" in attention(record).caption
+    assert "layer 1 (2 layers, from 0) · mean of 2 heads" in attention(record).caption
 
 
 @pytest.mark.parametrize("scale", ["row", "absolute"])
@@ -173,7 +173,7 @@ def test_heads_are_drawn_layer_by_layer(record: AttentionRecord, tmp_path: Path)
     axes = view.figure().axes
     assert len(axes) == 4
     seen = np.array(axes[3].collections[0].get_array())
-    expected = colors.scale("row").levels(record.maps["decoder.layers.1.cross_attention"][1])
+    expected = colors.scale("absolute").levels(record.maps["decoder.layers.1.cross_attention"][1])
     close(seen, expected)
     assert [ax.get_ylabel() for ax in axes] == ["layer 0", "", "layer 1", ""]
     kinds = [kind for heads in view.kinds.values() for kind in heads]

@@ -22,7 +22,7 @@ from foveate.look.inside import (
     principal,
     states,
 )
-from foveate.look.measure import breadth, kind_of, kinds_of, on_diagonal, on_sink, spread
+from foveate.look.measure import CROSS, breadth, kind_of, kinds_of, on_diagonal, on_sink, spread
 from foveate.look.models import (
     direction,
     permutation,
@@ -108,32 +108,40 @@ EYE = np.eye(6)
 SINK = np.zeros((6, 6))
 SINK[:, 0] = 1
 MADE = {
-    "diagonal": soft(EYE),
+    "same token": soft(EYE),
     "previous token": soft(np.eye(6, k=-1) + np.diag([1, 0, 0, 0, 0, 0])),
     "next token": soft(np.eye(6, k=1) + np.diag([0, 0, 0, 0, 0, 1])),
     "sink": soft(SINK),
     "broad": np.full((6, 6), 1 / 6, np.float32),
-    "mixed": soft(EYE[[3, 0, 5, 1, 4, 2]], 0.35),
+    "no pattern": soft(EYE[[3, 0, 5, 1, 4, 2]], 0.35),
 }
 
 
 @pytest.mark.parametrize("kind", MADE)
 def test_heads_that_were_made_so_are_called_so(kind: str) -> None:
-    assert kind_of(MADE[kind], crosses=False) == kind
+    assert kind_of(MADE[kind]) == kind
 
 
 def test_a_head_that_turns_the_order_round_aligns() -> None:
     reverse = soft(EYE[::-1])
-    assert kind_of(reverse, crosses=True) == "aligning"
-    assert kind_of(reverse, crosses=False) == "mixed"
-    assert kind_of(soft(np.eye(6)), crosses=True) == "diagonal"
-    assert kind_of(soft(SINK), crosses=True) == "sink"
+    assert kind_of(reverse, CROSS) == "aligning"
+    assert kind_of(reverse) == "no pattern"
+    assert kind_of(soft(np.eye(6)), CROSS) == "diagonal"
+    assert kind_of(soft(SINK), CROSS) == "sink"
     longer = np.zeros((3, 6))
     longer[[0, 1, 2], [0, 2, 5]] = 1
-    assert kind_of(soft(longer), crosses=True) == "diagonal"  # the same place, further apart
-    assert kind_of(np.full((1, 4), 0.25, np.float32), crosses=True) == "mixed"
+    assert kind_of(soft(longer), CROSS) == "diagonal"  # the same place, further apart
+    assert kind_of(np.full((1, 4), 0.25, np.float32), CROSS) == "no pattern"
     result = kinds_of({"decoder.layers.0.cross_attention": np.stack([reverse, soft(SINK)])})
     assert result == {"decoder.layers.0.cross_attention": ["aligning", "sink"]}
+
+
+def test_kinds_are_named_by_the_labels_of_the_map() -> None:
+    """A decoder's row is the word that it produces: the word read last stands before that one."""
+    made = np.stack([soft(EYE), np.zeros((6, 6), np.float32)])
+    kinds = kinds_of({f"{side}.layers.0.self_attention": made for side in ("encoder", "decoder")})
+    assert kinds["encoder.layers.0.self_attention"] == ["same token", "silenced"]
+    assert kinds["decoder.layers.0.self_attention"] == ["previous token", "silenced"]
 
 
 def test_the_measures_by_hand() -> None:
@@ -348,3 +356,12 @@ def test_weights_come_back_after_an_error() -> None:
 def test_a_captured_tensor_is_of_the_type_that_is_promised() -> None:
     maps = translating(transformer(), SOURCE, TARGET).maps("cross_attention")
     assert all(isinstance(w, np.ndarray) and not isinstance(w, Tensor) for w in maps.values())
+
+
+def test_labels_of_near_states_stand_apart() -> None:
+    """The points of two words fall together; each label is at a corner of its own."""
+    hidden = np.array([[0.0, 0.0], [9.0, 0.0], [4.0, 5.0], [4.05, 5.05]])
+    figure = states(hidden, ["one", "two", "livre", "un"]).figure()
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert not boxes[2].overlaps(boxes[3])

@@ -58,7 +58,9 @@ def test_colors_are_those_of_the_table() -> None:
 
 
 def test_masked_cells_are_blank() -> None:
-    picture = draw(np.array([[1.0, 0.0], [0.5, 0.5]]), ["x", "y"], ["a", "b"], ink="shades")
+    picture = draw(
+        np.array([[1.0, 0.0], [0.5, 0.5]]), ["x", "y"], ["a", "b"], scale="row", ink="shades"
+    )
     assert row_of(picture, "x").count("█") * 2 == row_of(picture, "y").count("█")
     assert "·" not in row_of(picture, "x")
 

@@ -157,6 +157,11 @@ def test_what_is_streamed_is_what_the_run_translates(
             assert max(len(beam["nodes"]) for beam in beams) <= 2 * 3
 
 
+def test_words_that_training_never_showed_are_named(client: TestClient) -> None:
+    [start, *_] = streamed(client, "rnn", {"text": "The zebra runs , runs"})
+    assert start["unknown"] == ["zebra"]
+
+
 def test_probabilities_are_those_of_the_model(client: TestClient, runs: dict[str, Run]) -> None:
     done = folded(client, "rnn", {"text": "the dog runs", "search": {"kind": "greedy"}})["done"]
     best = done["hypotheses"][0]

@@ -79,6 +79,8 @@ def test_curves_of_a_log(tmp_path: Path) -> None:
     where = training("r", tmp_path / "run", 100, log)
     assert where.step == 100 and not where.running and where.has_samples
     assert training("r", tmp_path / "run", 200, log).running
+    ended: Any = {"event": "end", "step": 100, "reason": "max_minutes"}
+    assert not training("r", tmp_path / "run", 200, [*log, ended]).running
     os.utime(tmp_path / "run" / "log.jsonl", (0, 0))
     assert not training("r", tmp_path / "run", 200, log).running
 

@@ -71,7 +71,11 @@ def test_a_report_answers_and_records_once(run: Run) -> None:
 def test_silent_heads_are_silent_in_every_view_and_then_speak_again(run: Run) -> None:
     plain = find("attention").draw([run], ASKED).arrays()["weights"]
     silent = ASKED.model_copy(update={"silence": ("layers.1.cross_attention",)})
-    assert not find("attention").draw([run], silent).arrays()["weights"].any()
+    shown = find("attention").draw([run], silent)
+    assert not shown.arrays()["weights"].any() and "silenced" in shown.caption
+    assert not find("links").draw([run], silent).figure().axes[0].lines
+    kinds = find("heads").draw([run], silent).kinds
+    assert set(kinds["decoder.layers.1.cross_attention"]) == {"silenced"}
     changed = find("lens").draw([run], silent).arrays()["p"]
     assert differ(changed, find("lens").draw([run], ASKED).arrays()["p"])
     assert np.array_equal(find("attention").draw([run], ASKED).arrays()["weights"], plain)

@@ -57,6 +57,9 @@ def test_what_does_not_fit_is_refused_with_its_reason(translator: Run) -> None:
         find("attention").draw([translator, translator], Question())
     with pytest.raises(ConfigError, match="no block 'middle' here"):
         find("attention").draw([translator], Question(text="a b", block="middle"))
+    asked = [Question(text="a b", scale=scale) for scale in (None, "row")]
+    scales = [find("attention").draw([translator], question).scale for question in asked]
+    assert scales == ["absolute", "row"]  # an even row is not drawn as a sharp one
     with pytest.raises(ConfigError, match="scale"):
         Question.parse({"scale": "rows"})
 

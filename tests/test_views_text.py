@@ -85,6 +85,7 @@ def test_coverage_is_the_sum_of_each_column(run: Run) -> None:
     close(covered["coverage"], weights["weights"].sum(axis=0), terms=ROW)
     assert covered["labels"].tolist() == ["a", "b", "c", "</s>"]
     assert covered["coverage"].sum() == near(4)
+    assert draw("coverage", run, **PAIR).model_dump()["at"] == 1  # a browser draws the line too
 
 
 def test_links_are_the_same_weights_as_lines(run: Run) -> None:
@@ -94,6 +95,8 @@ def test_links_are_the_same_weights_as_lines(run: Run) -> None:
     lines = view.figure().axes[0].lines
     strong = view.array[view.array >= 0.05]
     close(sorted(line.get_alpha() for line in lines), np.sort(strong))
+    left = {text.get_text() for text in view.figure().axes[0].texts if text.get_position()[0] < 0}
+    assert left == set(view.rows)  # as in a browser: what attends stands left
 
 
 def test_the_n_best_are_those_of_the_search(run: Run) -> None:
@@ -120,6 +123,8 @@ def test_masks_hide_the_future_and_the_padding(run: Run) -> None:
         np.testing.assert_array_equal(
             np.isfinite(sheet.values.array), np.broadcast_to(real, sheet.values.array.shape)
         )
+    for sheet in (own, across):  # the rows have the labels of the attention map
+        assert sheet.rows[:4] == draw("attention", run, **PAIR, units="tokens").rows
     size = len(own.rows)
     np.testing.assert_array_equal(np.isfinite(own.values.array), np.tri(size, dtype=bool))
 
@@ -161,6 +166,8 @@ def test_scores_by_length_are_those_of_each_group(tmp_path: Path) -> None:
         close(shown.arrays()["system"], want)
         low, high = (shown.arrays()[f"system, {end}"] for end in ("low", "high"))
         assert (low <= want).all() and (want <= high).all() and (low < high).all()
+    assert not first.joined  # nothing is known between two groups
+    assert [line.get_linestyle() for line in view.figure().axes[0].lines] == ["None"]
     assert [len(group) for group in grouped(["a"] * 2 + ["a " * 60])] == [2, 0, 0, 0, 0, 1]
     with pytest.raises(ConfigError, match="20 sources, 19 outputs, 20 references"):
         by_length({"system": (sources, outputs[1:], references)})
@@ -219,7 +226,22 @@ def test_runs_of_other_steps_share_an_axis() -> None:
 
 def test_the_moving_mean_of_what_stays_is_itself() -> None:
     close(smoothed(np.array([2.0, np.nan, 2.0, 2.0])), 2)
-    close(smoothed(np.array([1.0, 0.0])), [1, 0.7 * 0.3 / 0.51])
+    fade = np.exp(-50 / 2)
+    close(smoothed(np.array([1.0, 0.0])), [1 / (1 + fade), fade / (1 + fade)])
+
+
+def test_a_smoothed_line_does_not_lag() -> None:
+    falling = np.linspace(5, 1, 400)
+    assert np.abs(smoothed(falling) - falling)[100:-100].max() < 1e-4
+    logs: dict[str, list[Line]] = {
+        name: [{"event": "train", "step": n, "loss": 1.0} for n in range(60)] for name in "ab"
+    }
+    curves = panel(logs, "train", "loss").curves
+    assert [(c.name, c.hue, c.faint) for c in curves[2:]] == [
+        ("b", 1, True),
+        ("b, smoothed", 1, False),
+    ]
+    assert panel(logs, "train", "loss").looks() == [(0, 0), (0, 0), (1, 0), (1, 1)]
 
 
 def test_health_is_what_was_logged(run: Run) -> None:

@@ -52,7 +52,8 @@ def beam() -> list[list[Node]]:
     def node(step: int, rank: int) -> Node:
         return Node(
             id=2 * step + rank, parent=2 * step - 2 if step else None,
-            text=TARGET[step] if rank == 0 else "x", log_p=-step - rank, score=-1 - rank,
+            text=" " * bool(step) + TARGET[step] if rank == 0 else "x",
+            log_p=-step - rank, score=-1 - rank,
             state="pruned" if rank else "done" if step == 3 else "live",
         )  # fmt: skip
 
@@ -189,7 +190,7 @@ def test_kinds_of_heads_can_be_told_apart(open_url: Visit, address: str) -> None
     page = open_url(address)
     grid = part(page, "attention").locator(".fv-heads-grid canvas")
     before = grid.evaluate("e => e.toDataURL()")
-    part(page, "attention").get_by_label("sink 2").check()
+    part(page, "attention").get_by_label("sink: 2 heads").check()
     assert grid.evaluate("e => e.toDataURL()") != before
 
 

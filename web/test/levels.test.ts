@@ -1,11 +1,17 @@
 import { expect, test } from "vitest";
-import { colourOf, diverging, ends, enlarged, glow, isLight, levelsBetween, levelsOf, pixels, pooled, sequential, smallLevels, strongest } from "../src/core/levels";
+import { colourOf, diverging, ends, enlarged, equals, glow, isLight, levelsBetween, levelsOf, pixels, pooled, sequential, smallLevels, strongest } from "../src/core/levels";
 
 const matrix = (height: number, width: number, ...values: number[]) => ({ height, width, values: Float64Array.from(values) });
 
 test("by row a level is the root of the share of the row's largest; 0 is blank", () => {
   expect([...levelsOf(matrix(2, 2, 0.4, 0.1, 0, 0.05), "row")]).toEqual([1, 0.5, -1, 1]);
   expect([...levelsOf(matrix(1, 3, 0.4, 0, 1), "absolute")]).toEqual([0.4, -1, 1]);
+});
+
+test("equal weights are all the strongest, and a silenced row has none", () => {
+  expect(equals([0.25, 0.25, 0.25, 0.25])).toEqual([0, 1, 2, 3]);
+  expect(equals([0.1, 0.7, 0.2])).toEqual([1]);
+  expect(equals([0, 0, 0])).toEqual([]);
 });
 
 test("numbers lie between their ends, blanks are blank", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { along, endsOf } from "../src/core/axes";
-import { nearest, pathOf, pointed } from "../src/core/lines";
+import { looksOf, nearest, pathOf, pointed } from "../src/core/lines";
 
 const same = (value: number) => value;
 
@@ -19,6 +19,13 @@ test("a value that no line reaches has a point, of many others none has", () => 
   const many = Array.from({ length: 100 }, (_, k) => (k === 49 || k === 51 ? null : k));
   expect(many.flatMap((_, k) => (pointed(many, k) ? [k] : []))).toEqual([50]);
   expect([1, null, 3, 4].map((_, k) => pointed([1, null, 3, 4], k))).toEqual([true, false, true, true]);
+});
+
+test("a run has one colour, and dashes tell its curves apart", () => {
+  const curve = (hue: number | null, faint = false) => ({ name: "", y: [], low: [], high: [], hue, faint });
+  expect(looksOf([curve(null), curve(null)])).toEqual([[0, 0], [1, 1]]);
+  expect(looksOf([curve(0), curve(0), curve(1), curve(1)])).toEqual([[0, 0], [0, 1], [1, 0], [1, 1]]);
+  expect(looksOf([curve(0, true), curve(0), curve(1, true), curve(1)])).toEqual([[0, 0], [0, 0], [1, 0], [1, 1]]);
 });
 
 test("the nearest place is found", () => {

@@ -22,6 +22,7 @@ test("a chosen word is met by what it looks at most", () => {
 
 test("the words of another drawing are found on whichever side they are", () => {
   expect(cellOf({ rows: ["the", "cat"], row: 1, side: "row" }, block, map)).toEqual({ side: "column", row: 1, column: 1 });
+  expect(cellOf({ rows: ["un", "petit", "chat"], row: 2, side: "row" }, block, map)).toEqual({ side: "row", row: 1, column: 1 }); // of another run
   expect(cellOf({ rows: ["an", "other"], row: 1, side: "row" }, block, map)).toEqual({ side: "row", row: 0, column: 0 });
 });
 

@@ -19,6 +19,7 @@ test("a word is found on the side whose words it is of", () => {
   expect(selection.placeOf(target)).toBe(2);
   expect(selection.placeOf(source)).toBe(1);
   expect(selection.placeOf(["other"])).toBeUndefined();
+  expect(selection.placeOf(["noir", "un", "chat", "noir"])).toBe(3); // of another run: the same word, the nearest
   const self = new Selection({ rows: source, columns: source, row: 0, column: 1, side: "column" });
   expect(self.placeOf(source)).toBe(1);
 });

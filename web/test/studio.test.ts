@@ -8,7 +8,7 @@ import { against, percent, short } from "../src/studio/words";
 
 describe("addresses", () => {
   const place: Place = {
-    ...EMPTY, page: "inspect", runs: ["a", "b&c"], text: "l'été = 30 %; #1?", target: "x", prefix: [3, 0, 17], search: { kind: "beam", beam_size: 4, length_penalty: 0.6 },
+    ...EMPTY, page: "inspect", runs: ["a", "b&c"], text: "l'été = 30 %; #1?", target: "x", prefix: [3, 0, 17], forced: [0, 2], search: { kind: "beam", beam_size: 4, length_penalty: 0.6 },
     silenced: [{ block: "decoder.cross_attention", layer: 2, head: 1 }, { block: "encoder", layer: 0, head: null }], views: ["attention", "heads"],
     block: "decoder.cross_attention", layer: 0, head: null, row: 2, column: 5, side: "column", options: { gates: { layer: 1 } }, trainings: ["a"], across: "time",
   };
@@ -46,6 +46,8 @@ describe("curves", () => {
     const points = (steps: number[], values: number[]) => ({ steps, seconds: steps, values });
     const [chart] = chartsOf(["train.lr", "train.loss", "valid.loss"]);
     const made = drawn(chart!, new Map([["a", new Map([["train.loss", points([0, 4], [4, 0])]])], ["b", new Map([["train.loss", points([2], [9])]])]]), "step");
+    expect(made.curves.map(({ hue }) => hue)).toEqual([0, 1]); // one colour a run
+    expect([made.ends, drawn(chart!, new Map(), "step", 900).ends, drawn(chart!, new Map(), "time", 900).ends]).toEqual([null, [0, 900], null]);
     expect([made.title, made.x, made.curves.map(({ name, y }) => [name, y])]).toEqual(["Loss", [0, 2, 4], [["a train", [4, 2, 0]], ["b train", [null, 9, null]]]]);
   });
   it("put the likelihood of training beside that of a validation, and what is minimised apart", () => {

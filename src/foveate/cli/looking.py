@@ -232,7 +232,7 @@ def _plain(annotation: Any) -> Any:
         return str
     if origin is tuple:
         return list[_plain(parts[0])]  # type: ignore[misc]
-    return parts[0] if parts else annotation
+    return _plain(parts[0]) if parts else annotation
 
 
 # ------------------------------------------------------------------------------ demos as verbs

@@ -54,11 +54,13 @@ def _absolute(weights: Floats) -> Floats:
 
 SCALES = {
     "row": Scale(
-        "weight / largest of its row (square-root scale)",
+        "by row: weight / the largest of its row (square root)",
         _by_row,
         {0.0: "0", 0.05**0.5: "5 %", 0.5: "25 %", 0.5**0.5: "50 %", 1.0: "100 %"},
     ),
-    "absolute": Scale("weight", _absolute, {v: f"{v:g}" for v in (0.0, 0.25, 0.5, 0.75, 1.0)}),
+    "absolute": Scale(
+        "weight, from 0 to 1", _absolute, {v: f"{v:g}" for v in (0.0, 0.25, 0.5, 0.75, 1.0)}
+    ),
 }
 
 

@@ -305,7 +305,7 @@ class AttentionDrawing(Drawing):
     block: str = ""  # the first where empty
     layer: int = -1
     head: int | None = None
-    scale: Literal["row", "absolute"] = "row"
+    scale: Literal["row", "absolute"] = "absolute"
     gold: list[tuple[int, int]] = []
 
 
@@ -465,12 +465,18 @@ class SheetGrid(Drawing):
 
 
 class Curve(DrawingPart):
-    """A line over the places of its drawing, with a band where its ends are known."""
+    """A line over the places of its drawing, with a band where its ends are known.
+
+    Curves of one ``hue`` belong together (of a run, for example); absent it is the curve's number.
+    A ``faint`` curve stands behind its smoothed one.
+    """
 
     name: str
     y: Values
     low: Values = Field(default_factory=_no_values)
     high: Values = Field(default_factory=_no_values)
+    hue: int | None = None
+    faint: bool = False
 
 
 class Mark(DrawingPart):
@@ -483,12 +489,16 @@ class Mark(DrawingPart):
 class LinesDrawing(Drawing):
     """Lines over one axis ``x`` (N,), with own colours and dashes; NaN where there is no value.
 
-    ``across`` and ``up`` are what the axes are, ``log`` which of them are logarithmic.
+    ``across`` and ``up`` are what the axes are, ``log`` which of them are logarithmic. Points are
+    ``joined`` by lines unless there is nothing between them. ``ends`` are those of the axis across
+    where it is longer than ``x``.
     """
 
     kind: Literal["lines"] = "lines"
     x: Places
     curves: list[Curve]
+    joined: bool = True
+    ends: tuple[float, float] | None = None
     across: str = ""
     up: str = ""
     log: Literal["", "x", "y", "xy"] = ""
@@ -504,15 +514,29 @@ class LinesDrawing(Drawing):
     def drawings(self) -> list[Drawing]:
         return [self.model_copy(update={"title": self.title or self.up})]
 
+    def looks(self) -> list[tuple[int, int]]:
+        """The numbers of the hue and of the dash of each curve.
+
+        Dashes tell the curves of one hue apart, and hues where each curve has its own.
+        """
+        hues = [k if curve.hue is None else curve.hue for k, curve in enumerate(self.curves)]
+        clear = [hue for hue, curve in zip(hues, self.curves, strict=True) if not curve.faint]
+        several, seen, looks = len(set(clear)) < len(clear), dict.fromkeys(hues, 0), []
+        for hue, curve in zip(hues, self.curves, strict=True):
+            looks.append((hue, 0 if curve.faint else seen[hue] if several else hue))
+            seen[hue] += not curve.faint
+        return looks
+
 
 def line_chart(
     x: Floats, curves: Mapping[str, Floats], across: str = "", up: str = "", title: str = "",
     log: Literal["", "x", "y", "xy"] = "", bands: Bands | None = None, labels: Sequence[str] = (),
-    marks: Mapping[str, float] | None = None, caption: str = "",
+    marks: Mapping[str, float] | None = None, caption: str = "", joined: bool = True,
 ) -> LinesDrawing:  # fmt: skip
     """A line for each name over the same places; ``marks`` are places with names."""
     return LinesDrawing(
         title=title, caption=caption, x=x, across=across, up=up, log=log, labels=list(labels),
+        joined=joined,
         curves=[Curve(name=name, y=y, **_band(bands, name)) for name, y in curves.items()],
         marks=[Mark(x=place, label=label) for label, place in (marks or {}).items()],
     )  # fmt: skip
@@ -591,7 +615,7 @@ class BarSeries(DrawingPart):
 class BarsDrawing(Drawing):
     """Bars for each label, beside each other where there are several series; NaN is no bar.
 
-    ``at`` is a value that bars are compared with, a line in figures.
+    ``at`` is a value that bars are compared with, a dashed line.
     """
 
     kind: Literal["bars"] = "bars"
@@ -599,7 +623,7 @@ class BarsDrawing(Drawing):
     series: list[BarSeries]
     up: str = ""
     across: str = ""
-    at: float | None = Field(None, exclude=True)
+    at: float | None = None
 
     def arrays(self) -> Arrays:
         arrays: Arrays = {"labels": np.array(self.labels)}

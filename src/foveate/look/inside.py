@@ -96,7 +96,8 @@ def gates(
         )
         for name, gate in over.items()
     ]  # fmt: skip
-    return SheetGrid(sheets=drawn, title=title, across=1)
+    caption = f"{len(shown)} units of {len(lively)}, those that change most over the text"
+    return SheetGrid(sheets=drawn, title=title, across=1, caption=caption)
 
 
 # ------------------------------------------------------------------------------------------ states
@@ -109,6 +110,12 @@ SHOWN = 3  # components
 def backwards(name: str) -> bool:
     """Whether a cell of this name reads from the end: the second direction of a layer."""
     return name.endswith(".1.cell")
+
+
+def called(name: str) -> str:
+    """A cell in words: ``decoder cell 0``, ``encoder cell 1, backwards``."""
+    number = next(filter(str.isdecimal, name.split(".")), "")
+    return f"{name.split('.')[0]} cell {number}".strip() + ", backwards" * backwards(name)
 
 
 def principal(states: Floats) -> tuple[Figures, Figures]:

@@ -100,10 +100,11 @@ class HeadsView(AttentionView):
         return maps | {"rows": np.array(rows), "columns": np.array(columns)}
 
 
-def _check_scale(scale: str) -> None:
-    """Raise ``ValueError`` naming the scales that exist."""
-    if scale not in get_args(ScaleName):
+def _checked(scale: ScaleName | None) -> ScaleName:
+    """A scale, absolute where none is named. Raises ``ValueError`` naming those that exist."""
+    if scale is not None and scale not in get_args(ScaleName):
         raise ValueError(f"no scale {scale!r}; there are: {', '.join(get_args(ScaleName))}")
+    return scale or "absolute"
 
 
 def attention(
@@ -111,24 +112,30 @@ def attention(
     block: str = "cross_attention",
     layer: int = -1,
     head: int | None = None,
-    scale: ScaleName = "row",
+    scale: ScaleName | None = None,
 ) -> AttentionView:
     """The drawing of one layer of a block: of one head, or of the mean of all.
 
-    ``scale`` says how weights become colours: ``"row"`` against the largest of the row (a long
-    sentence stays legible), ``"absolute"`` from 0 to 1. Raises ``KeyError`` naming the blocks that
-    exist, ``IndexError`` naming the layers or heads, ``ValueError`` naming the scales.
+    ``scale`` says how weights become colours: ``"absolute"`` from 0 to 1 (the default), ``"row"``
+    against the largest of the row, in which an even row is as bright as a sharp one. Raises
+    ``KeyError`` naming the blocks that exist, ``IndexError`` naming the layers or heads,
+    ``ValueError`` naming the scales.
     """
     record.select(block, layer, head)  # refuses what does not exist now, not when it is drawn
-    _check_scale(scale)
+    scale = _checked(scale)
     names = record.names(block)
     place = range(len(names))[layer]
     name, heads = block_of(names[place]), len(record.maps[names[place]])
     caption = [spaced(name)]
     if len(names) > 1:
-        caption.append(f"layer {place} of 0–{len(names) - 1}")
+        caption.append(f"layer {place} ({len(names)} layers, from 0)")
     if heads > 1:
         caption.append(f"mean of {heads} heads" if head is None else f"head {head}")
+    silent = [n for n, weights in enumerate(record.maps[names[place]]) if not weights.any()]
+    if head in silent or len(silent) == heads:
+        caption.append("silenced: all weights are 0")
+    elif silent and head is None:
+        caption.append(f"silenced: {', '.join(f'head {n}' for n in silent)}")
     return AttentionView(
         record=record, block=name, layer=place, head=head, scale=scale, caption=" · ".join(caption)
     )
@@ -140,7 +147,7 @@ def links(view: AttentionView) -> LinksView:
 
 
 def heads(
-    record: AttentionRecord, block: str = "cross_attention", scale: ScaleName = "row"
+    record: AttentionRecord, block: str = "cross_attention", scale: ScaleName | None = None
 ) -> HeadsView:
     """The drawing of all layers and heads of a block.
 
@@ -148,8 +155,7 @@ def heads(
     """
     for name in record.layers(block):
         record.drawn(name)
-    _check_scale(scale)
-    name = block_of(record.names(block)[0])
+    name, scale = block_of(record.names(block)[0]), _checked(scale)
     return HeadsView(record=record, block=name, block_label=block, form="heads", scale=scale)
 
 
@@ -189,13 +195,14 @@ def over_picture(
     block: str | None = None,
     layer: int = -1,
     head: int | None = None,
-    scale: ScaleName = "row",
+    scale: ScaleName | None = None,
 ) -> AttendedPicture:
     """The attention of a model to a picture (C, H, W).
 
     Of a decoder's attention a panel for each word; of patches that attend to patches a panel for
     each layer, with the weights of the class token, or where there is none the mean of all.
-    Without a ``block``: the attention to the picture that the record has. Raises as
+    Without a ``block``: the attention to the picture that the record has. Without a ``scale`` tints
+    are by panel: cells are many, and their weights small. Raises as
     `foveate.look.attention` does, and ``ValueError`` where the columns are no places of a picture.
     """
     matrix = attention(record, block or _picture_block(record), layer, head, scale)
@@ -226,7 +233,7 @@ def over_picture(
         overlays.append(Overlay(title=title, weights=Numbers.weights(grid), note=note))
     return AttendedPicture(
         pixels=pixels, width=pixels.shape[2], height=pixels.shape[1], caption=caption,
-        overlays=overlays, scale=scale, map_name=matrix.name, columns=columns,
+        overlays=overlays, scale=scale or "row", map_name=matrix.name, columns=columns,
         weights=[row for _, row in panels], heading=record.title,
     )  # fmt: skip
 

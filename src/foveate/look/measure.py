@@ -58,7 +58,13 @@ def alignment(weights: Weights) -> NDArray[np.int64]:
 
 # ------------------------------------------------------------------------------ kinds of heads
 
-KINDS = ("diagonal", "previous token", "next token", "sink", "aligning", "broad", "mixed")
+# By the labels of a map: rows of a decoder's self-attention are words that are being produced, its
+# columns words that were read, so the place of the last word read is that of the previous token.
+CROSS = {"diagonal": 0}
+ENCODER = {"same token": 0, "previous token": -1, "next token": 1}
+DECODER = {"previous token": 0, "two tokens before": -1}
+OTHERS = ("sink", "aligning", "broad", "no pattern", "silenced")
+KINDS = (*dict.fromkeys((*CROSS, *ENCODER, *DECODER)), *OTHERS)
 ENOUGH = 0.4  # mean weight on one place by which a head is called
 
 
@@ -108,32 +114,35 @@ def spread(weights: Weights) -> Figures:
     return figures
 
 
-def kind_of(weights: Weights, crosses: bool) -> str:
+def kind_of(weights: Weights, offsets: Mapping[str, int] = ENCODER) -> str:
     """What a head does, by its map (T, S): one of ``KINDS``, by a heuristic.
 
-    The place (the same, the one before, the one after) that has most weight gives the name where it
-    has at least 40 %, and more than any one key has of all rows (else ``sink``, where that has
-    40 %). A head that crosses from a target to a source is ``aligning`` where rows are sure (their
-    largest weight is 40 % on average) of at least half as many keys as there could be; any head is
-    ``broad`` where its rows attend to their keys almost evenly (entropy 90 % of the most).
-    A single row or a single key has no pattern: ``mixed``.
+    The place that has most weight gives the name (``offsets`` are those of places from that of the
+    row) where it has at least 40 %, and more than any one key has of all rows (else ``sink``, where
+    that has 40 %). A head that crosses from a target to a source is ``aligning`` where rows are
+    sure (their largest weight is 40 % on average) of at least half as many keys as there could be;
+    any head is ``broad`` where its rows attend to their keys almost evenly (entropy 90 % of the
+    most). A single row or a single key has ``no pattern``; without any weight it is ``silenced``.
     """
+    if not weights.any():
+        return "silenced"
     if min(weights.shape) < 2:
-        return "mixed"
-    places = {"diagonal": 0} if crosses else {"diagonal": 0, "previous token": -1, "next token": 1}
-    shares = {name: float(on_diagonal(weights, offset)) for name, offset in places.items()}
+        return "no pattern"
+    shares = {name: float(on_diagonal(weights, offset)) for name, offset in offsets.items()}
     shares["sink"] = float(on_sink(weights))
     name = max(shares, key=shares.__getitem__)
     if shares[name] >= ENOUGH:
         return name
-    if crosses and confidence(weights) >= ENOUGH and spread(weights) >= 0.5:
+    if offsets is CROSS and confidence(weights) >= ENOUGH and spread(weights) >= 0.5:
         return "aligning"
-    return "broad" if breadth(weights) >= 0.9 else "mixed"
+    return "broad" if breadth(weights) >= 0.9 else "no pattern"
 
 
 def kinds_of(maps: Mapping[str, Weights]) -> dict[str, list[str]]:
     """What each head of each map (H, T, S) does, by `kind_of`."""
-    return {
-        name: [kind_of(head, name.endswith("cross_attention")) for head in heads]
-        for name, heads in maps.items()
-    }
+    kinds = {}
+    for name, heads in maps.items():
+        own = ENCODER if name.startswith("encoder") else DECODER
+        offsets = CROSS if name.endswith("cross_attention") else own
+        kinds[name] = [kind_of(head, offsets) for head in heads]
+    return kinds

@@ -243,11 +243,12 @@ def surfaces(losses: Mapping[str, Figures], reach: float = 1.0, title: str = "")
         places = [f"{place:.2g}" for place in np.linspace(-reach, reach, len(grid))]
         above = np.log10(np.where(np.isfinite(grid), grid, np.nan) / least)
         middle = len(grid) // 2
-        label = f"{least:.3g} … {most:.3g}, middle {grid[middle, middle]:.3g}"
+        label = f"log₁₀ (loss / {least:.3g}); loss {least:.3g} … {most:.3g}, "
+        label += f"middle {grid[middle, middle]:.3g}"
         ends = 0.0, float(np.log10(most / least))
         sheets.append(sheet(name, above, places, places, "β", "α", *ends, scale_label=label))
     count = sum(grid.size for grid in losses.values())
-    caption = f"log₁₀ (loss / least), filter-normalised directions, {count} runs (Li et al., 2018)"
+    caption = f"filter-normalised directions, {count} runs (Li et al., 2018)"
     return SheetGrid(sheets=sheets, title=title, caption=caption)
 
 
@@ -263,8 +264,9 @@ def sheets(position: Position, length: int, hidden_size: int, num_heads: int) ->
     """The sheets of an encoding; empty where it distinguishes no places.
 
     ``embed``: the vector of each place, (T, D), and the products of the vectors of two places,
-    (T, S), divided by the largest. ``rotate``: the same of a vector of ones that is turned.
-    ``bias``: what each head adds to the score of a pair, (T, S); some heads from first to last.
+    (T, S), divided by the largest, which the title says. ``rotate``: the same of a vector of ones
+    that is turned. ``bias``: what each head adds to the score of a pair, (T, S); some
+    heads from first to last.
     """
     at = torch.arange(length)
     drawn: list[SheetDrawing] = []
@@ -303,10 +305,10 @@ def positions(
 def _vectors(title: str, vectors: Tensor) -> list[SheetDrawing]:
     """The vectors themselves, (T, D), and their products, (T, S)."""
     products = vectors @ vectors.mT
-    length, size = vectors.shape
+    most, (length, size) = float(products.abs().max()), vectors.shape
     return [
         sheet(title, vectors.numpy(), down="place t", across="dimension", aspect=size / length),
-        _pairs("product of two places", products / products.abs().max()),
+        _pairs(f"product of two places / the largest ({most:.3g})", products / most),
     ]
 
 

@@ -51,9 +51,14 @@ class Cover(DrawingPart):
     left_out: int = 0
 
 
-def drawn(drawings: Sequence[Drawing], title: str = "") -> str:
-    """The page of drawings that are shown together; a word chosen in one is marked in all."""
-    group = PageGroup.model_validate({"title": "", "notes": [], "drawings": list(drawings)})
+def drawn(drawings: Sequence[Drawing], title: str = "", notes: Sequence[str] = ()) -> str:
+    """The page of drawings that are shown together; a word chosen in one is marked in all.
+
+    The ``notes`` stand below.
+    """
+    group = PageGroup.model_validate(
+        {"title": "", "notes": list(notes), "drawings": list(drawings)}
+    )
     return _assemble(Cover(title=title or "foveate", groups=[""]), [_json(group)])
 
 

@@ -143,6 +143,7 @@ def _open_axes(
 
 MOST_UPRIGHT = 12  # labels; more are turned
 LABEL_LETTERS = 76  # of the labels below an axis, together
+POINT_STEP = 0.05  # from a point to that of the next curve at one place, where none are joined
 DASHES: Sequence[Any] = ("-", "--", "-.", (0, (8, 2)), (0, (5, 1, 1, 1, 1, 1)), ":", (0, (1, 3)))
 
 
@@ -190,12 +191,19 @@ def _legend_columns(drawing: LinesDrawing) -> int:
 
 @draw.register
 def _lines(drawing: LinesDrawing, ax: Axes) -> None:
-    for number, curve in enumerate(drawing.curves):
-        hue, dash = colors.line(number), DASHES[number % len(DASHES)]
-        alone = "o" if np.isfinite(curve.y).sum() == 1 else None
-        ax.plot(drawing.x, curve.y, color=hue, ls=dash, lw=1.8, label=curve.name, marker=alone)
-        if len(curve.low):
-            ax.fill_between(drawing.x, curve.low, curve.high, color=hue, alpha=0.15, linewidth=0)
+    x = np.asarray(drawing.x)
+    for number, (curve, look) in enumerate(zip(drawing.curves, drawing.looks(), strict=True)):
+        hue, dash = colors.line(look[0]), DASHES[look[1] % len(DASHES)]
+        alone = "o" if np.isfinite(curve.y).sum() == 1 or not drawing.joined else None
+        ax.plot(
+            x if drawing.joined else x + POINT_STEP * number, curve.y, color=hue, marker=alone,
+            ls=dash if drawing.joined else "", lw=1.2 if curve.faint else 1.8, label=curve.name,
+            alpha=0.4 if curve.faint else 1.0,
+        )  # fmt: skip
+        if len(curve.low) and drawing.joined:
+            ax.fill_between(x, curve.low, curve.high, color=hue, alpha=0.15, linewidth=0)
+        elif len(curve.low):
+            ax.vlines(x + POINT_STEP * number, curve.low, curve.high, color=hue, linewidth=1.2)
     _places(drawing, ax)
     legend = ax.legend(
         loc="lower left", bbox_to_anchor=(0, 1), ncols=_legend_columns(drawing), frameon=False,
@@ -219,6 +227,10 @@ def _places(drawing: LinesDrawing, ax: Axes) -> None:
     elif "x" in drawing.log and len(x) <= MOST_UPRIGHT:
         ax.set_xticks(x, [f"{place:g}" for place in x])
         ax.minorticks_off()
+    if drawing.ends is not None:
+        ax.set_xlim(drawing.ends)
+    elif not drawing.joined:
+        ax.margins(x=0.25)
     for mark in drawing.marks:
         ax.axvline(mark.x, color=NOTE, linewidth=0.8)
         ax.annotate(
@@ -276,15 +288,39 @@ def _states(drawing: StatesDrawing, ax: Axes) -> None:
     ax.plot(x, y, color="#999999", linewidth=1)
     ax.plot(x, y, "o", color=colors.line(0), markersize=4)
     ax.plot(x[:1], y[:1], "o", color=colors.line(1), markersize=7)
-    for t, word in enumerate(drawing.labels):
-        ax.annotate(
-            visible(word), (x[t], y[t]), xytext=(4, 4), textcoords="offset points",
-            size=FONT_SIZE - 1, parse_math=False,
-        )  # fmt: skip
+    ax.margins(0.12)
+    _label_points(ax, np.stack([x, y], axis=1), drawing.labels)
     names = [f"component {k + 1} ({share:.0%})" for k, share in enumerate(drawing.shares[:2])]
     ax.set_title(drawing.title, size=FONT_SIZE + 1, parse_math=False)
-    ax.margins(0.12)
     _open_axes(ax, names[0], names[1] if len(names) > 1 else "", grid=None, size=FONT_SIZE - 1)
+
+
+CORNERS = ("left", "bottom"), ("left", "top"), ("right", "bottom"), ("right", "top")  # of labels
+
+
+def _label_points(ax: Axes, points: NDArray[np.float64], labels: Sequence[str]) -> None:
+    """A label at each point (T, 2), at the corner where it covers least of labels and points."""
+    inch, size = ax.get_figure(root=True).dpi / 72, FONT_SIZE - 1  # type: ignore[union-attr]
+    ax.autoscale_view()
+    places = ax.transData.transform(points) / inch  # in points
+    covered = [Bbox.from_bounds(px - 3, py - 3, 6, 6) for px, py in places]
+    for (px, py), point, label in zip(places, points, map(visible, labels), strict=True):
+        wide, boxes = 0.6 * size * cell_len(label), []
+        for side, edge in CORNERS:
+            left, low = px + 4 if side == "left" else px - 4 - wide, py + 4
+            boxes.append(
+                Bbox.from_bounds(left, low if edge == "bottom" else py - 4 - size, wide, size)
+            )
+        shared = [[Bbox.intersection(box, other) for other in covered] for box in boxes]
+        areas = [sum(b.width * b.height for b in each if b is not None) for each in shared]
+        best = int(np.argmin(areas))
+        covered.append(boxes[best])
+        side, edge = CORNERS[best]
+        offset = 4 if side == "left" else -4, 4 if edge == "bottom" else -4
+        ax.annotate(
+            label, tuple(point), xytext=offset, textcoords="offset points", size=size,
+            ha=side, va=edge, parse_math=False,
+        )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------- beams
@@ -420,22 +456,22 @@ def _links_figure(drawing: LinksView) -> Figure:
 def _links(drawing: LinksView, ax: Axes) -> None:
     rows, columns = drawing.rows, drawing.columns
     count = max(len(rows), len(columns))
-    top, right = (count - len(columns)) / 2, (count - len(rows)) / 2
+    left, right = (count - len(rows)) / 2, (count - len(columns)) / 2
     for t, row in enumerate(drawing.array):
         for s in np.flatnonzero(row >= LEAST_LINK):
             weight = float(row[s])
             ax.plot(
-                (0, 1), (s + top, t + right), color=colors.line(0), alpha=min(1.0, weight),
+                (0, 1), (t + left, s + right), color=colors.line(0), alpha=min(1.0, weight),
                 linewidth=0.6 + 2.4 * weight,
             )  # fmt: skip
-    for words, start, x, side in ((columns, top, -0.03, "right"), (rows, right, 1.03, "left")):
+    for words, start, x, side in ((rows, left, -0.03, "right"), (columns, right, 1.03, "left")):
         for place, word in enumerate(words):
             label = cut(word, LONGEST_LABEL)
             ax.text(x, place + start, label, size=FONT_SIZE, ha=side, va="center", parse_math=False)
     ax.set(xlim=(-0.9, 1.9), ylim=(count - 0.4, -0.6))
     ax.set_axis_off()
     means = drawing.record.row_means(drawing.name)
-    heading = f"read → {means}, weights from {LEAST_LINK:.0%}\n{drawing.caption}"
+    heading = f"{means} → attends to, weights from {LEAST_LINK:.0%}\n{drawing.caption}"
     ax.set_title(heading, size=FONT_SIZE - 1, color=NOTE, parse_math=False)
 
 
@@ -712,6 +748,8 @@ def _place_word(ax: Axes, drawing: WordsDrawing, word: Word, x: float, y: float)
         wide = cell_len(label) * LETTER
         ax.add_patch(Rectangle((x - 0.02, y - 0.11), wide + 0.04, 0.2, color=fill, lw=0))
     _write(ax, x, y, label, ink)
+    if not word.space and _below(word):  # a piece of a word, apart from the one before it
+        _write(ax, x - 1.2 * LETTER, y, "‿", NOTE)
     for row, text in enumerate(_below(word), start=1):
         _write(ax, x, y + row * LINE_HEIGHT, text, NOTE)
 
@@ -730,7 +768,10 @@ def fill_and_ink(drawing: WordsDrawing, value: float) -> tuple[tuple[float, floa
 
 def _below(word: Word) -> list[str]:
     """The lines under a word of a figure."""
-    others = [f"{visible(choice.text)} {choice.p:.2f}" for choice in word.alternatives]
+    others = []
+    for choice in word.alternatives:
+        p = f"{choice.p:.2f}" if choice.p >= 0.005 else "<0.01"
+        others.append(f"{visible(choice.text)} {p}")
     return [*([str(shown(word.note))] if word.note else []), *others]
 
 

@@ -329,6 +329,7 @@ def _heads(drawing: HeadsView, width: int | None = None, color: bool | None = No
             numbers = f"{broad:>14.2f}  {sure:>10.2f}  {straight:>11.2f}"
             lines.append(f"{name:<36} {head:>4}  {numbers}  {kind}")
     lines += [f"{kind}: {', '.join(alike[kind])}" for kind in measure.KINDS if kind in alike]
+    lines.append("figures of this sentence and its end; importance has the mean of many, without")
     return "\n".join(lines)
 
 
@@ -482,7 +483,7 @@ def draw(
     rows: Sequence[str],
     columns: Sequence[str],
     *,
-    scale: str = "row",
+    scale: str = "absolute",
     width: int = 80,
     ink: str = "truecolor",
 ) -> str:

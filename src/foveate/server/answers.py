@@ -12,8 +12,10 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from math import exp, isfinite
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +52,7 @@ from foveate.server.studio_schemas import (
     TextDone,
     Token,
 )
-from foveate.tasks.base import Generates
+from foveate.tasks.base import AnyTask, Generates
 from foveate.tasks.forecasting import Forecast, Forecasting
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.text_to_text import TextToText
@@ -60,6 +62,9 @@ Send = Callable[[DrawingPart], None]  # sends an event
 AnyDone = TextDone | LabelDone | DrawnDone
 MOST_BYTES = 12 * 1024 * 1024  # of a picture
 DATA_URI = re.compile(r"data:image/(png|jpeg);base64,(.*)", re.DOTALL)
+MOST_LINES = 200_000  # of training data in which words of a text are looked up
+WORD = re.compile(r"[^\W\d_]+")
+_WORDS: WeakKeyDictionary[AnyTask, set[str]] = WeakKeyDictionary()  # of the sources of a task
 PICTURE_HINT = "send a data URI of a PNG or JPEG, or the number of a test picture"
 
 
@@ -111,7 +116,32 @@ def start(run: Run, name: str, request: AnswerRequest) -> AnswerStart:
     tokens = [] if tokenizer is None else source_tokens(tokenizer, request.text)
     prefix = request.prefix if task.gives == "text" else []
     longest = task.data.max_length if isinstance(task, TextToText) else len(tokens)
-    return AnswerStart(run=name, source=tokens, prefix=prefix, cut=max(0, len(tokens) - longest))
+    cut, unknown = max(0, len(tokens) - longest), unknown_words(task, request.text)
+    return AnswerStart(run=name, source=tokens, unknown=unknown, prefix=prefix, cut=cut)
+
+
+def unknown_words(task: AnyTask, text: str) -> list[str]:
+    """The words of a text that no source of the training data has, whatever their case.
+
+    Empty where the data are not here, or are more than `MOST_LINES`.
+    """
+    if not isinstance(task, TextToText):
+        return []
+    if task not in _WORDS:
+        known: set[str] = set()
+        try:
+            pairs = chain.from_iterable(task.readings("train"))
+            for number, (_, source, _) in enumerate(pairs):
+                if number == MOST_LINES:
+                    known.clear()
+                    break
+                known.update(WORD.findall(source.casefold()))
+        except (OSError, ConfigError, DataError):
+            known.clear()
+        _WORDS[task] = known
+    known = _WORDS[task]
+    words = dict.fromkeys(WORD.findall(text)) if known else ()
+    return [word for word in words if word.casefold() not in known]
 
 
 def answer(run: Run, request: AnswerRequest, send: Send) -> AnyDone:

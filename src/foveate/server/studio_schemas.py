@@ -220,11 +220,12 @@ class SourceToken(StudioResponse):
 
 
 class AnswerStart(StudioResponse):
-    """The answer begins: the tokens of the source."""
+    """The answer begins: the tokens of the source, and its words that training never showed."""
 
     event: Literal["start"] = "start"
     run: str
     source: list[SourceToken] = Field(default_factory=list)
+    unknown: list[str] = Field(default_factory=list)
     prefix: list[int] = Field(default_factory=list)
     cut: int = 0
 

@@ -40,11 +40,12 @@ def training(name: str, folder: Path, max_steps: int | None, log: Sequence[Line]
     start: Line = next((line for line in log if line.get("event") == "start"), {})
     last = [line for line in log if line.get("event") in CURVES]
     recent = path.is_file() and time.time() - path.stat().st_mtime < RECENT
+    ended = bool(log) and log[-1].get("event") == "end"
     step = max((int(line.get("step", 0)) for line in log), default=0)
     return TrainingInfo(
         id=name,
         name=folder.name,
-        running=recent and not (max_steps is not None and step >= max_steps),
+        running=recent and not ended and not (max_steps is not None and step >= max_steps),
         step=step,
         max_steps=max_steps,
         epoch=last[-1].get("epoch") if last else None,

@@ -464,6 +464,7 @@ def _end(trainer: Trainer, reason: str) -> Outcome:
         raise TrainError(f"{folder} has lost its checkpoints while it trained")
     checkpoint.load_weights(trainer.job.model, weights / WEIGHTS)
     trainer.job.model.eval()
+    trainer.tools.journal.write("end", state.step, reason=reason)
     if reason == "interrupted":
         name = stop.name if stop else ""
         place = checkpoint.path_of(folder, state.step)

@@ -34,8 +34,8 @@ Line = Record
 class Journal:
     """``log.jsonl`` of a run, opened at a step: lines of later steps are cut off.
 
-    Each line has ``event`` ("start", "train", "valid", …), ``step``, and figures. Numbers that
-    are not finite are written as null, for JSON has no name for them.
+    Each line has ``event`` ("start", "train", "valid", …, "end"), ``step``, and figures. Numbers
+    that are not finite are written as null, for JSON has no name for them.
     """
 
     def __init__(self, run: Path, step: int, tensorboard: bool = False) -> None:

@@ -58,7 +58,7 @@ export const attention: Draw<AttentionDrawing> = (stage, drawing) => {
     h("kbd", {}, "["), h("kbd", {}, "]"), " layer · ", h("kbd", {}, ","), h("kbd", {}, "."), " head");
   const blocks = choices("Attention of", drawing.blocks.map((b) => [b.name, spoken(b.name)] as const),
     drawing.blocks[chosenBlock()]?.name ?? "", (name) => choose({ block: name }));
-  const scales = choices("Colours", [["row", "by row"], ["absolute", "absolute"]] as const, scale, (value) => {
+  const scales = choices("Colours", [["absolute", "absolute"], ["row", "by row"]] as const, scale, (value) => {
     memory.set("scale", (scale = value));
     showBlock();
   });
@@ -73,6 +73,12 @@ export const attention: Draw<AttentionDrawing> = (stage, drawing) => {
   body.append(...has("sentences", lines.element), h("div", { class: full ? "fv-two" : "" }, main, aside));
   main.hidden = !main.childElementCount;
 
+  /** Which heads of the map are silenced: their weights are all 0. */
+  function silence(layer: number, head: number | null): string {
+    if (map && !map.values.some((weight) => weight > 0)) return "Silenced: all weights are 0. ";
+    const silent = (head === null ? block.kinds[layer] ?? [] : []).flatMap((kind, k) => (kind === "silenced" ? [`head ${k}`] : []));
+    return silent.length ? `Silenced: ${silent.join(", ")}. ` : "";
+  }
   const many = () => Math.max(block.rows.length, block.columns.length) > MOST_WORDS;
   const heights = () => layerAndHead(selection.now, drawing, block);
 
@@ -88,7 +94,7 @@ export const attention: Draw<AttentionDrawing> = (stage, drawing) => {
     const value = map.values[row * map.width + column]!, names = side === "row" ? block.columns : block.rows;
     reading.replaceChildren(`${block.rowMeans} « `, h("bdi", {}, block.rows[row]!), " »: ", h("bdi", {}, block.columns[column]!),
       " ", h("b", {}, value.toFixed(4)));
-    others.replaceChildren(`${name} · most: `, ...strongest(weights, 3, 0.005).flatMap((k, i) =>
+    others.replaceChildren(silence(layer, head), `${name} · most: `, ...strongest(weights, 3, 0.005).flatMap((k, i) =>
       [i ? ", " : "", h("bdi", {}, names[k]!), ` ${weights[k]!.toFixed(2)}`]));
     for (const box of [grid.box, joined.element.firstElementChild!]) box.setAttribute("aria-label", `${name}: ${reading.textContent}`);
   }

@@ -37,7 +37,7 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
   function draw(): void {
     const room = Math.min(Math.max(body.clientWidth - 6, 280), 960);
     const longest = Math.min(120, Math.max(0, ...labels.map((label) => widthOf(label, 12))));
-    const axis = endsOf([0, ...series.flatMap((one) => [...one.values, ...one.low, ...one.high])], false, 0);
+    const axis = endsOf([0, drawing.at, ...series.flatMap((one) => [...one.values, ...one.low, ...one.high])], false, 0);
     if (axis.most > 0) axis.most += 0.06 * (axis.most - axis.least);
     const least = Math.max(18, 12 * series.length + 4), slim = boxOf(room, HEIGHT, axis, drawing.up, drawing.across);
     const step = Math.min(90, Math.max(least, (slim.right - slim.left) / Math.max(1, labels.length)));
@@ -62,6 +62,7 @@ export const bars: Draw<BarsDrawing> = ({ body, selection }, drawing) => {
           : s("text", { x: middle, y: frame.bottom + 17, "text-anchor": "middle" }, text));
     });
     svg.replaceChildren(...upward(frame, axis, drawing.up), s("path", { class: "fv-axis", d: `M${frame.left} ${y(0)}H${frame.right}` }), ...groups,
+      ...(drawing.at === null ? [] : [s("path", { class: "fv-mark", d: `M${frame.left} ${y(drawing.at)}H${frame.right}` })]),
       ...(drawing.across ? [s("text", { class: "fv-quiet", x: (frame.left + frame.right) / 2, y: height - 5, "text-anchor": "middle" }, drawing.across)] : []));
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
     read();

@@ -16,9 +16,12 @@ export function pathTo(nodes: ReadonlyMap<number, Node>, id: number): Node[] {
   return path;
 }
 
+/** The text of a path: tokens say themselves whether a blank stands before them; names in angles do not. */
+const textOf = (path: readonly Node[]) => path.reduce((text, { text: next }) => text + (/^<.*>$/.test(next) ? ` ${next}` : next.replace("␣", " ")), "").trim();
+
 export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
   const { steps } = drawing, nodes = new Map(steps.flat().map((node) => [node.id, node])), best = new Set(drawing.best);
-  const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text);
+  const answer = steps.flat().filter(({ id }) => best.has(id)).map(({ text }) => text.trim() || text); // as the words of other drawings
   const wide = Math.min(132, Math.max(56, ...steps.flat().map(({ text }) => widthOf(text) + 22))), across = wide + 34;
   const deepest = Math.max(1, ...steps.map((step) => step.length));
   const width = across * steps.length + 4, height = TOP + DOWN * deepest + 4;
@@ -39,7 +42,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     for (const [id, group] of boxes) group.classList.toggle("fv-on", on.has(id));
     for (const [id, edge] of edges) edge.classList.toggle("fv-on", on.has(id));
     boxes.forEach((group, id) => group.classList.toggle("fv-chosen", id === node.id));
-    reading.replaceChildren(h("bdi", {}, path.map(({ text }) => text).join(" ")), " · log p ", h("b", {}, figure(node.logP)), " · score ", h("b", {}, figure(node.score)),
+    reading.replaceChildren(h("bdi", {}, textOf(path)), " · log p ", h("b", {}, figure(node.logP)), " · score ", h("b", {}, figure(node.score)),
       node.state === "pruned" ? " · cut off" : node.state === "done" ? " · finished" : "");
     box.setAttribute("aria-label", reading.textContent ?? "");
   };
@@ -55,7 +58,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     }
     boxes.set(node.id, s("g", { class: `fv-node ${kind(node)}`, pointerenter: () => point(node), click: () => point(node) },
       s("rect", { x, y, width: wide, height: TALL, rx: 6 }),
-      s("text", { x: x + wide / 2, y: y + 17, "text-anchor": "middle" }, fitted(node.text, wide - 12))));
+      s("text", { x: x + wide / 2, y: y + 17, "text-anchor": "middle" }, fitted(node.text.trim() || node.text, wide - 12))));
   }
   svg.append(...steps.map((_, t) => s("text", { class: "fv-quiet", x: t * across + 2 + wide / 2, y: 14, "text-anchor": "middle" }, String(t + 1))),
     ...edges.values(), ...boxes.values());
@@ -84,7 +87,7 @@ export const lanes: Draw<LanesDrawing> = ({ body, selection }, drawing) => {
     twin: () => ({
       caption: drawing.title || "beam", columns: ["step", "rank", "text", "log p", "score", "state"],
       rows: steps.flatMap((step, t) => step.map((node, rank) =>
-        [String(t + 1), rank + 1, pathTo(nodes, node.id).map(({ text }) => text).join(" "), node.logP, node.score, best.has(node.id) ? `${node.state}, answer` : node.state])),
+        [String(t + 1), rank + 1, textOf(pathTo(nodes, node.id)), node.logP, node.score, best.has(node.id) ? `${node.state}, answer` : node.state])),
     }),
   };
 };

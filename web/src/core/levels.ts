@@ -28,6 +28,12 @@ export function largest(values: ArrayLike<number>): number {
   return best;
 }
 
+/** The places of the largest weight and of those that equal it; none where there is no weight. */
+export function equals(weights: ArrayLike<number>): number[] {
+  const top = weights[largest(weights)] ?? 0;
+  return Array.from(weights, (_, i) => i).filter((i) => top > 0 && weights[i]! >= 0.999 * top);
+}
+
 /** The places of the largest values, the largest first, none below `least`. */
 export function strongest(values: ArrayLike<number>, count: number, least = 0): number[] {
   return Array.from(values, (_, i) => i)

@@ -57,6 +57,17 @@ const isBlank = (value: number | null | undefined) => value === null || value ==
 export const pointed = (ys: readonly (number | null)[], i: number): boolean =>
   !isBlank(ys[i]) && (ys.length <= FEW || (isBlank(ys[i - 1]) && isBlank(ys[i + 1])));
 
+/** The numbers of the hue and of the dash of each curve: dashes tell the curves of one hue apart. */
+export function looksOf(curves: readonly Curve[]): [number, number][] {
+  const hues = curves.map(({ hue }, k) => hue ?? k), clear = hues.filter((_, k) => !curves[k]!.faint), seen = new Map<number, number>();
+  const several = new Set(clear).size < clear.length;
+  return curves.map(({ faint }, k) => {
+    const hue = hues[k]!, before = seen.get(hue) ?? 0;
+    if (!faint) seen.set(hue, before + 1);
+    return [hue, faint ? 0 : several ? before : hue];
+  });
+}
+
 /** The place on the axis that is nearest. */
 export function nearest(xs: readonly number[], wanted: number): number {
   let best = 0;
@@ -72,10 +83,11 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
   const svg = s("svg", { class: "fv-plot", role: "img", "aria-label": drawing.title || "lines" });
   const cross = s("path", { class: "fv-cross" }), reading = h("output", { class: "fv-reading fv-small" });
   const box = h("div", { class: "fv-chart", tabindex: 0, role: "application", "aria-roledescription": "lines", "aria-label": drawing.title || "lines" }, svg);
-  const look = (k: number) => `fv-line-${k % 7}`;
+  const looks = looksOf(curves), dash = (k: number) => (drawing.joined ? DASHES[looks[k]![1] % 7]! : "");
+  const look = (k: number) => `fv-line-${looks[k]![0] % 7}${curves[k]!.faint ? " fv-faint" : ""}`;
   const keys = h("div", { class: "fv-keys-row" }, ...curves.map((curve, k) => {
     const sample = s("svg", { width: 26, height: 10, "aria-hidden": "true" },
-      s("path", { class: `fv-curve ${look(k)}`, d: "M1 5H25", "stroke-dasharray": DASHES[k % 7]! }));
+      s("path", { class: `fv-curve ${look(k)}`, d: drawing.joined ? "M1 5H25" : "M11 5H15", "stroke-dasharray": dash(k) }));
     const press = () => {
       if (hidden.has(curve.name)) hidden.delete(curve.name);
       else hidden.add(curve.name);
@@ -99,13 +111,15 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
     const width = Math.min(Math.max(body.clientWidth, 280), 960), height = HEIGHT;
     const seen = curves.filter(({ name }) => !hidden.has(name)), logUp = drawing.log.includes("y"), logAcross = drawing.log.includes("x");
     const up = endsOf(seen.flatMap((c) => [...c.y, ...c.low, ...c.high]), logUp);
-    const wide = endsOf([...xs, ...marks.map((mark) => mark.x)], logAcross, 0);
+    const wide = endsOf([...xs, ...marks.map((mark) => mark.x), ...(drawing.ends ?? [])], logAcross, drawing.joined ? 0 : 0.25);
     const frame = boxOf(width, height, up, drawing.up, drawing.across), y = along(up, frame.bottom, frame.top);
     x = along(wide, frame.left, frame.right);
     const count = Math.max(2, Math.floor(width / 90));
     const places = labels.length
       ? xs.map((at, k) => [x(at), labels[k] ?? ""] as const).filter((_, k) => k % Math.ceil(xs.length / count) === 0)
       : marksOf(wide, count).map((value) => [x(value), tick(value)] as const);
+    const beside = drawing.joined ? 0 : 8; // pixels from a point to that of the next curve at one place
+    const whiskers = ({ low, high }: Curve) => xs.flatMap((at, i) => (isBlank(low[i]) || isBlank(high[i]) ? [] : [`M${x(at)} ${y(low[i]!)}V${y(high[i]!)}`])).join("");
     const clip = `fv-clip-${Math.random().toString(36).slice(2)}`;
     cross.dataset.bottom = String(frame.bottom);
     svg.replaceChildren(
@@ -115,12 +129,12 @@ export const lines: Draw<LinesDrawing> = ({ body, memory, selection }, drawing) 
         s("path", { class: "fv-mark", d: `M${x(at)} ${frame.top}V${frame.bottom}` }),
         s("text", { class: "fv-quiet", ...(x(at) > width * 0.7 ? { x: x(at) - 5, "text-anchor": "end" } : { x: x(at) + 5 }), y: frame.top + 10 }, label),
       ]),
-      s("g", { "clip-path": `url(#${clip})` }, ...curves.flatMap((curve, k) => hidden.has(curve.name) ? [] : [
-        ...(curve.low.length ? [s("path", { class: `fv-area ${look(k)}`, d: band(xs, curve, x, y) })] : []),
-        s("path", { class: `fv-curve ${look(k)}`, d: pathOf(xs, curve.y, x, y, width), "stroke-dasharray": DASHES[k % 7]! }),
+      s("g", { "clip-path": `url(#${clip})` }, ...curves.map((curve, k) => s("g", { transform: `translate(${beside * k} 0)` }, ...(hidden.has(curve.name) ? [] : [
+        ...(curve.low.length && drawing.joined ? [s("path", { class: `fv-area ${look(k)}`, d: band(xs, curve, x, y) })] : []),
+        s("path", { class: `fv-curve ${look(k)}`, d: drawing.joined ? pathOf(xs, curve.y, x, y, width) : whiskers(curve), "stroke-dasharray": dash(k) }),
         ...xs.flatMap((at, i) => pointed(curve.y, i) && Number.isFinite(y(curve.y[i]!)) ?
           [s("circle", { class: `fv-point ${look(k)}`, cx: x(at), cy: y(curve.y[i]!), r: POINT })] : []),
-      ])), cross);
+      ])))), cross);
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
     read();
   }

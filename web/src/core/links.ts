@@ -1,6 +1,6 @@
 // Words in columns joined by lines: across two texts, or as arcs beside one text that looks at itself.
 import { fitted, h, s, widthOf } from "./dom";
-import { glow, largest, rowOf, strongest, type Matrix } from "./levels";
+import { equals, glow, rowOf, strongest, type Matrix } from "./levels";
 import type { Looking, Side } from "./looking";
 import { weightsOf } from "./looking";
 import { sameWords } from "./text";
@@ -60,9 +60,9 @@ export function links(point: (side: Side, place: number) => void): Links {
     const headings = [s("text", { class: "fv-quiet", x: left - GAP, y: 16, "text-anchor": "end" }, heading),
       ...(alone ? [] : [s("text", { class: "fv-quiet", x: left + gap + GAP, y: 16 }, looked)])];
     idle.replaceChildren(...Array.from({ length: next.height }, (_, row) => {
-      const weights = rowOf(next, row), column = largest(weights);
-      return line(row, column, weights[column]!);
-    }));
+      const weights = rowOf(next, row);
+      return equals(weights).map((column) => line(row, column, weights[column]!));
+    }).flat());
     svg.replaceChildren(...headings, idle, chosen, ...list("row", rows, "end", left, left),
       ...(alone ? [] : list("column", columns, "start", left + gap, right)));
     const width = Math.min(room, left + gap + right + 8), height = y(Math.max(rows.length, columns.length));

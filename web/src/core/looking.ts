@@ -1,7 +1,7 @@
 // Which cell of an attention drawing is chosen, from what is chosen on the whole page. Pure.
 import { columnOf, largest, rowOf, type Matrix } from "./levels";
 import type { Choice } from "./selection";
-import { sameWords } from "./text";
+import { likeWord, sameWords } from "./text";
 import type { AttentionDrawing, Block } from "./types";
 
 export type Side = "row" | "column";
@@ -26,6 +26,7 @@ export function cellOf(choice: Readonly<Choice>, { rows, columns }: Block, map: 
   if (row === undefined && column === undefined) { // the words of another block or drawing
     row = on(choice.columns, choice.column, rows);
     if (row === undefined) column = on(choice.rows, choice.row, columns);
+    if (row === undefined && column === undefined && choice.side === "row") row = likeWord(choice.rows, choice.row, rows); // of another run
   }
   const side: Side = row === undefined && column !== undefined ? "column" : choice.side === "column" && column !== undefined ? "column" : "row";
   if (side === "column") return { side, column: column!, row: row ?? largest(columnOf(map, column!)) };

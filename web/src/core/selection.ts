@@ -1,5 +1,5 @@
 // What is chosen, once for all drawings that stand together: point at a word and it lights in each.
-import { sameWords } from "./text";
+import { likeWord, sameWords } from "./text";
 
 /** What is chosen. What is undefined has not been chosen yet: a drawing shows what it begins with. */
 export interface Choice {
@@ -47,7 +47,8 @@ export class Selection {
     const { side, row, column, rows, columns } = this.chosen;
     const isRow = rows !== undefined && sameWords(rows, words), isColumn = columns !== undefined && sameWords(columns, words);
     const place = isRow && !(isColumn && side === "column") ? row : isColumn ? column : undefined;
-    return place !== undefined && place < words.length ? place : undefined;
+    if (place !== undefined) return place < words.length ? place : undefined;
+    return side === "row" && !isColumn ? likeWord(rows, row, words) : undefined;
   }
 
   /** Choose one of these words: as the row or column that it is elsewhere, else as a row. */

@@ -61,6 +61,13 @@ export function tick(value: number): string {
 /** Every how many labels one is written, so that none covers the next. */
 export const every = (cell: number, room = 14): number => Math.max(1, Math.ceil(room / cell));
 
+/** The place of the same word in another list, as of two outputs for one source: the nearest, of equals; undefined without. */
+export function likeWord(words: readonly string[] | undefined, place: number | undefined, others: readonly string[]): number | undefined {
+  const word = place === undefined ? undefined : words?.[place];
+  const far = (k: number) => Math.abs(k - place!);
+  return others.map((_, k) => k).filter((k) => word !== undefined && others[k] === word).sort((a, b) => far(a) - far(b))[0];
+}
+
 /** Whether two lists name the same words: one may have a few more at its end (an end sign). */
 export function sameWords(a: readonly string[], b: readonly string[]): boolean {
   const shared = Math.min(a.length, b.length);

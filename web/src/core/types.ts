@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look; do not edit. Of d5f7bb8b95c482e0.
+// Written by `npm run types` from src/foveate/look; do not edit. Of ab7f20281c67d7b8.
 export type AnyDrawing =
   | AttentionDrawing
   | SheetDrawing
@@ -111,7 +111,9 @@ export interface StageDrawing {
 /**
  * Lines over one axis ``x`` (N,), with own colours and dashes; NaN where there is no value.
  *
- * ``across`` and ``up`` are what the axes are, ``log`` which of them are logarithmic.
+ * ``across`` and ``up`` are what the axes are, ``log`` which of them are logarithmic. Points are
+ * ``joined`` by lines unless there is nothing between them. ``ends`` are those of the axis across
+ * where it is longer than ``x``.
  */
 export interface LinesDrawing {
   title: string;
@@ -120,6 +122,8 @@ export interface LinesDrawing {
   kind: "lines";
   x: number[];
   curves: Curve[];
+  joined: boolean;
+  ends: [number, number] | null;
   across: string;
   up: string;
   log: "" | "x" | "y" | "xy";
@@ -128,12 +132,17 @@ export interface LinesDrawing {
 }
 /**
  * A line over the places of its drawing, with a band where its ends are known.
+ *
+ * Curves of one ``hue`` belong together (of a run, for example); absent it is the curve's number.
+ * A ``faint`` curve stands behind its smoothed one.
  */
 export interface Curve {
   name: string;
   y: (number | null)[];
   low: (number | null)[];
   high: (number | null)[];
+  hue: number | null;
+  faint: boolean;
 }
 /**
  * A place on the axis with a name: where a forecast begins, a checkpoint was written.
@@ -145,7 +154,7 @@ export interface Mark {
 /**
  * Bars for each label, beside each other where there are several series; NaN is no bar.
  *
- * ``at`` is a value that bars are compared with, a line in figures.
+ * ``at`` is a value that bars are compared with, a dashed line.
  */
 export interface BarsDrawing {
   title: string;
@@ -156,6 +165,7 @@ export interface BarsDrawing {
   series: BarSeries[];
   up: string;
   across: string;
+  at: number | null;
 }
 /**
  * The bars of one name, with the ends of their intervals where known.

@@ -1,10 +1,12 @@
 // One HTML file of drawings: which group of them is shown, light or dark. All else is the core's.
 import { mount, Selection, type AnyDrawing, type Mounted } from "../core";
 import { h } from "../core/dom";
+import { clipped } from "../core/text";
 import { pageText, type Group, type Page } from "./text";
 import css from "./page.css?inline";
 
 const own = document.currentScript!.textContent!;
+const MOST_PLAIN = 4; // drawings of a page without a list of them
 const sheet = new CSSStyleSheet();
 sheet.replaceSync(css);
 document.adoptedStyleSheets.push(sheet);
@@ -26,6 +28,11 @@ const theme = h("button", { type: "button", class: "theme", click: () => dress(d
 chooser.hidden = groups.length < 2;
 title.hidden = groups.length > 1;
 
+/** The names of the drawings of a long page; a click goes to the first of a name. */
+const contents = (drawings: readonly AnyDrawing[]) => h("nav", { class: "contents", "aria-label": "contents", "data-unsaved": true },
+  ...drawings.map(({ title }) => title.split(" · ")[0]!).flatMap((name, k, all) => name && all.indexOf(name) === k
+    ? [h("button", { type: "button", dir: "auto", click: () => drawn[k]?.element.scrollIntoView() }, clipped(name, 40))] : []));
+
 function show(number: number): void {
   shown = number;
   chooser.value = String(number);
@@ -35,6 +42,8 @@ function show(number: number): void {
     pageText({ policy, script: own, page: { ...page, groups: [group.title], leftOut: 0 }, groups: [{ ...group, drawings: [drawing] }] });
   selection.set({ row: undefined, column: undefined, rows: undefined, columns: undefined, side: undefined });
   for (const one of drawn) one.destroy();
+  main.replaceChildren();
+  if (group.drawings.length > MOST_PLAIN) main.append(contents(group.drawings));
   drawn = group.drawings.map((drawing) => mount(main, drawing, { selection, page: saved }));
   const left = page.leftOut ? [`${page.leftOut} more sentences are not in this page`] : [];
   notes.textContent = [...group.notes, ...page.notes, ...left].join(" · ");

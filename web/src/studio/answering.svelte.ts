@@ -47,19 +47,20 @@ export class Answering {
   /** Which of several outputs is shown. */
   chosen = $state(0);
   private tokens = $state.raw<Token[]>([]);
-  private forced = $state(0);
+  private prefix = $state(0); // tokens that were given
+  private forced = $state.raw<readonly number[]>([]); // those of them that a user put there
   private known: Token[] = [];
   private stopper: AbortController | undefined;
   private waiting: Event[] = [];
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   /** Ask a run; an answer that is still on its way is given up. True where it came whole. */
-  async ask(run: string, question: Partial<AnswerRequest>): Promise<boolean> {
+  async ask(run: string, question: Partial<AnswerRequest>, forced: readonly number[] = []): Promise<boolean> {
     this.stopper?.abort();
     const stopper = (this.stopper = new AbortController());
     this.known = this.hypothesis?.tokens ?? [];
     this.waiting = [];
-    Object.assign(this, { status: "working", failure: "", beam: [], tokens: [], chosen: 0, forced: question.prefix?.length ?? 0 });
+    Object.assign(this, { status: "working", failure: "", beam: [], tokens: [], chosen: 0, prefix: question.prefix?.length ?? 0, forced });
     try {
       for await (const event of streamed<Event>(`runs/${encodeURIComponent(run)}/answer`, question, stopper.signal)) {
         if (stopper.signal.aborted) return false;
@@ -115,21 +116,22 @@ export class Answering {
   /** What is to be read so far. */
   get said(): Said[] {
     const own = this.hypothesis?.tokens;
-    if (own) return own.map((token, i) => ofToken(this.remembering(token, i, own), i < this.forced));
+    const isForced = (i: number) => i < this.prefix && (i === this.prefix - 1 || this.forced.includes(i));
+    if (own) return own.map((token, i) => ofToken(this.remembering(token, i, own), isForced(i)));
     const best = this.beam.at(-1)?.best;
-    if (best === undefined) return this.tokens.map((token, i) => ofToken(token, i < this.forced));
+    if (best === undefined) return this.tokens.map((token, i) => ofToken(token, isForced(i)));
     let before = 0;
     return pathOf(this.nodes, best).map(({ text, logP }, i) => {
       const p = Math.exp(logP - before);
       before = logP;
-      return { text, p, special: /^<\/?\w+>$/.test(text), forced: i < this.forced };
+      return { text, p, special: /^<\/?\w+>$/.test(text), forced: isForced(i) };
     });
   }
 
   /** A forced token has no rivals of its own: those of the answer in which it was forced still hold. */
   private remembering(token: Token, i: number, own: Token[]): Token {
     const before = this.known[i];
-    if (i >= this.forced || token.alternatives.length > 1 || !before) return token;
+    if (i >= this.prefix || token.alternatives.length > 1 || !before) return token;
     const same = own.slice(0, i).every(({ id }, k) => this.known[k]?.id === id);
     return same ? Object.assign(token, { alternatives: before.alternatives, entropy: before.entropy }) : token;
   }

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of f3083783d6937cc6.
+// Written by `npm run types` from src/foveate/server; do not edit. Of bb54eefd00fd23dd.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -62,12 +62,13 @@ export interface Alternative {
   p: number;
 }
 /**
- * The answer begins: the tokens of the source.
+ * The answer begins: the tokens of the source, and its words that training never showed.
  */
 export interface AnswerStart {
   event: "start";
   run: string;
   source: SourceToken[];
+  unknown: string[];
   prefix: number[];
   cut: number;
 }
@@ -384,9 +385,9 @@ export interface Question {
    */
   query?: number | null;
   /**
-   * colours by row, or absolute
+   * colours: absolute (default; of pictures by panel), or by row
    */
-  scale?: "row" | "absolute";
+  scale?: ("row" | "absolute") | null;
   /**
    * rows and columns; auto: by the tokenizer and the script
    */

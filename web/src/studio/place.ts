@@ -20,6 +20,8 @@ export interface Place {
   channel: string;
   to: string;
   prefix: number[];
+  /** Which places of the prefix were forced: the others are the model's own words before them. */
+  forced: number[];
   search: Settings;
   silenced: SilencedHead[];
   views: string[];
@@ -39,7 +41,7 @@ export interface Place {
 }
 
 export const EMPTY: Place = {
-  page: "ask", runs: [], text: "", target: "", picture: "", date: "", channel: "", to: "", prefix: [], search: {},
+  page: "ask", runs: [], text: "", target: "", picture: "", date: "", channel: "", to: "", prefix: [], forced: [], search: {},
   silenced: [], views: [], block: "", layer: undefined, head: undefined, row: undefined, column: undefined,
   side: undefined, split: "", sort: "", options: {}, trainings: [], across: "",
 };
@@ -70,6 +72,7 @@ export function written(place: Place): string {
   if (place.head !== undefined) said.set("head", place.head === null ? "mean" : String(place.head));
   if (place.side) said.set("side", place.side);
   if (place.prefix.length) said.set("prefix", place.prefix.join("."));
+  if (place.prefix.length && place.forced.length) said.set("forced", place.forced.join("."));
   for (const [key, value] of Object.entries(place.search)) said.set(`search.${key}`, String(value));
   for (const head of place.silenced) said.append("silence", headName(head));
   for (const view of place.views) said.append("view", view);
@@ -91,7 +94,9 @@ export function read(hash: string): Place {
   const head = said.get("head");
   place.head = head === "mean" ? null : whole(head);
   place.side = said.get("side") === "column" ? "column" : said.get("side") === "row" ? "row" : undefined;
-  place.prefix = (said.get("prefix") ?? "").split(".").map(whole).filter((id) => id !== undefined);
+  const numbers = (name: string) => (said.get(name) ?? "").split(".").map(whole).filter((id) => id !== undefined);
+  place.prefix = numbers("prefix");
+  place.forced = numbers("forced");
   for (const [key, text] of said) {
     const [group = "", name] = key.split(".", 2), value = text !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
     if (name) (group === "search" ? place.search : (place.options[group] ??= {}))[name] = value;

@@ -53,7 +53,7 @@ export function byLength({ rows, scored }: Evaluated): BarsDrawing | undefined {
     notes: [`examples in each: ${all.map(({ values }) => values.length).join(", ")}`],
     labels: all.map(({ from, to }) => (from === to ? String(from) : `${from}–${to}`)),
     series: [{ name: figureName(scored), values: all.map(({ values }) => mean(values)), low: ends.map(([low]) => low), high: ends.map(([, high]) => high) }],
-    up: figureName(scored), across: "words of the source",
+    up: figureName(scored), across: "words of the source", at: null,
   };
 }
 

@@ -27,7 +27,7 @@ function until({ steps, seconds, values }: Points, step: number): Points {
   return { steps: steps.slice(0, count), seconds: seconds.slice(0, count), values: values.slice(0, count) };
 }
 
-interface Line { name: string; x: number[]; y: (number | null)[] }
+interface Line { name: string; hue: number; x: number[]; y: (number | null)[] }
 
 /** Values of a line at other places: between its points straight, outside them nothing. */
 export function resampled({ x, y }: Pick<Line, "x" | "y">, places: readonly number[]): (number | null)[] {
@@ -65,18 +65,18 @@ export function chartsOf(keys: readonly string[]): Chart[] {
   }));
 }
 
-/** One chart of some trainings. */
-export function drawn(chart: Chart, all: ReadonlyMap<string, Curves>, across: Across): LinesDrawing {
-  const lines: Line[] = [...all].flatMap(([id, curves]) => chart.keys.flatMap((key) => {
+/** One chart of some trainings, each with one colour; the axis of one that goes on reaches from 0 to its last of `steps`. */
+export function drawn(chart: Chart, all: ReadonlyMap<string, Curves>, across: Across, steps = 0): LinesDrawing {
+  const lines: Line[] = [...all].flatMap(([id, curves], hue) => chart.keys.flatMap((key) => {
     const points = curves.get(key);
     if (!points?.steps.length) return [];
     const x = across === "step" ? points.steps : points.seconds.map((value) => (value ?? NaN) / 60);
     const kept = x.map((at, k) => ({ at, value: points.values[k] ?? null })).filter(({ at }) => Number.isFinite(at));
     const kind = chart.keys.length > 1 ? ` ${key.split(".", 1)[0]}` : "";
-    return [{ name: `${all.size > 1 ? id : kind ? "" : id}${kind}`.trim(), x: kept.map(({ at }) => at), y: kept.map(({ value }) => value) }];
+    return [{ name: `${all.size > 1 ? id : kind ? "" : id}${kind}`.trim(), hue, x: kept.map(({ at }) => at), y: kept.map(({ value }) => value) }];
   }));
   const places = [...new Set(lines.flatMap(({ x }) => x))].sort((a, b) => a - b);
   const title = chart.title;
-  return { kind: "lines", title, caption: "", notes: [], x: places, curves: lines.map((line) => ({ name: line.name, y: resampled(line, places), low: [], high: [] })),
-    across: across === "step" ? "step" : "minutes", up: "", log: chart.log ? "y" : "", labels: [], marks: [] };
+  return { kind: "lines", title, caption: "", notes: [], x: places, curves: lines.map((line) => ({ name: line.name, y: resampled(line, places), low: [], high: [], hue: line.hue, faint: false })),
+    joined: true, ends: steps && across === "step" ? [0, steps] : null, across: across === "step" ? "step" : "minutes", up: "", log: chart.log ? "y" : "", labels: [], marks: [] };
 }

@@ -108,6 +108,16 @@ class Studio {
     return known;
   }
 
+  /** A page without a question takes the first example. */
+  async takeExample(): Promise<void> {
+    const { id, reads } = this.run!, has = () => this.place.text || this.place.picture || this.place.date || this.upload || this.csv;
+    if (has()) return;
+    const { examples: [first] } = await this.examples(id).catch(() => ({ examples: [] }));
+    if (!first || id !== this.run?.id || has()) return;
+    Object.assign(this.place, { text: first.text && reads === "text" ? first.text : "", picture: first.picture ?? "", date: first.date ?? "" });
+    this.asked += 1;
+  }
+
   /** Go somewhere: a step that the browser's Back undoes. */
   go(change: Partial<Place>): void {
     this.write();

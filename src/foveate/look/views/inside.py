@@ -74,7 +74,7 @@ def states(
 ) -> StatesDrawing:
     """Of the cell that is named, in the order of the text."""
     name, steps, words = _cell(run, ready(run, text, target, image), layer)
-    return inside.states(steps.states[0].numpy(), words, f"{name}: {run.path.name}")
+    return inside.states(steps.states[0].numpy(), words, f"{inside.called(name)}: {run.path.name}")
 
 
 @view(explains, recurs)
@@ -84,7 +84,8 @@ def gates(
     """Of the cell that is named, in the order of the text."""
     name, steps, words = _cell(run, ready(run, text, target, image), layer)
     try:
-        return inside.gates(steps.gates, words, title=f"{name}: {run.path.name}")
+        title = f"{inside.called(name)}: {run.path.name}"
+        return inside.gates(steps.gates, words, title=title)
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from None
 

@@ -65,17 +65,17 @@ def block_in(record: AttentionRecord, block: str | None) -> str:
 @view(attends, explains, silence=True)
 def attention(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    layer: Layer = -1, head: Head = None, scale: Scale = "row", units: AxisUnits = "auto",
+    layer: Layer = -1, head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
 ) -> AttentionView:  # fmt: skip
     """One layer of a block: one head, or the mean of all."""
     record = ready(run, text, target, image, units).record()
     return drawn_maps.attention(record, block_in(record, block), layer, head, scale)
 
 
-@view(attends, explains, reads_words)
+@view(attends, explains, reads_words, silence=True)
 def links(
     run: Run, text: Text = None, target: Target = None, block: Block = None, layer: Layer = -1,
-    head: Head = None, scale: Scale = "row", units: AxisUnits = "auto",
+    head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
 ) -> LinksView:  # fmt: skip
     """The same as lines between words."""
     return drawn_maps.links(attention(run, text, target, None, block, layer, head, scale, units))
@@ -88,20 +88,20 @@ def coverage(
 ) -> BarsDrawing:  # fmt: skip
     """How much of all attention fell on each source word: the sums of the columns of a map.
 
-    c_s = Σ_t a_ts: near 0 a word was skipped, far above 1 it was attended to again and again (Tu et
-    al., 2016).
+    c_s = Σ_t a_ts, beside a line at 1, the weight that one row gives: near 0 a word was skipped,
+    far above 1 it was attended to again and again (Tu et al., 2016).
     """
-    shown = attention(run, text, target, None, block, layer, head, "row", units)
+    shown = attention(run, text, target, None, block, layer, head, None, units)
     return bar_chart(
         shown.columns, {"coverage": shown.array.sum(axis=0)}, "sum of the weights of all rows",
-        shown.record.title, f"{shown.caption} · the line is one look for a word", at=1.0,
+        shown.record.title, f"{shown.caption} · dashed: 1, the weight of one row", at=1.0,
     )  # fmt: skip
 
 
 @view(attends, explains, silence=True)
 def heads(
     run: Run, text: Text = None, target: Target = None, image: Image = None, block: Block = None,
-    scale: Scale = "row", units: AxisUnits = "auto",
+    scale: Scale = None, units: AxisUnits = "auto",
 ) -> HeadsView:  # fmt: skip
     """All layers and heads of a block."""
     record = ready(run, text, target, image, units).record()
@@ -111,7 +111,7 @@ def heads(
 @view(reads_pictures, by_place="image")
 def picture(
     run: Run, image: Image = None, target: Target = None, block: Block = None, layer: Layer = -1,
-    head: Head = None, scale: Scale = "row", units: AxisUnits = "auto",
+    head: Head = None, scale: Scale = None, units: AxisUnits = "auto",
 ) -> Drawing:  # fmt: skip
     """Where a model attends to in a picture: weights over its cells, or the path of glimpses."""
     part = {"block": block, "layer": layer, "head": head, "scale": scale, "units": units}
@@ -175,7 +175,8 @@ def masks(
             sheet(
                 spaced(block_of(names[0])),
                 np.where(seen, 1.0, np.nan), [visible(word) for word in rows],
-                [visible(word) for word in columns], "queries", "keys", 0.0, 1.0, scale_label=" ",
+                [visible(word) for word in columns],
+                f"queries ({record.row_means(names[0])})", "keys", 0.0, 1.0, scale_label=" ",
             )
         )  # fmt: skip
     return SheetGrid(
@@ -189,15 +190,16 @@ def padded(run: Run, text: str | None, target: str | None) -> AttentionRecord:
     task, text = run.need(Scores, "score pairs"), text_of(run, text)
     answer = run.translate([text])[0].hypotheses[0] if target is None else target
     ids = task.source_tokenizer.encode_ids([text])[0]
-    produced = task.target_tokenizer.encode_ids([answer])[0]
-    batch = collate([ids, ids * 2], [produced, produced * 2]).to(run.model.output.weight.device)
+    output_ids = task.target_tokenizer.encode_ids([answer])[0]
+    batch = collate([ids, ids * 2], [output_ids, output_ids * 2]).to(run.model.output.weight.device)
     with capture(run.model) as weights:
         run.model.decode(batch.read, run.model.encode(batch.source, batch.keys))
     read = [_name_or_pad(task.source_tokenizer, i) for i in batch.source[0].tolist()]
-    written = [_name_or_pad(task.target_tokenizer, i) for i in batch.read[0].tolist()]
-    rows = {n: read if n.startswith("encoder") else written for n in weights}
+    before = [_name_or_pad(task.target_tokenizer, i) for i in batch.read[0].tolist()]
+    produced = [_name_or_pad(task.target_tokenizer, i) for i in batch.target[0].tolist()]
+    rows = {n: read if n.startswith("encoder") else produced for n in weights}
     own = {n: n.startswith("decoder") and n.endswith("self_attention") for n in weights}
-    columns = {n: written if own[n] else read for n in weights}
+    columns = {n: before if own[n] else read for n in weights}
     return AttentionRecord({n: w[0].cpu().numpy() for n, w in weights.items()}, rows, columns, text)
 
 
@@ -251,7 +253,9 @@ def importance(
         for title, values in figures.items()
     ]  # fmt: skip
     many = "1 pair" if len(maps) == 1 else f"{len(maps)} pairs"
-    return SheetGrid(sheets=sheets, title=f"Heads of the cross-attention over {many}")
+    caption = "rows are words of the target, without its end: heads has one sentence and its end"
+    title = f"Heads of the cross-attention, mean over {many}"
+    return SheetGrid(sheets=sheets, title=title, caption=caption)
 
 
 def head_means(maps: Sequence[WordMaps], figure: Judge) -> NDArray[np.float64]:

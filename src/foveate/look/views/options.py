@@ -20,7 +20,10 @@ Block = Annotated[str | None, Field(description="cross_attention, self_attention
 Layer = Annotated[int, Field(description="from 0, or -1 for the last")]
 Head = Annotated[int | None, Field(ge=0, description="mean of all if absent")]
 Query = Annotated[int | None, Field(ge=0, description="which query or step, from 0; all if absent")]
-Scale = Annotated[Literal["row", "absolute"], Field(description="colours by row, or absolute")]
+Scale = Annotated[
+    Literal["row", "absolute"] | None,
+    Field(description="colours: absolute (default; of pictures by panel), or by row"),
+]
 AxisUnits = Annotated[
     Literal["auto", "tokens", "words"],
     Field(description="rows and columns; auto: by the tokenizer and the script"),
@@ -54,7 +57,7 @@ class Question(Config):
     layer: Layer = -1
     head: Head = None
     query: Query = None
-    scale: Scale = "row"
+    scale: Scale = None
     units: AxisUnits = "auto"
     top: Top = 5
     num: Num = 5

@@ -28,9 +28,8 @@ class Report:
 
     def html(self) -> str:
         """The page: a drawing below the other, each under the name of its view."""
-        return drawn(
-            [each for entry, view in self.views for each in _named(entry, view)], self.title
-        )
+        drawings = [each for entry, view in self.views for each in _named(entry, view)]
+        return drawn(drawings, self.title, [f"no {n}: {why}" for n, why in self.left_out.items()])
 
     def save(self, path: Path) -> None:
         """Write the page, whole or not at all."""
@@ -49,7 +48,9 @@ def report(run: Run, question: Question) -> Report:
             views.append((entry, view))
         except (ConfigError, OSError, ValueError) as error:
             left_out[entry.name] = str(error)
-    return Report(run.path.name, views, left_out)
+    name, step = f"{run.path.resolve().parent.name}/{run.path.name}", Path(run.checkpoint).name
+    title = f"{name}: {run.config.task.kind}, {run.config.model.kind}, {step}"
+    return Report(title.replace("_", " "), views, left_out)
 
 
 class Known(Run):

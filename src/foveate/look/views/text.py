@@ -133,7 +133,8 @@ class ForcedText:
         texts = []
         for i, (start, end) in zip(self.ids, spans, strict=True):
             piece = text[start:end]
-            spaced = piece.startswith(" ") or text[max(0, start - 1) : start] == " " or not start
+            before = text[max(0, start - 1) : start]
+            spaced = not piece or piece.startswith(" ") or before in ("", " ")
             label = visible(piece.strip(" ") or piece or token_name(self.tokenizer, i))
             texts.append((label, spaced))
         return texts
@@ -255,6 +256,7 @@ def by_length(
                 np.arange(1.0, 1 + len(labels)), {n: line[some] for n, line in lines.items()},
                 "words of the source", title, labels=labels,
                 bands={n: (low[some], high[some]) for n, (low, high) in bands.items()},
+                joined=len(labels) > 2,
                 caption="bands: 95 % of draws of the sentences (bootstrap)",
             )
         )  # fmt: skip

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 import foveate.look.models as models
 from foveate.look.drawings import (
+    Curve,
     LinesDrawing,
     PanelGrid,
     SheetGrid,
-    line_chart,
     sheet,
 )
 from foveate.look.views import view
@@ -25,7 +25,7 @@ from foveate.train.journal import Line, read
 Floats = NDArray[np.float64]
 
 PLACES = 1000  # of the common axis at most
-SMOOTH = 0.7  # the share of what was before in the moving mean
+FEWEST = 50  # logged values of a smoothed line
 # Figures of training lines by their names in the log: the label, and which axis is logarithmic.
 LOGGED: dict[str, tuple[str, Literal["", "y"]]] = {
     "loss": ("objective (with label smoothing, if any)", ""),
@@ -41,8 +41,8 @@ APART = ("event", "step", "epoch", "seconds", "best", "samples")  # no figures o
 def curves(runs: Sequence[Run], across: Across = "step") -> PanelGrid:
     """A panel for each figure: those of training raw and smoothed, then those of validations.
 
-    The smoothed line is m_n = 0.7 m_{n−1} + 0.3 x_n over the logged values, its start corrected
-    as in Adam (Kingma & Ba, 2015).
+    A run has one colour in all of them. Where N ≥ 50 values are logged, they are faint behind a
+    smoothed line m_n = Σ_k w^|n−k| x_k / Σ_k w^|n−k|, w = exp(−50 / N), which does not lag.
     """
     logs = {run.path.name: read(run.path) for run in runs}
     panels = [panel(logs, "train", name, across) for name in LOGGED if logged(logs, "train", name)]
@@ -76,24 +76,32 @@ def panel(
         if len(x):
             points[run] = x, y
     places = common_places([x for x, _ in points.values()])
-    drawn: dict[str, Floats] = {}
+    drawn, hues = [], list(logs)
     for run, (x, y) in points.items():
-        drawn[run] = at(places, x, y)
-        if event == "train" and name in ("loss", "nll", "grad_norm", "tokens_per_second"):
-            drawn[f"{run}, smoothed"] = at(places, x, smoothed(y))
-    up, log_axes = LOGGED.get(name, (name, "")) if event == "train" else (f"{name}, validation", "")
-    return line_chart(places, drawn, "minutes" if across == "time" else "step", up, log=log_axes)
+        smooth = event == "train" and name != "lr" and len(y) >= FEWEST
+        look = {"hue": hues.index(run)}
+        drawn.append(Curve(name=run, y=at(places, x, y), faint=smooth, **look))
+        if smooth:
+            drawn.append(Curve(name=f"{run}, smoothed", y=at(places, x, smoothed(y)), **look))
+    spoken = name.replace("_", " ")
+    up, log_axes = LOGGED.get(name, (spoken, "")) if event == "train" else (spoken, "")
+    return LinesDrawing(
+        x=places, curves=drawn, across="minutes" if across == "time" else "step",
+        up=up if event == "train" else f"{up}, validation", log=log_axes,
+    )  # fmt: skip
 
 
 def smoothed(values: Floats) -> Floats:
-    """The moving mean of values; what is no number is passed over."""
-    mean, weight, means = 0.0, 0.0, []
-    for value in values:
-        if np.isfinite(value):
-            mean = SMOOTH * mean + (1 - SMOOTH) * value
-            weight = SMOOTH * weight + (1 - SMOOTH)
-        means.append(mean / weight if weight else np.nan)
-    return np.array(means)
+    """The mean of each value and those around it (see `curves`); no numbers are passed over."""
+    known, fade = np.isfinite(values), np.exp(-FEWEST / max(1, len(values)))
+    totals = np.stack([np.where(known, values, 0.0), known]).astype(float)
+    both = -totals  # counted from both sides
+    for order in (slice(None), slice(None, None, -1)):
+        total = np.zeros(2)
+        for n in np.arange(len(values))[order]:
+            total = fade * total + totals[:, n]
+            both[:, n] += total
+    return np.where(both[1] > 0, both[0] / np.maximum(both[1], 1e-300), np.nan)
 
 
 def at(places: Floats, x: Floats, y: Floats) -> Floats:

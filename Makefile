@@ -17,7 +17,7 @@ PAIRS  ?= 10000000
 # The run that `make ray` translates with.
 RUN    ?= runs/en-fr
 
-.PHONY: help quickstart test proofs lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill mutants faults fuzz audit hosts scaling ray corpus architecture lock clean
+.PHONY: help quickstart test proofs lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill mutants faults fuzz audit hosts scaling ray corpus architecture lectures lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -128,6 +128,9 @@ corpus: $(STAMPS)/foveate  ## write the embedded corpus anew, from the grammar i
 
 architecture: $(STAMPS)/foveate  ## write docs/architecture.md anew: tree, import direction, five walks
 	$(BIN)/python tools/walks.py
+
+lectures: $(STAMPS)/studio  ## write docs/lectures anew, from src/foveate/lectures
+	$(BIN)/python tools/lectures.py
 
 lock:  ## write both lock files anew from pyproject.toml (for maintainers)
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

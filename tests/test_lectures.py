@@ -20,7 +20,7 @@ pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[stu
 from fastapi.testclient import TestClient
 
 from foveate.look.views import VIEWS
-from foveate.server.lectures import FOLDER, Lecture, LectureStep, lectures, parsed
+from foveate.server.lectures import FOLDER, Lecture, LectureStep, lectures, look_line
 from foveate.server.studio_api import application
 from small_runs import made
 
@@ -81,7 +81,7 @@ def test_each_command_parses(lecture: Lecture, number: int, step: LectureStep) -
             if not part.startswith("echo "):
                 check(part)
     if step.drawn and not step.drawn.removeprefix("foveate ").startswith(PENDING):
-        line = parsed(step.drawn)
+        line = look_line(step.drawn)
         assert line.runs and not line.question.model_fields_set - set(VIEWS[line.view].reads)
     assert not step.picture or (ROOT / "docs" / step.picture).is_file()
     assert step.title and step.equation and step.notes.strip() and "\n\n" not in step.notes
@@ -126,12 +126,10 @@ def test_the_studio_serves_a_lecture_and_draws_its_steps(client: TestClient) -> 
     assert drawn[0]["kind"] == "attention"
 
 
-def test_a_missing_run_comes_with_the_command_that_makes_it(client: TestClient) -> None:
-    answer = client.get("/api/v1/lectures/romac/1")
-    problem = answer.json()["error"]
-    assert answer.status_code == 404 and "no run passengers" in problem["message"]
-    assert "foveate train configs/forecasting/airline-rnn.toml" in problem["hint"]
-    problem = client.get("/api/v1/lectures/inouye/2").json()["error"]
-    assert problem["hint"].splitlines()[0] == lectures().runs["en-fr"].command
+def test_a_step_that_cannot_be_drawn_says_why(client: TestClient) -> None:
+    problem = client.get("/api/v1/lectures/romac/1").json()["error"]
+    assert "no run 'passengers'" in problem["message"] and "en-fr" in problem["hint"]
+    problem = client.get("/api/v1/lectures/romac/7").json()["error"]
+    assert problem["hint"] == "run: foveate demo lookup"
     for place in ("nobody/1", "romac/0", "romac/19", "romac/7"):
         assert client.get(f"/api/v1/lectures/{place}").status_code == 404

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foveate.server.lectures import Lecture, LectureStep, commands, lectures
+from foveate.server.lectures import Lecture, LectureStep, lectures
 
 PAGES = Path(__file__).parent.parent / "docs" / "lectures"
 PLAY = """\
@@ -45,11 +45,10 @@ def pages() -> dict[str, str]:
 def page(lecture: Lecture) -> str:
     """A lecture: the runs that it needs, then its steps."""
     runs = lectures().runs
-    names = [name for name in runs if any(name in step.runs for step in lecture.steps)]
-    if "en-fr" not in names:
-        names.insert(0, "en-fr")
+    used = {name for step in lecture.steps for name in step.runs} | {"en-fr"}  # has all data
+    names = [name for name in runs if name in used]
     table = "\n".join(f"| `runs/{n}` | {runs[n].about} | {runs[n].minutes} |" for n in names)
-    made = "\n".join(f"    {line}" for line in commands(names, runs).splitlines())
+    made = "\n".join(f"    {runs[name].command}" for name in names)
     steps = "\n\n".join(section(number, step) for number, step in enumerate(lecture.steps, 1))
     return (
         f"# {lecture.title}\n\n{lecture.about} After {lecture.after}.\n\n"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
-from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -97,19 +96,25 @@ def lectures() -> LectureList:
 
 
 def step_of(name: str, number: int) -> LectureStep:
-    """A step of a lecture, counted from 1. Raises `RequestError` (404) where there is none."""
+    """A step of a lecture, counted from 1, that draws something.
+
+    Raises `RequestError` (404) where there is none, or it draws nothing.
+    """
     for lecture in lectures().lectures:
         if lecture.name == name and 0 < number <= len(lecture.steps):
-            return lecture.steps[number - 1]
+            if lecture.steps[number - 1].drawn:
+                return lecture.steps[number - 1]
+            hint = f"run: {lecture.steps[number - 1].command}"
+            raise RequestError(404, "this step draws nothing", code="not_found", hint=hint)
     names = ", ".join(f"{each.name} 1–{len(each.steps)}" for each in lectures().lectures)
     message = f"there is no step {number} of a lecture {name!r}"
     raise RequestError(404, message, code="not_found", hint=f"there are: {names}")
 
 
-def parsed(line: str) -> LookLine:
+def look_line(line: str) -> LookLine:
     """``foveate look heads runs/en-fr --text 'A dog.' --layer 1`` in its parts.
 
-    Raises `ConfigError` for an unknown view, ``ValueError`` for an option that views do not have.
+    Raises `ConfigError` for an unknown view, ``ValueError`` for an option that no view has.
     """
     _, _, name, *words = shlex.split(line)
     entry, runs, fields = find(name), list[str](), dict[str, str]()
@@ -122,31 +127,3 @@ def parsed(line: str) -> LookLine:
         else:
             fields[entry.spec.by_place] = word
     return LookLine(view=name, runs=runs, question=Question.model_validate(fields, strict=False))
-
-
-def look_line(name: str, number: int, runs: Iterable[str]) -> LookLine:
-    """What a step of a lecture draws, where it draws something of ``runs``.
-
-    Raises `RequestError` (404) where it draws nothing, or a run is missing, with the command that
-    makes it.
-    """
-    step, known = step_of(name, number), set(runs)
-    if not step.drawn:
-        message = "this step draws nothing in the studio"
-        raise RequestError(404, message, code="not_found", hint=f"run: {step.command}")
-    line = parsed(step.drawn)
-    missing = [run for run in line.runs if run not in known]
-    if missing:
-        message = (
-            f"the studio has no run {' and no run '.join(missing)}; make it, then open it again"
-        )
-        raise RequestError(404, message, code="no_run", hint=commands(missing, lectures().runs))
-    return line
-
-
-def commands(names: Iterable[str], runs: Mapping[str, LectureRun]) -> str:
-    """The commands that make some runs, a line each; most read the data of the first."""
-    lines = [runs[name].command for name in names if name in runs]
-    if any("runs/quickstart/" in line for line in lines) and runs["en-fr"].command not in lines:
-        lines.insert(0, runs["en-fr"].command)
-    return "\n".join(lines)

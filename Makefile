@@ -17,7 +17,7 @@ PAIRS  ?= 10000000
 # The run that `make ray` translates with.
 RUN    ?= runs/en-fr
 
-.PHONY: help quickstart test proofs lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill mutants faults fuzz audit hosts scaling ray corpus architecture differences lock clean
+.PHONY: help quickstart test proofs lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill mutants faults fuzz audit hosts scaling ray corpus architecture differences lectures lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -131,6 +131,9 @@ architecture: $(STAMPS)/foveate  ## write docs/architecture.md anew: tree, impor
 
 differences: $(STAMPS)/foveate  ## write docs/differences.md anew: code and papers
 	$(BIN)/python tools/differences.py
+
+lectures: $(STAMPS)/studio  ## write docs/lectures anew, from src/foveate/lectures
+	$(BIN)/python tools/lectures.py
 
 lock:  ## write both lock files anew from pyproject.toml (for maintainers)
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

@@ -4,7 +4,7 @@ import { parted } from "../src/studio/client";
 import { EMPTY, read, written, type Place } from "../src/studio/place";
 import { bins, byLength, drawing, interval, sorted } from "../src/studio/scores";
 import { chartsOf, drawn, grown, resampled } from "../src/studio/series";
-import { against, percent, short } from "../src/studio/words";
+import { against, indexed, percent, short } from "../src/studio/words";
 
 describe("addresses", () => {
   const place: Place = {
@@ -16,6 +16,13 @@ describe("addresses", () => {
   it("say nothing of what is empty", () => expect(written(EMPTY)).toBe("#/ask"));
   it("tell head 0, the mean and none apart", () => {
     for (const head of [0, null, undefined]) expect(read(written({ ...EMPTY, head })).head).toBe(head);
+  });
+  it("of a lecture are its name and its step alone", () => {
+    const step: Place = { ...EMPTY, page: "lecture", lecture: "romac", step: 7 };
+    expect(written({ ...step, text: "a" })).toBe("#/lecture/romac/7");
+    expect(read("#/lecture/romac/7")).toEqual(step);
+    expect(read("#/lecture")).toEqual({ ...EMPTY, page: "lecture" });
+    expect(read("#/lecture/romac/-3").step).toBe(1);
   });
   it("leave out what they do not understand", () => {
     const found = read("#/nowhere?layer=two&prefix=1.x.3&silence=a&silence=b:1&head=1.5");
@@ -88,4 +95,11 @@ describe("words", () => {
     expect([percent(0.9712), percent(0.0312), percent(0.0004), percent(0)]).toEqual(["97 %", "3.1 %", "0.04 %", "0 %"]);
     expect([short(1_837_568), short(205_962), short(12)]).toEqual(["1.84 M", "206 k", "12"]);
   });
+});
+
+describe("equations", () => {
+  it("have indices and exponents", () => expect(indexed("h_{t−1} W_i^Q k_jᵀ d^−0.5").map(({ text, tag }) => [tag, text])).toEqual([
+    ["span", "h"], ["sub", "t−1"], ["span", " W"], ["sub", "i"], ["sup", "Q"], ["span", " k"], ["sub", "j"], ["span", "ᵀ d"], ["sup", "−0.5"],
+  ]));
+  it("without any are left as they are", () => expect(indexed("A(PX) = P A(X)")).toEqual([{ tag: "span", text: "A(PX) = P A(X)" }]));
 });

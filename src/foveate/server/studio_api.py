@@ -32,7 +32,7 @@ from foveate.errors import is_for_the_user, message_of
 from foveate.look.drawings import DrawingPart, ModelDrawing
 from foveate.look.views import VIEWS
 from foveate.look.views.options import Question
-from foveate.server import descriptions
+from foveate.server import descriptions, lectures
 from foveate.server import trainings as logs
 from foveate.server.common import (
     EVENT_STREAM,
@@ -471,6 +471,25 @@ async def _new_lines(tail: logs.LogTail) -> AsyncIterator[str]:
         await asyncio.sleep(POLL)
 
 
+# ------------------------------------------------------------------------------ lectures
+
+
+lecture_router = APIRouter(prefix="/api/v1/lectures", responses=RUN_ERRORS)
+
+
+@lecture_router.get("")
+def lecture_list() -> lectures.LectureList:
+    """All lectures with their steps, and the commands that make the runs they look into."""
+    return lectures.lectures()
+
+
+@lecture_router.get("/{name}/{number}")
+async def lecture_drawings(name: str, number: int, state: State) -> Drawings:
+    """The drawings of a step, counted from 1."""
+    line = lectures.look_line(lectures.step_of(name, number).drawn)
+    return await state.jobs.run(lambda: state.view(line.view, line.runs, line.question))
+
+
 # ------------------------------------------------------------------------------ the application
 
 
@@ -513,6 +532,7 @@ def application(
     app.state.studio = state
     app.include_router(router)
     app.include_router(training_router)
+    app.include_router(lecture_router)
     _handle_errors(app)
 
     @app.get("/", include_in_schema=False)

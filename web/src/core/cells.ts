@@ -1,5 +1,5 @@
 // Cells of colour with words at their sides: what matrices, sheets and the loupe are drawn with.
-import { fitted, h, s, widthOf } from "./dom";
+import { fitted, h, s, tallOf, widthOf, zoomOf } from "./dom";
 import { colourOf, isLight, pixels, pooled, type Colours } from "./levels";
 import { every } from "./text";
 
@@ -80,9 +80,9 @@ export class Grid {
   private pointed(event: MouseEvent): void {
     const { cells, lies } = this;
     if (!cells || !lies) return;
-    const box = this.box.getBoundingClientRect();
-    const column = Math.floor((event.clientX - box.x - lies.left) / lies.across);
-    const row = Math.floor((event.clientY - box.y - lies.top) / lies.down);
+    const box = this.box.getBoundingClientRect(), zoom = zoomOf(this.box);
+    const column = Math.floor(((event.clientX - box.x) / zoom - lies.left) / lies.across);
+    const row = Math.floor(((event.clientY - box.y) / zoom - lies.top) / lies.down);
     if (row >= 0 && column >= 0 && row < cells.height && column < cells.width) this.onpoint?.(row, column);
   }
 
@@ -103,7 +103,7 @@ export class Grid {
   }
 
   /** Draw anew for the width there is. */
-  layout(room = this.element.clientWidth, tall = 0.75 * innerHeight): void {
+  layout(room = this.element.clientWidth, tall = tallOf(this.element)): void {
     const { cells } = this;
     if (!cells || room <= 0) return;
     const lies = (this.lies = place(cells, room - 6, tall)), { left, top, across, down } = lies;

@@ -40,6 +40,13 @@ export function widthOf(text: string, size = 13): number {
   return pen.measureText(text).width;
 }
 
+/** Pixels that the middle of a drawing may be high: `--tall` of the page around it, else a share of the window. */
+export const tallOf = (element: Element, otherwise = 0.75 * innerHeight): number =>
+  Number(getComputedStyle(element).getPropertyValue("--tall")) || otherwise;
+
+/** How much larger an element is on the screen than in its own pixels, where the page around it is zoomed. */
+export const zoomOf = (element: HTMLElement): number => element.getBoundingClientRect().width / element.offsetWidth || 1;
+
 /** A text cut to so many pixels, with an ellipsis where something is missing. */
 export function fitted(text: string, room: number, size = 13): string {
   if (widthOf(text, size) <= room) return text;

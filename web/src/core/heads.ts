@@ -1,5 +1,5 @@
 // All layers and heads in small: the picture of them is how one is chosen.
-import { choices, h } from "./dom";
+import { choices, h, tallOf } from "./dom";
 import { enlarged, pixels, sequential, type Scale } from "./levels";
 import type { BlockMaps } from "./maps";
 
@@ -38,8 +38,9 @@ export function heads(choose: (layer: number, head: number | null) => void, larg
     const across = most === 1 ? [null] : [null, ...Array(most).keys()]; // one head is its own mean
     element.hidden = across.length * layers.length === 1;
     const room = (element.parentElement?.clientWidth || 300) - LABEL - 10;
-    const wide = Math.max(28, Math.min(large ? 112 : 60, Math.floor(room / across.length) - GAP)), named = known.length > 0 && wide >= 56;
-    const ratio = Math.min(3, Math.max(1 / 3, rows.length / columns.length)), inner = wide - 2 * EDGE, deep = Math.round(inner * ratio);
+    const ratio = Math.min(3, Math.max(1 / 3, rows.length / columns.length)), high = tallOf(element, Infinity) / layers.length - NAME - GAP;
+    const wide = Math.max(28, Math.min(large ? 112 : 60, Math.floor(room / across.length) - GAP, Math.floor(high / ratio)));
+    const named = known.length > 0 && wide >= 56, inner = wide - 2 * EDGE, deep = Math.round(inner * ratio);
     const tall = deep + 2 * EDGE + (named ? NAME : 0);
     grid.style.gridTemplateColumns = `${LABEL}px repeat(${across.length}, ${wide}px)`;
     grid.style.gridTemplateRows = `${LABEL}px repeat(${layers.length}, ${tall}px)`;

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of bb54eefd00fd23dd.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 6b64af88da2bb865.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -28,6 +28,10 @@ export interface Everything {
   FilmRequest: FilmRequest;
   Frame: Frame;
   LabelDone: LabelDone;
+  Lecture: Lecture;
+  LectureList: LectureList;
+  LectureRun: LectureRun;
+  LectureStep: LectureStep;
   Ping: Ping;
   Probability: Probability;
   Problem: Problem;
@@ -436,6 +440,50 @@ export interface Question {
    * outputs, line by line; repeat
    */
   hypotheses?: string[];
+}
+/**
+ * A lecture: its title, whose it is, what it is about, and its steps in order.
+ */
+export interface Lecture {
+  name: string;
+  title: string;
+  after: string;
+  about: string;
+  steps: LectureStep[];
+}
+/**
+ * A step: an equation, a command, speaker's notes, and the slip of the slide that is corrected.
+ *
+ * ``picture`` is a file under docs that the page of the lecture shows.
+ */
+export interface LectureStep {
+  title: string;
+  equation: string;
+  command: string;
+  view: string;
+  notes: string;
+  slip: string;
+  /**
+   * The line ``foveate look …`` that is drawn; empty where there is none.
+   */
+  drawn: string;
+}
+/**
+ * All lectures, and the runs that they look into.
+ */
+export interface LectureList {
+  lectures: Lecture[];
+  runs: {
+    [k: string]: LectureRun;
+  };
+}
+/**
+ * A run that steps look into: the command that makes it, and the minutes that takes.
+ */
+export interface LectureRun {
+  minutes: number;
+  command: string;
+  about: string;
 }
 /**
  * All that a page shows of a run; it has been loaded.

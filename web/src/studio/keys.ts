@@ -6,7 +6,8 @@ export const KEYS: readonly (readonly [string, string])[] = [
   ["/", "to the source"], ["Enter", "ask (Shift + Enter: a new line)"], ["Esc", "stop; close; leave a field"],
   ["← →", "word of the output, cell of a picture"], ["↑ ↓", "alternative of the word, cell of a picture"],
   ["[ ]", "layer"], [", .", "head"], ["a", "alternatives under each word"], ["s", "silence the chosen head"],
-  ["e", "to the buttons that save a picture"], ["1 – 5", "pages"], ["?", "this list"],
+  ["e", "to the buttons that save a picture"], ["1 – 5", "pages"],
+  ["p", "lecture: one drawing fills the screen; again: back"], ["← → n", "of a lecture: step back, on, speaker's notes"], ["?", "this list"],
 ];
 
 const isField = (target: EventTarget | null) =>
@@ -22,6 +23,7 @@ export const isShortcut = (event: KeyboardEvent) => isBare(event) && !isField(ev
 function escape(event: KeyboardEvent): void {
   if (studio.stop) studio.stop();
   else if (isField(event.target)) (event.target as HTMLElement).blur();
+  else if (studio.place.page === "lecture") studio.present();
 }
 
 /** Focus the buttons that save the drawing in which the focus is, or the first that is seen. */
@@ -36,6 +38,7 @@ const ACTS: Record<string, () => void> = {
   "?": () => { studio.helping = true; },
   a: () => { studio.open = !studio.opens; },
   e: toSaving,
+  p: () => studio.present(),
 };
 
 export function keyed(event: KeyboardEvent): void {

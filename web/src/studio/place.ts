@@ -2,7 +2,8 @@
 import type { SilencedHead } from "./api";
 
 export const PAGES = ["ask", "inspect", "train", "evaluate", "model"] as const;
-export type Page = (typeof PAGES)[number];
+/** A page with a tab, or a lecture, which fills the screen. */
+export type Page = (typeof PAGES)[number] | "lecture";
 
 /** Values of the fields of a search that were changed; `kind` is one of them. */
 export type Settings = Record<string, string | number>;
@@ -38,12 +39,15 @@ export interface Place {
   /** Trainings whose curves are drawn; none: that of the run. */
   trainings: string[];
   across: string;
+  /** The lecture that is shown and its step, from 1; they stand in the path. */
+  lecture: string;
+  step: number;
 }
 
 export const EMPTY: Place = {
   page: "ask", runs: [], text: "", target: "", picture: "", date: "", channel: "", to: "", prefix: [], forced: [], search: {},
   silenced: [], views: [], block: "", layer: undefined, head: undefined, row: undefined, column: undefined,
-  side: undefined, split: "", sort: "", options: {}, trainings: [], across: "",
+  side: undefined, split: "", sort: "", options: {}, trainings: [], across: "", lecture: "", step: 1,
 };
 
 const TEXTS = ["text", "target", "picture", "date", "channel", "to", "block", "split", "sort", "across"] as const;
@@ -63,8 +67,9 @@ function headOf(name: string): SilencedHead | undefined {
   return block && at !== undefined ? { block, layer: at, head: whole(head) ?? null } : undefined;
 }
 
-/** The hash of a place, with its `#`. */
+/** The hash of a place, with its `#`. Of a lecture it names the step alone. */
 export function written(place: Place): string {
+  if (place.page === "lecture") return `#/lecture${place.lecture ? `/${encodeURIComponent(place.lecture)}/${place.step}` : ""}`;
   const said = new URLSearchParams();
   for (const run of place.runs) said.append("run", run);
   for (const key of TEXTS) if (place[key]) said.set(key, place[key]);
@@ -88,6 +93,8 @@ export function read(hash: string): Place {
   const [path = "", fields = ""] = hash.replace(/^#\/?/, "").split("?", 2), said = new URLSearchParams(fields);
   const place: Place = structuredClone(EMPTY);
   place.page = PAGES.find((page) => page === path) ?? "ask";
+  const [page, lecture = "", step] = path.split("/");
+  if (page === "lecture") Object.assign(place, { page, lecture: decodeURIComponent(lecture), step: Math.max(1, whole(step) ?? 1) });
   place.runs = said.getAll("run");
   for (const key of TEXTS) place[key] = said.get(key) ?? "";
   for (const key of COUNTS) place[key] = whole(said.get(key));

@@ -28,6 +28,7 @@ class Studio {
   upload = $state.raw<{ name: string; uri: string } | undefined>();
   csv = $state.raw<{ name: string; text: string } | undefined>();
   helping = $state(false);
+  private before: Page = "ask"; // the page from which a lecture was begun
   /** What may be stopped with Esc. */
   stop: (() => void) | undefined;
   readonly selection = new Selection(choiceOf(this.place));
@@ -128,6 +129,14 @@ class Studio {
   turn(page: Page): void {
     if (page !== this.place.page) this.go({ page });
     scrollTo(0, 0);
+  }
+
+  /** Show the lecture that was shown last, or go back to the page before it. */
+  present(): void {
+    const { page, lecture } = this.place;
+    if (page === "lecture") return this.turn(this.before);
+    this.before = page;
+    this.go({ page: "lecture", ...(lecture ? {} : remembered<{ lecture: string; step: number }>("lecture")) });
   }
 
   /** Choose the run that is asked; what was chosen in the last one's pictures means nothing in it. */

@@ -1,0 +1,100 @@
+"""A lecture in the studio: stepped by keys, found by its address, legible from the back row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'foveate[studio]'")
+pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
+from pages import require_page, served, until, visitor, wait
+
+from foveate.server.lectures import lectures
+from small_runs import made
+
+pytestmark = pytest.mark.slow
+STEPS = next(each.steps for each in lectures().lectures if each.name == "romac")
+SMALLEST = """() => Math.min(...[...document.querySelectorAll('.screen *')]
+  .filter((e) => e.checkVisibility())
+  .filter((e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+  .map((e) => parseFloat(getComputedStyle(e).fontSize) * e.currentCSSZoom * devicePixelRatio))"""
+SCREENS = [(1280, 800, 1), (1920, 1080, 1), (960, 540, 2)]  # the last: 1920 × 1080 at 200 %
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    require_page()
+    folder = made(tmp_path_factory.mktemp("lecture"), ["transformer"], steps=60)["transformer"].path
+    folder.rename(folder.parent / "en-fr")
+    with served(folder.parent) as result:
+        yield result
+
+
+@pytest.fixture
+def open_url(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+    with visitor(browser, address) as open_page:
+        yield open_page
+
+
+def test_a_lecture_is_stepped_through(open_url: Callable[..., Any]) -> None:
+    page = open_url("#/inspect")
+    page.keyboard.press("p")
+    page.get_by_test_id("lecture-romac").click()
+    assert page.locator("header").count() == 0  # nothing but the slide
+    for number, step in enumerate(STEPS, 1):
+        until(page, "hash => location.hash === hash", f"#/lecture/romac/{number}")
+        until(page, "title => document.querySelector('h1').innerText === title", step.title)
+        assert page.get_by_test_id("command").inner_text().split() == step.command.split()
+        if step.drawn.count("runs/") == step.drawn.count("runs/en-fr"):
+            wait(page, "lecture")
+            if step.drawn:
+                page.locator(".stage .fv").first.wait_for()
+        else:
+            wait(page, "lecture", "failed")
+            assert "foveate train" in page.get_by_test_id("makes").inner_text()
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    until(page, "location.hash === '#/lecture/romac/17'")
+    page.go_back()
+    until(page, "location.hash === '#/lecture/romac/18'")
+    page.keyboard.press("p")
+    page.get_by_test_id("page-inspect").wait_for()
+    page.keyboard.press("p")
+    until(page, "location.hash === '#/lecture/romac/18'")
+    page.keyboard.press("Escape")
+    page.get_by_test_id("page-inspect").wait_for()
+
+
+def test_notes_are_shown_on_demand_with_what_was_corrected(open_url: Callable[..., Any]) -> None:
+    page = open_url("#/lecture/romac/2")
+    wait(page, "lecture", "failed")  # its drawing is of a run that this studio does not have
+    assert page.get_by_test_id("notes").count() == 0
+    page.keyboard.press("n")
+    assert STEPS[1].slip in page.get_by_test_id("notes").inner_text()
+    page.keyboard.press("n")
+    assert page.get_by_test_id("notes").count() == 0
+
+
+@pytest.mark.parametrize(("width", "height", "ratio"), SCREENS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_map_is_whole_and_legible(
+    browser: Any, address: str, width: int, height: int, ratio: int, scheme: str
+) -> None:
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, device_scale_factor=ratio, color_scheme=scheme
+    )
+    page = context.new_page()
+    page.goto(address + "#/lecture/romac/17")
+    wait(page, "lecture")
+    cells = page.locator(".stage .fv-cells[tabindex]")
+    cells.wait_for()
+    box, stage = cells.bounding_box(), page.locator(".stage").bounding_box()
+    assert box["height"] > height / 4
+    assert box["y"] + box["height"] <= stage["y"] + stage["height"] + 1
+    assert page.evaluate(SMALLEST) >= 24
+    canvas = cells.locator("canvas").bounding_box()  # the last cell is where it is pointed at
+    page.mouse.move(canvas["x"] + canvas["width"] - 4, canvas["y"] + canvas["height"] - 4)
+    until(page, "document.querySelector('.fv-reading').innerText.includes('« </s> »: </s>')")
+    context.close()

@@ -1,0 +1,135 @@
+"""The five lectures: their pages are current, their commands exist, the studio draws them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from foveate.cli import app
+from foveate.cli.options import VerbGroup
+from foveate.config import read
+from foveate.run import Run, RunConfig
+
+pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
+from fastapi.testclient import TestClient
+
+from foveate.look.views import VIEWS
+from foveate.server.lectures import FOLDER, Lecture, LectureStep, lectures, look_line
+from foveate.server.studio_api import application
+from small_runs import made
+
+ROOT = Path(__file__).parent.parent
+SPEC = importlib.util.spec_from_file_location("lecture_pages", ROOT / "tools" / "lectures.py")
+assert SPEC is not None and SPEC.loader is not None
+tool = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(tool)
+
+PENDING = ("demo", "compare", "look steps")  # verbs that are still to come; empty once they exist
+COMMAND = typer.main.get_command(app)
+STEPS = [(each, k, step) for each in lectures().lectures for k, step in enumerate(each.steps, 1)]
+
+
+def verbs() -> Iterator[str]:
+    """Every verb, with the groups' own: ``look``, ``look heads``, …"""
+    context = COMMAND.context_class(COMMAND)
+    assert isinstance(COMMAND, VerbGroup)
+    for name in COMMAND.list_commands(context):
+        yield name
+        group = COMMAND.get_command(context, name)
+        if isinstance(group, VerbGroup):
+            yield from (f"{name} {each}" for each in group.list_commands(context))
+
+
+def check(line: str) -> None:
+    """Parse ``foveate …`` by the command itself, without executing it."""
+    program, *words = shlex.split(line)
+    assert program == "foveate", line
+    if " ".join(words).startswith(PENDING):
+        return
+    command, context = COMMAND, COMMAND.make_context("foveate", list(words))
+    while isinstance(command, VerbGroup):
+        name, inner, words = command.resolve_command(context, words)
+        assert inner is not None, line
+        command, context = inner, inner.make_context(str(name), list(words), parent=context)
+
+
+def test_every_lecture_has_all_its_steps() -> None:
+    counts = {each.name: len(each.steps) for each in lectures().lectures}
+    expected = {"romac": 18, "temirkhanov": 16, "lerner": 20, "inouye": 14, "chakraborty": 12}
+    assert counts == expected
+
+
+def test_the_pages_are_what_the_tool_writes() -> None:
+    written = {path.name: path.read_text("utf-8") for path in tool.PAGES.glob("*.md")}
+    assert written == tool.pages(), "write them anew: make lectures"
+
+
+def test_what_is_pending_does_not_exist_yet() -> None:
+    assert not set(PENDING) & set(verbs()), "this verb exists now: take it off the list"
+
+
+@pytest.mark.parametrize(("lecture", "number", "step"), STEPS)
+def test_each_command_parses(lecture: Lecture, number: int, step: LectureStep) -> None:
+    for line in (step.command, step.view, *re.findall(r"`(foveate [^`]+)`", step.notes)):
+        for part in filter(None, line.split(" | ")):
+            if not part.startswith("echo "):
+                check(part)
+    if step.drawn and not step.drawn.removeprefix("foveate ").startswith(PENDING):
+        line = look_line(step.drawn)
+        assert line.runs and not line.question.model_fields_set - set(VIEWS[line.view].reads)
+    assert not step.picture or (ROOT / "docs" / step.picture).is_file()
+    assert step.title and step.equation and step.notes.strip() and "\n\n" not in step.notes
+
+
+def test_each_run_has_a_command_that_makes_it(tmp_path: Path) -> None:
+    template = (ROOT / "src" / "foveate" / "quickstart.toml").read_text("utf-8")
+    quickstart = tmp_path / "quickstart.toml"
+    quickstart.write_text(template.replace("{folder}", "runs/quickstart"))
+    runs = lectures().runs
+    assert {name for _, _, step in STEPS for name in step.runs} <= {*runs, "quickstart"}
+    for name, run in runs.items():
+        assert f"runs/{name}" in run.command
+        for line in run.command.split(" && "):
+            if line.startswith("foveate "):
+                check(line)
+            if line.startswith("foveate train "):
+                config, *words = shlex.split(line)[2:]
+                path = quickstart if config.startswith("runs/") else ROOT / config
+                read(RunConfig, path, [word for word in words if "=" in word])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    return made(tmp_path_factory.mktemp("lectures"), ["transformer"], steps=4)
+
+
+@pytest.fixture(scope="module")
+def client(runs: dict[str, Run]) -> Iterator[TestClient]:
+    folder = runs["transformer"].path
+    folder.rename(folder.parent / "en-fr")
+    with TestClient(application([folder.parent]), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def test_the_studio_serves_a_lecture_and_draws_its_steps(client: TestClient) -> None:
+    served = client.get("/api/v1/lectures").json()
+    assert [each["name"] for each in served["lectures"]] == sorted(
+        path.stem for path in FOLDER.glob("*.toml") if path.stem != "runs"
+    )
+    drawn = client.get("/api/v1/lectures/romac/17").json()["drawings"]
+    assert drawn[0]["kind"] == "attention"
+
+
+def test_a_step_that_cannot_be_drawn_says_why(client: TestClient) -> None:
+    problem = client.get("/api/v1/lectures/romac/1").json()["error"]
+    assert "no run 'passengers'" in problem["message"] and "en-fr" in problem["hint"]
+    problem = client.get("/api/v1/lectures/romac/7").json()["error"]
+    assert problem["hint"] == "run: foveate demo lookup"
+    for place in ("nobody/1", "romac/0", "romac/19", "romac/7"):
+        assert client.get(f"/api/v1/lectures/{place}").status_code == 404

@@ -139,7 +139,7 @@ def test_the_memory_of_a_recurrent_state_does_not_grow(configs: Path) -> None:
         run = train(configs / f"{name}.toml", limits, configs / name)
         short, long = (most_bytes(run.model, writer(run, length)) for length in (64, 512))
         growth[name] = long - short
-    assert growth["transformer"] > 40_000 > 8 * growth["rnn"]
+    assert growth["transformer"] > 100_000 > 8 * growth["rnn"]  # the RNN keeps the ids alone
 
 
 def test_paired_tests_and_slopes() -> None:

@@ -19,7 +19,7 @@ from foveate.data import synthetic
 from foveate.files import replace_file
 from foveate.run import RunConfig
 
-SPLITS = {"train": (60_000, 6000), "valid": (500, 100), "test": (1000, 400)}  # read, written
+SPLITS = {"train": (60_000, 2500), "valid": (500, 100), "test": (1000, 400)}  # read, written
 LONGEST = 60  # words of a text
 
 
@@ -48,8 +48,8 @@ def lineage(
 def write_data(folder: Path, words: int) -> None:
     """Sentences of the ``words`` most frequent words, and texts of several, up to `LONGEST` words.
 
-    Texts of each length are as frequent. In training as many single sentences stand beside them.
-    A small vocabulary is learnt in a minute, so that the length is what remains difficult.
+    Texts of each length are as frequent. In training all single sentences stand beside them.
+    A small vocabulary and short examples are learnt soon; what remains difficult is the length.
     """
     folder.mkdir(parents=True, exist_ok=True)
     known: set[str] = set()
@@ -66,7 +66,7 @@ def write_data(folder: Path, words: int) -> None:
             while sum(len(source.split()) for source, _ in chosen) < length - 3:
                 chosen.append(random.choice(pairs))
             texts.append((" ".join(s for s, _ in chosen), " ".join(t for _, t in chosen)))
-        texts += pairs[:size] if split == "train" else []
+        texts += pairs if split == "train" else []
         for ending, side in zip(("en", "fr"), zip(*texts, strict=True), strict=True):
             replace_file(folder / f"{split}.{ending}", "".join(f"{line}\n" for line in side))
 

@@ -245,7 +245,7 @@ def translated(models: Sequence[Contender], text: str, reference: str | None) ->
     for (name, output, *_), each in zip(rows, models, strict=False):
         if crosses(each.run) is None and output:
             title = f"{name}: {output}"
-            view = attention(replace(each.run.explain(text), title=title))
+            view = attention(replace(each.run.explain(text), title=title), scale="absolute")
             maps.append(view.model_copy(update={"title": title}))
     return [table, *next_word(models, text, prefix), *maps]
 

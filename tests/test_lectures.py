@@ -20,7 +20,7 @@ pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[stu
 from fastapi.testclient import TestClient
 
 from foveate.look.views import VIEWS
-from foveate.server.lectures import FOLDER, Lecture, LectureStep, lectures, look_line
+from foveate.server.lectures import FOLDER, LOOK, Lecture, LectureStep, lectures, look_line
 from foveate.server.studio_api import application
 from small_runs import made
 
@@ -30,28 +30,14 @@ assert SPEC is not None and SPEC.loader is not None
 tool = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(tool)
 
-PENDING = ("demo", "compare", "look steps")  # verbs that are still to come; empty once they exist
 COMMAND = typer.main.get_command(app)
 STEPS = [(each, k, step) for each in lectures().lectures for k, step in enumerate(each.steps, 1)]
-
-
-def verbs() -> Iterator[str]:
-    """Every verb, with the groups' own: ``look``, ``look heads``, …"""
-    context = COMMAND.context_class(COMMAND)
-    assert isinstance(COMMAND, VerbGroup)
-    for name in COMMAND.list_commands(context):
-        yield name
-        group = COMMAND.get_command(context, name)
-        if isinstance(group, VerbGroup):
-            yield from (f"{name} {each}" for each in group.list_commands(context))
 
 
 def check(line: str) -> None:
     """Parse ``foveate …`` by the command itself, without executing it."""
     program, *words = shlex.split(line)
     assert program == "foveate", line
-    if " ".join(words).startswith(PENDING):
-        return
     command, context = COMMAND, COMMAND.make_context("foveate", list(words))
     while isinstance(command, VerbGroup):
         name, inner, words = command.resolve_command(context, words)
@@ -70,17 +56,13 @@ def test_the_pages_are_what_the_tool_writes() -> None:
     assert written == tool.pages(), "write them anew: make lectures"
 
 
-def test_what_is_pending_does_not_exist_yet() -> None:
-    assert not set(PENDING) & set(verbs()), "this verb exists now: take it off the list"
-
-
 @pytest.mark.parametrize(("lecture", "number", "step"), STEPS)
 def test_each_command_parses(lecture: Lecture, number: int, step: LectureStep) -> None:
     for line in (step.command, step.view, *re.findall(r"`(foveate [^`]+)`", step.notes)):
         for part in filter(None, line.split(" | ")):
             if not part.startswith("echo "):
                 check(part)
-    if step.drawn and not step.drawn.removeprefix("foveate ").startswith(PENDING):
+    if step.drawn.startswith(LOOK):
         line = look_line(step.drawn)
         assert line.runs and not line.question.model_fields_set - set(VIEWS[line.view].reads)
     assert not step.picture or (ROOT / "docs" / step.picture).is_file()
@@ -124,12 +106,14 @@ def test_the_studio_serves_a_lecture_and_draws_its_steps(client: TestClient) -> 
     )
     drawn = client.get("/api/v1/lectures/romac/17").json()["drawings"]
     assert drawn[0]["kind"] == "attention"
+    drawn = client.get("/api/v1/lectures/romac/7").json()["drawings"]  # foveate demo lookup
+    assert drawn[0]["title"].startswith("A lookup")
+    drawn = client.get("/api/v1/lectures/temirkhanov/3").json()["drawings"]
+    assert drawn[0]["kind"] == "steps"
 
 
 def test_a_step_that_cannot_be_drawn_says_why(client: TestClient) -> None:
     problem = client.get("/api/v1/lectures/romac/1").json()["error"]
     assert "no run 'passengers'" in problem["message"] and "en-fr" in problem["hint"]
-    problem = client.get("/api/v1/lectures/romac/7").json()["error"]
-    assert problem["hint"] == "run: foveate demo lookup"
-    for place in ("nobody/1", "romac/0", "romac/19", "romac/7"):
+    for place in ("nobody/1", "romac/0", "romac/19"):
         assert client.get(f"/api/v1/lectures/{place}").status_code == 404

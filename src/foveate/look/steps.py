@@ -228,8 +228,8 @@ def _derived(
             yield derive("product", product, "score", product * scale)
         if "bias" in double or "mask" in double:
             score = score + double.get("bias", 0.0) + double.get("mask", 0.0)
-        blind = ~double["weights"].any(axis=-1)  # every key is hidden: the weights are 0
-        score = np.where(blind[:, None], -np.inf, score)
+        blind = double["weights"].max(axis=-1, keepdims=True) == 0  # every key is hidden
+        score = np.where(blind, -np.inf, score)
         if module.config.normalizer.kind == "softmax":
             temperature: float = module.config.normalizer.tree().get("temperature", 1.0)
             top = score.max(axis=-1, keepdims=True)
@@ -238,7 +238,7 @@ def _derived(
             weights = exp / np.where(total == 0, 1, total)
         else:
             rows = torch.from_numpy(score).float()
-            weights = np.where(blind[:, None], 0, module.normalizer(rows).detach().numpy())
+            weights = np.where(blind, 0, module.normalizer(rows).detach().numpy())
         if "bias" in double or "mask" in double:
             yield derive("masked score", score, "weights", weights)
         if module.config.normalizer.kind == "softmax":

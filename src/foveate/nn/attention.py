@@ -325,8 +325,8 @@ class Attention(BaseAttention):
         steps, rows = len(query_at), scores.shape[2]
         if self.score.gives_weights:
             context.refuse_bias('full" with score.softmax_over = "max_length', scores.device)
-            seen = repeat(context.mask.dense(query_at, key_at, scores.device), steps, rows)
-            return scores if seen is None else scores.masked_fill(~seen, 0)
+            seen = context.mask.dense(query_at, key_at, scores.device)
+            return scores if seen is None else scores.masked_fill(~repeat(seen, steps, rows), 0)
         bias = context.bias(key_at, queries.device)
         if bias is not None:
             bias = self._stage("bias", bias).repeat(1, rows // steps, 1)

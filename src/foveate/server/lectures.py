@@ -1,8 +1,8 @@
 """Lectures step by step: the files of `foveate/lectures`, and what the studio draws for a step.
 
 A lecture is a TOML file with ``title``, ``after``, ``about`` and ``[[steps]]``. A step draws its
-``view``, a line ``foveate look NAME RUN… --option value``; without one, its ``command`` where that
-is such a line.
+``view``, a line ``foveate look NAME RUN… --option value`` or ``foveate demo NAME``; without one,
+its ``command`` where that is such a line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from foveate.server.common import RequestError
 from foveate.server.studio_schemas import StudioResponse
 
 FOLDER = Path(__file__).parent.parent / "lectures"
-LOOK = "foveate look "
+LOOK, DEMO = "foveate look ", "foveate demo "
 
 
 class LectureRun(StudioResponse):
@@ -50,8 +50,8 @@ class LectureStep(StudioResponse):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def drawn(self) -> str:
-        """The line ``foveate look …`` that is drawn; empty where there is none."""
-        return self.view or (self.command if self.command.startswith(LOOK) else "")
+        """The line ``foveate look …`` or ``demo …`` that is drawn; empty where there is none."""
+        return self.view or (self.command if self.command.startswith((LOOK, DEMO)) else "")
 
     @property
     def runs(self) -> list[str]:

@@ -486,7 +486,10 @@ def lecture_list() -> lectures.LectureList:
 @lecture_router.get("/{name}/{number}")
 async def lecture_drawings(name: str, number: int, state: State) -> Drawings:
     """The drawings of a step, counted from 1."""
-    line = lectures.look_line(lectures.step_of(name, number).drawn)
+    drawn = lectures.step_of(name, number).drawn
+    if drawn.startswith(lectures.DEMO):
+        return await state.jobs.run(lambda: state.demo(drawn.split()[2]))
+    line = lectures.look_line(drawn)
     return await state.jobs.run(lambda: state.view(line.view, line.runs, line.question))
 
 

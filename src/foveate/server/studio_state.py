@@ -21,7 +21,7 @@ from foveate.config import ConfigError
 from foveate.look.drawings import Drawing, DrawingPart, Numbers, P, changed
 from foveate.look.edits import edit, silence
 from foveate.look.records import block_of, suffixes
-from foveate.look.views import ViewEntry, find
+from foveate.look.views import ViewEntry, demos, find
 from foveate.look.views.options import Question
 from foveate.nn.attention import BaseAttention
 from foveate.run import Run, RunConfig, load, read_run
@@ -316,6 +316,14 @@ class StudioState:
         drawings: list[Any] = [
             self.arrays.linked(drawing) for drawing in _drawings(find(view), runs, question, heads)
         ]
+        spent = 1000 * (time.perf_counter() - began)
+        return Drawings.model_construct(drawings=drawings, milliseconds=spent)
+
+    def demo(self, name: str) -> Drawings:
+        """A demo with its defaults."""
+        began = time.perf_counter()
+        made = demos.find(name).draw().drawings()
+        drawings: list[Any] = [self.arrays.linked(drawing) for drawing in made]
         spent = 1000 * (time.perf_counter() - began)
         return Drawings.model_construct(drawings=drawings, milliseconds=spent)
 

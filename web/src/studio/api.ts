@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 6b64af88da2bb865.
+// Written by `npm run types` from src/foveate/server; do not edit. Of c0a2aa3017e68e2d.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -464,7 +464,7 @@ export interface LectureStep {
   notes: string;
   slip: string;
   /**
-   * The line ``foveate look …`` that is drawn; empty where there is none.
+   * The line ``foveate look …`` or ``demo …`` that is drawn; empty where there is none.
    */
   drawn: string;
 }

@@ -158,3 +158,25 @@ def test_help_loads_no_torch() -> None:
     code = "import sys; sys.argv[1:] = ['demo', '--help']; from foveate.cli import main\n"
     code += "try: main()\nexcept SystemExit: sys.exit(int('torch' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def test_a_step_of_a_typed_table(tmp_path: Path) -> None:
+    file = tmp_path / "table.toml"
+    file.write_text(
+        "query = [1.0, 0.0]\nkeys = [[4.0, 0.0], [0.0, 1.0]]\nvalues = [[3.0], [5.0]]\n"
+    )
+    soft = find("step").draw({"file": file, "scaled": False}).arrays()
+    weights = np.exp([4.0, 0.0]) / np.exp([4.0, 0.0]).sum()
+    np.testing.assert_allclose(soft["weights"].ravel(), weights, rtol=1e-6)
+    np.testing.assert_allclose(soft["context"].ravel(), weights @ [3.0, 5.0], rtol=1e-6)
+    hard = find("step").draw({"file": file, "hard": True}).arrays()
+    assert hard["context"].ravel().tolist() == [3.0]
+    file.write_text("query = [1.0]\nkeys = [[1.0]]\nvalues = [[1.0], [2.0]]\n")
+    with pytest.raises(ValueError, match="as many keys as values"):
+        find("step").draw({"file": file})
+
+
+def test_division_by_the_root_keeps_the_gradient_of_softmax() -> None:
+    curves = find("scaling").draw().arrays()
+    plain, scaled = curves["q · k"], curves["q · k / √K"]
+    assert plain[-1] < plain[0] / 5 and scaled[-1] > 0.9 * scaled[0]

@@ -377,8 +377,8 @@ def drawn(
             )
         )  # fmt: skip
     caption = (
-        "captured: computed by the model in its own forward pass; derived: computed from captured "
-        "stages and compared with the captured stage that follows"
+        "Captured: computed by the model in its own forward pass. Derived: computed from captured "
+        "stages and compared with the captured stage that follows."
     )
     return StepsDrawing(title=title, caption=caption, stages=sheets, frames=list(rows), frame=query)
 

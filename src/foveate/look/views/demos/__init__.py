@@ -80,6 +80,8 @@ DEMOS = {
     for name, module, summary in (
         ("beam", "text", "Greedy and beam search in a model that is a small table."),
         ("lookup", "attention", "Attention as a lookup: a query, keys, and a mix of values."),
+        ("step", "attention", "One attention step with numbers that are typed: a small table."),
+        ("scaling", "attention", "Why scores are divided by √K: the gradient of softmax."),
         ("reach", "networks", "Which inputs each output depends on, in nine families."),
         ("vanishing", "networks", "The gradient against distance, by cell and forget gate."),
         ("scores", "formulas", "The score of a key anywhere in the plane, for six scores."),

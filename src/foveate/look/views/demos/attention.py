@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -10,20 +12,23 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from foveate.config import Config, read
 from foveate.look.drawings import (
     LinesDrawing,
     SheetDrawing,
     SheetGrid,
+    StepsDrawing,
     TableDrawing,
     line_chart,
     sheet,
 )
+from foveate.look.steps import attention_stages, capture_stages, drawn
 from foveate.look.views.demos import demo
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention
 from foveate.nn.feed_forward import ReLU
 from foveate.nn.masks import Mask
-from foveate.nn.scores import Dot, Hardmax, Softmax
+from foveate.nn.scores import Dot, Hardmax, ScaledDot, Softmax
 from foveate.nn.state import State
 
 Words = Annotated[str, Field(description="words with spaces between them")]
@@ -62,15 +67,94 @@ def lookup(
         rows[f"τ = {tau:g}: out = {float(weights @ mixed):.1f}"] = weights
     weights = Hardmax.Config().build()(scores).flatten()
     rows[f"hardmax: out = {float(weights @ mixed):.1f}"] = weights
-    drawn = sheet(
+    table = sheet(
         "", torch.stack([*rows.values()]).numpy(), list(rows),
         [f"key {k} → {value:g}" for k, value in enumerate(values, start=1)],
         least=0.0, most=1.0, aspect=0.5, scale_label=" ", written=True,
     )  # fmt: skip
     return SheetGrid(
-        sheets=[drawn], across=1, title=f"A lookup: the query asks for key {key}",
+        sheets=[table], across=1, title=f"A lookup: the query asks for key {key}",
         caption="Softmax mixes the values of all keys, the nearest the most; the smaller τ, the "
         "nearer it is to hardmax, which picks one.",
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ one step
+
+
+class StepTable(Config):
+    """The table of `step`: a query, keys and values of as many rows, and words that name them."""
+
+    query: tuple[float, ...]
+    keys: tuple[list[float], ...]
+    values: tuple[list[float], ...]
+    words: tuple[str, ...] = ()
+
+
+TABLE = StepTable(
+    query=(2.0, 0.0), keys=([1.0, 0.0], [0.0, 1.0], [1.0, 1.0]),
+    values=([10.0, 0.0], [0.0, 10.0], [5.0, 5.0]),
+)  # fmt: skip
+
+
+@demo
+@torch.no_grad()
+def step(
+    file: Annotated[Path | None, Field(description="TOML with query, keys and values")] = None,
+    hard: Annotated[bool, Field(description="the highest score takes all")] = False,
+    temperature: Annotated[float, Field(gt=0, description="of softmax")] = 1.0,
+    scaled: Annotated[bool, Field(description="divide by √K")] = True,
+) -> StepsDrawing:
+    """Σ_i α_i v_i, α = softmax(q · k_i / √K), of numbers that are typed, stage by stage.
+
+    Raises ``ValueError`` where keys and values do not fit together.
+    """
+    table = TABLE if file is None else read(StepTable, file)
+    keys, values = table.keys, table.values
+    sizes = {len(row) for row in keys}, {len(row) for row in values}
+    if len(keys) != len(values) or sizes[0] != {len(table.query)} or len(sizes[1]) != 1:
+        raise ValueError("give as many keys as values, keys as long as the query, values alike")
+    size, value_size = len(table.query), len(values[0])
+    normalizer = Hardmax.Config() if hard else Softmax.Config(temperature=temperature)
+    attention = Attention.Config(
+        score=ScaledDot.Config() if scaled else Dot.Config(), normalizer=normalizer, bias=False,
+        project=("key", "value"), head_size=size, value_size=value_size,
+    ).build(size, size + value_size).eval()  # fmt: skip
+    both = torch.eye(size + value_size)  # a row of the memory is a key and its value
+    attention.key.weight.copy_(both[:size])
+    attention.value.weight.copy_(both[size:])
+    memory = torch.tensor([[[*key, *value] for key, value in zip(keys, values, strict=True)]])
+    with capture_stages(attention) as calls:
+        attention(torch.tensor([[table.query]]), memory)
+    made = {"query": "q, typed", "key": "k_i, typed", "value": "v_i, typed"}
+    stages = [
+        replace(stage, equation=made.get(stage.name, stage.equation))
+        for stage in attention_stages(attention, calls, 0)
+        if stage.name != "output"
+    ]
+    words = table.words or [f"row {k}" for k in range(1, len(keys) + 1)]
+    return drawn(stages, ["the query"], words, 0, "One attention step")
+
+
+@demo
+def scaling(
+    num_keys: Annotated[int, Field(ge=2, description="from which a query chooses")] = 16,
+) -> LinesDrawing:
+    """Mean ‖∂α/∂e‖ of softmax over random scores q · k, with and without the division by √K."""
+    random, sizes = torch.Generator().manual_seed(0), 2 ** np.arange(0, 11)
+    curves: dict[str, list[float]] = {"q · k": [], "q · k / √K": []}
+    for size in sizes.tolist():
+        query = torch.randn(200, 1, size, generator=random)
+        scores = (query @ torch.randn(200, size, num_keys, generator=random)).squeeze(1)
+        for name, factor in (("q · k", 1.0), ("q · k / √K", size**-0.5)):
+            weights = (scores * factor).softmax(dim=-1)
+            jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None]
+            curves[name].append(float(jacobian.norm(dim=(1, 2)).mean()))
+    return line_chart(
+        sizes.astype(float), {name: np.array(y) for name, y in curves.items()},
+        "K, numbers of a key", "mean norm of ∂α/∂e", "Why scores are divided by √K", log="x",
+        caption="Products of K random numbers spread like √K: softmax then picks one key and "
+        "passes no gradient. Divided by √K they spread like one product.",
     )  # fmt: skip
 
 
@@ -87,10 +171,10 @@ def masks(
     both, s, t = [*read, *written], len(read), len(written)
 
     def allowed(rows: int, columns: int, causal: bool) -> Tensor:
-        seen = Mask(causal=causal).dense(range(rows), range(columns))
-        return torch.ones(rows, columns) if seen is None else seen[0, 0].float()
+        visible = Mask(causal=causal).dense(range(rows), range(columns))
+        return torch.ones(rows, columns) if visible is None else visible[0, 0].float()
 
-    def drawn(title: str, weights: Tensor, words: list[str]) -> SheetDrawing:
+    def seen(title: str, weights: Tensor, words: list[str]) -> SheetDrawing:
         filled = weights.masked_fill(weights == 0, torch.nan).numpy()
         return sheet(title, filled, words, words, least=0.0, most=1.0, scale_label=" ")
 
@@ -98,9 +182,9 @@ def masks(
     lower = torch.cat((allowed(t, s, False), allowed(t, t, True)), dim=1)
     return SheetGrid(
         sheets=[
-            drawn("encoder-only (BERT)", allowed(s, s, False), read),
-            drawn("decoder-only (GPT)", allowed(s, s, True), read),
-            drawn("encoder–decoder (T5)", torch.cat((upper, lower)), both),
+            seen("encoder-only (BERT)", allowed(s, s, False), read),
+            seen("decoder-only (GPT)", allowed(s, s, True), read),
+            seen("encoder–decoder (T5)", torch.cat((upper, lower)), both),
         ],
         across=2, title="Which words (across) a word (down) may attend to",
         caption="Empty is masked: score −∞, weight 0. A decoder reads the words before it, and all "

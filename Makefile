@@ -17,7 +17,7 @@ PAIRS  ?= 10000000
 # The run that `make ray` translates with.
 RUN    ?= runs/en-fr
 
-.PHONY: help quickstart test proofs lint format web page wheel wheel-browser bench bench-peers bench-quality looking configs growth kill mutants faults fuzz audit hosts scaling ray corpus architecture differences lectures lock clean
+.PHONY: help quickstart test proofs lint format web page wheel wheel-browser bench bench-peers bench-quality looking claims configs growth kill mutants faults fuzz audit hosts scaling ray corpus architecture differences lectures lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -86,6 +86,9 @@ bench-quality: $(STAMPS)/foveate  ## minutes to BLEU 50, foveate's and JoeyNMT's
 
 looking: $(STAMPS)/dev  ## where every score with every position looks, in whole models (a quarter of an hour)
 	$(BIN)/python benchmarks/looking.py
+
+claims: $(STAMPS)/foveate  ## measure what the lectures claim: docs/claims.md (half a minute)
+	$(BIN)/python benchmarks/claims.py
 
 configs: $(STAMPS)/foveate  ## two steps of every shipped config on the real data (half an hour)
 	$(BIN)/python benchmarks/configs.py

@@ -1,0 +1,334 @@
+"""The claims of the lectures, measured: docs/results/claims.json and, from it, docs/claims.md.
+
+    python benchmarks/claims.py                 all claims: computed, and read from docs/results
+    python benchmarks/claims.py --only beam     one claim, printed
+    python benchmarks/claims.py --page          the page again, from the JSON
+
+A verdict is decided in code, by the criterion in the docstring of each claim. Claims whose training
+nobody has run are listed with the command that would answer them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any
+
+import typer
+
+import harness
+from claims_computed import CLAIMS, Answer, claim, verdict
+
+PAGE = harness.ROOT / "docs" / "claims.md"
+
+
+def read(name: str) -> Any:
+    """A result that another benchmark wrote."""
+    return json.loads((harness.RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def bleu(name: str, beam: int = 5) -> float:
+    """Of a translator on the test set of Multi30k."""
+    return float(read(name)["test"][f"beam {beam}"]["bleu"])
+
+
+# ------------------------------------------------------------------------------ translation
+
+
+@claim("long-sentences", "One vector forgets long sentences, attention does not.",
+       "Cho et al., 2014; Bahdanau et al., 2015",
+       result="multi30k-en-fr-no-attention, multi30k-en-fr-rnnsearch: by_source_words")  # fmt: skip
+def long_sentences() -> Answer:
+    """The share of BLEU lost from 1–10 to over 20 words is larger without attention; if the points
+    lost are not, it holds for the share only.
+    """
+    runs = "multi30k-en-fr-no-attention", "multi30k-en-fr-rnnsearch"
+    short, long = ([read(run)["by_source_words"][n]["bleu"] for run in runs]
+                   for n in ("1-10", "over 20"))  # fmt: skip
+    sentences = read(runs[0])["by_source_words"]["over 20"]["sentences"]
+    shares = [1 - after / before for before, after in zip(short, long, strict=True)]
+    points = [before - after for before, after in zip(short, long, strict=True)]
+    figure = f"BLEU {short[0]} → {long[0]} (−{shares[0]:.0%}) without, {short[1]} → {long[1]} "
+    epochs = " and ".join(str(read(run)["training"]["epochs"]) for run in runs)
+    figure += f"(−{shares[1]:.0%}) with attention; {sentences} long sentences, {epochs} epochs; "
+    figure += "the first was handed the state of the top layer only"
+    relative = "" if points[0] > points[1] else "BLEU lost is counted as a share"
+    return figure, verdict(shares[0] > shares[1], relative)
+
+
+@claim("transformer", "A Transformer translates better than a recurrent network with attention.",
+       "Vaswani et al., 2017", result="multi30k-en-fr, multi30k-en-fr-rnnsearch: test")  # fmt: skip
+def transformer() -> Answer:
+    """By more than 1 BLEU with a beam of 5; if it was trained longer, only with that."""
+    names = "multi30k-en-fr", "multi30k-en-fr-rnnsearch"
+    (ours, other), (long, short) = map(bleu, names), (read(n)["training"]["epochs"] for n in names)
+    figure = f"BLEU {ours} after {long} epochs, RNNsearch {other} after {short}"
+    return figure, verdict(ours > other + 1, "it trains longer, as here" if long > short else "")
+
+
+@claim("beam-bleu", "A beam of 5 translates better than greedy search.", "Sutskever et al., 2014",
+       result="multi30k-en-fr, multi30k-en-fr-rnnsearch: test")  # fmt: skip
+def beam_bleu() -> Answer:
+    """By more than 0.5 BLEU for both models."""
+    gains = [bleu(name) - bleu(name, 1) for name in ("multi30k-en-fr", "multi30k-en-fr-rnnsearch")]
+    return "+{:.2f} BLEU for a Transformer, +{:.2f} for RNNsearch".format(*gains), verdict(
+        min(gains) > 0.5
+    )
+
+
+@claim("alignment", "Attention aligns words.", "Bahdanau et al., 2015",
+       result="alignment: rows")  # fmt: skip
+def alignment() -> Answer:
+    """The best head has a lower error rate (AER) than IBM 1; if only a guided one, only so."""
+    rates = {name: row["aer"] for name, row in read("alignment")["rows"].items()}
+    neural = {n: r for n, r in rates.items() if n.startswith(("Transformer", "RNNsearch"))}
+    guided = min(rate for name, rate in neural.items() if "guided" in name)
+    free = min(rate for name, rate in neural.items() if "guided" not in name)
+    figure = (
+        f"AER {free:.3f} by attention, {guided:.3f} guided by alignments, IBM 1 {rates['ibm1']:.3f}"
+    )
+    figure += f", HMM {rates['hmm']:.3f}"
+    condition = "" if free < rates["ibm1"] else "a head is trained on alignments"
+    return figure, verdict(min(free, guided) < rates["ibm1"], condition)
+
+
+# ------------------------------------------------------------------------------ positions, cost
+
+
+@claim("copy", "Attention without positions cannot learn to copy.", "Vaswani et al., 2017",
+       result="learnt-attention: models")  # fmt: skip
+def copy() -> Answer:
+    """Every score is right below 5 % without positions; those that are not read no key."""
+    right = {m["score"]: m["right"] for m in read("learnt-attention")["models"]
+             if (m["position"], m["task"]) == ("none", "copy")}  # fmt: skip
+    reads = {score: share for score, share in right.items() if "location" not in score}
+    others = [share for score, share in right.items() if score not in reads]
+    figure = f"at most {max(reads.values()):.0%} of the copies are right, {min(others):.0%} with "
+    return figure + "the location score", verdict(
+        max(reads.values()) < 0.05, "the score reads keys" if min(others) > 0.05 else ""
+    )
+
+
+@claim("bias", "A bias by distance suffices to learn to copy.",
+       "Raffel et al., 2020; Press et al., 2022", result="learnt-attention: models")  # fmt: skip
+def bias() -> Answer:
+    """Above 95 % right with T5's bias and scaled dot products; if not with ALiBi, only learnt."""
+    right = {m["position"]: m["right"] for m in read("learnt-attention")["models"]
+             if (m["score"], m["task"]) == ("scaled_dot", "copy")}  # fmt: skip
+    figure = f"{right['t5']:.0%} right with T5's bias, {right['alibi']:.0%} with ALiBi"
+    figure += f" after {read('learnt-attention')['steps']} steps"
+    condition = "" if right["alibi"] > 0.95 else "the bias is learnt and knows the direction"
+    return figure, verdict(right["t5"] > 0.95, condition)
+
+
+@claim("time", "Time grows as n² in full attention, as n in cheaper kinds and in an LSTM.",
+       "Tay et al., 2020", result="attention-length: kinds, exponent_time")  # fmt: skip
+def time() -> Answer:
+    """Fitted exponents up to n = 16,384: full above 1.8, the others below 1.3."""
+    kinds = read("attention-length")["kinds"]
+    names = "full, fused", "linear", "performer", "linformer", "local", "lstm"
+    powers = {name: kinds[name]["exponent_time"] for name in names}
+    figure = "exponents: " + ", ".join(f"{name} {power}" for name, power in powers.items())
+    full = powers.pop("full, fused")
+    return figure, verdict(full > 1.8 and max(powers.values()) < 1.3)
+
+
+@claim("quadratic-memory", "The memory of attention grows as n².", "Dao et al., 2022",
+       result="attention-length: kinds, exponent_memory")  # fmt: skip
+def quadratic_memory() -> Answer:
+    """The fitted exponent is above 1.5 with the weights in memory; if not fused, only so."""
+    kinds = read("attention-length")["kinds"]
+    explicit, fused = (kinds[f"full, {n}"]["exponent_memory"] for n in ("explicit", "fused"))
+    condition = "" if fused > 1.5 else "the weights are held in memory"
+    return f"exponent {explicit} with all weights, {fused} fused", verdict(
+        explicit > 1.5, condition
+    )
+
+
+@claim("int8", "Weights of 8 bits translate as well and faster.", "Bhandare et al., 2019",
+       result="serving-presets: runs")  # fmt: skip
+def int8() -> Answer:
+    """BLEU within 0.2 and more sentences a second for each of the three presets."""
+    runs = read("serving-presets")["runs"].values()
+    losses = [run["fp32"]["bleu"] - run["int8"]["bleu"] for run in runs]
+    speeds = [run["int8"]["beam 5, batches"] / run["fp32"]["beam 5, batches"] for run in runs]
+    figure = (
+        f"{-max(losses):+.2f} to {-min(losses):+.2f} BLEU, {min(speeds):.2f} to {max(speeds):.2f} "
+    )
+    return figure + "times the speed", verdict(max(map(abs, losses)) < 0.2 and min(speeds) > 1)
+
+
+@claim("shallow", "A shallow decoder translates faster at the same quality.", "Kasai et al., 2021",
+       result="serving-presets: runs")  # fmt: skip
+def shallow() -> Answer:
+    """More sentences a second than the tiny preset, and BLEU at most 0.5 lower."""
+    deep, thin = (read("serving-presets")["runs"][name]["fp32"] for name in ("tiny", "shallow"))
+    speed = thin["beam 5, batches"] / deep["beam 5, batches"]
+    figure = f"{speed:.2f} times the speed, {thin['bleu'] - deep['bleu']:+.2f} BLEU"
+    return figure, verdict(speed > 1 and thin["bleu"] > deep["bleu"] - 0.5)
+
+
+# ------------------------------------------------------------------------------ other tasks
+
+
+def beside(better: str, worse: str) -> Answer:
+    """Two classifiers of SST-2; the first is better if by more than two standard errors."""
+    (p, n), (q, m) = ((test["accuracy"] / 100, test["examples"])
+                      for test in (read(name)["test"] for name in (better, worse)))  # fmt: skip
+    error = math.sqrt(p * (1 - p) / n + q * (1 - q) / m)
+    figure = f"{100 * p:.1f} % and {100 * q:.1f} %, two standard errors {200 * error:.1f}"
+    return figure, verdict(p - q > 2 * error)
+
+
+@claim("order-sentiment", "Word order helps to classify: an LSTM beats a bag of words.",
+       "Socher et al., 2013", result="sst2-lstm, sst2-cbow: test")  # fmt: skip
+def order_sentiment() -> Answer:
+    """Accuracy on SST-2 is higher by more than two standard errors."""
+    return beside("sst2-lstm", "sst2-cbow")
+
+
+@claim("attention-sentiment", "A Transformer classifies better than a bag of words.",
+       "Vaswani et al., 2017", result="sst2-transformer, sst2-cbow: test")  # fmt: skip
+def attention_sentiment() -> Answer:
+    """Accuracy on SST-2, both from scratch, is higher by more than two standard errors."""
+    return beside("sst2-transformer", "sst2-cbow")
+
+
+@claim("pretraining", "Masked pretraining, then fine-tuning, beats training from scratch.",
+       "Devlin et al., 2019", result="sst2-finetuned, sst2-transformer: test")  # fmt: skip
+def pretraining() -> Answer:
+    """Accuracy on SST-2, pretrained on its own text, is higher by more than two standard errors."""
+    return beside("sst2-finetuned", "sst2-transformer")
+
+
+def perplexities(*names: str) -> list[float]:
+    """On the test set of the Penn Treebank."""
+    return [float(read(f"ptb-{name}")["test"]["perplexity"]) for name in names]
+
+
+@claim("gpt-lstm", "A Transformer predicts words better than an LSTM.", "Radford et al., 2018",
+       result="ptb-transformer, ptb-lstm: test")  # fmt: skip
+def gpt_lstm() -> Answer:
+    """Its perplexity on the Penn Treebank is lower."""
+    gpt, lstm = perplexities("transformer", "lstm")
+    return f"perplexity {gpt:.1f} and {lstm:.1f}", verdict(gpt < lstm)
+
+
+@claim("mamba", "Mamba predicts words as well as a Transformer.", "Gu & Dao, 2023",
+       result="ptb-mamba, ptb-transformer: test")  # fmt: skip
+def mamba() -> Answer:
+    """Its perplexity on the Penn Treebank is not higher."""
+    state, gpt = perplexities("mamba", "transformer")
+    return f"perplexity {state:.1f} and {gpt:.1f}", verdict(state <= gpt)
+
+
+@claim("linear-forecast", "A linear layer forecasts better than a Transformer.",
+       "Zeng et al., 2023", result="etth1-linear, etth1-patch: test")  # fmt: skip
+def linear_forecast() -> Answer:
+    """Its squared error on ETTh1 is lower."""
+    line, patch = (read(f"etth1-{name}")["test"]["mse"] for name in ("linear", "patch"))
+    return f"squared error {line:.3f} and {patch:.3f}", verdict(line < patch)
+
+
+@claim("exposure", "A model trained with the true past errs more on its own outputs.",
+       "Bengio et al., 2015", result="etth1-rnn: test")  # fmt: skip
+def exposure() -> Answer:
+    """The squared error of a recurrent forecaster is at least twice that with the true past."""
+    test = read("etth1-rnn")["test"]
+    free, forced = test["mse"], test["teacher_forced_mse"]
+    return f"squared error {free:.2f}, with the true past {forced:.2f}", verdict(free > 2 * forced)
+
+
+@claim("hard", "Hard attention describes pictures better than soft attention.", "Xu et al., 2015",
+       result="flickr8k-hard, flickr8k-soft: test")  # fmt: skip
+def hard() -> Answer:
+    """BLEU is higher by more than 1: the test set is small."""
+    (one, count), (other, _) = ((test["bleu"], test["examples"])
+        for test in (read(f"flickr8k-{kind}")["test"] for kind in ("hard", "soft")))  # fmt: skip
+    return f"BLEU {one:.2f} and {other:.2f} on {count} pictures", verdict(one > other + 1)
+
+
+# ------------------------------------------------------------------------------ the page
+
+CONFIG = "configs/translation/multi30k-en-fr.toml"
+RNNSEARCH, NO_ATTENTION = (CONFIG.replace(".", f"-{n}.") for n in ("rnnsearch", "no-attention"))
+NOT_MEASURED = (  # statement, source, command
+    ("One vector forgets long sentences, also where all states are handed over (Sutskever).",
+     "Cho et al., 2014",
+     f"foveate compare {NO_ATTENTION} {RNNSEARCH} --minutes 60"),
+    ("Label smoothing raises BLEU.", "Vaswani et al., 2017",
+     f"foveate train {CONFIG} --run runs/plain objective.label_smoothing=0"),
+    ("Averaged checkpoints raise BLEU.", "Vaswani et al., 2017",
+     f"foveate train {CONFIG} --run runs/last train.average=none"),
+    ("At equal time a Transformer translates better than a recurrent network with attention.",
+     "Vaswani et al., 2017",
+     f"foveate compare {CONFIG} {RNNSEARCH} --minutes 60"),
+)  # fmt: skip
+
+
+def results(only: list[str] | None = None) -> list[dict[str, Any]]:
+    """Each claim with its figure and verdict."""
+    rows = []
+    for each in CLAIMS.values():
+        if only and each.name not in only:
+            continue
+        figure, decided = each.measure()
+        rows.append({"name": each.name, "claim": each.statement, "source": each.source,
+                     "command": each.command, "result": each.result, "figure": figure,
+                     "criterion": each.criterion, "verdict": decided})  # fmt: skip
+    return rows
+
+
+def page(record: dict[str, Any]) -> str:
+    """docs/claims.md of what docs/results/claims.json holds."""
+    rows = record["claims"]
+    counts = {kind: sum(row["verdict"].startswith(kind) for row in rows)
+              for kind in ("holds only if", "does not hold")}  # fmt: skip
+    text = [
+        "# What the lectures claim, measured", "",
+        "You can check each statement with its command: `make claims` runs all of them.",
+        f"Of {len(rows)} claims {len(rows) - sum(counts.values())} hold, "
+        f"{counts['holds only if']} hold only under a condition and {counts['does not hold']} do "
+        "not hold here.",
+        "Sizes, data and budgets are those of one small machine: a claim that does not hold here",
+        "may hold for larger models.", "",
+        "`benchmarks/claims.py` writes this page from [results/claims.json](results/claims.json);",
+        "the criterion of each verdict is in the code and in that file.", "",
+    ]  # fmt: skip
+    for title, ran in (("Computed, without training", False), ("Read from trainings", True)):
+        text += [f"## {title}", "", "| claim | source | command or result | measured | verdict |"]
+        text += ["| --- | --- | --- | --- | --- |"]
+        for row in rows:
+            if bool(row["result"]) == ran:
+                cells = row["claim"], row["source"], origin(row), row["figure"], row["verdict"]
+                text += ["| " + " | ".join(cells) + " |"]
+        text += [""]
+    text += ["## Not measured yet", "", "Nobody has run these trainings here.", ""]
+    text += ["| claim | source | command |", "| --- | --- | --- |"]
+    text += [f"| {each} | {source} | `{how}` |" for each, source, how in record["not_measured"]]
+    return "\n".join(text) + "\n"
+
+
+def origin(row: dict[str, Any]) -> str:
+    """The command, and links to the results that it reads."""
+    files, _, key = row["result"].partition(": ")
+    links = [f"[{name}](results/{name}.json)" for name in files.split(", ") if name]
+    return f"`{row['command']}`" + (f"; {', '.join(links)}: `{key}`" if links else "")
+
+
+def main(
+    only: Annotated[list[str] | None, harness.among(CLAIMS, "a claim, printed; repeat")] = None,
+    page_only: Annotated[bool, typer.Option("--page", help="the page from the JSON")] = False,
+) -> None:
+    """Measure, write the JSON and the page, or print the claims that are named."""
+    if only:
+        for row in results(only):
+            typer.echo(f"{row['claim']}\n{row['figure']}\n{row['verdict']}: {row['criterion']}")
+        return
+    if not page_only:
+        harness.write("claims", {"claims": results(), "not_measured": NOT_MEASURED})
+    PAGE.write_text(page(harness.previous("claims")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    harness.run(main)

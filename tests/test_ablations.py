@@ -16,6 +16,7 @@ from foveate.export.ctranslate2 import first_misfit
 from foveate.export.huggingface import fitting
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.look.records import capture
+from foveate.look.steps import capture_stages
 from foveate.models.classifier import Classifier
 from foveate.models.encoder_decoder import Decoder, Encoder, EncoderDecoder, Memory, Model
 from foveate.models.language_model import LanguageModel, MaskedLanguageModel
@@ -306,8 +307,9 @@ def test_cells_as_printed() -> None:
     z = (x @ wz.T + bz + h @ uz.T + cz).sigmoid()
     n = (x @ w.T + b + (r * h) @ u.T + c).tanh()
     close(cell(cell.project(x), (h,))[0], (1 - z) * n + z * h)
-    gates = cell.open(cell.project(x), (h,))
-    close(gates["reset"], r)
+    with capture_stages(cell) as stages:
+        cell(cell.project(x), (h,))
+    close(stages["reset gate"].values[0], r)
     torch_form = GRUCell.Config().build(5, 8)
     torch_form.load_state_dict(cell.state_dict())
     assert not torch.allclose(torch_form(cell.project(x), (h,))[0], (1 - z) * n + z * h)

@@ -138,7 +138,7 @@ def test_kinds(call: Call) -> None:
     assert code == 0
     for kind in ("additive", "cosine", "location", "general", "dot", "scaled_dot"):
         assert f"\n  {kind} " in text
-    assert "sharpness" in text and "position" not in text
+    assert "sharpness" in text and "\nposition" not in text
     tree = json.loads(call("kinds", "--json").out)
     field = tree["score"]["cosine"]["fields"]["sharpness"]
     assert field == {

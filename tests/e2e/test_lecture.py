@@ -69,7 +69,7 @@ def test_a_lecture_is_stepped_through(open_url: Callable[..., Any]) -> None:
 
 def test_notes_are_shown_on_demand_with_what_was_corrected(open_url: Callable[..., Any]) -> None:
     page = open_url("#/lecture/romac/2")
-    wait(page, "lecture", "failed")  # its drawing is of a run that this studio does not have
+    wait(page, "lecture")
     assert page.get_by_test_id("notes").count() == 0
     page.keyboard.press("n")
     assert STEPS[1].slip in page.get_by_test_id("notes").inner_text()

@@ -179,7 +179,7 @@ def test_the_walk_ends_with_the_output_of_the_model(
     for _ in range(3):
         walk.get_by_label("stage before").click()
     assert walk.locator(".fv-later").count() == 3
-    walk.locator("section.fv").press("ArrowRight")
+    walk.get_by_test_id("play").press("ArrowRight")
     assert walk.locator(".fv-later").count() == 2
     walk.get_by_label("stage", exact=True).fill(str(walk.locator(".fv-step").count() - 1))
     assert "output" in walk.locator(".fv-equation").inner_text()

@@ -46,7 +46,7 @@ def whole(**changes: Any) -> Path:
 
 def log(run: Path) -> list[dict[str, Any]]:
     """The log without times and without the lines of sessions."""
-    lines = [line for line in read(run) if line["event"] != "start"]
+    lines = [line for line in read(run) if line["event"] not in ("start", "end")]
     return [{k: v for k, v in line.items() if k not in TIMES} for line in lines]
 
 

@@ -32,7 +32,7 @@ def compare(
     runs: Annotated[Path | None, typer.Option(metavar="DIR", help="where runs go")] = None,
     threads: Threads = None,
 ) -> None:
-    """Train models with an equal budget and compare them on one page."""
+    """Train models with an equal budget and compare them."""
     if out.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"--out {out}: the comparison is a page; end its name in .html")
     if threads is not None:

@@ -101,10 +101,11 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
   });
   const drawn: Drawn = {
     twin,
-    key: ({ key }) => {
-      const by = { ArrowRight: 1, ArrowLeft: -1 }[key];
-      if (by) { stop(); move(by); } else if (key === " ") toggle();
-      return by !== undefined || key === " ";
+    key: ({ key, target }) => {
+      if (!(target instanceof Element) || !stage.body.contains(target)) return false; // pages have arrow keys of their own
+      const by = { ArrowRight: 1, ArrowLeft: -1 }[key], plays = key === " " && !target.closest("button");
+      if (by) { stop(); move(by); } else if (plays) toggle();
+      return by !== undefined || plays;
     },
     resize: () => { show(frame, at); },
     destroy: stop,

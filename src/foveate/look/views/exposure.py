@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from foveate.data.catalogue import MissingData
 from foveate.decode.search import token_log_probabilities
 from foveate.look.drawings import LinesDrawing, PanelGrid, line_chart
 from foveate.look.views import view
@@ -89,6 +90,8 @@ def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
     Text: the NLL and accuracy of the true token; forecasts: the squared error. A place is counted
     from the first that the model predicts; those of fewer than 20 examples are left out.
     """
+    if split == "test" and not all(map(has_test_data, runs)):
+        split = "valid"
     by_run = {run.path.name: place_errors(run, split) for run in runs}
     panels: dict[str, dict[str, Errors]] = {}
     for name, errors in by_run.items():
@@ -101,6 +104,14 @@ def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
         panels=[chart(figure, lines) for figure, lines in panels.items()],
         title=f"Exposure bias, {split}",
     )
+
+
+def has_test_data(run: Run) -> bool:
+    """Whether a split of the run is kept for the test."""
+    try:
+        return len(run.task.lengths("test")) > 0
+    except MissingData:
+        return False
 
 
 def chart(figure: str, lines: dict[str, Errors]) -> LinesDrawing:

@@ -116,13 +116,15 @@ def step(
         raise ValueError("give as many keys as values, keys as long as the query, values alike")
     size, value_size = len(table.query), len(values[0])
     normalizer = Hardmax.Config() if hard else Softmax.Config(temperature=temperature)
-    attention = Attention.Config(
-        score=ScaledDot.Config() if scaled else Dot.Config(), normalizer=normalizer, bias=False,
-        project=("key", "value"), head_size=size, value_size=value_size,
-    ).build(size, size + value_size).eval()  # fmt: skip
+    parts = {
+        "score": ScaledDot.Config() if scaled else Dot.Config(), "normalizer": normalizer,
+        "project": ["key", "value"], "bias": False, "head_size": size, "value_size": value_size,
+    }  # fmt: skip
+    attention: Attention = Attention.Config.parse(parts).build(size, size + value_size).eval()
     both = torch.eye(size + value_size)  # a row of the memory is a key and its value
-    attention.key.weight.copy_(both[:size])
-    attention.value.weight.copy_(both[size:])
+    for part, rows in ((attention.key, both[:size]), (attention.value, both[size:])):
+        assert isinstance(part, nn.Linear)
+        part.weight.copy_(rows)
     memory = torch.tensor([[[*key, *value] for key, value in zip(keys, values, strict=True)]])
     with capture_stages(attention) as calls:
         attention(torch.tensor([[table.query]]), memory)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from foveate.config import ConfigError
 from foveate.look.drawings import Numbers, StageDrawing, StepsDrawing
+from foveate.look.inside import backwards
 from foveate.look.records import ForcedPass, spaced
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.probe import Probed, probed
@@ -334,7 +335,7 @@ def steps(forced: ForcedPass, name: str, query: int | None = None, head: int = 0
         stages, columns, title = cell_stages(module, calls, forced.row), [], spaced(name)
         count = len(stages[0].values)
         read = [*forced.read.get(name.split(".")[0], ())]
-        read = read[::-1] if name.endswith(".1.cell") else read
+        read = read[::-1] if backwards(name) else read
         rows = read if len(read) == count else [str(t) for t in range(count)]
     else:
         raise ConfigError(f"{name} is neither an attention nor a recurrent cell")

@@ -37,9 +37,11 @@ def table(title: str, result: Result) -> str:
     """One table with its machine below; peers that did not run stand below with their reasons."""
     ran = [row for row in result["rows"] if "error" not in row]
     modes = [
-        f"{row['said']}, {case}: {count} thread(s), the faster."
+        f"Threads a sentence, the faster number, {row['said']}: "
+        + ", ".join(f"{count} ({case})" for case, count in row["fastest"].items())
+        + "."
         for row in ran
-        for case, count in row.get("fastest", {}).items()
+        if "fastest" in row
     ]
     lines = {"train": trained, "decode": listed, "cells": listed}[result["what"]](ran)
     machine = result["machine"]

@@ -22,7 +22,7 @@ from train_toy import final
 
 STEPS, EVERY = 12, 3
 ON = f"snapshots = {{ every = {EVERY} }}\n"
-CHANGES = ["model.encoder.dropout=0.3", "train.save.every=5", "train.health_every=4"]
+CHANGES = ["model.encoder.dropout=0.3", "train.save.every=5", "train.ema.decay=0.9"]
 
 
 @pytest.fixture(scope="module")

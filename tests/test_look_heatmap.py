@@ -113,7 +113,9 @@ def test_saved_forms_hold_the_numbers_and_words(record: AttentionRecord, tmp_pat
 
 
 def test_other_endings_name_the_valid_ones(record: AttentionRecord, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"\.png, \.svg, \.pdf, \.html, \.json, \.npz, \.txt"):
+    with pytest.raises(
+        ValueError, match=r"\.png, \.svg, \.pdf, \.webp, \.html, \.json, \.npz, \.txt"
+    ):
         attention(record).save(tmp_path / "a.gif")
     with pytest.raises(ValueError, match="without ending"):
         attention(record).save(tmp_path / "a")

@@ -372,6 +372,12 @@ def test_a_view_over_the_checkpoints_of_a_training(client: TestClient) -> None:
     assert wrong.status_code == 404
 
 
+def test_the_snapshots_of_a_training(client: TestClient) -> None:
+    drawing = client.get(f"{API}/trainings/transformer/snapshots").json()
+    assert drawing["kind"] == "film" and drawing["frames"] == []  # it kept none
+    assert client.get(f"{API}/trainings/none/snapshots").status_code == 404
+
+
 def test_big_arrays_are_fetched_by_their_urls(client: TestClient) -> None:
     result: StudioState = client.app.state.studio  # type: ignore[attr-defined]
     values = np.random.default_rng(0).random((300, 300)).astype(np.float32)

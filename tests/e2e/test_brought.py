@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from PIL import Image
 
 from foveate.run import Run
+from foveate.train.journal import LOG, SNAPSHOTS
 from pictures import bars, png
 from small_runs import made
 
@@ -20,6 +23,7 @@ pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[stu
 from pages import require_page, served, until, visitor, wait, words
 
 NAMES = ["rnn", "vit", "captioner", "forecaster"]
+GROWING = "growing"  # a run whose training goes on
 STEPS, EVERY = 12, 6  # steps of training, and between two checkpoints
 pytestmark = pytest.mark.slow
 
@@ -27,7 +31,22 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     require_page()
-    return made(tmp_path_factory.mktemp("brought"), NAMES, STEPS, more="health_every = 4\n")
+    more = "health_every = 4\nsnapshots = { every = 4 }\n"
+    runs = made(tmp_path_factory.mktemp("brought"), NAMES, STEPS, more)
+    begin(runs["rnn"].path)
+    return runs
+
+
+def begin(run: Path) -> None:
+    """A copy of a run as it was after step 8, of a training that goes on."""
+    copy = shutil.copytree(run, run.with_name(GROWING))
+    config = (copy / "config.toml").read_text("utf-8")
+    longer = config.replace(f"max_steps = {STEPS}", "max_steps = 100")
+    (copy / "config.toml").write_text(longer, "utf-8")
+    for name in (SNAPSHOTS, LOG):
+        lines = (copy / name).read_text("utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if json.loads(line)["step"] <= 8]
+        (copy / name).write_text("".join(kept), "utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +90,41 @@ def test_attention_is_a_film_of_the_checkpoints(open_url: Callable[..., Any]) ->
     assert words == {f"producing « {expected[2]} »: </s>"}
     page.get_by_label("next example").click()
     page.get_by_test_id("show-film").wait_for()
+
+
+def test_snapshots_are_a_film_that_plays(open_url: Callable[..., Any]) -> None:
+    page = open_url("#/train?run=rnn")
+    film = page.get_by_test_id("learning")
+    label = film.locator(".fv-film-label")
+    label.get_by_text(re.compile(rf"^step {STEPS} · loss .* · validation ")).wait_for()
+    scrub, cells = film.get_by_test_id("film-scrub"), film.locator(".fv-cells[role=application]")
+    cells.press("End")
+    readings = []
+    for key, step in (("Home", 0), ("ArrowRight", 4), ("End", STEPS)):
+        scrub.press(key)
+        label.get_by_text(re.compile(rf"^step {step} ")).wait_for()
+        readings.append(film.locator(".fv-reading").inner_text())
+    assert len(set(readings)) == 3  # other numbers of the same cell
+    assert len({reading.rpartition(" ")[0] for reading in readings}) == 1
+    play = film.get_by_test_id("play-film")
+    play.click()
+    label.get_by_text(re.compile(r"^step 0 ")).wait_for()
+    play.get_by_text("pause").click()
+    play.get_by_text("play").wait_for()
+
+
+def test_the_film_grows_while_a_training_goes_on(
+    open_url: Callable[..., Any], runs: dict[str, Run]
+) -> None:
+    folder = runs["rnn"].path.parent / GROWING
+    page = open_url(f"#/train?run={GROWING}")
+    label = page.get_by_test_id("learning").locator(".fv-film-label")
+    label.get_by_text(re.compile(r"^step 8 ")).wait_for()
+    for name in (SNAPSHOTS, LOG):
+        lines = (runs["rnn"].path / name).read_text("utf-8").splitlines(keepends=True)
+        with (folder / name).open("a", encoding="utf-8") as file:
+            file.writelines(line for line in lines if json.loads(line)["step"] == STEPS)
+    label.get_by_text(re.compile(rf"^step {STEPS} ")).wait_for()
 
 
 def test_the_health_of_modules_is_drawn(open_url: Callable[..., Any], runs: dict[str, Run]) -> None:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from foveate.run import Run
 
 Out = Annotated[
-    list[Path] | None, typer.Option(help="png, svg, pdf, html, json, npz or txt; may be repeated")
+    list[Path] | None,
+    typer.Option(help="png, svg, pdf, webp, html, json, npz or txt; may be repeated"),
 ]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN…", help="folders of runs")]
 OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]

@@ -239,7 +239,8 @@ def start(
     save_html(records, page)
 
     console.rule("5 · next")
-    next_steps = NEXT.format(run=run.path, picture=picture, page=page, command=_command())
+    places = {"run": run.path, "picture": picture, "page": page, "film": folder / "film.html"}
+    next_steps = NEXT.format(**places, command=_command())
     console.print(next_steps + missing_for_studio(), highlight=False, soft_wrap=True)
     return {**evaluation.figures, "aer": agreement.aer}
 
@@ -291,6 +292,7 @@ look at the picture      {picture}
 open in a browser        {page}
 translate a line         echo "She closes the old window." | {command} translate {run}
 draw your own sentence   {command} look attention {run} --text "She closes the old window."
+watch it learn           {command} look learning {run} --out {film}
 what can be changed      {command} kinds
 what this run is         {command} show {run}
 your own data            {command} data report train.en train.fr

@@ -8,7 +8,7 @@ import math
 import struct
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -186,6 +186,16 @@ def decode(content: bytes, name: str, channels: int, size: tuple[int, int]) -> P
         raise DataError(f"{name} cannot be read as a picture ({reason}); replace it") from None
     array = np.asarray(fitted, dtype=np.uint8)
     return array[None] if channels == 1 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def animation(frames: Sequence[NDArray[np.uint8]], milliseconds: Sequence[int]) -> bytes:
+    """Pictures (H, W, 3), each shown for its time, as a WebP that begins again at its end."""
+    from PIL import Image
+
+    file, (first, *others) = io.BytesIO(), (Image.fromarray(frame) for frame in frames)
+    film = {"save_all": True, "append_images": others, "duration": list(milliseconds), "loop": 0}
+    first.save(file, "webp", lossless=True, method=4, **(film if others else {}))
+    return file.getvalue()
 
 
 def _table(path: Path, split: str) -> dict[str, list[str]]:

@@ -129,10 +129,13 @@ class Numbers(DrawingPart):
 
     @property
     def array(self) -> Floats:
-        """The exact numbers. Raises ``TypeError`` for those that were read from JSON."""
-        if isinstance(self.data, str):
-            raise TypeError("numbers that were read from JSON are only written again")
-        return self.data
+        """The numbers: exact, or as the JSON had them. Raises ``TypeError`` for those at a URL."""
+        if not isinstance(self.data, str):
+            return self.data
+        if self.url:
+            raise TypeError(f"the numbers are at {self.url}, not here")
+        numbers = np.frombuffer(self.bytes(), "<u2" if self.codec == "u16" else "<f4")
+        return numbers.reshape(self.shape) / np.float32(STEPS if self.codec == "u16" else 1)
 
     def bytes(self) -> bytes:
         """The numbers as the JSON encodes them, before base64."""
@@ -251,6 +254,11 @@ def _picture(form: str) -> Callable[[Drawing], bytes]:
     return write
 
 
+def _webp(drawing: Drawing) -> bytes:
+    content: bytes = _module("render_matplotlib").webp_bytes(drawing)
+    return content
+
+
 def _json(drawing: Drawing) -> bytes:
     arrays = {name: array.tolist() for name, array in drawing.arrays().items()}
     return json.dumps(arrays, ensure_ascii=False).encode("utf-8", "backslashreplace")
@@ -266,6 +274,7 @@ WRITERS: dict[str, Callable[[Drawing], bytes]] = {
     ".png": _picture("png"),
     ".svg": _picture("svg"),
     ".pdf": _picture("pdf"),
+    ".webp": _webp,
     ".html": lambda drawing: drawing.html().encode(),
     ".json": _json,
     ".npz": _npz,
@@ -307,6 +316,68 @@ class AttentionDrawing(Drawing):
     head: int | None = None
     scale: Literal["row", "absolute"] = "absolute"
     gold: list[tuple[int, int]] = []
+
+
+class Snapshot(DrawingPart):
+    """The maps of an example at a step of a training, and two losses, None where unknown.
+
+    ``loss`` is −log p of a target of the example, ``validation`` that of the last validation.
+    """
+
+    step: int
+    loss: float | None = None
+    validation: float | None = None
+    blocks: list[Block]
+
+    @property
+    def label(self) -> str:
+        """The step and the losses as text."""
+        losses = {"loss": self.loss, "validation": self.validation}
+        known = (f"{name} {value:.2f}" for name, value in losses.items() if value is not None)
+        return " · ".join((f"step {self.step:,}", *known))
+
+
+class FilmDrawing(Drawing):
+    """Attention to one example at steps of a training, and which map of it is shown first.
+
+    ``head`` absent is the mean of all. Colours are absolute, so that frames can be compared.
+    """
+
+    kind: Literal["film"] = "film"
+    frames: list[Snapshot]
+    block: str = ""  # where empty the cross-attention, else the first
+    layer: int = -1
+    head: int | None = None
+
+    def few(self, most: int) -> FilmDrawing:
+        """The film of at most so many frames, evenly, the first and the last among them."""
+        count = min(most, len(self.frames))
+        places = np.linspace(0, len(self.frames) - 1, count).round().astype(int)
+        return self.model_copy(update={"frames": [self.frames[k] for k in places]})
+
+    @property
+    def first_block(self) -> Block:
+        """The block that is shown first, as it is in the last frame."""
+        blocks, name = self.frames[-1].blocks, self.block or "decoder.cross_attention"
+        return next((each for each in blocks if each.name == name), blocks[0])
+
+    def maps(self) -> Floats:
+        """The map that is shown first, (F, T, S)."""
+        name = self.first_block.name
+        blocks = [next(b for b in frame.blocks if b.name == name) for frame in self.frames]
+        heads = np.stack([block.layers[self.layer].array for block in blocks])
+        return heads.mean(axis=1) if self.head is None else heads[:, self.head]
+
+    def arrays(self) -> Arrays:
+        losses = [(f.loss, f.validation) for f in self.frames]
+        return {
+            "step": np.array([frame.step for frame in self.frames]),
+            "loss": np.array([np.nan if a is None else a for a, _ in losses]),
+            "validation loss": np.array([np.nan if b is None else b for _, b in losses]),
+            "weights": self.maps(),
+            "rows": np.array(self.first_block.rows),
+            "columns": np.array(self.first_block.columns),
+        }
 
 
 class SheetDrawing(Drawing):
@@ -823,7 +894,7 @@ class TableDrawing(Drawing):
 
 
 AnyDrawing = Annotated[
-    AttentionDrawing | SheetDrawing | StepsDrawing | LinesDrawing | BarsDrawing | WordsDrawing
-    | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing,
+    AttentionDrawing | FilmDrawing | SheetDrawing | StepsDrawing | LinesDrawing | BarsDrawing
+    | WordsDrawing | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing,
     Field(discriminator="kind"),
 ]  # fmt: skip

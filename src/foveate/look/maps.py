@@ -315,18 +315,18 @@ def several(kinds: list[list[str]]) -> list[list[str]]:
     return kinds if any(len(heads) > 1 for heads in kinds) else []
 
 
-def shorten(record: AttentionRecord) -> tuple[list[Block], list[str]]:
-    """The blocks of a record within `MOST_CELLS`, and what was left out, in words.
+def shorten(record: AttentionRecord, most: int = MOST_CELLS) -> tuple[list[Block], list[str]]:
+    """The blocks of a record within so many cells, and what was left out, in words.
 
     First the single heads (their mean stays), then the size of the cells.
     """
     blocks, notes = _blocks(record), []
-    if sum(map(num_cells, blocks)) > MOST_CELLS:
+    if sum(map(num_cells, blocks)) > most:
         blocks = [averaged(block) for block in blocks]
         notes.append("too long for single heads: only the mean of the heads of each layer is here")
     tile, longest = 1, max((max(len(b.rows), len(b.columns)) for b in blocks), default=0)
     while longest > LONGEST_SIDE * tile or any(
-        num_cells(tiled(block, tile)) > MOST_CELLS // len(blocks) for block in blocks
+        num_cells(tiled(block, tile)) > most // len(blocks) for block in blocks
     ):
         tile += 1
     if tile > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from math import ceil
 from typing import Any, Literal
@@ -24,7 +24,9 @@ from rich.cells import cell_len
 import foveate.look.colors as colors
 from foveate.look.drawings import (
     BarsDrawing,
+    Block,
     Drawing,
+    FilmDrawing,
     ForecastDrawing,
     LanesDrawing,
     LensDrawing,
@@ -60,6 +62,7 @@ PANEL_SIZE = WIDTH, 3.4
 MOST_LABELS = 64  # above, only every k-th word is written
 LONGEST_LABEL = 24  # letters of a word on an axis
 LINE = 0.16  # inches that a word takes from the next below
+MOST_ANIMATED, FILM_TIME, LAST_FRAME = 60, 12_000, 3000  # frames; ms of all, and of the last one
 
 
 def picture_bytes(figure: Figure, form: str) -> bytes:
@@ -82,6 +85,16 @@ def _bounds(figure: Figure) -> Bbox | None:
     drawn, own = figure.get_tightbbox(), Bbox.from_extents(0, 0, *figure.get_size_inches())
     whole = Bbox.union([own, drawn])
     return None if np.allclose(whole.extents, own.extents, atol=0.02) else whole.padded(0.05)
+
+
+def webp_bytes(drawing: Drawing) -> bytes:
+    """A film as an animated WebP, anything else as a still one."""
+    if not isinstance(drawing, FilmDrawing):
+        return picture_bytes(drawing.figure(), "webp")
+    from foveate.data.image import animation
+
+    frames = list(_film_frames(drawing.few(MOST_ANIMATED)))
+    return animation(frames, [FILM_TIME // len(frames)] * (len(frames) - 1) + [LAST_FRAME])
 
 
 @singledispatch
@@ -411,11 +424,7 @@ def _attention(drawing: AttentionView, ax: Axes) -> None:
     paint(ax, drawing.array, drawing.scale, grid=True)
     ax.set_aspect("equal")
     write_words(ax, drawing.rows, drawing.columns)
-    scale = colors.scale(drawing.scale)
-    bar = ax.figure.colorbar(ax.collections[0], ax=ax, shrink=0.8, aspect=24, pad=0.02)
-    bar.set_ticks(list(scale.marks), labels=list(scale.marks.values()), size=FONT_SIZE - 2)
-    bar.set_label(scale.caption, size=FONT_SIZE - 2)
-    bar.outline.set_visible(False)
+    _weight_bar(ax.figure, [ax], drawing.scale, 0.8)
     ax.set_ylabel(drawing.record.row_means(drawing.name), size=FONT_SIZE, color=NOTE)
     ax.set_xlabel(drawing.caption, size=FONT_SIZE, color=NOTE, labelpad=8)
 
@@ -494,6 +503,88 @@ def _heads_figure(drawing: HeadsView) -> Figure:
             if layer == 0:
                 ax.set_title(f"head {head}", size=FONT_SIZE)
     return made
+
+
+STRIP_FRAMES, STRIP_ACROSS = 8, 4  # frames of a film in a figure, and in a row of it
+
+
+def _film_size(block: Block, side: float) -> tuple[float, float, float, float]:
+    """Inches: width and height of a map whose longer side is given, of words left and above."""
+    height, width = len(block.rows), len(block.columns)
+    words = [
+        max((len(visible(each)) for each in axis), default=0)
+        for axis in (block.rows, block.columns)
+    ]
+    left, above = (0.075 * min(n, LONGEST_LABEL) + 0.3 for n in words)
+    cell = side / max(height, width, 1)
+    return cell * width, cell * height, left, above
+
+
+@figure.register
+def _film_figure(drawing: FilmDrawing) -> Figure:
+    """Some frames side by side, words at the first of a row and above the first row."""
+    few, block = drawing.few(STRIP_FRAMES), drawing.first_block
+    most = max(len(block.rows), len(block.columns))
+    wide, high, left, above = _film_size(block, min(4.0, max(2.0, 1.1 * LINE * most)))
+    across, down = min(STRIP_ACROSS, len(few.frames)), ceil(len(few.frames) / STRIP_ACROSS)
+    size = left + (wide + 0.2) * across + 1.2, above + (high + 0.45) * down + 0.6
+    made, axes = _subplots(size, len(few.frames), across, drawing.title, drawing.caption)
+    for k, (ax, frame, weights) in enumerate(zip(axes, few.frames, few.maps(), strict=True)):
+        paint(ax, weights, "absolute", grid=True)
+        ax.set_aspect("equal")
+        write_words(ax, [] if k % across else block.rows, block.columns if k < across else [])
+        ax.set_xlabel(frame.label.replace(" · ", "\n", 1), size=FONT_SIZE - 1, color=NOTE)
+    _weight_bar(made, axes)
+    return made
+
+
+def _weight_bar(made: Any, axes: list[Axes], name: str = "absolute", shrink: float = 0.6) -> None:
+    """What the colours of weights mean, beside some axes."""
+    scale = colors.scale(name)
+    bar = made.colorbar(axes[0].collections[0], ax=axes, shrink=shrink, aspect=24, pad=0.02)
+    bar.set_ticks(list(scale.marks), labels=list(scale.marks.values()), size=FONT_SIZE - 2)
+    bar.set_label(scale.caption, size=FONT_SIZE - 2)
+    bar.outline.set_visible(False)
+
+
+def _film_frames(drawing: FilmDrawing) -> Iterator[NDArray[np.uint8]]:
+    """The pixels of each frame: the map, and below it the loss of the example up to the frame."""
+    block, maps = drawing.first_block, drawing.maps()
+    wide, high, left, above = _film_size(block, 4.0)
+    size = max(left + wide + 0.9, 4.0), above + high + 1.6
+    made = Figure(figsize=size, dpi=110, layout="constrained")
+    ax, below = made.subplots(2, 1, height_ratios=(above + high, 0.8))
+    paint(ax, maps[0], "absolute", grid=True)
+    ax.set_aspect("equal")
+    write_words(ax, block.rows, block.columns)
+    _weight_bar(made, [ax])
+    made.suptitle(
+        textwrap.fill(visible(drawing.title), int(13 * size[0])),
+        size=FONT_SIZE + 1,
+        parse_math=False,
+    )
+    steps = [frame.step for frame in drawing.frames]
+    losses = [np.nan if frame.loss is None else frame.loss for frame in drawing.frames]
+    below.plot(steps, losses, color=GRID, linewidth=1.5)
+    [line] = below.plot([], [], color=colors.line(0), linewidth=1.8)
+    below.set(xlim=(min(steps), max(*steps, 1)))
+    _open_axes(below, "step", "loss", grid="y", size=FONT_SIZE - 1)
+    below.set_visible(bool(np.isfinite(losses).any()))
+    heading = ax.set_xlabel(
+        max((frame.label for frame in drawing.frames), key=len), size=FONT_SIZE + 1
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        fit(made)
+        made.draw_without_rendering()
+        made.set_layout_engine("none")  # nothing moves from frame to frame
+        for k, (frame, weights) in enumerate(zip(drawing.frames, maps, strict=True)):
+            heading.set_text(frame.label)
+            ax.collections[0].set_array(np.ma.masked_where(weights == 0, weights))
+            line.set_data(steps[: k + 1], losses[: k + 1])
+            made.savefig(file := io.BytesIO(), format="rgba", dpi=made.dpi)
+            across, down = made.canvas.get_width_height()
+            yield np.frombuffer(file.getvalue(), np.uint8).reshape(down, across, 4)[..., :3].copy()
 
 
 # ---------------------------------------------------------------------------------------- pictures

@@ -23,6 +23,7 @@ from foveate.look.drawings import (
     BarsDrawing,
     Cell,
     Drawing,
+    FilmDrawing,
     ForecastDrawing,
     LanesDrawing,
     LensDrawing,
@@ -35,6 +36,7 @@ from foveate.look.drawings import (
     StepsDrawing,
     TableDrawing,
     WordsDrawing,
+    sheet,
     shown,
 )
 from foveate.look.maps import AttendedPicture, AttentionView, HeadsView
@@ -44,6 +46,7 @@ BAR = 40  # signs of the longest bar
 MOST_PLACES = 12  # of lines that a text names
 MOST_NAMED = 4  # cells of a picture that a text names for each panel
 MOST_SHEET_ROWS = 40
+MOST_FRAMES = 8  # of a film
 SHADES = "·░▒▓█"  # from the least to the most
 LONGEST_TOKEN = 9  # letters of a token in a cell
 WIDEST = 64  # letters of a column of a table; longer texts go on in the next line
@@ -217,9 +220,9 @@ def cut(label: str, longest: int = LONGEST_TOKEN) -> str:
 @text.register
 def _sheet_grid(drawing: SheetGrid, width: int | None = None, color: bool | None = None) -> str:
     rows: list[list[list[str]]] = [[]]
-    for sheet in drawing.sheets:
-        block, row = text(sheet, width, color).splitlines(), rows[-1]
-        total = sum(_body_width(each) + GAP for each in (*row, block)) - GAP
+    for each in drawing.sheets:
+        block, row = text(each, width, color).splitlines(), rows[-1]
+        total = sum(_body_width(lines) + GAP for lines in (*row, block)) - GAP
         if row and (len(row) == drawing.across or total > (width or 0)):
             rows.append([])
         rows[-1].append(block)
@@ -278,6 +281,19 @@ def _steps(drawing: StepsDrawing, width: int | None = None, color: bool | None =
             more = " …" if len(cells) > shown else ""
             lines.append(f"   {' ' * (left - cell_len(row))}{row}{numbers}{more}")
     return "\n".join([*lines, "", drawing.caption])
+
+
+@text.register
+def _film(drawing: FilmDrawing, width: int | None = None, color: bool | None = None) -> str:
+    """Some frames in shades, side by side where they fit; what the columns are stands above."""
+    few, width = drawing.few(MOST_FRAMES), width or shutil.get_terminal_size().columns
+    rows, columns = few.first_block.rows, few.first_block.columns
+    sheets = [
+        sheet(frame.label, np.where(weights > 0, weights, np.nan), rows, columns, least=0, most=1)
+        for frame, weights in zip(few.frames, few.maps(), strict=True)
+    ]
+    title = f"{drawing.title}\ncolumns: {' '.join(map(visible, columns))}\n"
+    return text(SheetGrid(title=title, sheets=sheets, across=4, caption=drawing.caption), width)
 
 
 def _shaded(sheet: SheetDrawing, width: int) -> list[str]:

@@ -29,9 +29,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from foveate import __version__
 from foveate.config import ConfigError
 from foveate.errors import is_for_the_user, message_of
-from foveate.look.drawings import DrawingPart, ModelDrawing
+from foveate.look.drawings import DrawingPart, FilmDrawing, ModelDrawing
 from foveate.look.views import VIEWS
 from foveate.look.views.options import Question
+from foveate.look.views.training import film
 from foveate.server import descriptions, lectures
 from foveate.server import trainings as logs
 from foveate.server.common import (
@@ -432,6 +433,12 @@ def training_series(
 def training_samples(name: str, state: State) -> SamplesOf:
     """The outputs for the same examples at every validation."""
     return logs.samples(state.runs.log(name))
+
+
+@training_router.get("/{name}/snapshots")
+def training_snapshots(name: str, state: State, after: int = -1) -> FilmDrawing:
+    """Attention to one example at the steps after one, without frames where none was kept."""
+    return film(state.runs.folder(name), after)
 
 
 @training_router.post("/{name}/film")

@@ -280,6 +280,13 @@ class Task(Configurable, ABC, Generic[Input, AnswerType, Batch]):
         """
         raise ValueError(f"the task {self.config.kind} has nothing to explain")
 
+    def first_example(self) -> tuple[Any, Any]:
+        """Source and target of `forced_pass` for the first example that is not trained on.
+
+        None where the task has one of its own.
+        """
+        return None, None
+
     def default_target(self, model: Any, source: Input, search: Search) -> object:
         """The target of a forced pass where none is given: a search's best output, or None."""
         return None

@@ -152,6 +152,9 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
         """Tokens of each caption, its end included; a picture counts nothing."""
         return np.array([[len(ids) + 1] for _, ids in self.pairs(split)], dtype=np.int32)
 
+    def first_example(self) -> tuple[Picture, Ids]:
+        return self.pairs("test")[0]
+
     def batch(self, split: str, indices: Sequence[int], noise: int = 0) -> CaptionBatch:
         chosen = [self.pairs(split)[i] for i in indices]
         pixels = self.pixels(split, [row for row, _ in chosen], noise)

@@ -136,6 +136,9 @@ class PictureTask(Task[Picture, AnswerType, Batch]):
         """Normalised pixels of some pictures of a split."""
         return self.tensor([self.seen(split, row, noise) for row in rows])
 
+    def first_example(self) -> tuple[Picture, Any]:
+        return 0, None
+
     def shown(self, source: Picture) -> tuple[Bytes, str]:
         """A picture as the model sees it, and its name: of the test data, or of a file."""
         if isinstance(source, int):

@@ -168,6 +168,9 @@ class Language(OneTokenizer, Task[str, Continuation, Tensor], Generates[str]):
             self._streams[split] = self.stream(self._text(split))
         return self._streams[split]
 
+    def first_example(self) -> tuple[str, None]:
+        return next(filter(str.strip, self._text("valid").lines), ""), None
+
     def read(self, source: Path, reference: Path | None = None) -> Stream:
         if reference is not None:
             raise DataError(f"--reference {reference}: a language model reads one text, no pairs")

@@ -266,6 +266,12 @@ class TextTask(Task[str, AnswerType, Batch]):
     def examples(self, split: str) -> Corpus:
         return self.corpus(split)
 
+    def first_example(self) -> tuple[str, str | None]:
+        corpus = self.corpus("valid")
+        if not len(corpus):
+            raise DataError("the validation data have no example")
+        return corpus.sources[0], corpus.targets[0] or None
+
     def describe_vocabulary(self, sizes: str, unit: str) -> str:
         """The line that describes the tokenizers and the texts they were trained on."""
         seen, all_texts = self.data.tokenizer_sample, len(self.corpus("train"))

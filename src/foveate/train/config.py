@@ -15,7 +15,7 @@ from pydantic import Field
 
 from foveate.config import Config, ConfigError, Tree
 from foveate.train.checkpoint import write_atomically
-from foveate.train.journal import Journal
+from foveate.train.journal import Journal, Snapshots
 from foveate.train.optim import AdamWConfig, InverseSqrt, MovingMean, OptimizerConfig, Schedule
 
 Name = Literal["auto", "fp32", "bf16"]
@@ -128,7 +128,8 @@ class TrainConfig(Config):
     batches of each device make one step. ``max_minutes`` is wall clock, earlier sessions of the run
     included. ``average`` is the number of last checkpoints whose mean is tried at the end; ``ema``
     keeps a moving mean of the weights, which is what is validated, saved and used.
-    ``health_every`` logs the gradient norm and the size of the update of each module.
+    ``health_every`` logs the gradient norm and the size of the update of each module,
+    ``snapshots`` keeps the attention to one example.
 
     With ``recompute`` layers keep their inputs alone for the backward pass and compute the rest
     again: less memory for more work. With ``compile`` the layers of a Transformer are compiled for
@@ -165,6 +166,8 @@ class TrainConfig(Config):
     log_every: int = Field(default=50, gt=0)  # steps from one line of the log to the next
     health_every: int | None = Field(default=None, gt=0)
     """Steps from one record of gradient and update norms to the next."""
+    snapshots: Snapshots.Config | None = None
+    """Attention to one example at steps of the training."""
     tensorboard: bool = False  # whether figures are also written for TensorBoard
     threads: int | None = Field(default=None, gt=0)
     """Processor threads; as PyTorch chooses where absent."""
@@ -215,6 +218,7 @@ CHANGEABLE: Mapping[str, str] = {
     "train.precision": "changes the rounding from the next step on",
     "train.log_every": "changes what is logged",
     "train.health_every": "changes what is logged",
+    "train.snapshots": "changes what is logged",
     "train.tensorboard": "changes what is logged",
     "train.threads": "changes time, and the rounding of sums",
     "train.average": "changes which weights are tried at the end",

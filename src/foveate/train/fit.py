@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.utils import checkpoint as activation_checkpoint
 
+from foveate.errors import ConfigError
 from foveate.models.transformer import DecoderLayer, EncoderLayer
 from foveate.nn.attention import BaseAttention
 from foveate.train import checkpoint
@@ -24,10 +25,12 @@ from foveate.train.checkpoint import WEIGHTS, DamagedError, Record, TrainError
 from foveate.train.config import Precision, TrainConfig, record, resolve
 from foveate.train.distributed import Ranks, parallel_of, stacks
 from foveate.train.journal import (
+    SNAPSHOTS,
     Display,
     Health,
     Journal,
     NoJournal,
+    Snapshots,
     clock,
     is_out_of_memory,
 )
@@ -277,13 +280,10 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             interrupt=Interrupt(),
             mean=mean,
         )
-        if config.health_every is not None:
-            if parallel.name == "fsdp":
-                raise TrainError(
-                    "train.health_every needs whole weights, which fsdp has not: leave one out"
-                )
-            tools.health = Health(job.model, config.health_every, tools.journal)
         stack.callback(tools.journal.close)
+        messages += observe(job, config, folder, state.step, tools)
+        if tools.snapshots is not None:
+            stack.callback(tools.snapshots.close)
         stack.enter_context(tools.interrupt)
         stack.enter_context(tools.display)
         trainer = Trainer(job, config, folder, state, tools)
@@ -298,6 +298,29 @@ def fit(job: Job, config: TrainConfig, folder: Path, ranks: Ranks | None = None)
             reason = ranks.lead("the mean", lambda: try_average(trainer, last, ended))
             trainer.agree()
         return _end(trainer, reason)
+
+
+def observe(job: Job, config: TrainConfig, folder: Path, step: int, tools: Tools) -> list[str]:
+    """Make the tools for what the config asks to be recorded besides losses; gives messages.
+
+    Raises `TrainError` where they need weights that this process has not.
+    """
+    fields = {"health_every": config.health_every, "snapshots": config.snapshots}
+    for name, value in fields.items():
+        if value is not None and tools.parallel.name == "fsdp":
+            raise TrainError(f"train.{name} needs whole weights, which fsdp has not: leave one out")
+    if config.health_every is not None:
+        tools.health = Health(job.model, config.health_every, tools.journal)
+    if config.snapshots is None or not tools.parallel.ranks.leads:
+        return []
+    try:
+        tools.snapshots = Snapshots(job.task, job.model, config.snapshots, folder, step)
+    except ConfigError:
+        raise
+    except ValueError as error:
+        return [f"no snapshots: {error}"]
+    cut = tools.snapshots.cut
+    return [f"{SNAPSHOTS}: {cut} lines dropped, torn or of later steps"] if cut else []
 
 
 def resume(

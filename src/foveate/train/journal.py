@@ -1,4 +1,4 @@
-"""What a training reports: the log, the progress bar, the health of loss and gradients."""
+"""What a training reports: the log, progress, health of loss and gradients, attention."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TextIO, TypeVar
 
 import torch
+from pydantic import Field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from torch import Tensor, nn
 
-from foveate.tasks.base import Loss, Measures
+from foveate.config import Config, ConfigError
+from foveate.look.maps import shorten
+from foveate.look.records import capture, hook_points
+from foveate.tasks.base import AnyTask, Loss, Measures, Task
 from foveate.train.checkpoint import Record, TrainError, write_atomically
 
 if TYPE_CHECKING:
@@ -38,8 +42,8 @@ class Journal:
     that are not finite are written as null, for JSON has no name for them.
     """
 
-    def __init__(self, run: Path, step: int, tensorboard: bool = False) -> None:
-        self.path = run / LOG
+    def __init__(self, run: Path, step: int, tensorboard: bool = False, name: str = LOG) -> None:
+        self.path = run / name
         self.cut = 0  # how many lines were dropped: later and torn ones
         if self.path.exists():
             content = self.path.read_bytes()
@@ -84,9 +88,9 @@ class NoJournal(Journal):
     def close(self) -> None: ...
 
 
-def read(run: Path) -> list[Line]:
-    """The lines of a run; one that a kill has torn is left out."""
-    path = run / LOG
+def read(run: Path, name: str = LOG) -> list[Line]:
+    """The lines of a file of a run; one that a kill has torn is left out."""
+    path = run / name
     return sound(path.read_bytes()) if path.exists() else []
 
 
@@ -319,6 +323,83 @@ def norm(tensors: list[Tensor]) -> float:
     if not tensors:
         return 0.0
     return float(torch.stack([t.float().norm() for t in tensors]).norm())
+
+
+# --------------------------------------------------------------------------------------- snapshots
+# Attention to one example at steps of a training: the frames of the film of `look learning`.
+
+SNAPSHOTS = "snapshots.jsonl"  # its name in a run
+MOST_SNAPSHOTS = 200  # with the steps between them as they began; each doubling adds half as many
+MOST_WEIGHTS = 10_000  # of a snapshot; above, the heads of a layer are averaged
+
+
+class Snapshots:
+    """Writes ``snapshots.jsonl``: a line with every map of one example, read by teacher forcing.
+
+    The model reads it in eval mode, so that no random number is drawn. A line is a `Snapshot` of
+    `foveate.look.drawings` with ``event`` and ``title``.
+    """
+
+    class Config(Config):
+        """Attention to one example at steps of a training, for ``foveate look learning``.
+
+        The example is the first of the validation data where no ``source`` is given. From 200
+        snapshots on the number of steps between them doubles.
+        """
+
+        every: int = Field(default=25, gt=0)  # steps from one snapshot to the next
+        source: str | None = None
+        """What the model reads; the first validation example if absent."""
+        target: str | None = None  # what it is forced to produce from the source
+
+    def __init__(self, task: AnyTask, model: nn.Module, config: Config, run: Path, step: int):
+        """Raises ``ValueError`` where there is no attention or no example, in a sentence."""
+        if not hook_points(model):
+            raise ValueError("the model has no attention")
+        example = (config.source, config.target) if config.source else task.first_example()
+        if example[1] is None and type(task).default_target is not Task.default_target:
+            raise ConfigError(
+                "the same target must be forced at every step: set it, or leave out the source",
+                ("train", "snapshots", "target"),
+            )
+        self.model, self.every = model, config.every
+        self.forced = task.forced_pass(model, *example)
+        self._journal = Journal(run, step, name=SNAPSHOTS)
+        self.cut, lines = self._journal.cut, read(run, SNAPSHOTS)
+        self.last = int(lines[-1]["step"]) if lines else -1  # the step of the newest
+
+    def due(self, step: int, last: bool = False) -> bool:
+        """Whether a step, or the last one, has a snapshot that is not taken yet."""
+        return step > self.last and (last or step % interval(self.every, step) == 0)
+
+    def take(self, step: int) -> None:
+        """Append the maps of the example; of a model that is not finite the next step tells."""
+        forced = self.forced
+        self.model.eval()
+        try:
+            with torch.no_grad(), capture(self.model) as captured:
+                scores = forced.run()
+        finally:
+            self.model.train()
+        if not all(map(_finite, captured.values())):
+            return
+        maps = {name: weights[forced.row].cpu().numpy() for name, weights in captured.items()}
+        record = forced.label(maps, forced.units)
+        blocks = [part.model_dump(mode="json") for part in shorten(record, MOST_WEIGHTS)[0]]
+        loss = -float(scores.float().mean()) if forced.score_name == "log p" else None
+        self._journal.write("snapshot", step, title=record.title, loss=loss, blocks=blocks)
+        self.last = step
+
+    def close(self) -> None:
+        """Close the file."""
+        self._journal.close()
+
+
+def interval(every: int, step: int) -> int:
+    """Steps between snapshots at a step: ``every``, doubled until so many would not be too many."""
+    while step > every * MOST_SNAPSHOTS:
+        every *= 2
+    return every
 
 
 # ---------------------------------------------------------------------------------------- diagnose

@@ -26,7 +26,7 @@ from foveate.train import checkpoint
 from foveate.train.checkpoint import Record, TrainError
 from foveate.train.config import ConfigChange, Precision, TrainConfig
 from foveate.train.distributed import Parallel
-from foveate.train.journal import Display, Health, Journal, peak_memory
+from foveate.train.journal import Display, Health, Journal, Snapshots, peak_memory
 from foveate.train.optim import MovingMean, Schedule
 
 
@@ -281,6 +281,7 @@ class Tools:
     interrupt: Interrupt
     mean: MovingMean | None = None
     health: Health | None = None
+    snapshots: Snapshots | None = None  # on rank 0
 
 
 # ------------------------------------------------------------------------------------------- state
@@ -374,9 +375,12 @@ class Trainer:
         return "interrupted" if self.stop else reason
 
     def _settle(self, last: bool = False) -> None:
-        """Validate and save where that is due after a step, or after the last one."""
+        """Look, validate and save where that is due after a step, or after the last one."""
         step, every, save = self.state.step, self.config.validation.every, self.config.save
-        improved = False
+        snapshots, improved = self.tools.snapshots, False
+        if snapshots is not None and not self.stop and snapshots.due(step, last):
+            with self.parallel.measured(self.tools.mean), self.tools.precision.context():
+                snapshots.take(step)
         if every is not None and step > self.state.validated and not self.stop:
             improved = (last or step % every == 0) and self.validate()
         regular = save.every is not None and step % save.every == 0

@@ -10,7 +10,7 @@ import { blockOf, BlockMaps } from "./maps";
 import { palette } from "./palette";
 import type { Choice } from "./selection";
 import { sentences } from "./sentences";
-import type { Draw, Part, Twin } from "./stage";
+import type { Drawn, Part, Stage, Twin } from "./stage";
 import { spoken } from "./text";
 import type { AttentionDrawing, Block } from "./types";
 
@@ -38,7 +38,8 @@ export function listed(map: Matrix, { rows, columns }: Block, caption: string): 
   return { caption: `${caption}: the strongest of each row`, columns: ["", "looks at"], rows: rows.map((word, t) => [word, most(t).join(", ")]) };
 }
 
-export const attention: Draw<AttentionDrawing> = (stage, drawing) => {
+/** Attention on a stage; `redraw` shows other weights of the same blocks, what was chosen stays. */
+export function attention(stage: Stage, drawing: AttentionDrawing): Drawn & { redraw(next: AttentionDrawing): void } {
   const { body, selection, options, memory } = stage;
   const parts = new Set(options.parts ?? FORMS[drawing.form]);
   const chosenBlock = () => blockOf(drawing, selection.now.block ?? drawing.block);
@@ -163,6 +164,11 @@ export const attention: Draw<AttentionDrawing> = (stage, drawing) => {
     resize: () => { if (parts.has("heads")) picker.show(maps, scale); showMap(); },
     twin: () => (map ? listed(map, block, name()) : { caption: name(), columns: [], rows: [] }),
     json: () => map && ({ map: name(), rows: block.rows, columns: block.columns, weights: block.rows.map((_, t) => Array.from(rowOf(map!, t))) }),
+    redraw: (next) => {
+      drawing = next;
+      shown = -1;
+      showBlock();
+    },
     destroy: quiet,
   };
-};
+}

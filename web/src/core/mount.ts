@@ -2,6 +2,7 @@
 import { attention } from "./attention";
 import { bars } from "./bars";
 import { h } from "./dom";
+import { film } from "./film";
 import { lanes } from "./lanes";
 import { lines } from "./lines";
 import { model } from "./model";
@@ -18,7 +19,7 @@ import type { AnyDrawing } from "./types";
 import { words } from "./words";
 
 const KINDS: { [K in AnyDrawing["kind"]]: Draw<Extract<AnyDrawing, { kind: K }>> } = {
-  attention, sheet, steps, lines, bars, words, lanes, picture, model, table,
+  attention, film, sheet, steps, lines, bars, words, lanes, picture, model, table,
 };
 
 export interface Mounted {
@@ -53,8 +54,11 @@ export function mount(host: Element, drawing: AnyDrawing, options: Options = {})
   const memory = new Map<string, unknown>();
   const stage: Stage = { body, selection, options, memory, changed: () => twin.refresh() };
   const show = (next: AnyDrawing) => {
-    drawn?.destroy?.();
-    drawn = undefined;
+    const grows = next.kind === current.kind ? drawn?.grow : undefined;
+    if (!grows) {
+      drawn?.destroy?.();
+      drawn = undefined;
+    }
     current = next;
     element.dataset.kind = next.kind;
     if (options.frame !== false) {
@@ -62,8 +66,9 @@ export function mount(host: Element, drawing: AnyDrawing, options: Options = {})
       caption.hidden = !(caption.textContent = next.caption);
       notes.hidden = !(notes.textContent = next.notes.join(" · "));
     }
-    body.replaceChildren();
-    drawn = (KINDS[next.kind] as Draw<AnyDrawing>)(stage, next);
+    if (grows) grows(next);
+    else body.replaceChildren();
+    drawn ??= (KINDS[next.kind] as Draw<AnyDrawing>)(stage, next);
     twin.refresh();
   };
   const key = (event: KeyboardEvent) => !isTyping(event) && (drawn?.key?.(event) ?? false);

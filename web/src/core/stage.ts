@@ -32,6 +32,8 @@ export interface Drawn {
   json?(): unknown;
   /** A key was pressed; true where it meant something here. */
   key?(event: KeyboardEvent): boolean;
+  /** Show a drawing of the same kind with more in it, where nothing has to be built anew. */
+  grow?(drawing: AnyDrawing): void;
   /** There is another width to draw on. */
   resize?(): void;
   destroy?(): void;

@@ -1,6 +1,7 @@
-// Written by `npm run types` from src/foveate/look; do not edit. Of ab7f20281c67d7b8.
+// Written by `npm run types` from src/foveate/look; do not edit. Of 107e9da79416be3b.
 export type AnyDrawing =
   | AttentionDrawing
+  | FilmDrawing
   | SheetDrawing
   | StepsDrawing
   | LinesDrawing
@@ -56,6 +57,32 @@ export interface Numbers {
   codec: "u16" | "f32";
   data: string;
   url: string;
+}
+/**
+ * Attention to one example at steps of a training, and which map of it is shown first.
+ *
+ * ``head`` absent is the mean of all. Colours are absolute, so that frames can be compared.
+ */
+export interface FilmDrawing {
+  title: string;
+  caption: string;
+  notes: string[];
+  kind: "film";
+  frames: Snapshot[];
+  block: string;
+  layer: number;
+  head: number | null;
+}
+/**
+ * The maps of an example at a step of a training, and two losses, None where unknown.
+ *
+ * ``loss`` is −log p of a target of the example, ``validation`` that of the last validation.
+ */
+export interface Snapshot {
+  step: number;
+  loss: number | null;
+  validation: number | null;
+  blocks: Block[];
 }
 /**
  * Numbers (T, S) as colours, the first row on top; they diverge from white at 0 where ends do.

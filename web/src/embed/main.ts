@@ -48,6 +48,7 @@ function show(number: number): void {
   const left = page.leftOut ? [`${page.leftOut} more sentences are not in this page`] : [];
   notes.textContent = [...group.notes, ...page.notes, ...left].join(" · ");
   notes.hidden = !notes.textContent;
+  if (self === top) main.querySelector<HTMLElement>(".fv-film-time input")?.focus({ preventScroll: true }); // arrow keys step through a film
 }
 
 function dress(dark: boolean): void {

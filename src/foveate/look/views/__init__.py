@@ -145,6 +145,7 @@ VIEWS = {
         ("horizon", "series", "How a forecast errs at each step ahead."),
         ("forecast", "series", "One forecast with its quantiles and what was looked at."),
         ("curves", "training", "How trainings went: loss, rate, scores, speed."),
+        ("learning", "training", "How attention to one example changed in training: a film."),
         ("health", "training", "Gradients and updates of each module over training."),
         ("positions", "training", "What a run's position encoding tells of each place."),
         ("schedule", "training", "The learning rates of runs."),

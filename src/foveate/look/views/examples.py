@@ -22,7 +22,7 @@ from foveate.tasks.base import Aligns, Generates, Scores, Task
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.language import Language
-from foveate.train.journal import last_samples, read
+from foveate.train.journal import SNAPSHOTS, last_samples, read
 
 Picture = int | Path
 
@@ -127,6 +127,10 @@ reads_pictures = task_is(PictureTask, "is not about pictures")
 forecasts = task_is(Forecasting, "is not about series")
 trained = logs("train", "its log has no line of training")
 watched = logs("health", "its log has no norms of modules: train with train.health_every")
+filmed = Condition(
+    lambda run: (run.path / SNAPSHOTS).is_file(),
+    "its training kept no snapshots of attention: train with train.snapshots.every",
+)
 explains = Condition(
     lambda run: isinstance(run.task, Task) and type(run.task).forced_pass is not Task.forced_pass,
     "the task {task} has nothing to explain",

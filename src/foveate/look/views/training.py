@@ -1,8 +1,9 @@
-"""Views of trainings: what ``log.jsonl`` tells, position encodings, learning rates."""
+"""Views of trainings: what their files tell, position encodings, learning rates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -11,16 +12,19 @@ from numpy.typing import NDArray
 import foveate.look.models as models
 from foveate.look.drawings import (
     Curve,
+    FilmDrawing,
     LinesDrawing,
     PanelGrid,
     SheetGrid,
+    Snapshot,
     sheet,
 )
+from foveate.look.records import spaced, suffixes
 from foveate.look.views import view
-from foveate.look.views.examples import places, trained, watched
-from foveate.look.views.options import Across, Length
+from foveate.look.views.examples import filmed, places, trained, watched
+from foveate.look.views.options import Across, Block, Head, Layer, Length
 from foveate.run import Run
-from foveate.train.journal import Line, read
+from foveate.train.journal import MOST_SNAPSHOTS, SNAPSHOTS, Line, read
 
 Floats = NDArray[np.float64]
 
@@ -118,6 +122,58 @@ def common_places(of_runs: Sequence[Floats]) -> Floats:
     if len(every) <= PLACES:
         return every
     return np.linspace(every[0], every[-1], PLACES)
+
+
+# ------------------------------------------------------------------------------ films of learning
+
+
+def film(run: Path, after: int = -1) -> FilmDrawing:
+    """The snapshots of a training with the steps after one, those of its last example.
+
+    Of more than `MOST_SNAPSHOTS` those at evenly spread steps.
+    """
+    lines = read(run, SNAPSHOTS)
+    title = lines[-1]["title"] if lines else ""
+    lines = [line for line in lines if line["title"] == title and line["step"] > after]
+    if len(lines) > MOST_SNAPSHOTS:
+        steps = np.array([line["step"] for line in lines])
+        places = np.linspace(steps[0], steps[-1], MOST_SNAPSHOTS)
+        lines = [lines[k] for k in np.unique(np.abs(steps[:, None] - places).argmin(axis=0))]
+    log = read(run) if lines else []
+    losses = {line["step"]: line.get("loss") for line in log if line["event"] == "valid"}
+    frames = []
+    for line in lines:
+        before = max((step for step in losses if step <= line["step"]), default=None)
+        fields = {key: line[key] for key in ("step", "loss", "blocks")}
+        validation = None if before is None else losses[before]
+        frames.append(Snapshot.model_validate(fields | {"validation": validation}))
+    caption = "loss: −log p of a token of this example; validation: of the last validation"
+    return FilmDrawing(title=title, caption=caption, frames=frames)
+
+
+@view(filmed)
+def learning(run: Run, block: Block = None, layer: Layer = -1, head: Head = None) -> FilmDrawing:
+    """How the attention to one example changed over the steps of the training."""
+    drawing = film(run.path)
+    if not drawing.frames:
+        raise LookupError(f"{run.path / SNAPSHOTS} has no snapshot")
+    names = [each.name for each in drawing.frames[-1].blocks]
+    fitting = [name for name in names if block in (None, *suffixes(name))]
+    if not fitting:
+        raise LookupError(f"no block {block!r} here; there are: {', '.join(names)}")
+    drawing = drawing.model_copy(update={"block": fitting[0] if block else "", "head": head})
+    shown = drawing.first_block
+    if not -len(shown.layers) <= layer < len(shown.layers):
+        raise LookupError(f"layer {layer} of {shown.name}: there are {len(shown.layers)}")
+    place, heads = range(len(shown.layers))[layer], shown.layers[layer].shape[0]
+    if head is not None and not (shown.has_heads and head < heads):
+        known = heads if shown.has_heads else "only the mean, for there are too many weights"
+        raise LookupError(f"head {head} of {shown.name}: the snapshots have {known}")
+    parts = [spaced(shown.name), f"layer {place}" if len(shown.layers) > 1 else ""]
+    if heads > 1 or not shown.has_heads:
+        parts.append("mean of the heads" if head is None else f"head {head}")
+    caption = " · ".join([*filter(None, parts), drawing.caption])
+    return drawing.model_copy(update={"layer": place, "caption": caption})
 
 
 @view(watched)

@@ -35,7 +35,6 @@ Arrays = dict[str, NDArray[np.generic]]
 Bands = Mapping[str, tuple[Floats, Floats]]  # lower and upper ends
 Cell = str | float | None
 STEPS = 65535  # the JSON rounds a weight to a whole number of these
-WRITTEN = 24  # numbers of a row that are written into their cells
 NOTEBOOK_LIMIT = 2_000_000  # bytes of HTML in an output cell; above, the notebook gets the PNG
 
 
@@ -388,59 +387,6 @@ class LensDrawing(SheetDrawing):
             "p of what was produced": self.target_p,
             "produced": np.array(self.columns),
         }
-
-
-class StageDrawing(DrawingPart):
-    """A stage of a computation: its numbers (F, R, C) in each frame, or (1, R, C) in all of them.
-
-    ``origin`` is how the numbers were had, ``shape`` the size of the whole stage.
-    """
-
-    title: Text
-    equation: str = ""
-    origin: str = ""
-    shape: list[int]
-    values: Numbers
-    rows: list[Label] = []
-    columns: list[Label] = []
-    across: str = ""
-    least: float
-    most: float
-
-    def sheet(self, frame: int | None, frames: Sequence[str]) -> SheetDrawing | None:
-        """The numbers of one frame as a sheet; of all frames if they have a row each, else None."""
-        values, rows = self.values.array, self.rows
-        if len(values) == 1 or frame is not None:
-            values = values[0 if len(values) == 1 else frame or 0]
-        elif values.shape[1] > 1:
-            return None
-        else:
-            values, rows = values[:, 0], list(frames)
-        few = values.shape[0] == 1 and values.shape[1] <= WRITTEN
-        return sheet(
-            self.title, values, rows, self.columns, "", self.across, self.least, self.most,
-            0.022 * values.shape[1], f"{self.equation} · {self.origin.split(' · ')[0]}", few,
-        )  # fmt: skip
-
-
-class StepsDrawing(Drawing):
-    """The stages of each query or step, a frame each; ``frame`` is shown first, all where None."""
-
-    kind: Literal["steps"] = "steps"
-    stages: list[StageDrawing]
-    frames: list[Label]
-    frame: int | None = None
-
-    def arrays(self) -> Arrays:
-        stages: Arrays = {stage.title: stage.values.array for stage in self.stages}
-        return stages | {"frames": np.array(self.frames)}
-
-    def sheets(self) -> SheetGrid:
-        """The frame that is shown first, or all, as sheets one below the other."""
-        made = [stage.sheet(self.frame, self.frames) for stage in self.stages]
-        title = self.title if self.frame is None else f"{self.title}: {self.frames[self.frame]}"
-        shown = [each for each in made if each is not None]
-        return SheetGrid(title=title, caption=self.caption, sheets=shown, across=2)
 
 
 class SheetGrid(Drawing):
@@ -820,10 +766,3 @@ class TableDrawing(Drawing):
     def arrays(self) -> Arrays:
         across = zip(self.columns, zip(*self.rows, strict=True), strict=True)
         return {name: np.array(cells) for name, cells in across}
-
-
-AnyDrawing = Annotated[
-    AttentionDrawing | SheetDrawing | StepsDrawing | LinesDrawing | BarsDrawing | WordsDrawing
-    | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing,
-    Field(discriminator="kind"),
-]  # fmt: skip

@@ -30,15 +30,12 @@ from foveate.look.drawings import (
     LensDrawing,
     LinesDrawing,
     Node,
-    Numbers,
     Overlay,
     PanelGrid,
     PictureDrawing,
     SheetDrawing,
     SheetGrid,
-    StageDrawing,
     StatesDrawing,
-    StepsDrawing,
     TableDrawing,
     Word,
     WordsDrawing,
@@ -590,7 +587,6 @@ def _path_figure(drawing: PictureDrawing) -> Figure:
 
 # ------------------------------------------------------------------------------------------ sheets
 
-STRIP, NUMBER, ROW = 1.9, 0.85, 0.24  # inches: a vector, a number, the height of a key
 LENS_CELL = 0.62, 0.3  # inches of a cell of a logit lens
 
 
@@ -605,64 +601,6 @@ def _grid_figure(drawing: SheetGrid) -> Figure:
     made, axes = _subplots(size, len(sheets), across, title or None, caption or None, heights)
     for ax, sheet in zip(axes, sheets, strict=True):
         _sheet(sheet, ax, side * sheet.aspect / sheet.values.shape[1])
-    return made
-
-
-@figure.register
-def _steps_figure(drawing: StepsDrawing) -> Figure:
-    """One query as a table with a row for each key: vectors as strips, a number for each key."""
-    keyed = [stage for stage in drawing.stages if stage.rows or stage.columns]
-    if drawing.frame is None or not keyed:
-        return _grid_figure(drawing.sheets())
-    labels = keyed[0].rows or keyed[0].columns
-    vectors = [stage for stage in drawing.stages if stage not in keyed]
-    vectors = [stage for stage in vectors if stage.values.shape[2] > 1]
-    before = [stage for stage in vectors if "query" in stage.title]
-    after = [stage for stage in vectors if stage not in before]
-    wide = {stage.title: STRIP if stage.rows else NUMBER for stage in keyed}
-    left, gap, table = 1.1, 0.12, ROW * len(labels)
-    width = left + sum(wide.values()) + gap * len(keyed)
-    height = 1.0 + 0.62 * (len(before) + len(after)) + table + 0.75
-    made = Figure(figsize=(width, height))
-    made.suptitle(drawing.sheets().title, size=FONT_SIZE + 2, parse_math=False)
-    down = height - 0.8
-
-    def strip(stage: StageDrawing, x: float, y: float, size: tuple[float, float]) -> None:
-        ax = made.add_axes((x / width, y / height, size[0] / width, size[1] / height))
-        values = stage.values.array[0 if len(stage.values.array) == 1 else drawing.frame or 0]
-        values = values.T if stage.columns else values
-        cells = [[f"{v:.2f}"] if np.isfinite(v) else ["−∞"] for v in values[:, 0]]
-        drawn = stage.sheet(drawing.frame, drawing.frames)
-        assert drawn is not None
-        update = {
-            "values": Numbers.exact(values), "title": "", "rows": [], "columns": [], "across": "",
-            "cells": cells if stage.columns else [], "scale_label": " ", "aspect": 1.0,
-        }  # fmt: skip
-        _sheet(drawn.model_copy(update=update), ax)
-        ax.set_aspect("auto")
-        ax.set(xticks=[], yticks=[])
-        heading = f"{stage.title}\n{textwrap.fill(stage.equation, int(size[0] * 14))}"
-        ax.set_title(heading, size=FONT_SIZE - 1.5, parse_math=False)
-
-    for stage in before:
-        strip(stage, left, down - ROW, (STRIP, ROW))
-        down -= 0.62
-    x, down = left, down - 0.3 - table
-    for stage in keyed:
-        strip(stage, x, down, (wide[stage.title], table))
-        if stage is keyed[0]:
-            for number, label in enumerate(labels):
-                place = down + table - ROW * (number + 0.5)
-                made.text(
-                    (left - 0.08) / width, place / height, cut(label), size=FONT_SIZE, ha="right",
-                    va="center", parse_math=False,
-                )  # fmt: skip
-        x += wide[stage.title] + gap
-    for stage in after:
-        down -= 0.62
-        strip(stage, x - gap - 2 * STRIP, down, (2 * STRIP, ROW))
-    note = textwrap.fill(drawing.caption, 80)
-    made.text(0.1 / width, 0.1 / height, note, size=FONT_SIZE - 1, color=NOTE, va="bottom")
     return made
 
 
@@ -689,8 +627,9 @@ def _sheet(sheet: SheetDrawing, ax: Axes, height: float = LINE) -> None:
     ax.tick_params(length=2, labelsize=FONT_SIZE - 1, color=NOTE)
     for t, row in enumerate(sheet.cells):
         for s, text in enumerate(row):
-            bright = (values[t, s] - least) / ((most - least) or 1) > 0.5
-            ink = "black" if bright or least < 0 or np.isnan(values[t, s]) else "white"
+            level = (values[t, s] - least) / ((most - least) or 1)
+            dark = abs(level - 0.5) > 0.37 if least < 0 < most else level <= 0.5
+            ink = "white" if dark and np.isfinite(level) else "black"
             ax.text(
                 s + 0.5, t + 0.5, cut(text) if text else "", size=FONT_SIZE - 2, ha="center",
                 va="center", color=ink, parse_math=False,

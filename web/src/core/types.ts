@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look; do not edit. Of ab7f20281c67d7b8.
+// Written by `npm run types` from src/foveate/look; do not edit. Of 01645b45bcf45b78.
 export type AnyDrawing =
   | AttentionDrawing
   | SheetDrawing
@@ -80,7 +80,9 @@ export interface SheetDrawing {
   cells: string[][];
 }
 /**
- * The stages of each query or step, a frame each; ``frame`` is shown first, all where None.
+ * The stages of each query or step, a frame each; ``frame`` is shown first, a film where None.
+ *
+ * Pictures and terminals show the essential stages of the first queries as a film, a row each.
  */
 export interface StepsDrawing {
   title: string;

@@ -628,7 +628,7 @@ def _sheet(sheet: SheetDrawing, ax: Axes, height: float = LINE) -> None:
     for t, row in enumerate(sheet.cells):
         for s, text in enumerate(row):
             level = (values[t, s] - least) / ((most - least) or 1)
-            dark = abs(level - 0.5) > 0.37 if least < 0 < most else level <= 0.5
+            dark = abs(level - 0.5) > 0.27 if least < 0 < most else level <= 0.5
             ink = "white" if dark and np.isfinite(level) else "black"
             ax.text(
                 s + 0.5, t + 0.5, cut(text) if text else "", size=FONT_SIZE - 2, ha="center",

@@ -6,6 +6,7 @@ The browser's renderer is ``web/src/core/steps.ts``.
 from __future__ import annotations
 
 import textwrap
+from math import ceil
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from foveate.look.render_terminal import cut
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LONGEST = 16  # letters of the label of a key
 WRITTEN = 24  # numbers of a vector that are written into their cells
 FRAMES = 12  # queries or steps of a film
 FILM = {  # stages of a film; of what has none of them, all that have a row for each query
@@ -35,9 +37,10 @@ FILM = {  # stages of a film; of what has none of them, all that have a row for 
     *("input", "input gate", "forget gate", "output gate", "reset gate", "update gate"),
     *("candidate", "cell", "state"),
 }
-STRIP, NUMBER, ROW = 1.9, 0.85, 0.24  # inches: a vector, a number, the height of a key
+STRIP, NUMBER, ROW = 1.9, 0.85, 0.24  # inches: a vector, a number, the height of a row
+TALLEST = 14.0  # inches of all keys, whose rows are lower where there are many
 FILM_CELL, FILM_WIDTH = 0.36, (1.5, 3.0)  # inches of a cell, and the least and most of a stage
-FILM_LABEL = 0.17  # inches that a key takes from the next
+KEY_LABEL = 0.17  # inches that the label of a key takes from the next
 
 
 class StageDrawing(DrawingPart):
@@ -155,11 +158,16 @@ def film_figure(film: SheetGrid) -> Figure:
         values, columns = each.values.array, each.columns
         written = bool(columns) and inches / len(columns) > FILM_CELL - 0.04
         cells = [[_number(v) for v in row] for row in values] if written else []
-        every = max(1, round(FILM_LABEL * len(columns) / inches + 0.49))
-        named = [label if k % every == 0 else "" for k, label in enumerate(columns)]
-        bare = {"cells": cells, "rows": [] if number else rows, "columns": named, "across": ""}
-        render.draw(each.model_copy(update={**bare, "scale_label": " ", "title": ""}), ax)
+        bare = {"title": "", "scale_label": " ", "across": "", "columns": [], "cells": cells}
+        render.draw(each.model_copy(update={**bare, "rows": [] if number else rows}), ax)
         ax.set_aspect("auto")
+        places = range(0, len(columns), ceil(KEY_LABEL * len(columns) / inches) or 1)
+        ax.set_xticks(
+            [k + 0.5 for k in places], [cut(columns[k], render.LONGEST_LABEL) for k in places],
+            rotation=50, rotation_mode="anchor", ha="left", parse_math=False,
+        )  # fmt: skip
+        ax.xaxis.tick_top()
+        ax.tick_params(length=0, labelsize=render.FONT_SIZE)
         for row in range(1, len(rows)):
             ax.axhline(row, color="white", linewidth=3)
         heading = f"{each.title}\n{textwrap.fill(each.scale_label, int(inches * 13))}"
@@ -178,7 +186,8 @@ def film_figure(film: SheetGrid) -> Figure:
 
 
 def _number(value: float) -> str:
-    return f"{value:.2f}" if np.isfinite(value) else "−∞"
+    written = f"{round(value, 2) + 0.0:.2f}" if np.isfinite(value) else "-∞"
+    return written.replace("-", "−")
 
 
 def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
@@ -194,7 +203,8 @@ def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
     before = [stage for stage in vectors if "query" in stage.title]
     after = [stage for stage in vectors if stage not in before]
     wide = {stage.title: STRIP if stage.rows else NUMBER for stage in keyed}
-    left, gap, table = 1.1, 0.12, ROW * len(labels)
+    row = min(ROW, TALLEST / len(labels))
+    left, gap, table = 1.3, 0.12, row * len(labels)
     width = left + sum(wide.values()) + gap * len(keyed)
     height = 1.0 + 0.62 * (len(before) + len(after)) + table + 0.75
     made = Figure(figsize=(width, height))
@@ -207,7 +217,7 @@ def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
         values = drawn.values.array.T if stage.columns else drawn.values.array
         update = {
             "values": Numbers.exact(values), "title": "", "rows": [], "columns": [], "across": "",
-            "cells": [[_number(v)] for v in values[:, 0]] if stage.columns else [],
+            "cells": [[_number(v)] for v in values[:, 0]] if stage.columns and row > 0.15 else [],
             "scale_label": " ", "aspect": 1.0,
         }  # fmt: skip
         render.draw(drawn.model_copy(update=update), ax)
@@ -223,11 +233,10 @@ def table_figure(drawing: StepsDrawing, frame: int) -> Figure:
     for stage in keyed:
         strip(stage, x, down, (wide[stage.title], table))
         x += wide[stage.title] + gap
-    for number, label in enumerate(labels):
-        place = (left - 0.08) / width, (down + table - ROW * (number + 0.5)) / height
-        made.text(
-            *place, cut(label), size=render.FONT_SIZE, ha="right", va="center", parse_math=False
-        )
+    for k in range(0, len(labels), ceil(KEY_LABEL / row)):
+        place = (left - 0.08) / width, (down + table - row * (k + 0.5)) / height
+        word = cut(labels[k], LONGEST)
+        made.text(*place, word, size=render.FONT_SIZE, ha="right", va="center", parse_math=False)
     for stage in after:
         down -= 0.62
         strip(stage, x - gap - 2 * STRIP, down, (2 * STRIP, ROW))

@@ -188,7 +188,7 @@ def order_sentiment() -> Answer:
 
 
 @claim("attention-sentiment", "A Transformer classifies better than a bag of words.",
-       "Vaswani et al., 2017", result="sst2-transformer, sst2-cbow: test")  # fmt: skip
+       "Letarte et al., 2018", result="sst2-transformer, sst2-cbow: test")  # fmt: skip
 def attention_sentiment() -> Answer:
     """Accuracy on SST-2, both from scratch, is higher by more than two standard errors."""
     return beside("sst2-transformer", "sst2-cbow")
@@ -206,7 +206,7 @@ def perplexities(*names: str) -> list[float]:
     return [float(read(f"ptb-{name}")["test"]["perplexity"]) for name in names]
 
 
-@claim("gpt-lstm", "A Transformer predicts words better than an LSTM.", "Radford et al., 2018",
+@claim("gpt-lstm", "A Transformer predicts words better than an LSTM.", "Baevski & Auli, 2019",
        result="ptb-transformer, ptb-lstm: test")  # fmt: skip
 def gpt_lstm() -> Answer:
     """Its perplexity on the Penn Treebank is lower."""

@@ -174,7 +174,7 @@ def variance() -> Answer:
     return figure, verdict(all(abs(value / size - 1) < 0.1 for size, value in found.items()))
 
 
-@claim("temperature", "Softmax with a small temperature is argmax.", "Hinton et al., 2015",
+@claim("temperature", "Softmax with a small temperature is argmax.", "Jang et al., 2017",
        demo="normalizers --temperature 0.01")  # fmt: skip
 def temperature() -> Answer:
     """At τ = 0.001 weights are within 1e-5 of hardmax where the best scores are 20 τ apart, and
@@ -601,7 +601,7 @@ def probability(output: Hypothesis) -> float:
 
 
 @claim("beam", "Greedy search finds 0.048 where a beam of two finds 0.054.",
-       "Sutskever et al., 2014", demo="beam")  # fmt: skip
+       "Zhang et al., 2023", demo="beam")  # fmt: skip
 def beam() -> Answer:
     """The probabilities of the two outputs, in three decimals."""
     greedy, two = (probability(search(LECTURE, size, 0.0)[1]) for size in (1, 2))

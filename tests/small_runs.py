@@ -109,6 +109,17 @@ stem = {{ kind = "series_patches", size = 4, stride = 4 }}
 [objective]
 kind = "quantile"
 """
+RNN_FORECASTER = """
+[task]
+kind = "forecasting"
+look_back = 12
+horizon = 6
+series = {{ path = "{folder}/series.csv" }}
+
+[model]
+kind = "rnn_forecaster"
+hidden_size = 16
+"""
 CAPTIONER = """
 [task]
 kind = "captioning"
@@ -183,5 +194,6 @@ CONFIGS = {
 }
 MORE = {
     "captioner": CAPTIONER,
+    "rnn_forecaster": RNN_FORECASTER,
     "masked": MASKED,
 }  # those that not every test of all families is for

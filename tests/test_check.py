@@ -278,7 +278,7 @@ def test_a_kind_that_does_not_end_is_stopped(tmp_path: Path) -> None:
         ("x = (\n", r"mine.py:1: '\(' was never closed"),
         ("import torch\ny = 1 / 0\n", r"mine.py:2: ZeroDivisionError: division by zero"),
         ("import nothing_of_this_name\n", "No module named 'nothing_of_this_name'"),
-        (SCORE.replace('"mine"', '"dot"'), "the kind 'dot' exists already: name another"),
+        (SCORE.replace('"mine"', '"dot"'), "mine.py: .*foveate has the score 'dot' already"),
         (SCORE.replace("    class", "    reimplements = 'dott'\n    class"), "no score 'dott'"),
         (SCORE.replace("        pass", "        width: float"), "needs a default for width"),
     ],

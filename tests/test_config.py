@@ -191,6 +191,22 @@ def test_imports_bring_kinds_of_the_user(tmp_path: Path, monkeypatch: pytest.Mon
     assert drawing.tree()["shape"] == {"kind": "star", "name": "shape", "points": 7}
 
 
+def test_an_imported_kind_does_not_replace_one_of_foveate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kinds("score")["score"]["dot"]
+    code = (
+        "from foveate.nn.scores import Score\n"
+        "class Mine(Score):\n    class Config(Score.Config, kind='dot'):\n        pass\n"
+    )
+    write(tmp_path, code, "own_dot.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    message = r"cannot import 'own_dot': .*own_dot\.py: Mine\.Config: foveate has the score 'dot'"
+    with pytest.raises(ConfigError, match=message):
+        read(Drawing, write(tmp_path, 'imports = ["own_dot"]\ntitle = "a"'))
+    assert kinds("score")["score"]["dot"] is before
+
+
 # ---- errors
 
 

@@ -17,7 +17,7 @@ from foveate.cli.workers import RunSpec
 from foveate.config import kinds
 from foveate.data.catalogue import DataError
 from foveate.export.base import POINTER, Different, export, sample_of, targets
-from foveate.export.ctranslate2 import Engine, first_misfit, through_ctranslate2
+from foveate.export.ctranslate2 import CTranslate2, Engine, first_misfit, through_ctranslate2
 from foveate.export.huggingface_rules import ExchangeError
 from foveate.run import Run
 from small_runs import made
@@ -146,11 +146,15 @@ def test_each_kind_is_exact_or_refused(
 
 def test_what_does_not_fit_says_why(runs: dict[str, Run], tmp_path: Path) -> None:
     for name, reason in (
-        ("rnn", r"ctranslate2 has no encoder\.kind = 'recurrent'; it can be exported to onnx or"),
+        (
+            "rnn",
+            r"ctranslate2 has no encoder\.kind = 'recurrent'; it can be exported to safetensors \(",
+        ),
         ("language", r"takes translations, and this run is of the task language"),
     ):
         with pytest.raises(ExchangeError, match=reason):
             export(runs[name], tmp_path / "x", "ctranslate2", sample_of(runs["rnn"], 2))
+    assert CTranslate2(runs["transformer"]).instead().startswith("; it can be exported to onnx or ")
     with pytest.raises(ExchangeError, match=r"no export to 'tflite'; there are: .*ctranslate2"):
         export(runs["rnn"], tmp_path / "x", "tflite", sample_of(runs["rnn"], 2))
     with pytest.raises(ExchangeError, match="--quantization int4: ctranslate2 has: float32, "):

@@ -17,7 +17,7 @@ from foveate.look.views.options import Question
 from foveate.run import Run
 from foveate.tasks.objectives import CrossEntropy, OwnOutput, tokens_of
 from foveate.train.journal import read
-from small_runs import MORE, made
+from small_runs import made
 from tolerances import MODEL, near
 
 FORCING = """
@@ -25,18 +25,6 @@ FORCING = """
 teacher_forcing = {{ kind = "{kind}" }}
 """
 LINEAR = 'scheduled", schedule = { kind = "linear", slope = 0.02, floor = 0.2 }, choose = "greedy'
-RNN_FORECASTER = """
-[task]
-kind = "forecasting"
-look_back = 12
-horizon = 6
-series = {{ path = "{folder}/series.csv" }}
-
-[model]
-kind = "rnn_forecaster"
-hidden_size = 16
-"""
-MORE["rnn_forecaster"] = RNN_FORECASTER
 FAMILIES = ("language", "captioner", "rnn_forecaster")
 
 

@@ -13,7 +13,6 @@ from matplotlib.image import imread
 from numpy.typing import NDArray
 
 from foveate.look.drawings import (
-    AnyDrawing,
     AttentionDrawing,
     Drawing,
     LinesDrawing,
@@ -27,6 +26,7 @@ from foveate.look.drawings import (
     sheet,
 )
 from foveate.look.maps import attention, heads, over_picture
+from foveate.look.page import AnyDrawing
 from foveate.look.records import AttentionRecord
 from foveate.look.render_matplotlib import picture_bytes
 from tolerances import close

@@ -41,7 +41,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     }
     listed = folder / "jobs.json"
     listed.write_text(json.dumps(jobs), encoding="utf-8")
-    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT / "src"), str(folder), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"SAME_JOBS": str(listed), "PYTHONPATH": path, "COLUMNS": "100"}
     command = [sys.executable, str(ROOT / "benchmarks" / "same.py"), "work"]
     subprocess.run(command, env=environment, check=True, cwd=folder, timeout=240)

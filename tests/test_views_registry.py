@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import foveate.look.views as views
 from copier import copier
 from foveate.cli import app
 from foveate.cli.looking import verb
@@ -62,6 +63,15 @@ def test_what_does_not_fit_is_refused_with_its_reason(translator: Run) -> None:
     assert scales == ["absolute", "row"]  # an even row is not drawn as a sharp one
     with pytest.raises(ConfigError, match="scale"):
         Question.parse({"scale": "rows"})
+
+
+def test_an_error_in_a_view_of_ones_own_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def own(run: Any) -> Drawing:
+        return run.no_such_thing
+
+    monkeypatch.setitem(views._SPECS, "own", views.ViewSpec(own, (), 1, False, "", False, ()))
+    with pytest.raises(ConfigError, match=r"test_views_registry.py:\d+: AttributeError: .*no_such"):
+        ViewEntry("own", "", "maps").draw([types.SimpleNamespace()], Question())  # type: ignore[list-item]
 
 
 def test_needs_say_why_not() -> None:

@@ -13,7 +13,6 @@ import json
 import re
 import sys
 import tomllib
-import traceback
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -23,7 +22,7 @@ import pydantic
 from pydantic.fields import FieldInfo
 
 from foveate.errors import ConfigError as ConfigError
-from foveate.errors import Where
+from foveate.errors import Where, placed
 
 C = TypeVar("C", bound="Config")
 T = TypeVar("T")
@@ -62,8 +61,17 @@ class Config(pydantic.BaseModel):
         if kind is not None:
             if cls.family is None:
                 raise TypeError(f"{cls.__qualname__}: kind={kind!r} needs a family to belong to")
-            cls.kind = kind
-            _FAMILIES[cls.family][kind] = cls
+            cls.kind, members = kind, _FAMILIES[cls.family]
+            ours, own = members.get(kind, cls), cls
+            if not _is_foveate(ours):
+                ours, own = cls, ours  # registered before the module of foveate was imported
+            if _is_foveate(ours) and not _is_foveate(own):
+                file = getattr(sys.modules.get(own.__module__), "__file__", None)
+                raise ConfigError(
+                    f"{file or own.__module__}: {own.__qualname__}: foveate has the {cls.family} "
+                    f"{kind!r} already: give yours another kind"
+                )
+            members[kind] = cls
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
         """The object that this describes."""
@@ -150,6 +158,10 @@ class Configurable:
 
 
 _FAMILIES: dict[str, dict[str, type[Config]]] = {}
+
+
+def _is_foveate(config: type[Config]) -> bool:
+    return config.__module__.startswith("foveate.")
 
 
 def kinds(family: str | None = None) -> dict[str, dict[str, type[Config]]]:
@@ -292,6 +304,8 @@ def _import_kinds(tree: Tree) -> None:
         except ModuleNotFoundError as error:
             hint = "; is it on PYTHONPATH?" if module.startswith(error.name or module) else ""
             raise ConfigError(f"cannot import {module!r} ({error}){hint}") from None
+        except ConfigError as error:
+            raise ConfigError(f"cannot import {module!r}: {error}") from None
         except (
             AttributeError,
             ImportError,
@@ -300,9 +314,7 @@ def _import_kinds(tree: Tree) -> None:
             TypeError,
             ValueError,
         ) as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{last.filename}:{last.lineno}: {type(error).__name__}: {error}"
-            raise ConfigError(f"cannot import {module!r} ({place})") from None
+            raise ConfigError(f"cannot import {module!r} ({placed(error)})") from None
 
 
 def _differences(config: Config, where: Where) -> Iterable[tuple[str, object]]:

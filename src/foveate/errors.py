@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -67,6 +68,17 @@ def message_of(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in FULL:  # a stream: it has no file name
         return f"the output cannot be written: {error.strerror}; free some space and try again"
     return " ".join(str(error).split("\n"))
+
+
+def innermost(error: BaseException) -> traceback.FrameSummary:
+    """The frame in which an error was raised."""
+    return traceback.extract_tb(error.__traceback__)[-1]
+
+
+def placed(error: BaseException) -> str:
+    """File, line, class and text of an error, in one line."""
+    last, text = innermost(error), " ".join(str(error).split())
+    return f"{last.filename}:{last.lineno}: {type(error).__name__}: {text}"
 
 
 def _discard_output() -> None:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from foveate.models.encoder_decoder import EncoderDecoder
-from foveate.nn.linear import Dropout
+from foveate.nn.linear import BatchNorm, Dropout
 from foveate.train.checkpoint import TrainError
 from foveate.train.fit import Recomputed, recompute
-from laws.conftest import MODELS, build, ids, real
+from laws.conftest import MODELS, TRANSFORMER, build, changed, ids, real
 
 KEYS = real(6, 4, 5)
 SOURCE, TARGET = ids(3, 6), ids(3, 5, seed=2)
@@ -37,6 +37,23 @@ def learnt(model: EncoderDecoder, half: bool) -> tuple[dict[str, Tensor], int]:
     result = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     assert result
     return result, sum(saved.values())
+
+
+def test_running_means_are_updated_once() -> None:
+    norm = BatchNorm.Config(momentum=0.3)
+    encoder, decoder = (changed(part, norm=norm) for part in TRANSFORMER)
+    config = EncoderDecoder.Config(encoder=encoder, decoder=decoder)
+    whole = build(config).train()
+    again = copy.deepcopy(whole)
+    recompute(again)
+    for _ in range(2):
+        expected, _ = learnt(whole, half=False)
+        result, _ = learnt(again, half=False)
+        assert all(torch.equal(result[name], gradient) for name, gradient in expected.items())
+    buffers, fresh = dict(again.named_buffers()), dict(build(config).named_buffers())
+    for name, buffer in whole.named_buffers():
+        assert torch.equal(buffers[name], buffer), name
+    assert any(not torch.equal(fresh[name], buffer) for name, buffer in whole.named_buffers())
 
 
 ONE_OF_EACH = ["transformer", "post-norm", "recurrent", "mamba", "ssru", "grouped heads", "deep"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foveate.compare.budget import Contender, Say
-from foveate.data.catalogue import MissingData
 from foveate.data.text import Corpus
 from foveate.look.drawings import (
     BarsDrawing,
@@ -21,6 +20,7 @@ from foveate.look.drawings import (
     bar_chart,
     line_chart,
 )
+from foveate.look.views.examples import evaluated_split
 from foveate.look.views.text import by_length
 from foveate.look.views.training import at, common_places, smoothed
 from foveate.run import Run
@@ -270,36 +270,24 @@ def quality_of(contenders: Sequence[Contender], say: Say) -> tuple[Quality, Corp
     """The quality of runs of any task, and the examples where these are pairs of texts."""
     task = contenders[0].run.task
     if isinstance(task, TextToText):
-        corpus = _measured(task.corpus)
+        corpus = task.corpus(evaluated_split(task))
         return of_texts(contenders, corpus, say), corpus
     if isinstance(task, Classifies) and task.reads == "text":
-        corpus = _measured(contenders[0].run.need(TextTask, "classify").corpus)
+        texts = contenders[0].run.need(TextTask, "classify")
+        corpus = texts.corpus(evaluated_split(texts))
         return of_labels(contenders, corpus, say), None
     if isinstance(task, Language):
-        return of_language(contenders, say, _split(task.examples)), None
+        return of_language(contenders, say, evaluated_split(task)), None
     if isinstance(task, Forecasting):
-        return of_forecasts(contenders, say, _split(task.examples)), None
+        return of_forecasts(contenders, say, evaluated_split(task)), None
     rows: list[list[Cell]] = []
     columns: list[str] = []
     for each in contenders:
-        evaluation = each.run.evaluate(split=_split(task.examples))
+        evaluation = each.run.evaluate(split=evaluated_split(task))
         columns = columns or list(evaluation.figures)
         rows.append([each.name, *(evaluation.figures.get(name) for name in columns)])
     table = TableDrawing(title="Quality", columns=["model", *columns], rows=rows)
     return Quality({}, [table], ["no paired tests for this task"], {}), None
-
-
-def _split(examples: Callable[[str], object]) -> str:
-    """The test split, or valid where there is none."""
-    try:
-        examples("test")
-    except MissingData:
-        return "valid"
-    return "test"
-
-
-def _measured(corpus: Callable[[str], Corpus]) -> Corpus:
-    return corpus(_split(corpus))
 
 
 # ------------------------------------------------------------------------------ training

@@ -231,6 +231,15 @@ class Export(ABC):
     def refuse(self) -> None:
         """Raise `ExchangeError` that says why this run has no place there, and what would."""
 
+    def instead(self) -> str:
+        """The end of a refusal: which of the targets that take most runs take this one."""
+        able = []
+        for name in ("onnx", "safetensors"):
+            with contextlib.suppress(ExchangeError):
+                targets()[name](self.run).refuse()
+                able.append(name)
+        return f"; it can be exported to {' or '.join(able)} (foveate export --to …)"
+
     @abstractmethod
     def write(self, place: Path, pointer: dict[str, object]) -> None:
         """Make the folder or file; ``pointer`` says what it was made of."""

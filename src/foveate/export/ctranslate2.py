@@ -119,7 +119,6 @@ ACTIVATIONS = {  # our feed-forward networks and CTranslate2's names of what is 
     "swiglu": "SWISH",
     "geglu": "GELUTanh",
 }
-INSTEAD = "; it can be exported to onnx or safetensors (foveate export --to …)"
 PLACES = 2048  # rows of the table of positions, at least
 
 
@@ -134,11 +133,11 @@ class CTranslate2(Export):
         if not isinstance(self.run.task, Translation):
             raise ExchangeError(
                 f"ctranslate2 takes translations, and this run is of the task "
-                f"{self.run.config.task.kind}{INSTEAD}"
+                f"{self.run.config.task.kind}{self.instead()}"
             )
         part = first_misfit(self.run.model)
         if part is not None:
-            raise ExchangeError(f"ctranslate2 has no {part.key} = {part.value!r}{INSTEAD}")
+            raise ExchangeError(f"ctranslate2 has no {part.key} = {part.value!r}{self.instead()}")
         Pieces.of(self.run)
 
     def write(self, place: Path, pointer: dict[str, object]) -> None:

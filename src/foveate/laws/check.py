@@ -122,8 +122,6 @@ def _tried(
     """One kind: for each size from small to large, each law that has not failed yet."""
     assert config.family is not None
     before = registered[config.family]
-    if before.get(str(config.kind), config).__module__.startswith("foveate."):
-        raise ConfigError(f"{file}: the kind {config.kind!r} exists already: name another")
     name = getattr(config.owner, "reimplements", None)
     if name is not None and name not in before:
         known = ", ".join(sorted(before))

@@ -35,7 +35,6 @@ Arrays = dict[str, NDArray[np.generic]]
 Bands = Mapping[str, tuple[Floats, Floats]]  # lower and upper ends
 Cell = str | float | None
 STEPS = 65535  # the JSON rounds a weight to a whole number of these
-WRITTEN = 24  # numbers of a row that are written into their cells
 NOTEBOOK_LIMIT = 2_000_000  # bytes of HTML in an output cell; above, the notebook gets the PNG
 
 
@@ -195,6 +194,10 @@ class Drawing(DrawingPart):
         """The drawing for a terminal of ``width`` columns (`foveate.look.render_terminal`)."""
         return str(_module("render_terminal").text(self, width, color))
 
+    def webp(self) -> bytes:
+        """The drawing as a WebP picture; a film as an animated one."""
+        return _picture("webp")(self)
+
     def html(self) -> str:
         """The drawing as one page that needs no network, no library and no other file."""
         return str(_module("page").drawn(self.drawings(), self.title))
@@ -254,11 +257,6 @@ def _picture(form: str) -> Callable[[Drawing], bytes]:
     return write
 
 
-def _webp(drawing: Drawing) -> bytes:
-    content: bytes = _module("render_matplotlib").webp_bytes(drawing)
-    return content
-
-
 def _json(drawing: Drawing) -> bytes:
     arrays = {name: array.tolist() for name, array in drawing.arrays().items()}
     return json.dumps(arrays, ensure_ascii=False).encode("utf-8", "backslashreplace")
@@ -274,7 +272,7 @@ WRITERS: dict[str, Callable[[Drawing], bytes]] = {
     ".png": _picture("png"),
     ".svg": _picture("svg"),
     ".pdf": _picture("pdf"),
-    ".webp": _webp,
+    ".webp": lambda drawing: drawing.webp(),
     ".html": lambda drawing: drawing.html().encode(),
     ".json": _json,
     ".npz": _npz,
@@ -316,68 +314,6 @@ class AttentionDrawing(Drawing):
     head: int | None = None
     scale: Literal["row", "absolute"] = "absolute"
     gold: list[tuple[int, int]] = []
-
-
-class Snapshot(DrawingPart):
-    """The maps of an example at a step of a training, and two losses, None where unknown.
-
-    ``loss`` is −log p of a target of the example, ``validation`` that of the last validation.
-    """
-
-    step: int
-    loss: float | None = None
-    validation: float | None = None
-    blocks: list[Block]
-
-    @property
-    def label(self) -> str:
-        """The step and the losses as text."""
-        losses = {"loss": self.loss, "validation": self.validation}
-        known = (f"{name} {value:.2f}" for name, value in losses.items() if value is not None)
-        return " · ".join((f"step {self.step:,}", *known))
-
-
-class FilmDrawing(Drawing):
-    """Attention to one example at steps of a training, and which map of it is shown first.
-
-    ``head`` absent is the mean of all. Colours are absolute, so that frames can be compared.
-    """
-
-    kind: Literal["film"] = "film"
-    frames: list[Snapshot]
-    block: str = ""  # where empty the cross-attention, else the first
-    layer: int = -1
-    head: int | None = None
-
-    def few(self, most: int) -> FilmDrawing:
-        """The film of at most so many frames, evenly, the first and the last among them."""
-        count = min(most, len(self.frames))
-        places = np.linspace(0, len(self.frames) - 1, count).round().astype(int)
-        return self.model_copy(update={"frames": [self.frames[k] for k in places]})
-
-    @property
-    def first_block(self) -> Block:
-        """The block that is shown first, as it is in the last frame."""
-        blocks, name = self.frames[-1].blocks, self.block or "decoder.cross_attention"
-        return next((each for each in blocks if each.name == name), blocks[0])
-
-    def maps(self) -> Floats:
-        """The map that is shown first, (F, T, S)."""
-        name = self.first_block.name
-        blocks = [next(b for b in frame.blocks if b.name == name) for frame in self.frames]
-        heads = np.stack([block.layers[self.layer].array for block in blocks])
-        return heads.mean(axis=1) if self.head is None else heads[:, self.head]
-
-    def arrays(self) -> Arrays:
-        losses = [(f.loss, f.validation) for f in self.frames]
-        return {
-            "step": np.array([frame.step for frame in self.frames]),
-            "loss": np.array([np.nan if a is None else a for a, _ in losses]),
-            "validation loss": np.array([np.nan if b is None else b for _, b in losses]),
-            "weights": self.maps(),
-            "rows": np.array(self.first_block.rows),
-            "columns": np.array(self.first_block.columns),
-        }
 
 
 class SheetDrawing(Drawing):
@@ -459,59 +395,6 @@ class LensDrawing(SheetDrawing):
             "p of what was produced": self.target_p,
             "produced": np.array(self.columns),
         }
-
-
-class StageDrawing(DrawingPart):
-    """A stage of a computation: its numbers (F, R, C) in each frame, or (1, R, C) in all of them.
-
-    ``origin`` is how the numbers were had, ``shape`` the size of the whole stage.
-    """
-
-    title: Text
-    equation: str = ""
-    origin: str = ""
-    shape: list[int]
-    values: Numbers
-    rows: list[Label] = []
-    columns: list[Label] = []
-    across: str = ""
-    least: float
-    most: float
-
-    def sheet(self, frame: int | None, frames: Sequence[str]) -> SheetDrawing | None:
-        """The numbers of one frame as a sheet; of all frames if they have a row each, else None."""
-        values, rows = self.values.array, self.rows
-        if len(values) == 1 or frame is not None:
-            values = values[0 if len(values) == 1 else frame or 0]
-        elif values.shape[1] > 1:
-            return None
-        else:
-            values, rows = values[:, 0], list(frames)
-        few = values.shape[0] == 1 and values.shape[1] <= WRITTEN
-        return sheet(
-            self.title, values, rows, self.columns, "", self.across, self.least, self.most,
-            0.022 * values.shape[1], f"{self.equation} · {self.origin.split(' · ')[0]}", few,
-        )  # fmt: skip
-
-
-class StepsDrawing(Drawing):
-    """The stages of each query or step, a frame each; ``frame`` is shown first, all where None."""
-
-    kind: Literal["steps"] = "steps"
-    stages: list[StageDrawing]
-    frames: list[Label]
-    frame: int | None = None
-
-    def arrays(self) -> Arrays:
-        stages: Arrays = {stage.title: stage.values.array for stage in self.stages}
-        return stages | {"frames": np.array(self.frames)}
-
-    def sheets(self) -> SheetGrid:
-        """The frame that is shown first, or all, as sheets one below the other."""
-        made = [stage.sheet(self.frame, self.frames) for stage in self.stages]
-        title = self.title if self.frame is None else f"{self.title}: {self.frames[self.frame]}"
-        shown = [each for each in made if each is not None]
-        return SheetGrid(title=title, caption=self.caption, sheets=shown, across=2)
 
 
 class SheetGrid(Drawing):
@@ -891,10 +774,3 @@ class TableDrawing(Drawing):
     def arrays(self) -> Arrays:
         across = zip(self.columns, zip(*self.rows, strict=True), strict=True)
         return {name: np.array(cells) for name, cells in across}
-
-
-AnyDrawing = Annotated[
-    AttentionDrawing | FilmDrawing | SheetDrawing | StepsDrawing | LinesDrawing | BarsDrawing
-    | WordsDrawing | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing,
-    Field(discriminator="kind"),
-]  # fmt: skip

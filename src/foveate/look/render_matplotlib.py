@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import singledispatch
 from math import ceil
 from typing import Any, Literal
@@ -24,23 +24,18 @@ from rich.cells import cell_len
 import foveate.look.colors as colors
 from foveate.look.drawings import (
     BarsDrawing,
-    Block,
     Drawing,
-    FilmDrawing,
     ForecastDrawing,
     LanesDrawing,
     LensDrawing,
     LinesDrawing,
     Node,
-    Numbers,
     Overlay,
     PanelGrid,
     PictureDrawing,
     SheetDrawing,
     SheetGrid,
-    StageDrawing,
     StatesDrawing,
-    StepsDrawing,
     TableDrawing,
     Word,
     WordsDrawing,
@@ -62,7 +57,6 @@ PANEL_SIZE = WIDTH, 3.4
 MOST_LABELS = 64  # above, only every k-th word is written
 LONGEST_LABEL = 24  # letters of a word on an axis
 LINE = 0.16  # inches that a word takes from the next below
-MOST_ANIMATED, FILM_TIME, LAST_FRAME = 60, 12_000, 3000  # frames; ms of all, and of the last one
 
 
 def picture_bytes(figure: Figure, form: str) -> bytes:
@@ -87,16 +81,6 @@ def _bounds(figure: Figure) -> Bbox | None:
     return None if np.allclose(whole.extents, own.extents, atol=0.02) else whole.padded(0.05)
 
 
-def webp_bytes(drawing: Drawing) -> bytes:
-    """A film as an animated WebP, anything else as a still one."""
-    if not isinstance(drawing, FilmDrawing):
-        return picture_bytes(drawing.figure(), "webp")
-    from foveate.data.image import animation
-
-    frames = list(_film_frames(drawing.few(MOST_ANIMATED)))
-    return animation(frames, [FILM_TIME // len(frames)] * (len(frames) - 1) + [LAST_FRAME])
-
-
 @singledispatch
 def draw(drawing: Drawing, ax: Axes) -> None:
     """Draw into axes. Raises ``NotImplementedError`` for what needs a figure of its own."""
@@ -111,14 +95,14 @@ def figure(drawing: Drawing) -> Figure:
 
 def _alone(drawing: Drawing, width: float, height: float, caption: str = "") -> Figure:
     """A figure of one pair of axes, with a caption below."""
-    made, [ax] = _subplots((width, height))
+    made, [ax] = subplots((width, height))
     draw(drawing, ax)
     if caption:
         made.supxlabel(caption, size=FONT_SIZE - 1, color=NOTE, parse_math=False)
     return made
 
 
-def _subplots(
+def subplots(
     size: tuple[float, float], count: int = 1, across: int = 1, title: str | None = None,
     caption: str | None = None, heights: Sequence[float] | None = None, share_x: bool = False,
 ) -> tuple[Figure, list[Axes]]:  # fmt: skip
@@ -139,7 +123,7 @@ def _subplots(
     return made, axes[:count]
 
 
-def _open_axes(
+def open_axes(
     ax: Axes, across: str, up: str, grid: Literal["y", "both"] | None, size: float = FONT_SIZE
 ) -> None:
     """Name the axes, write ticks of ``size``, and leave the frame open at the top and the right."""
@@ -185,7 +169,7 @@ def _bars(drawing: BarsDrawing, ax: Axes) -> None:
             label.set(rotation=50, rotation_mode="anchor", horizontalalignment="right")
     title = textwrap.fill(str(shown(drawing.title)), max(60, 4 * len(drawing.labels)))
     ax.set_title(title, size=FONT_SIZE + 1, loc="left", parse_math=False)
-    _open_axes(ax, "", drawing.up, grid="y")
+    open_axes(ax, "", drawing.up, grid="y")
     if count > 1:
         ax.legend(frameon=False, fontsize=FONT_SIZE, ncols=count)
 
@@ -251,7 +235,7 @@ def _places(drawing: LinesDrawing, ax: Axes) -> None:
             textcoords="offset points", va="top", size=FONT_SIZE - 1, color=NOTE,
             parse_math=False,
         )  # fmt: skip
-    _open_axes(ax, drawing.across, drawing.up, grid="both")
+    open_axes(ax, drawing.across, drawing.up, grid="both")
 
 
 @figure.register
@@ -259,9 +243,7 @@ def _panels_figure(drawing: PanelGrid) -> Figure:
     across = min(drawing.across, len(drawing.panels))
     width, height = PANEL_SIZE
     size = width * across, (height + 0.4) * ceil(len(drawing.panels) / across)
-    made, axes = _subplots(
-        size, len(drawing.panels), across, drawing.title, drawing.caption or None
-    )
+    made, axes = subplots(size, len(drawing.panels), across, drawing.title, drawing.caption or None)
     for ax, panel in zip(axes, drawing.panels, strict=True):
         draw(panel, ax)
     return made
@@ -272,7 +254,7 @@ def _forecast_figure(drawing: ForecastDrawing) -> Figure:
     size, lines = (8.0, 4.2), drawing.lines
     if drawing.strip is None:
         return _alone(lines, *size)
-    made, (above, below) = _subplots(size, 2, heights=(12, 1), share_x=True)
+    made, (above, below) = subplots(size, 2, heights=(12, 1), share_x=True)
     draw(lines, above)
     x = np.asarray(lines.x)
     half = (x[1] - x[0]) / 2
@@ -305,7 +287,7 @@ def _states(drawing: StatesDrawing, ax: Axes) -> None:
     _label_points(ax, np.stack([x, y], axis=1), drawing.labels)
     names = [f"component {k + 1} ({share:.0%})" for k, share in enumerate(drawing.shares[:2])]
     ax.set_title(drawing.title, size=FONT_SIZE + 1, parse_math=False)
-    _open_axes(ax, names[0], names[1] if len(names) > 1 else "", grid=None, size=FONT_SIZE - 1)
+    open_axes(ax, names[0], names[1] if len(names) > 1 else "", grid=None, size=FONT_SIZE - 1)
 
 
 CORNERS = ("left", "bottom"), ("left", "top"), ("right", "bottom"), ("right", "top")  # of labels
@@ -413,7 +395,7 @@ def _attention_figure(drawing: AttentionView) -> Figure:
     margins = [0.075 * min(n, LONGEST_LABEL) + 0.4 for n in letters]  # inches of the words
     cell = min(0.36, 14 / max(height, width, 1))
     size = max(cell * width + margins[0] + 1.1, 3.4), max(cell * height + margins[1] + 0.7, 2.6)
-    made, [ax] = _subplots(size, caption=drawing.caption)
+    made, [ax] = subplots(size, caption=drawing.caption)
     draw(drawing, ax)
     ax.set_xlabel("")
     return made
@@ -424,7 +406,7 @@ def _attention(drawing: AttentionView, ax: Axes) -> None:
     paint(ax, drawing.array, drawing.scale, grid=True)
     ax.set_aspect("equal")
     write_words(ax, drawing.rows, drawing.columns)
-    _weight_bar(ax.figure, [ax], drawing.scale, 0.8)
+    weight_bar(ax.figure, [ax], drawing.scale, 0.8)
     ax.set_ylabel(drawing.record.row_means(drawing.name), size=FONT_SIZE, color=NOTE)
     ax.set_xlabel(drawing.caption, size=FONT_SIZE, color=NOTE, labelpad=8)
 
@@ -438,6 +420,15 @@ def paint(ax: Axes, weights: NDArray[np.float32], scale: str, grid: bool = False
     ax.invert_yaxis()
     ax.set_facecolor(BLANK)
     ax.spines[:].set_visible(False)
+
+
+def weight_bar(made: Any, axes: list[Axes], name: str = "absolute", shrink: float = 0.6) -> None:
+    """What the colours of weights mean, beside some axes."""
+    scale = colors.scale(name)
+    bar = made.colorbar(axes[0].collections[0], ax=axes, shrink=shrink, aspect=24, pad=0.02)
+    bar.set_ticks(list(scale.marks), labels=list(scale.marks.values()), size=FONT_SIZE - 2)
+    bar.set_label(scale.caption, size=FONT_SIZE - 2)
+    bar.outline.set_visible(False)
 
 
 def write_words(ax: Axes, rows: list[str], columns: list[str], height: float = LINE) -> None:
@@ -490,7 +481,7 @@ def _heads_figure(drawing: HeadsView) -> Figure:
     kinds, across = list(drawing.kinds.values()), max(map(len, maps))
     size = HEAD_SIDE * across + 0.9, HEAD_SIDE * len(maps) + 0.9
     caption = f"{drawing.block_label.replace('_', '-')} · {colors.scale(drawing.scale).caption}"
-    made, axes = _subplots(size, len(maps) * across, across, caption=caption)
+    made, axes = subplots(size, len(maps) * across, across, caption=caption)
     for layer, heads in enumerate(maps):
         row = axes[layer * across : (layer + 1) * across]
         row[0].set_ylabel(f"layer {layer}", size=FONT_SIZE)
@@ -503,88 +494,6 @@ def _heads_figure(drawing: HeadsView) -> Figure:
             if layer == 0:
                 ax.set_title(f"head {head}", size=FONT_SIZE)
     return made
-
-
-STRIP_FRAMES, STRIP_ACROSS = 8, 4  # frames of a film in a figure, and in a row of it
-
-
-def _film_size(block: Block, side: float) -> tuple[float, float, float, float]:
-    """Inches: width and height of a map whose longer side is given, of words left and above."""
-    height, width = len(block.rows), len(block.columns)
-    words = [
-        max((len(visible(each)) for each in axis), default=0)
-        for axis in (block.rows, block.columns)
-    ]
-    left, above = (0.075 * min(n, LONGEST_LABEL) + 0.3 for n in words)
-    cell = side / max(height, width, 1)
-    return cell * width, cell * height, left, above
-
-
-@figure.register
-def _film_figure(drawing: FilmDrawing) -> Figure:
-    """Some frames side by side, words at the first of a row and above the first row."""
-    few, block = drawing.few(STRIP_FRAMES), drawing.first_block
-    most = max(len(block.rows), len(block.columns))
-    wide, high, left, above = _film_size(block, min(4.0, max(2.0, 1.1 * LINE * most)))
-    across, down = min(STRIP_ACROSS, len(few.frames)), ceil(len(few.frames) / STRIP_ACROSS)
-    size = left + (wide + 0.2) * across + 1.2, above + (high + 0.45) * down + 0.6
-    made, axes = _subplots(size, len(few.frames), across, drawing.title, drawing.caption)
-    for k, (ax, frame, weights) in enumerate(zip(axes, few.frames, few.maps(), strict=True)):
-        paint(ax, weights, "absolute", grid=True)
-        ax.set_aspect("equal")
-        write_words(ax, [] if k % across else block.rows, block.columns if k < across else [])
-        ax.set_xlabel(frame.label.replace(" · ", "\n", 1), size=FONT_SIZE - 1, color=NOTE)
-    _weight_bar(made, axes)
-    return made
-
-
-def _weight_bar(made: Any, axes: list[Axes], name: str = "absolute", shrink: float = 0.6) -> None:
-    """What the colours of weights mean, beside some axes."""
-    scale = colors.scale(name)
-    bar = made.colorbar(axes[0].collections[0], ax=axes, shrink=shrink, aspect=24, pad=0.02)
-    bar.set_ticks(list(scale.marks), labels=list(scale.marks.values()), size=FONT_SIZE - 2)
-    bar.set_label(scale.caption, size=FONT_SIZE - 2)
-    bar.outline.set_visible(False)
-
-
-def _film_frames(drawing: FilmDrawing) -> Iterator[NDArray[np.uint8]]:
-    """The pixels of each frame: the map, and below it the loss of the example up to the frame."""
-    block, maps = drawing.first_block, drawing.maps()
-    wide, high, left, above = _film_size(block, 4.0)
-    size = max(left + wide + 0.9, 4.0), above + high + 1.6
-    made = Figure(figsize=size, dpi=110, layout="constrained")
-    ax, below = made.subplots(2, 1, height_ratios=(above + high, 0.8))
-    paint(ax, maps[0], "absolute", grid=True)
-    ax.set_aspect("equal")
-    write_words(ax, block.rows, block.columns)
-    _weight_bar(made, [ax])
-    made.suptitle(
-        textwrap.fill(visible(drawing.title), int(13 * size[0])),
-        size=FONT_SIZE + 1,
-        parse_math=False,
-    )
-    steps = [frame.step for frame in drawing.frames]
-    losses = [np.nan if frame.loss is None else frame.loss for frame in drawing.frames]
-    below.plot(steps, losses, color=GRID, linewidth=1.5)
-    [line] = below.plot([], [], color=colors.line(0), linewidth=1.8)
-    below.set(xlim=(min(steps), max(*steps, 1)))
-    _open_axes(below, "step", "loss", grid="y", size=FONT_SIZE - 1)
-    below.set_visible(bool(np.isfinite(losses).any()))
-    heading = ax.set_xlabel(
-        max((frame.label for frame in drawing.frames), key=len), size=FONT_SIZE + 1
-    )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        fit(made)
-        made.draw_without_rendering()
-        made.set_layout_engine("none")  # nothing moves from frame to frame
-        for k, (frame, weights) in enumerate(zip(drawing.frames, maps, strict=True)):
-            heading.set_text(frame.label)
-            ax.collections[0].set_array(np.ma.masked_where(weights == 0, weights))
-            line.set_data(steps[: k + 1], losses[: k + 1])
-            made.savefig(file := io.BytesIO(), format="rgba", dpi=made.dpi)
-            across, down = made.canvas.get_width_height()
-            yield np.frombuffer(file.getvalue(), np.uint8).reshape(down, across, 4)[..., :3].copy()
 
 
 # ---------------------------------------------------------------------------------------- pictures
@@ -601,7 +510,7 @@ def _attended_figure(drawing: AttendedPicture) -> Figure:
     across = -(-count // down)  # rows as even as they can be
     size = (PICTURE_SIDE * across + 0.9, (PICTURE_SIDE + 0.35) * down + 0.5)
     title = textwrap.fill(visible(drawing.heading), 18 * across)
-    made, axes = _subplots(size, count, across, title, drawing.caption)
+    made, axes = subplots(size, count, across, title, drawing.caption)
     show_pixels(axes[0], drawing.pixels)
     titles = ["the picture", *(overlay.title for overlay in drawing.overlays)]
     for ax, title in zip(axes, titles, strict=True):
@@ -654,7 +563,7 @@ def _show(ax: Axes, colours: NDArray[np.float64]) -> None:
 @figure.register
 def _path_figure(drawing: PictureDrawing) -> Figure:
     """The picture, and its glimpses in order: early ones dark and late ones bright."""
-    made, (plain, ax) = _subplots((2 * PATH_SIDE, PATH_SIDE + 0.3), 2, 2)
+    made, (plain, ax) = subplots((2 * PATH_SIDE, PATH_SIDE + 0.3), 2, 2)
     for each in (plain, ax):
         show_pixels(each, drawing.pixels)
         each.set_axis_off()
@@ -681,7 +590,6 @@ def _path_figure(drawing: PictureDrawing) -> Figure:
 
 # ------------------------------------------------------------------------------------------ sheets
 
-STRIP, NUMBER, ROW = 1.9, 0.85, 0.24  # inches: a vector, a number, the height of a key
 LENS_CELL = 0.62, 0.3  # inches of a cell of a logit lens
 
 
@@ -693,67 +601,9 @@ def _grid_figure(drawing: SheetGrid) -> Figure:
     heights = [max(_sheet_height(sheet, side) for sheet in line) for line in lines]
     headings = 0.26 * bool(drawing.title) + 0.24 * bool(drawing.caption)
     size, title, caption = (WIDTH, sum(heights) + headings + 0.1), drawing.title, drawing.caption
-    made, axes = _subplots(size, len(sheets), across, title or None, caption or None, heights)
+    made, axes = subplots(size, len(sheets), across, title or None, caption or None, heights)
     for ax, sheet in zip(axes, sheets, strict=True):
         _sheet(sheet, ax, side * sheet.aspect / sheet.values.shape[1])
-    return made
-
-
-@figure.register
-def _steps_figure(drawing: StepsDrawing) -> Figure:
-    """One query as a table with a row for each key: vectors as strips, a number for each key."""
-    keyed = [stage for stage in drawing.stages if stage.rows or stage.columns]
-    if drawing.frame is None or not keyed:
-        return _grid_figure(drawing.sheets())
-    labels = keyed[0].rows or keyed[0].columns
-    vectors = [stage for stage in drawing.stages if stage not in keyed]
-    vectors = [stage for stage in vectors if stage.values.shape[2] > 1]
-    before = [stage for stage in vectors if "query" in stage.title]
-    after = [stage for stage in vectors if stage not in before]
-    wide = {stage.title: STRIP if stage.rows else NUMBER for stage in keyed}
-    left, gap, table = 1.1, 0.12, ROW * len(labels)
-    width = left + sum(wide.values()) + gap * len(keyed)
-    height = 1.0 + 0.62 * (len(before) + len(after)) + table + 0.75
-    made = Figure(figsize=(width, height))
-    made.suptitle(drawing.sheets().title, size=FONT_SIZE + 2, parse_math=False)
-    down = height - 0.8
-
-    def strip(stage: StageDrawing, x: float, y: float, size: tuple[float, float]) -> None:
-        ax = made.add_axes((x / width, y / height, size[0] / width, size[1] / height))
-        values = stage.values.array[0 if len(stage.values.array) == 1 else drawing.frame or 0]
-        values = values.T if stage.columns else values
-        cells = [[f"{v:.2f}"] if np.isfinite(v) else ["−∞"] for v in values[:, 0]]
-        drawn = stage.sheet(drawing.frame, drawing.frames)
-        assert drawn is not None
-        update = {
-            "values": Numbers.exact(values), "title": "", "rows": [], "columns": [], "across": "",
-            "cells": cells if stage.columns else [], "scale_label": " ", "aspect": 1.0,
-        }  # fmt: skip
-        _sheet(drawn.model_copy(update=update), ax)
-        ax.set_aspect("auto")
-        ax.set(xticks=[], yticks=[])
-        heading = f"{stage.title}\n{textwrap.fill(stage.equation, int(size[0] * 14))}"
-        ax.set_title(heading, size=FONT_SIZE - 1.5, parse_math=False)
-
-    for stage in before:
-        strip(stage, left, down - ROW, (STRIP, ROW))
-        down -= 0.62
-    x, down = left, down - 0.3 - table
-    for stage in keyed:
-        strip(stage, x, down, (wide[stage.title], table))
-        if stage is keyed[0]:
-            for number, label in enumerate(labels):
-                place = down + table - ROW * (number + 0.5)
-                made.text(
-                    (left - 0.08) / width, place / height, cut(label), size=FONT_SIZE, ha="right",
-                    va="center", parse_math=False,
-                )  # fmt: skip
-        x += wide[stage.title] + gap
-    for stage in after:
-        down -= 0.62
-        strip(stage, x - gap - 2 * STRIP, down, (2 * STRIP, ROW))
-    note = textwrap.fill(drawing.caption, 80)
-    made.text(0.1 / width, 0.1 / height, note, size=FONT_SIZE - 1, color=NOTE, va="bottom")
     return made
 
 
@@ -780,8 +630,9 @@ def _sheet(sheet: SheetDrawing, ax: Axes, height: float = LINE) -> None:
     ax.tick_params(length=2, labelsize=FONT_SIZE - 1, color=NOTE)
     for t, row in enumerate(sheet.cells):
         for s, text in enumerate(row):
-            bright = (values[t, s] - least) / ((most - least) or 1) > 0.5
-            ink = "black" if bright or least < 0 or np.isnan(values[t, s]) else "white"
+            level = (values[t, s] - least) / ((most - least) or 1)
+            dark = abs(level - 0.5) > 0.27 if least < 0 < most else level <= 0.5
+            ink = "white" if dark and np.isfinite(level) else "black"
             ax.text(
                 s + 0.5, t + 0.5, cut(text) if text else "", size=FONT_SIZE - 2, ha="center",
                 va="center", color=ink, parse_math=False,

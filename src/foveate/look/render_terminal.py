@@ -23,7 +23,6 @@ from foveate.look.drawings import (
     BarsDrawing,
     Cell,
     Drawing,
-    FilmDrawing,
     ForecastDrawing,
     LanesDrawing,
     LensDrawing,
@@ -33,10 +32,8 @@ from foveate.look.drawings import (
     PictureDrawing,
     SheetDrawing,
     SheetGrid,
-    StepsDrawing,
     TableDrawing,
     WordsDrawing,
-    sheet,
     shown,
 )
 from foveate.look.maps import AttendedPicture, AttentionView, HeadsView
@@ -254,46 +251,6 @@ def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
         .rstrip()
         for row in zip_longest(*columns, fillvalue="")
     ]
-
-
-@text.register
-def _steps(drawing: StepsDrawing, width: int | None = None, color: bool | None = None) -> str:
-    """The numbers of a frame, stage by stage, as many of a row as fit; all frames in shades."""
-    if drawing.frame is None:
-        return text(drawing.sheets(), width, color)
-    lines, fitting = [drawing.sheets().title], width or 100
-    for number, stage in enumerate(drawing.stages, start=1):
-        values = stage.values.array[0 if len(stage.values.array) == 1 else drawing.frame]
-        shape = " × ".join(map(str, stage.shape))
-        lines += [
-            "",
-            f"{number:>2} {stage.title}   {stage.equation}",
-            f"   {stage.origin} · {shape}",
-        ]
-        left = max((cell_len(cut(row)) for row in stage.rows), default=0)
-        labels = [cut(column, 9) for column in stage.columns]
-        shown = max(1, (fitting - left - 6) // 10)
-        if labels:
-            lines.append(" " * (left + 3) + "".join(f"{each:>10}" for each in labels[:shown]))
-        rows = [cut(row) for row in stage.rows] or [""] * len(values)
-        for row, cells in zip(rows, values, strict=True):
-            numbers = "".join(f"{cell:>10.4f}" for cell in cells[:shown])
-            more = " …" if len(cells) > shown else ""
-            lines.append(f"   {' ' * (left - cell_len(row))}{row}{numbers}{more}")
-    return "\n".join([*lines, "", drawing.caption])
-
-
-@text.register
-def _film(drawing: FilmDrawing, width: int | None = None, color: bool | None = None) -> str:
-    """Some frames in shades, side by side where they fit; what the columns are stands above."""
-    few, width = drawing.few(MOST_FRAMES), width or shutil.get_terminal_size().columns
-    rows, columns = few.first_block.rows, few.first_block.columns
-    sheets = [
-        sheet(frame.label, np.where(weights > 0, weights, np.nan), rows, columns, least=0, most=1)
-        for frame, weights in zip(few.frames, few.maps(), strict=True)
-    ]
-    title = f"{drawing.title}\ncolumns: {' '.join(map(visible, columns))}\n"
-    return text(SheetGrid(title=title, sheets=sheets, across=4, caption=drawing.caption), width)
 
 
 def _shaded(sheet: SheetDrawing, width: int) -> list[str]:

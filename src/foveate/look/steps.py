@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from foveate.config import ConfigError
-from foveate.look.drawings import Numbers, StageDrawing, StepsDrawing
+from foveate.look.drawings import Numbers
 from foveate.look.inside import backwards
 from foveate.look.records import ForcedPass, spaced
+from foveate.look.steps_drawing import StageDrawing, StepsDrawing
 from foveate.nn.attention import Attention, BaseAttention
 from foveate.nn.probe import Probed, probed
 from foveate.nn.recurrent import Cell, GRUCell, LSTMCell

@@ -28,6 +28,7 @@ from foveate.nn.recurrent import ElmanCell, GRUCell, LSTMCell
 from foveate.nn.scores import Additive, General
 
 Tie = Literal["none", "target", "all"]
+_TIED = 'one table for embeddings and output (tie = "none" for two)'
 
 
 class VaswaniBase(EncoderDecoder.Config, kind="vaswani-base"):
@@ -89,7 +90,7 @@ class Bahdanau2015(EncoderDecoder.Config, kind="bahdanau-2015"):
 
     differs: ClassVar[str] = (
         "a tanh read-out for maxout, the GRU of PyTorch for that of Cho et al. (cell = gru_cho), "
-        "biases in the score, D = 256"
+        f"biases in the score, D = 256, {_TIED}"
     )
 
     encoder: Encoder.Config = RecurrentEncoder.Config(cell=GRUCell.Config(), bidirectional=True)
@@ -106,7 +107,7 @@ class Luong2015(EncoderDecoder.Config, kind="luong-2015"):
 
     differs: ClassVar[str] = (
         "two layers of 256 for four of 1,000; the source is not reversed; the read-out also reads "
-        "the token"
+        f"the token; {_TIED}"
     )
 
     encoder: Encoder.Config = RecurrentEncoder.Config(cell=LSTMCell.Config(), num_layers=2)
@@ -122,7 +123,10 @@ class Sutskever2014(EncoderDecoder.Config, kind="sutskever-2014"):
     of the encoder (Sutskever, Vinyals & Le, 2014: four layers of 1,000). D = 256.
     """
 
-    differs: ClassVar[str] = "two layers of 256 for four of 1,000; the source is not reversed"
+    differs: ClassVar[str] = (
+        "two layers of 256 for four of 1,000; the source is not reversed; a tanh read-out of state "
+        f'and token, where the paper has the state alone (decoder.readout = "state"); {_TIED}'
+    )
 
     encoder: Encoder.Config = RecurrentEncoder.Config(cell=LSTMCell.Config(), num_layers=2)
     decoder: Decoder.Config = RecurrentDecoder.Config(
@@ -213,6 +217,8 @@ class BartBase(EncoderDecoder.Config, kind="bart-base"):
 class Bengio2003(LanguageModel.Config, kind="bengio-2003"):
     """The four words before, their embeddings, one hidden layer (Bengio et al., 2003)."""
 
+    differs: ClassVar[str] = _TIED
+
     decoder: Decoder.Config = WindowDecoder.Config()
 
 
@@ -220,7 +226,8 @@ class Mikolov2010(LanguageModel.Config, kind="mikolov-2010"):
     """One layer of Elman's network over words (Mikolov et al., 2010), D = 256."""
 
     differs: ClassVar[str] = (
-        "tanh for the logistic function (activation), gradients through a whole block, dropout"
+        "tanh for the logistic function (activation), gradients through a whole block, dropout, "
+        f"{_TIED}"
     )
 
     decoder: Decoder.Config = RecurrentDecoder.Config(cell=ElmanCell.Config(), readout="state")
@@ -231,7 +238,7 @@ class LSTMZaremba(LanguageModel.Config, kind="lstm-zaremba"):
     2014, "medium"), here with one table for input and output (Press & Wolf, 2017).
     """
 
-    differs: ClassVar[str] = 'one table for input and output (tie = "none" for two)'
+    differs: ClassVar[str] = _TIED
 
     decoder: Decoder.Config = RecurrentDecoder.Config(
         cell=LSTMCell.Config(),
@@ -335,7 +342,8 @@ class ShowAttendTell(EncoderDecoder.Config, kind="show-attend-tell"):
     """
 
     differs: ClassVar[str] = (
-        "a small network trained from the start for VGG; no gate on the context"
+        "a small network trained from the start for VGG; no gate on the context; a tanh in the "
+        "read-out"
     )
 
     encoder: Encoder.Config = ConvolutionalEncoder.Config(dropout=0.3)

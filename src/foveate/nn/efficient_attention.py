@@ -128,7 +128,10 @@ class BlockSparseAttention(SparseAttention):
     random ones: what is near is read at once, what is far through the first blocks.
     """
 
-    differs = "no random blocks (Zaheer et al., 2020)"
+    differs = (
+        "no random blocks, and the first blocks are read by all queries but do not read all keys "
+        "(Zaheer et al., 2020, have both)"
+    )
 
     class Config(SparseAttention.Config, kind="block_sparse"):
         block_size: int = Field(64, gt=0)  # positions of a block
@@ -402,7 +405,8 @@ class RandomFeatureAttention(KernelAttention):
     """
 
     differs = (
-        "directions are drawn once, not anew in training; keys are not shifted by their maximum"
+        "directions are drawn once, not anew in training; the code of Choromanski et al. (2021) "
+        "shifts keys by their maximum, this does not"
     )
 
     class Config(KernelAttention.Config, kind="performer"):

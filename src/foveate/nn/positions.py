@@ -160,7 +160,9 @@ class Rotary(Position):
     distance alone (RoPE; Su et al., 2021).
     """
 
-    differs = "pairs are (i, i + K/2), as in Llama; Su et al. (2021) turn neighbours (2i, 2i + 1)"
+    differs = (
+        "pairs are (i, i + K/2), as in GPT-NeoX; Su et al. (2021) turn neighbours (2i, 2i + 1)"
+    )
 
     class Config(Position.Config, kind="rope"):
         base: float = Field(10_000.0, gt=0)  # of the wavelengths, from 2π to base · 2π

@@ -29,7 +29,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from foveate import __version__
 from foveate.config import ConfigError
 from foveate.errors import is_for_the_user, message_of
-from foveate.look.drawings import DrawingPart, FilmDrawing, ModelDrawing
+from foveate.look.drawings import DrawingPart, ModelDrawing
+from foveate.look.film_drawing import FilmDrawing
 from foveate.look.views import VIEWS
 from foveate.look.views.options import Question
 from foveate.look.views.training import film

@@ -690,7 +690,13 @@ class Forecasting(Task[str | None, Forecast, SeriesBatch]):
             )
             return AttentionRecord(dict(maps), {"": dates}, {"": dates}, title)
 
-        return ForcedPass(model, run, dated, dates_ahead, row=channel, score_name="forecast")
+        dates = labels(windows.table.dates[first : row + windows.horizon - 1], windows.table.dates)
+        return ForcedPass(
+            *(model, run, dated, dates_ahead),
+            {"stack": dates},  # what a recurrent forecaster reads, its own forecasts last
+            row=channel,
+            score_name="forecast",
+        )
 
     def channel(self, name: str | None) -> int:
         """The number of a channel, the last where none is named."""

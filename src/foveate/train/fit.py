@@ -7,14 +7,14 @@ import copy
 import ctypes
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils import checkpoint as activation_checkpoint
 
 from foveate.errors import ConfigError
@@ -117,7 +117,24 @@ def _wrap(modules: Sequence[nn.Module], wrap: Callable[[Forward], Forward]) -> N
 # Layers that keep their inputs alone for the backward pass: activation checkpointing.
 #
 # L layers keep L inputs and the inside of one, for one more forward pass (Chen et al., 2016). No
-# number changes: dropout draws again what it drew.
+# number changes: dropout draws again what it drew, and buffers (running means of batch norm) are
+# updated by the first pass alone.
+
+
+@dataclass
+class UnchangedBuffers:
+    """A context after which the buffers of a layer are what they were before."""
+
+    layer: nn.Module
+    before: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+    def __enter__(self) -> None:
+        self.before = [(buffer, buffer.clone()) for buffer in self.layer.buffers()]
+
+    def __exit__(self, *error: object) -> None:
+        for buffer, values in self.before:
+            buffer.data.copy_(values)  # autograd may have kept the buffer itself
+        self.before = []
 
 
 @dataclass
@@ -125,11 +142,17 @@ class Recomputed:
     """A layer's forward whose inside is computed again in the backward pass."""
 
     forward: Forward
+    layer: nn.Module
 
     def __call__(self, *inputs: object, **more: Any) -> object:
         if not torch.is_grad_enabled():
             return self.forward(*inputs, **more)
-        return activation_checkpoint.checkpoint(self.forward, *inputs, use_reentrant=False, **more)
+        return activation_checkpoint.checkpoint(
+            *(self.forward, *inputs),
+            use_reentrant=False,
+            context_fn=lambda: (contextlib.nullcontext(), UnchangedBuffers(self.layer)),
+            **more,
+        )
 
 
 def recompute(model: nn.Module) -> None:
@@ -144,7 +167,7 @@ def recompute(model: nn.Module) -> None:
         )
     for layer in layers:
         if not isinstance(layer.forward, Recomputed):
-            layer.forward = Recomputed(layer.forward)
+            layer.forward = Recomputed(layer.forward, layer)
 
 
 # ------------------------------------------------------------------------------------------ finish

@@ -11,6 +11,7 @@ export interface Cells {
   rows: readonly string[]; // words at the sides; none where empty
   columns: readonly string[];
   aspect?: number; // height of a cell by its width
+  high?: number; // pixels of a row, whatever its cells' width; they fill the room there is
   texts?: readonly (readonly string[])[]; // in the cells
   dots?: readonly (readonly [number, number])[]; // row, column
   down?: string; // what rows and columns are
@@ -37,10 +38,11 @@ export function place(cells: Cells, room: number, tall: number): Place {
   const along = Math.cos((turn * Math.PI) / 180), upward = -Math.sin((turn * Math.PI) / 180);
   const least = told ? 52 : cells.rows.length && short ? 12 : 0, aspect = cells.aspect ?? 1;
   const right = flat ? 2 : Math.max(2, ...widths(cells.columns).map((w, k) => w * along + 8 - (cells.width - k - 0.5) * least));
-  const fit = Math.min((room - left - right) / cells.width, told ? most : Math.max(least || 4, tall / cells.height / aspect), most);
+  const wide = (room - left - right) / cells.width;
+  const fit = cells.high && !told ? wide : Math.min(wide, told ? most : Math.max(least || 4, tall / cells.height / aspect), most);
   const across = least ? Math.max(least, Math.floor(fit)) : Math.max(fit, 0.2);
   const top = !cells.columns.length ? (named ? 22 : 2) : flat ? 22 : Math.max(...widths(cells.columns)) * upward + 16;
-  const down = told ? Math.max(24, Math.min(across, 30)) : least ? Math.max(1, Math.round(across * aspect)) : across * aspect;
+  const down = cells.high ?? (told ? Math.max(24, Math.min(across, 30)) : least ? Math.max(1, Math.round(across * aspect)) : across * aspect);
   return {
     left, top, across, down, turn, limit,
     width: left + across * cells.width + right, height: top + down * cells.height + (cells.across ? 22 : 2),

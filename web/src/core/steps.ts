@@ -72,8 +72,7 @@ export const steps: Draw<StepsDrawing> = (stage, drawing) => {
     const from = made.shape[0] === 1 ? 0 : frame * size, values = (card.values = all.slice(from, from + size));
     const { colours, least, most } = ends(card.stage.least, card.stage.most);
     const texts = width === 1 ? Array.from(values, (v) => [v === -Infinity ? "−∞" : v.toFixed(2)]) : [];
-    const aspect = (ROW * width) / Math.max(1, card.grid.element.clientWidth - 10); // rows as high as those of the numbers
-    card.grid.show({ height, width, levels: levelsBetween(values, least, most), colours, rows: [], columns: [], texts, aspect });
+    card.grid.show({ height, width, levels: levelsBetween(values, least, most), colours, rows: [], columns: [], texts, high: ROW });
     stage.changed();
   };
   const show = (to: number, place: number) => {

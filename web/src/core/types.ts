@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look; do not edit. Of 107e9da79416be3b.
+// Written by `npm run types` from src/foveate/look; do not edit. Of 5351eda781967959.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -107,7 +107,9 @@ export interface SheetDrawing {
   cells: string[][];
 }
 /**
- * The stages of each query or step, a frame each; ``frame`` is shown first, all where None.
+ * The stages of each query or step, a frame each; ``frame`` is shown first, a film where None.
+ *
+ * Pictures and terminals show the essential stages of the first queries as a film, a row each.
  */
 export interface StepsDrawing {
   title: string;

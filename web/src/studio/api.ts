@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of db4a38b36e863858.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 10ad4df53b08ea84.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

@@ -13,9 +13,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
-from foveate.errors import ConfigError
+from foveate.errors import ConfigError, innermost, placed
 
 if TYPE_CHECKING:
     from foveate.look.drawings import Drawing
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 Need = Callable[["Run"], "str | None"]  # a reason why a run does not fit, or None
 Draw = TypeVar("Draw", bound=Callable[..., "Drawing"])
-Entry = TypeVar("Entry")
+Spec = TypeVar("Spec")
+E = TypeVar("E")
 
 
 @dataclass(frozen=True)
@@ -64,18 +65,26 @@ def view(
 
 
 @dataclass(frozen=True)
-class ViewEntry:
-    """A view in the table: its name, what it shows in a line, and the module of its function."""
+class Entry(Generic[Spec]):
+    """A line of a table: a name, what it shows, and the module that registers it."""
 
     name: str
     summary: str
     module: str
+    package: ClassVar[str] = __name__
+    registered: ClassVar[Mapping[str, object]]
 
     @property
-    def spec(self) -> ViewSpec:
-        """The function of the view and what it needs; its module is imported."""
-        importlib.import_module(f"foveate.look.views.{self.module}")
-        return _SPECS[self.name]
+    def spec(self) -> Spec:
+        """What is registered under the name; its module is imported."""
+        importlib.import_module(f"{self.package}.{self.module}")
+        return cast(Spec, self.registered[self.name])
+
+
+class ViewEntry(Entry[ViewSpec]):
+    """A view in the table: its name, what it shows in a line, and the module of its function."""
+
+    registered = _SPECS
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -115,6 +124,10 @@ class ViewEntry:
                 return self.spec.function(runs if self.spec.several else runs[0], **fields)
         except LookupError as error:
             raise ConfigError(str(error.args[0])) from None
+        except (AttributeError, NameError) as error:
+            if innermost(error).filename == self.spec.function.__code__.co_filename:
+                raise ConfigError(placed(error)) from error
+            raise
 
 
 VIEWS = {
@@ -153,7 +166,7 @@ VIEWS = {
 }
 
 
-def nearest(what: str, name: str, table: Mapping[str, Entry]) -> Entry:
+def nearest(what: str, name: str, table: Mapping[str, E]) -> E:
     """The entry of a name. Raises `ConfigError` naming the nearest one, or all."""
     if name not in table:
         near = difflib.get_close_matches(name, table, n=1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from torch import nn
 
 from foveate.config import ConfigError
+from foveate.data.catalogue import MissingData
 from foveate.look.inside import layers_of
 from foveate.look.models import encodings, side_of
 from foveate.look.records import ForcedPass
@@ -18,7 +19,7 @@ from foveate.models.language_model import LanguageModel
 from foveate.nn.attention import BaseAttention
 from foveate.nn.recurrent import Cell
 from foveate.run import Run
-from foveate.tasks.base import Aligns, Generates, Scores, Task
+from foveate.tasks.base import Aligns, AnyTask, Generates, Scores, Task
 from foveate.tasks.forecasting import Forecasting
 from foveate.tasks.image_classification import PictureTask
 from foveate.tasks.language import Language
@@ -61,6 +62,14 @@ def ready(
 ) -> ForcedPass:
     """The forced pass over the example that is named, or over the run's own."""
     return run.forced(example_of(run, text, image), target, units)
+
+
+def evaluated_split(task: AnyTask) -> str:
+    """The test split, or valid where there is none."""
+    try:
+        return "test" if len(task.examples("test")) else "valid"
+    except (MissingData, ConfigError):  # no file of it, or a series that is too short
+        return "valid"
 
 
 # ------------------------------------------------------------------------------------------- needs

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from foveate.data.catalogue import MissingData
 from foveate.decode.search import token_log_probabilities
 from foveate.look.drawings import LinesDrawing, PanelGrid, line_chart
 from foveate.look.views import view
-from foveate.look.views.examples import exposed
+from foveate.look.views.examples import evaluated_split, exposed
 from foveate.look.views.options import Split
 from foveate.run import Run
 from foveate.tasks.base import Generates, spread
@@ -90,7 +89,7 @@ def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
     Text: the NLL and accuracy of the true token; forecasts: the squared error. A place is counted
     from the first that the model predicts; those of fewer than 20 examples are left out.
     """
-    if split == "test" and not all(map(has_test_data, runs)):
+    if split == "test" and any(evaluated_split(run.task) == "valid" for run in runs):
         split = "valid"
     by_run = {run.path.name: place_errors(run, split) for run in runs}
     panels: dict[str, dict[str, Errors]] = {}
@@ -104,14 +103,6 @@ def exposure(runs: Sequence[Run], split: Split = "test") -> PanelGrid:
         panels=[chart(figure, lines) for figure, lines in panels.items()],
         title=f"Exposure bias, {split}",
     )
-
-
-def has_test_data(run: Run) -> bool:
-    """Whether a split of the run is kept for the test."""
-    try:
-        return len(run.task.lengths("test")) > 0
-    except MissingData:
-        return False
 
 
 def chart(figure: str, lines: dict[str, Errors]) -> LinesDrawing:

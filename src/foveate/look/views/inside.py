@@ -19,9 +19,9 @@ from foveate.look.drawings import (
     LinesDrawing,
     SheetGrid,
     StatesDrawing,
-    StepsDrawing,
 )
 from foveate.look.records import ForcedPass, block_of, everywhere, suffixes
+from foveate.look.steps_drawing import StepsDrawing
 from foveate.look.views import view
 from foveate.look.views.examples import (
     attends,

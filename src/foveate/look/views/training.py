@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 import foveate.look.models as models
 from foveate.look.drawings import (
     Curve,
-    FilmDrawing,
     LinesDrawing,
     PanelGrid,
     SheetGrid,
-    Snapshot,
     sheet,
 )
+from foveate.look.film_drawing import FilmDrawing, Snapshot
 from foveate.look.records import spaced, suffixes
 from foveate.look.views import view
 from foveate.look.views.examples import filmed, places, trained, watched

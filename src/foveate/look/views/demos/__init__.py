@@ -7,16 +7,14 @@ demo is looked up in detail.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import textwrap
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from foveate.look.views import nearest
+from foveate.look.views import Entry, nearest
 
 if TYPE_CHECKING:
     from foveate.config import Config
@@ -40,19 +38,11 @@ def demo(function: Callable[P, D]) -> Callable[P, D]:
     return draw
 
 
-@dataclass(frozen=True)
-class DemoEntry:
+class DemoEntry(Entry["Callable[..., Drawing]"]):
     """A demo in the table: its name, what it shows in a line, and the module of its function."""
 
-    name: str
-    summary: str
-    module: str
-
-    @property
-    def function(self) -> Callable[..., Drawing]:
-        """The function of the demo; its module is imported."""
-        importlib.import_module(f"foveate.look.views.demos.{self.module}")
-        return _FUNCTIONS[self.name]
+    package = __name__
+    registered = _FUNCTIONS
 
     @property
     def options(self) -> type[Config]:
@@ -61,8 +51,8 @@ class DemoEntry:
 
         from foveate.config import Config
 
-        types = typing.get_type_hints(self.function, include_extras=True)
-        parameters = inspect.signature(self.function).parameters.values()
+        types = typing.get_type_hints(self.spec, include_extras=True)
+        parameters = inspect.signature(self.spec).parameters.values()
         fields: dict[str, typing.Any] = {p.name: (types[p.name], p.default) for p in parameters}
         return create_model(self.name, __base__=Config, **fields)
 
@@ -72,7 +62,7 @@ class DemoEntry:
         Raises `ConfigError` for an option that does not exist or a value out of its range.
         """
         config = self.options.parse(values or {})
-        return self.function(**dict(config))
+        return self.spec(**dict(config))
 
 
 DEMOS = {

@@ -17,12 +17,12 @@ from foveate.look.drawings import (
     LinesDrawing,
     SheetDrawing,
     SheetGrid,
-    StepsDrawing,
     TableDrawing,
     line_chart,
     sheet,
 )
 from foveate.look.steps import attention_stages, capture_stages, drawn
+from foveate.look.steps_drawing import StepsDrawing
 from foveate.look.views.demos import demo
 from foveate.look.views.demos.networks import attends, bidirectional, ids, transformer
 from foveate.nn.attention import Attention

@@ -17,7 +17,7 @@ PAIRS  ?= 10000000
 # The run that `make ray` translates with.
 RUN    ?= runs/en-fr
 
-.PHONY: help quickstart test proofs lint format web page wheel wheel-browser bench bench-peers bench-quality looking claims configs growth kill mutants faults fuzz audit hosts scaling ray corpus architecture differences lectures lock clean
+.PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheel-browser bench bench-peers bench-quality looking claims configs growth kill mutants faults fuzz audit hosts scaling ray corpus architecture differences lectures lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -44,6 +44,12 @@ web: $(STAMPS)/dev  ## check, test and build what a browser runs (Node 20.19 or 
 	cd web && npm ci --no-audit --no-fund
 	cd web && PYTHON=$(abspath $(BIN)/python) npm run types
 	cd web && npm run check && npm test && npm run build && npm run sizes
+
+# Of `make web` what needs no Python, and the environment of `make test`: .ci/run makes both at once.
+web-alone:
+	cd web && npm ci --no-audit --no-fund
+	cd web && npm run check && npm test && npm run build && npm run sizes
+setup: $(STAMPS)/dev
 
 # What `make quickstart` needs of it: the page of the studio, if it is missing and Node is installed.
 PAGE := src/foveate/server/static/index.html
@@ -163,18 +169,19 @@ $(BIN)/python:
 	         "Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# Python compiles a module when it is first imported; of all that is installed few ever are.
 $(STAMPS)/runtime: requirements.lock | $(BIN)/python
-	$(BIN)/python -m pip install -q -r requirements.lock
+	$(BIN)/python -m pip install -q --no-compile -r requirements.lock
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/foveate: pyproject.toml $(STAMPS)/runtime
-	$(BIN)/python -m pip install -q --no-deps --editable .
+	$(BIN)/python -m pip install -q --no-compile --no-deps --editable .
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/studio: requirements-dev.lock $(STAMPS)/foveate
-	$(BIN)/python -m pip install -q -c requirements-dev.lock --editable '.[studio]'
+	$(BIN)/python -m pip install -q --no-compile -c requirements-dev.lock --editable '.[studio]'
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/dev: requirements-dev.lock $(STAMPS)/foveate
-	$(BIN)/python -m pip install -q -r requirements-dev.lock
+	$(BIN)/python -m pip install -q --no-compile -r requirements-dev.lock
 	@mkdir -p $(STAMPS) && touch $@

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import io
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: test processes share the cores
@@ -22,7 +24,7 @@ import torch
 from foveate import cli
 from foveate.cli.doctor import BROWSERS, find_browser
 from foveate.run import Run
-from small_runs import Call, Printed, made
+from small_runs import Call, Once, Printed, made
 
 PREPARED = tempfile.mkdtemp(prefix="foveate-tests-")  # no test sees what another session left
 os.environ["FOVEATE_PREPARED"] = PREPARED
@@ -46,6 +48,29 @@ def _seeded() -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A small translator from English to French, which tests leave as it is."""
     return made(tmp_path_factory.mktemp("run"), ["transformer"], steps=20)["transformer"]
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """A folder of a name, filled by the first test process that asks for it; the others wait.
+
+    For what takes many seconds: pytest-xdist may give the tests of a module to several processes.
+    """
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+    def filled(name: str, fill: Callable[[Path], None]) -> Path:
+        folder, done = root / f"once-{name}", root / f"once-{name}.done"
+        with (root / f"once-{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # of a process that failed
+                folder.mkdir()
+                fill(folder)
+                done.touch()
+        return folder
+
+    return filled
 
 
 @pytest.fixture

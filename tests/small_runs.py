@@ -21,6 +21,7 @@ class Printed(NamedTuple):
 
 
 Call = Callable[..., Printed]  # the fixture `call`
+Once = Callable[[str, Callable[[Path], None]], Path]  # the fixture `once`
 
 TRAIN = """
 [train]

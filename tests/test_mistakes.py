@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from small_runs import Once
+
 ROOT = Path(__file__).parent.parent
 TABLE = tomllib.loads((ROOT / "benchmarks" / "mistakes.toml").read_text("utf-8"))["mistake"]
 PLACES = ("SOURCE", "TMP", "'", "--", " = ", "data.", "task.", "model.", "train.")
@@ -24,9 +26,15 @@ def test_the_table_is_large_and_names_each_mistake_once() -> None:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Exit code and output of each mistake that needs no trained run, all in one process."""
-    folder = tmp_path_factory.mktemp("mistakes")
+def answers(once: Once) -> dict[str, dict[str, Any]]:
+    """Exit code and output of each mistake that needs no trained run."""
+    folder = once("mistakes", make_all)
+    results: dict[str, dict[str, Any]] = json.loads((folder / "jobs.done").read_text("utf-8"))
+    return {name: result | {"folder": str(folder)} for name, result in results.items()}
+
+
+def make_all(folder: Path) -> None:
+    """All these mistakes in one process; what it answers is in ``jobs.done``."""
     for row in TABLE:
         for name, content in row.get("files", {}).items():
             place = folder / name
@@ -45,8 +53,6 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     environment = os.environ | {"SAME_JOBS": str(listed), "PYTHONPATH": path, "COLUMNS": "100"}
     command = [sys.executable, str(ROOT / "benchmarks" / "same.py"), "work"]
     subprocess.run(command, env=environment, check=True, cwd=folder, timeout=240)
-    results: dict[str, dict[str, Any]] = json.loads(listed.with_suffix(".done").read_text("utf-8"))
-    return {name: result | {"folder": str(folder)} for name, result in results.items()}
 
 
 @pytest.mark.parametrize("row", WITHOUT_RUNS, ids=lambda row: row["what"])

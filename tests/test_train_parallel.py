@@ -23,6 +23,7 @@ from foveate.train import checkpoint
 from foveate.train.distributed import Ranks, layers, ranks_of
 from foveate.train.journal import read
 from foveate.training import train
+from small_runs import Once
 from tolerances import MODEL, close, near
 from train_toy import Toy, ToyModel, final, toy_config
 
@@ -134,9 +135,12 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The scenes that two ranks play in one start."""
-    folder = tmp_path_factory.mktemp("ranks")
+def played(once: Once) -> Path:
+    """The scenes that two ranks play in one start; no two tests train on in the same folder."""
+    return once("ranks", play_all)
+
+
+def play_all(folder: Path) -> None:
     begun = SHORT | {"max_steps": 6}
     Toy(folder / "one-two", toy_config(**begun | {"accumulate": 2})).train()
     for name in ("idle", "idle-fsdp"):
@@ -172,7 +176,6 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = torchrun(folder, scenes)
     assert done.returncode == 0, done.stderr[-4000:]
     (folder / "said").write_text(done.stderr)
-    return folder
 
 
 def outcome(run: Path, rank: int = 0) -> dict[str, Any]:

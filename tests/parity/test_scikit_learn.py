@@ -8,11 +8,10 @@ import pytest
 from foveate.tasks.classification import confusion, figures_of_labels
 from tolerances import near
 
-metrics = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn")
-
 
 @pytest.mark.parametrize("labels", [2, 5])
 def test_accuracy_f1_and_confusion_matrix(labels: int) -> None:
+    metrics = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn")
     random = np.random.default_rng(labels)
     log_p = np.log(random.dirichlet(np.ones(labels), 40)).astype(np.float32)
     expected = random.integers(0, labels - 1, 40).tolist()  # the last label is never wanted

@@ -434,7 +434,7 @@ def page(record: dict[str, Any]) -> str:
               for kind in ("holds only if", "does not hold")}  # fmt: skip
     text = [
         "# What the lectures claim, measured", "",
-        "You can check each statement with its command: `make claims` runs all of them.",
+        "You can check each statement with its command; `make claims` repeats all but trainings.",
         f"Of {len(rows)} claims {len(rows) - sum(counts.values())} hold, "
         f"{counts['holds only if']} hold only under a condition and {counts['does not hold']} do "
         "not hold here.",

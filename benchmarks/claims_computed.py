@@ -62,6 +62,8 @@ class Claim:
     measure: Callable[[], Answer]
     result: str = ""  # FILE: key of docs/results
     criterion: str = ""  # when it holds, from the docstring of `measure`
+    sample: str = ""  # on what the verdict rests, of trainings
+    after: bool = False  # whether the criterion was written when the figure was known
 
 
 CLAIMS: dict[str, Claim] = {}
@@ -69,14 +71,32 @@ Measure = Callable[[], Answer]
 
 
 def claim(
-    name: str, statement: str, source: str, demo: str = "", result: str = ""
+    name: str,
+    statement: str,
+    source: str,
+    demo: str = "",
+    result: str = "",
+    training: str = "",
+    sample: str = "",
+    after: bool = False,
 ) -> Callable[[Measure], Measure]:
-    """Register a function whose docstring is the criterion; ``demo`` is what draws it."""
+    """Register a function whose docstring is the criterion; ``demo`` is what draws it.
+
+    ``training`` is that of benchmarks/claims_trained.py which writes the ``result``. A result that
+    was there before its claim rests on one seed and has its criterion ``after`` it.
+    """  # fmt: skip
     command = f"foveate demo {demo}" if demo else f"python benchmarks/claims.py --only {name}"
+    if training:
+        command = f"python benchmarks/claims_trained.py runs/claims --only {training}"
+        result = f"{training}: {result}"
+    elif result:
+        sample, after = sample or "one seed", True
 
     def add(measure: Measure) -> Measure:
         criterion = " ".join((measure.__doc__ or "").split()).rstrip(".")
-        CLAIMS[name] = Claim(name, statement, source, command, measure, result, criterion)
+        CLAIMS[name] = Claim(
+            name, statement, source, command, measure, result, criterion, sample, after
+        )
         return measure
 
     return add
@@ -144,7 +164,8 @@ def positions() -> Answer:
     return f"largest difference {difference:.2f}", verdict(difference > 0.01)
 
 
-@claim("scaling", "Division by √d_k keeps the gradient of the softmax.", "Vaswani et al., 2017")
+@claim("scaling", "Division by √d_k keeps the gradient of the softmax.", "Vaswani et al., 2017",
+       after=True)  # fmt: skip
 def scaling() -> Answer:
     """From d_k = 8 to 512 the mean norm of the Jacobian changes by less than 20 % with division,
     and falls below half without it.
@@ -175,7 +196,7 @@ def variance() -> Answer:
 
 
 @claim("temperature", "Softmax with a small temperature is argmax.", "Jang et al., 2017",
-       demo="normalizers --temperature 0.01")  # fmt: skip
+       demo="normalizers --temperature 0.01", after=True)  # fmt: skip
 def temperature() -> Answer:
     """At τ = 0.001 weights are within 1e-5 of hardmax where the best scores are 20 τ apart, and
     not where they are nearer.
@@ -428,7 +449,7 @@ def cell_100() -> Answer:
     return figure, verdict(left[5.0] > 0.5 > left[1.0], "the bias of the forget gate is 5 or more")
 
 
-@claim("one-step", "The gradient of a Transformer does not fall with distance.",
+@claim("one-step", "The gradient of a Transformer falls far less with distance than Elman's.",
        "Vaswani et al., 2017", demo="vanishing")  # fmt: skip
 def one_step() -> Answer:
     """Between distance 5 and 30 it falls by less than 10 times; Elman's by more."""

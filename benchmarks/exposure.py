@@ -10,9 +10,6 @@ the others. Writes docs/results/exposure.json.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,14 +66,8 @@ def trained(folder: Path, family: str, choice: str) -> Path:
     """The run of a family and a choice, trained by one thread where it is not there."""
     config, _, small = FAMILIES[family]
     run = folder / f"{family}-{choice.replace(' ', '-')}"
-    if not (run / "done").exists():
-        changes = [*small, *CHOICES[family][choice]]
-        path = harness.ROOT / "configs" / config
-        command = harness.foveate("train", path, "--run", run, *changes)
-        one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
-        subprocess.run(command, check=True, env=one_thread, stdout=sys.stderr)
-        (run / "done").touch()
-    return run
+    changes = [*small, *CHOICES[family][choice]]
+    return harness.trained(run, harness.ROOT / "configs" / config, changes)
 
 
 def measured(folder: Path, family: str, choice: str) -> dict[str, Any]:

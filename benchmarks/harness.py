@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,16 @@ def command() -> str:
 def foveate(*arguments: object) -> list[str]:
     """The command line of ``foveate`` by this Python."""
     return [sys.executable, "-m", "foveate", *map(str, arguments)]
+
+
+def trained(run: Path, config: Path, overrides: Sequence[str] = ()) -> Path:
+    """The run of a config, trained by one thread where it is not there."""
+    if not (run / "done").exists():
+        command = foveate("train", config, "--run", run, *overrides)
+        one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
+        subprocess.run(command, check=True, env=one_thread, stdout=sys.stderr)
+        (run / "done").touch()
+    return run
 
 
 def write(name: str, result: dict[str, Any], out: Path | None = None) -> Path:

@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from foveate.look import colors
-from foveate.look.drawings import LinesDrawing, line_chart
+from foveate.look.drawings import LinesDrawing, PanelGrid, line_chart
 from foveate.look.render_matplotlib import DASHES, FONT_SIZE, paint
+from foveate.look.views.training import at
 from harness import RESULTS
 from history.drawing import Draw, OwnFigure, figure, plain
 
@@ -125,7 +126,25 @@ def learnt_attention(folder: Path) -> Drawing:
     return OwnFigure(make=draw)
 
 
+def scaling_curve(folder: Path) -> PanelGrid:
+    """Validation loss of five sizes, means over seeds: at equal data and at equal time."""
+    curve = result("scaling-curve")
+    panels = []
+    for across in ("characters read", "seconds of processor time"):
+        points = {}
+        for size, row in curve["sizes"].items():
+            loss = np.mean(row["losses"], axis=0)
+            cost = curve["batch"] if across == "characters read" else row["seconds_of_step"]
+            points[f"D = {size}"] = cost * curve["every"] * np.arange(1.0, 1 + len(loss)), loss
+        ends = [places[end] for places, _ in points.values() for end in (0, -1)]
+        x = np.geomspace(min(ends), max(ends), 100)
+        curves = {name: at(x, places, loss) for name, (places, loss) in points.items()}
+        panels.append(line_chart(x, curves, across, "validation loss, nats a character", log="x"))
+    return PanelGrid(panels=panels, title="Language models of five sizes on tiny-shakespeare")
+
+
 DRAWN: dict[str, Draw] = {
+    "scaling-curve": scaling_curve,
     "learnt-attention": learnt_attention,
     "horizon": horizon,
     "attention-length": length,

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.look.drawings import (
-    AnyDrawing,
     Choice,
     Curve,
     Drawing,
@@ -20,6 +19,7 @@ from foveate.look.drawings import (
     SheetDrawing,
     Word,
 )
+from foveate.look.page import AnyDrawing
 
 ANY = pydantic.TypeAdapter(AnyDrawing)
 TYPES = {"u16": np.dtype("<u2"), "f32": np.dtype("<f4")}

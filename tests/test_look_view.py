@@ -13,7 +13,6 @@ from matplotlib.image import imread
 from numpy.typing import NDArray
 
 from foveate.look.drawings import (
-    AnyDrawing,
     AttentionDrawing,
     Drawing,
     LinesDrawing,

@@ -13,7 +13,8 @@ from typing import Any
 import pydantic
 
 from foveate.look import colors
-from foveate.look.drawings import STEPS, AnyDrawing
+from foveate.look.drawings import STEPS
+from foveate.look.page import AnyDrawing
 
 
 def schema() -> dict[str, Any]:

@@ -745,7 +745,7 @@ def lanes(
     return LanesDrawing(title=title, caption=LANES_CAPTION, steps=columns, best=list(best))
 
 
-# ------------------------------------------------------------------- pictures, models and tables
+# --------------------------------------------------------------------------- pictures and tables
 
 
 class Overlay(DrawingPart):
@@ -793,23 +793,6 @@ def picture_drawing(
     )
 
 
-class Module(DrawingPart):
-    """A part of a model with its own parts; ``output`` is the shape of what it gives."""
-
-    name: str
-    does: str
-    parameters: int
-    output: str = ""
-    parts: list[Module] = []
-
-
-class ModelDrawing(Drawing):
-    """A model as blocks in blocks, in the order in which data goes through them."""
-
-    kind: Literal["model"] = "model"
-    parts: list[Module]
-
-
 class TableDrawing(Drawing):
     """Rows under the names of their columns; numbers stand at the right, texts at the left."""
 
@@ -820,10 +803,3 @@ class TableDrawing(Drawing):
     def arrays(self) -> Arrays:
         across = zip(self.columns, zip(*self.rows, strict=True), strict=True)
         return {name: np.array(cells) for name, cells in across}
-
-
-AnyDrawing = Annotated[
-    AttentionDrawing | SheetDrawing | StepsDrawing | LinesDrawing | BarsDrawing | WordsDrawing
-    | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing,
-    Field(discriminator="kind"),
-]  # fmt: skip

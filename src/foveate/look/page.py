@@ -11,17 +11,39 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
 from foveate.files import replace_file
-from foveate.look.drawings import AnyDrawing, Drawing, DrawingPart, Numbers, Text, changed
+from foveate.look.drawings import (
+    AttentionDrawing,
+    BarsDrawing,
+    Drawing,
+    DrawingPart,
+    LanesDrawing,
+    LinesDrawing,
+    Numbers,
+    PictureDrawing,
+    SheetDrawing,
+    StepsDrawing,
+    TableDrawing,
+    Text,
+    WordsDrawing,
+    changed,
+)
 from foveate.look.maps import all_maps
+from foveate.look.model_drawing import ModelDrawing
 from foveate.look.records import AttentionRecord
 
 MOST_SENTENCES = 200
 MOST_BYTES = 24_000_000  # of all sentences: a browser opens this in about a second
+
+AnyDrawing = Annotated[
+    AttentionDrawing | SheetDrawing | StepsDrawing | LinesDrawing | BarsDrawing | WordsDrawing
+    | LanesDrawing | PictureDrawing | ModelDrawing | TableDrawing,
+    Field(discriminator="kind"),
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

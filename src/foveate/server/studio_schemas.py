@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from foveate.look.drawings import AnyDrawing, DrawingPart, Node
+from foveate.look.drawings import DrawingPart, Node
+from foveate.look.page import AnyDrawing
 from foveate.look.views.options import Question
 
 Reads = Literal["text", "picture", "series"]

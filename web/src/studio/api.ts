@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of c0a2aa3017e68e2d.
+// Written by `npm run types` from src/foveate/server; do not edit. Of f9cedd6f4210bace.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

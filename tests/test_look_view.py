@@ -26,6 +26,7 @@ from foveate.look.drawings import (
     sheet,
 )
 from foveate.look.maps import attention, heads, over_picture
+from foveate.look.page import AnyDrawing
 from foveate.look.records import AttentionRecord
 from foveate.look.render_matplotlib import picture_bytes
 from tolerances import close

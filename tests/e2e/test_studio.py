@@ -301,7 +301,7 @@ def test_a_model_is_read(open_url: Callable[..., Any], runs: dict[str, Run]) -> 
     assert "q · k_i / √K" in details and "attention.py:" in details
     page.keyboard.press("Enter")
     walk = wait(page, "view-steps")
-    assert "decoder cross-attention" in walk.inner_text()
+    assert "cross-attention" in walk.inner_text()
     assert "steps.layer=0" in page.url and "#/inspect" in page.url
 
 

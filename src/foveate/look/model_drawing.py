@@ -7,6 +7,7 @@ has an area of √(V D). Shapes, order and residual connections are those of one
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -157,7 +158,7 @@ class ModelDrawing(Drawing):
 
 
 @dataclass
-class Call:
+class ModuleCall:
     """A call of a module: the tensors that it read and gave, and the one that is added to them."""
 
     name: str
@@ -170,7 +171,7 @@ class Call:
 class Trace:
     """The calls of one pass in the order in which they end, and states (B, T, H) of its cells."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ModuleCall] = field(default_factory=list)
     cells: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -184,7 +185,9 @@ def traced(forced: ForcedPass) -> Trace:
     ) -> None:
         added = args[1] if isinstance(module, Dropout) and len(args) > 1 else None
         residual = added if isinstance(added, Tensor) else None
-        trace.calls.append(Call(name, [*_tensors((args, named))], [*_tensors(output)], residual))
+        trace.calls.append(
+            ModuleCall(name, [*_tensors((args, named))], [*_tensors(output)], residual)
+        )
 
     with ExitStack() as stack, capture_cells(forced.model) as cells:
         for name, module in forced.model.named_modules():
@@ -219,16 +222,16 @@ def blocks_of(model: nn.Module) -> dict[str, nn.Module]:
     """
     blocks: dict[str, nn.Module] = {}
 
-    def visit(name: str, module: nn.Module) -> None:
+    def descend(name: str, module: nn.Module) -> None:
         whole = _is_block(module)
         kind = None if (config := _config(module)) is None else config.kind
         parameter = next(module.parameters(recurse=whole), None)
         if parameter is not None or (whole and kind not in (None, "none")):
             blocks[name] = module
         for child, inner in () if whole else module.named_children():
-            visit(f"{name}.{child}" if name else child, inner)
+            descend(f"{name}.{child}" if name else child, inner)
 
-    visit("", model)
+    descend("", model)
     return blocks
 
 
@@ -352,11 +355,11 @@ def _block(
         words, places = forced.read.get(name.split(".")[0], ()), range(gave[0].shape[1])
         steps = list(words) if len(words) == len(places) else list(map(str, places))
     sort = FAMILIES.get(family := _family(module), family.replace("_", " "))
-    count = module.num_heads if isinstance(module, BaseAttention) else 0
+    kind, count = type(module), module.num_heads if isinstance(module, BaseAttention) else 0
     heads = f", {count} head{'s' * (count > 1)}" if count else ""
     return ModelBlock(
         name=name, label=_label(name, module), layer=_layer(name), family=sort, hue=HUES.get(sort),
-        does=type(module).__name__ + heads, place=_place(type(module)),
+        does=kind.__name__ + heads, place=_place(kind.__module__, kind.__qualname__),
         equation=_equation(module), widths=_widths(module, tensors, calls, gave),
         parameters=sum(counts), shared=shared,
         weights=[f"{name} {_shape(p)}" for name, p in tensors.items()],
@@ -376,7 +379,10 @@ def _size(tensor: Tensor) -> int:
 
 
 def _widths(
-    module: nn.Module, tensors: dict[str, nn.Parameter], calls: Sequence[Call], gave: list[Tensor]
+    module: nn.Module,
+    tensors: dict[str, nn.Parameter],
+    calls: Sequence[ModuleCall],
+    gave: list[Tensor],
 ) -> list[int]:
     """By the maps in it and, at the ends, by what it read and gave; empty where nothing says."""
     if isinstance(module, Cell):
@@ -423,12 +429,12 @@ def _walk(name: str, module: nn.Module, model: nn.Module) -> tuple[str, int] | N
 
 
 @cache
-def _place(kind: type) -> str:
+def _place(module: str, name: str) -> str:
     """The file and the line of a class; the file alone where its source cannot be read."""
-    file = kind.__module__.replace(".", "/") + ".py"
+    file = module.replace(".", "/") + ".py"
     try:
-        return f"{file}:{getsourcelines(kind)[1]}"
-    except (OSError, TypeError):
+        return f"{file}:{getsourcelines(getattr(sys.modules[module], name))[1]}"
+    except (OSError, TypeError, AttributeError):
         return file
 
 
@@ -446,7 +452,6 @@ def _equation(module: nn.Module) -> str:
     return _documented(type(module))
 
 
-@cache
 def _documented(kind: type) -> str:
     """The first paragraph with an equation of a class or of those that it derives from."""
     documents = [
@@ -518,7 +523,7 @@ GREY, STREAM = "#6b7280", "#d5d8de"
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ScaledPart:
     """A part of the picture in inches: its rows, where they stand, and how large blocks are."""
 
     part: ModelPart
@@ -567,7 +572,7 @@ def figure(drawing: ModelDrawing) -> Figure:
     blocks = [block for part in drawing.parts for block in part.blocks]
     across = WIDEST / sqrt(max((size for block in blocks for size in block.widths), default=1))
     down = TALLEST / sqrt(max((block.size for block in blocks), default=1) or 1)
-    columns = [Scaled(part, across, down) for part in drawing.parts]
+    columns = [ScaledPart(part, across, down) for part in drawing.parts]
     wide, tall = max(sum(c.width for c in columns), 5.0) + 0.2, max(c.height for c in columns)
     classes = {b.does: f"{b.does} · {b.place} · {b.equation}" for b in blocks if b.equation}
     legend = [line for each in classes.values() for line in textwrap.wrap(each, int(wide * 16))]
@@ -591,7 +596,7 @@ def _write(ax: Axes, x: float, y: float, words: str, size: float, color: str = "
     ax.text(x, y, words, size=size, color=color, va="center", parse_math=False)
 
 
-def _column(ax: Axes, column: Scaled, left: float) -> None:
+def _column(ax: Axes, column: ScaledPart, left: float) -> None:
     """The blocks of a part from top to bottom; the stream is as wide as its vectors."""
     from matplotlib.patches import Polygon, Rectangle
 

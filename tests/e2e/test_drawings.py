@@ -23,8 +23,6 @@ from foveate.look.drawings import (
     LanesDrawing,
     LinesDrawing,
     Mark,
-    ModelDrawing,
-    Module,
     Node,
     Numbers,
     Overlay,
@@ -34,6 +32,7 @@ from foveate.look.drawings import (
     Word,
     WordsDrawing,
 )
+from foveate.look.model_drawing import ModelBlock, ModelDrawing, ModelPart
 
 pytestmark = pytest.mark.browser
 
@@ -109,11 +108,34 @@ def drawings() -> list[Drawing]:
         ModelDrawing(
             title="model",
             parts=[
-                Module(
+                ModelPart(
                     name="encoder",
                     does="reads",
-                    parameters=10,
-                    parts=[Module(name="layer", does="", parameters=10)],
+                    blocks=[
+                        ModelBlock(
+                            name="encoder.cell",
+                            label="cell",
+                            family="recurrence",
+                            hue=2,
+                            does="Cell",
+                            place="x.py:1",
+                            equation="h_t = …",
+                            widths=[4, 9],
+                            parameters=10,
+                            steps=[*SOURCE, *TARGET],
+                            states="h",
+                        ),
+                        ModelBlock(
+                            name="encoder.norm",
+                            label="norm",
+                            family="norm",
+                            does="Norm",
+                            place="x.py:2",
+                            widths=[4, 4],
+                            parameters=8,
+                            branch=1,
+                        ),
+                    ],
                 )
             ],
         ),

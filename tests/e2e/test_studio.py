@@ -293,6 +293,28 @@ def test_a_model_is_read(open_url: Callable[..., Any], runs: dict[str, Run]) -> 
     view = wait(page, "view-model")
     count = sum(p.numel() for p in runs["transformer"].model.parameters())
     assert f"{count:,}" in view.inner_text()
+    name = "decoder.layers.0.cross_attention"
+    view.locator('[data-block="decoder.stem"]').focus()
+    while page.evaluate("document.activeElement.dataset.block") != name:  # without a mouse
+        page.keyboard.press("ArrowDown")
+    details = page.get_by_test_id("block-details").inner_text()
+    assert "q · k_i / √K" in details and "attention.py:" in details
+    page.keyboard.press("Enter")
+    walk = wait(page, "view-steps")
+    assert "cross-attention" in walk.inner_text()
+    assert "steps.layer=0" in page.url and "#/inspect" in page.url
+
+
+def test_a_tap_shows_a_block_before_it_opens(open_url: Callable[..., Any]) -> None:
+    page = open_url("#/model?run=rnn", 360)
+    view = wait(page, "view-model")
+    cell = view.locator('[data-block="encoder.stack.layers.0.0.cell"]')
+    cell.dispatch_event("pointerdown", {"pointerType": "touch"})
+    cell.dispatch_event("click")
+    assert "GRUCell" in page.get_by_test_id("block-details").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.get_by_role("button", name="Step by step").click()
+    assert "encoder" in wait(page, "view-steps").inner_text()
 
 
 def test_the_main_path_needs_no_mouse(open_url: Callable[..., Any]) -> None:

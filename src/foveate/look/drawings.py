@@ -699,7 +699,7 @@ def lanes(
     return LanesDrawing(title=title, caption=LANES_CAPTION, steps=columns, best=list(best))
 
 
-# ------------------------------------------------------------------- pictures, models and tables
+# --------------------------------------------------------------------------- pictures and tables
 
 
 class Overlay(DrawingPart):
@@ -745,23 +745,6 @@ def picture_drawing(
     return PictureDrawing(
         title=title, pixels=pixels, width=width, height=height, path=path, sides=list(sides)
     )
-
-
-class Module(DrawingPart):
-    """A part of a model with its own parts; ``output`` is the shape of what it gives."""
-
-    name: str
-    does: str
-    parameters: int
-    output: str = ""
-    parts: list[Module] = []
-
-
-class ModelDrawing(Drawing):
-    """A model as blocks in blocks, in the order in which data goes through them."""
-
-    kind: Literal["model"] = "model"
-    parts: list[Module]
 
 
 class TableDrawing(Drawing):

@@ -23,7 +23,6 @@ from foveate.look.drawings import (
     DrawingPart,
     LanesDrawing,
     LinesDrawing,
-    ModelDrawing,
     Numbers,
     PictureDrawing,
     SheetDrawing,
@@ -34,6 +33,7 @@ from foveate.look.drawings import (
 )
 from foveate.look.film_drawing import FilmDrawing
 from foveate.look.maps import all_maps
+from foveate.look.model_drawing import ModelDrawing
 from foveate.look.records import AttentionRecord
 from foveate.look.steps_drawing import StepsDrawing
 

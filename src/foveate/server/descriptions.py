@@ -1,22 +1,16 @@
 """Descriptions of runs and their models, for the lists, pickers and forms of the studio.
 
-Everything comes from the configs, logs, tasks and models themselves. The shapes in the drawing of a
-model are those of one example that goes through it; what it does not go through has none.
+Everything comes from the configs, logs, tasks and models themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import fields, is_dataclass
-
-from torch import Tensor, nn
+from collections.abc import Sequence
 
 import foveate.look.views.examples as examples
 from foveate.config import kinds
 from foveate.decode.search import Search
 from foveate.errors import is_for_the_user, message_of
-from foveate.look.drawings import ModelDrawing, Module
 from foveate.look.views import VIEWS, ViewEntry
 from foveate.look.views.options import Question
 from foveate.run import Run, device, task_of
@@ -176,88 +170,3 @@ def view_info(run: Run, entry: ViewEntry) -> ViewInfo:
         least=least,
         most=None if most == float("inf") else int(most),
     )
-
-
-# ------------------------------------------------------------------------------ models
-
-
-def model_drawing(run: Run) -> ModelDrawing:
-    """The blocks of a run's model, in the order in which they were made."""
-    notes = []
-    with recorded_shapes(run.model) as shapes:
-        try:
-            run.explain(examples.example_of(run))
-        except Exception as error:
-            if not is_for_the_user(error):
-                raise
-            notes.append(f"no shapes: {error}")
-    total = sum(parameter.numel() for parameter in run.model.parameters())
-    kind = run.config.model.kind
-    return ModelDrawing(
-        title=f"{run.path.name}: {kind}, {total:,} parameters",
-        caption="shapes are of one example; a part that is shared counts where it is first",
-        notes=notes,
-        parts=_parts(run.model, "", shapes, set()),
-    )
-
-
-def _parts(model: nn.Module, prefix: str, shapes: dict[str, str], seen: set[int]) -> list[Module]:
-    """The parts of a module that have parameters or an output of their own."""
-    parts = []
-    for name, child in model.named_children():
-        path = f"{prefix}{name}"
-        inner = _parts(child, f"{path}.", shapes, seen)
-        own = 0
-        for parameter in child.parameters(recurse=False):
-            own += 0 if id(parameter) in seen else parameter.numel()
-            seen.add(id(parameter))
-        count = own + sum(part.parameters for part in inner)
-        if count or inner or path in shapes:
-            parts.append(
-                Module(
-                    name=name,
-                    does=_does(child),
-                    parameters=count,
-                    output=shapes.get(path, ""),
-                    parts=inner,
-                )
-            )
-    return parts
-
-
-def _does(module: nn.Module) -> str:
-    """The class of a module, and its sizes where it is one of torch."""
-    words = type(module).__name__
-    sizes = module.extra_repr() if type(module).__module__.startswith("torch.nn") else ""
-    return f"{words}({sizes})" if sizes else words
-
-
-@contextmanager
-def recorded_shapes(model: nn.Module) -> Iterator[dict[str, str]]:
-    """The shape of the last output of each module, by its dotted name."""
-    shapes: dict[str, str] = {}
-
-    def recorder(name: str) -> Callable[[nn.Module, object, object], None]:
-        def record(module: nn.Module, inputs: object, output: object) -> None:
-            tensor = next(_tensors(output), None)
-            if tensor is not None:
-                shapes[name] = " × ".join(map(str, tensor.shape))
-
-        return record
-
-    with ExitStack() as hooks:
-        for name, module in model.named_modules():
-            hooks.enter_context(module.register_forward_hook(recorder(name)))
-        yield shapes
-
-
-def _tensors(output: object) -> Iterator[Tensor]:
-    """The tensors of an output, at any depth of tuples and dataclasses."""
-    if isinstance(output, Tensor):
-        yield output
-    elif isinstance(output, tuple | list):
-        for part in output:
-            yield from _tensors(part)
-    elif is_dataclass(output):
-        for field in fields(output):
-            yield from _tensors(getattr(output, field.name))

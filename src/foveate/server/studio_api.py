@@ -26,11 +26,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+import foveate.look.views.inside as views
 from foveate import __version__
 from foveate.config import ConfigError
 from foveate.errors import is_for_the_user, message_of
-from foveate.look.drawings import DrawingPart, ModelDrawing
+from foveate.look.drawings import DrawingPart
 from foveate.look.film_drawing import FilmDrawing
+from foveate.look.model_drawing import ModelDrawing
 from foveate.look.views import VIEWS
 from foveate.look.views.options import Question
 from foveate.look.views.training import film
@@ -360,8 +362,8 @@ async def evaluation(
 
 @router.get("/runs/{run}/model")
 async def model(run: str, state: State) -> ModelDrawing:
-    """The blocks of a run's model."""
-    return await state.jobs.run(lambda: descriptions.model_drawing(state.runs.run(run)))
+    """The blocks of a run's model, of an example of its own: the view ``model`` without options."""
+    return await state.jobs.run(lambda: views.model(state.runs.run(run)))
 
 
 @router.post("/runs/{run}/views/{view}")

@@ -11,6 +11,8 @@ export interface Options {
   onselect?: (choice: Readonly<Choice>, changed: Choice) => void;
   /** A word's alternative was clicked: put it in place of the word. */
   onforce?: (word: number, alternative: number) => void;
+  /** The computation of a block of a model was asked for: the view `steps` of this block and layer. */
+  onwalk?: (block: string, layer: number) => void;
   /** Parts of attention that are shown here. */
   parts?: readonly Part[];
   /** Title, caption, notes, table and the buttons that save; they are there unless this is false. */

@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/look; do not edit. Of 5351eda781967959.
+// Written by `npm run types` from src/foveate/look; do not edit. Of e18a324822a59c1a.
 export type AnyDrawing =
   | AttentionDrawing
   | FilmDrawing
@@ -289,24 +289,55 @@ export interface Overlay {
   note: string;
 }
 /**
- * A model as blocks in blocks, in the order in which data goes through them.
+ * A model as parts with blocks, in the order in which data goes through them.
  */
 export interface ModelDrawing {
   title: string;
   caption: string;
   notes: string[];
   kind: "model";
-  parts: Module[];
+  parts: ModelPart[];
 }
 /**
- * A part of a model with its own parts; ``output`` is the shape of what it gives.
+ * A column of the picture: an encoder, a decoder, what comes of them.
  */
-export interface Module {
+export interface ModelPart {
   name: string;
   does: string;
+  blocks: ModelBlock[];
+}
+/**
+ * A module that is drawn as one block.
+ *
+ * ``widths`` are the sizes of the vectors that it reads, of larger ones inside, and of those that
+ * it gives. ``parameters`` are those that no earlier block has, ``shared`` those that one has.
+ * ``output`` is the shape of what it gives, at each of its ``calls``. The output of the last block
+ * of a ``branch`` is added to the residual stream, which passes beside them. ``reads`` names other
+ * parts whose output it reads. A recurrent cell has a place for each of its ``steps``, in the
+ * order of the text, and ``states`` from step to step. ``walk`` is the block and the layer of the
+ * view `steps`.
+ */
+export interface ModelBlock {
+  name: string;
+  label: string;
+  layer: number | null;
+  family: string;
+  hue: number | null;
+  does: string;
+  place: string;
+  equation: string;
+  widths: number[];
   parameters: number;
+  shared: number;
+  weights: string[];
   output: string;
-  parts: Module[];
+  calls: number;
+  branch: number | null;
+  reads: string[];
+  steps: string[];
+  states: string;
+  backwards: boolean;
+  walk: [string, number] | null;
 }
 /**
  * Rows under the names of their columns; numbers stand at the right, texts at the left.

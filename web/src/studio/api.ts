@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 10ad4df53b08ea84.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 25d7110b3d489772.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =

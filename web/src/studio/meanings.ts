@@ -15,6 +15,7 @@ const MEANINGS: Record<string, Meaning> = {
   masks: { title: "Masks", means: "Which places each place may see: causal, window, padding.", caveat: "What may be seen need not be looked at." },
   gates: { title: "Gates", means: "How far each gate stands open at each token: 0 shut, 1 open.", caveat: "Rows are single units, the 24 that change most over the text; the others move less." },
   gradients: { title: "Gradients over distance", means: "How much the last output would change with a token so far back.", caveat: "Of one text; other texts give other curves." },
+  model: { title: "Model", means: "Each block as wide as its vectors and as high as it has parameters, by square roots; the grey stream passes beside branches, whose outputs are added to it.", caveat: "Point at a block for its equation; a click on attention or a recurrent cell opens its computation step by step." },
   exposure: { title: "Exposure bias", means: "Error at each place after the true tokens or rows, and after the model's own.", caveat: "A text that has left the true one may go on well and still differ: the gap is an upper bound." },
   horizon: { title: "Error by horizon", means: "Mean squared error at each step ahead, beside naive forecasts.", caveat: "On scaled values, over the whole split: it takes a while." },
   forecast: { title: "Forecast", means: "What was read, what is foretold with its quantiles, and what was looked at.", caveat: "The band is the model's own doubt, not a promise." },

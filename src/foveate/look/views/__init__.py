@@ -154,6 +154,7 @@ VIEWS = {
         ("gates", "inside", "The gates of a recurrent network over time."),
         ("steps", "inside", "One step of attention, or of a cell, with its numbers."),
         ("gradients", "inside", "How far back language models can learn."),
+        ("model", "inside", "The model's blocks to scale: shapes, parameters, equations."),
         ("exposure", "exposure", "How a model errs by place: after the truth, and its own output."),
         ("horizon", "series", "How a forecast errs at each step ahead."),
         ("forecast", "series", "One forecast with its quantiles and what was looked at."),

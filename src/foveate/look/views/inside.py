@@ -14,12 +14,14 @@ import foveate.look.models as models
 import foveate.look.steps as look_steps
 from foveate.config import ConfigError
 from foveate.data.tokenizer import EOS
+from foveate.errors import is_for_the_user
 from foveate.look.drawings import (
     LensDrawing,
     LinesDrawing,
     SheetGrid,
     StatesDrawing,
 )
+from foveate.look.model_drawing import ModelDrawing, picture
 from foveate.look.records import ForcedPass, block_of, everywhere, suffixes
 from foveate.look.steps_drawing import StepsDrawing
 from foveate.look.views import view
@@ -139,6 +141,19 @@ def steps(
         raise ConfigError(f"--layer {layer}: {block or first} has {len(names)}, counted from 0")
     forced = ready(run, text, target, image)
     return look_steps.steps(forced, names[layer], query, head or 0)
+
+
+@view()
+def model(run: Run, text: Text = None, target: Target = None, image: Image = None) -> ModelDrawing:
+    """Every block of the model, in the order of one forward pass."""
+    title = f"{run.path.name}: {run.config.model.kind}, "
+    try:
+        return picture(run.model, ready(run, text, target, image), title)
+    except Exception as error:
+        if not is_for_the_user(error):
+            raise
+        made = picture(run.model, None, title)
+        return made.model_copy(update={"notes": [f"no shapes: {error}"]})
 
 
 @view(gives_probabilities)

@@ -1,0 +1,183 @@
+"""The picture of a model has every parameter once, and what the forward pass says."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from foveate.config import ConfigError
+from foveate.kinds import load_kinds
+from foveate.look.model_drawing import ModelBlock, ModelDrawing, picture
+from foveate.look.records import AttentionRecord, ForcedPass
+from foveate.look.views import find
+from foveate.look.views.options import Question
+from foveate.models.classifier import Classifier
+from foveate.models.encoder_decoder import EncoderDecoder
+from foveate.models.forecaster import Forecaster, Outlook, Patch, Recurrent
+from foveate.models.language_model import LanguageModel
+from foveate.models.transformer import TransformerEncoder
+from foveate.nn.attention import BaseAttention
+from foveate.nn.embedding import SeriesPatches
+from foveate.nn.recurrent import Cell
+from foveate.run import Run
+from foveate.spec import Input, Labels, Pixels, Series, Tokens
+from inside_toys import language, translating
+
+SOURCE, TARGET = torch.tensor([5, 6, 7]), torch.tensor([8, 9])
+TRANSFORMER = {"kind": "transformer", "hidden_size": 8, "num_heads": 2, "ffn_size": 32}
+RECURRENT = {"kind": "recurrent", "embedding_size": 8, "hidden_size": 8}
+MAMBA = {"kind": "mamba", "hidden_size": 8, "num_layers": 1}
+PATCHES = Patch.Config(
+    encoder=TransformerEncoder.Config(stem=SeriesPatches.Config(size=4, stride=4))
+)
+LSTM = RECURRENT | {"cell": "lstm", "attention": {"score": "additive"}}
+
+
+def translator(encoder: dict[str, Any], decoder: dict[str, Any]) -> ForcedPass:
+    load_kinds()
+    config = EncoderDecoder.Config.parse({"encoder": encoder, "decoder": decoder})
+    return translating(config.build(Tokens(20), Tokens(30)).eval(), SOURCE, TARGET)
+
+
+def continuing(decoder: dict[str, Any]) -> ForcedPass:
+    load_kinds()
+    model = LanguageModel.Config.parse({"decoder": decoder}).build(Tokens(20))
+    return language(model.eval(), torch.arange(5, 14))
+
+
+def alone(model: nn.Module, *inputs: torch.Tensor) -> ForcedPass:
+    """A pass of a model that gives labels or a forecast."""
+    record = AttentionRecord({}, {}, {})
+    return ForcedPass(model.eval(), lambda: model(*inputs).flatten(), lambda *_: record, [])
+
+
+def classifying(source: Input, inputs: torch.Tensor, **encoder: Any) -> ForcedPass:
+    load_kinds()
+    config = Classifier.Config.parse({"encoder": TRANSFORMER | encoder, "pooling": "attention"})
+    return alone(config.build(source, Labels(("a", "b"))), inputs)
+
+
+def forecasting(config: Forecaster.Config) -> ForcedPass:
+    model = config.build(Series(2, 12), Outlook(4, 3))
+    return alone(model, torch.randn(1, 12, 2), torch.randn(1, 16, 3))
+
+
+TOYS: dict[str, Callable[[], ForcedPass]] = {
+    "transformer": lambda: translator(TRANSFORMER, TRANSFORMER | {"norm_order": "post"}),
+    "recurrent": lambda: translator(RECURRENT | {"bidirectional": True}, LSTM),
+    "mamba": lambda: translator(MAMBA, MAMBA),
+    "language": lambda: continuing(TRANSFORMER | {"num_layers": 5}),
+    "recurrent language": lambda: continuing(RECURRENT | {"readout": "state", "num_layers": 2}),
+    "classifier": lambda: classifying(Tokens(20), SOURCE[None]),
+    "vision": lambda: classifying(
+        Pixels(1, 8, 8), torch.randn(1, 1, 8, 8), stem={"kind": "patches", "class_token": True}
+    ),
+    "forecaster": lambda: forecasting(PATCHES),
+    "recurrent forecaster": lambda: forecasting(Recurrent.Config(num_layers=2)),
+}
+
+
+def blocks(drawing: ModelDrawing) -> dict[str, ModelBlock]:
+    return {block.name: block for part in drawing.parts for block in part.blocks}
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_parameters_add_up_and_shapes_are_those_of_the_forward_pass(name: str) -> None:
+    forced = TOYS[name]()
+    drawing = picture(forced.model, forced)
+    total = sum(p.numel() for p in forced.model.parameters())
+    drawn = blocks(drawing)
+    assert sum(block.parameters for block in drawn.values()) == total
+    assert drawing.title == f"{total:,} parameters"
+    shapes: dict[str, str] = {}
+
+    def note(path: str, output: object) -> None:
+        if isinstance(output, torch.Tensor):
+            shapes.setdefault(path, " × ".join(map(str, output.shape)))
+
+    for path, block in drawn.items():
+        module: nn.Module = forced.model.get_submodule(path)
+        module.register_forward_hook(lambda _, __, output, path=path: note(path, output))
+        assert (block.walk is not None) == isinstance(module, BaseAttention | Cell)
+        assert block.does.startswith(type(module).__name__) and ".py:" in block.place
+    forced.scores()
+    assert shapes == {path: drawn[path].output for path in shapes}
+    assert "output" in shapes or "head" in shapes
+
+
+def test_residual_branches_and_what_is_read_are_those_of_the_pass() -> None:
+    drawn = blocks(picture((forced := TOYS["transformer"]()).model, forced))
+    branches: dict[int, list[str]] = {}
+    for name, block in drawn.items():
+        if block.branch is not None and ".layers.0." in name:
+            branches.setdefault(block.branch, []).append(f"{name.split('.')[0]} {block.label}")
+    assert list(branches.values()) == [
+        ["encoder norm 0", "encoder self-attention 0"],
+        ["encoder norm 0", "encoder feed-forward 0"],
+        ["decoder self-attention 0"],
+        ["decoder cross-attention 0"],
+        ["decoder feed-forward 0"],
+    ]
+    assert drawn["decoder.layers.1.cross_attention"].reads == ["encoder"]
+    assert drawn["decoder.layers.1.cross_attention"].walk == ("decoder.cross_attention", 1)
+    assert drawn["output"].reads == ["decoder"]
+    assert (drawn["output"].parameters, drawn["output"].shared) == (0, 30 * 8)  # tied
+    assert drawn["encoder.layers.0.feed_forward"].widths == [8, 32, 8]
+    assert drawn["encoder.stem"].widths == [20, 8]
+    assert "softmax(e), e_i = q · k_i / √K" in drawn["encoder.layers.0.self_attention"].equation
+    assert drawn["encoder.layers.0.feed_forward"].equation.startswith("max(0, x W₁ + b₁) W₂")
+
+
+def test_a_recurrent_network_is_unrolled_in_the_order_of_computation() -> None:
+    forced = TOYS["recurrent"]()
+    drawing = picture(forced.model, forced)
+    forwards, backwards = (block for block in drawing.parts[0].blocks if block.steps)
+    assert forwards.steps == backwards.steps == ["w5", "w6", "w7", "</s>"]
+    assert backwards.backwards and not forwards.backwards and forwards.output == "1 × 4 × 8"
+    labels = [block.label for block in drawing.parts[1].blocks]
+    assert labels == ["stem", "bridge", "cross-attention", "feed", "cell 0", "readout"]
+    cell, attention = drawing.parts[1].blocks[4], drawing.parts[1].blocks[2]
+    assert (cell.states, cell.steps, attention.calls) == ("h, c", ["<s>", "w8", "w9"], 3)
+    text = drawing.text()
+    assert "h: w5 ← w6 ← w7 ← </s>" in text and "c̃ = tanh(…)" in text
+    many = TOYS["recurrent language"]()
+    assert "h: <s> → w5 → w6 → … → w13" in picture(many.model, many).text()
+
+
+def test_layers_that_are_alike_are_folded_and_files_are_written(tmp_path: Path) -> None:
+    forced = TOYS["language"]()
+    drawing = picture(forced.model, forced, "toy: ")
+    assert "layers 1 … 3: as layer 0" in drawing.text()
+    root = ET.parse(drawing.save(tmp_path / "model.svg")).getroot()
+    written = " ".join("".join(each.itertext()) for each in root.iter() if each.text)
+    assert "self-attention 4" in written and "self-attention 2" not in written
+    assert '"kind":"model"' in drawing.save(tmp_path / "model.html").read_text("utf-8")
+    assert drawing.arrays()["parameters"].sum() == sum(p.numel() for p in forced.model.parameters())
+
+
+def test_the_view_is_of_the_example_and_says_where_there_is_none(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawing = find("model").draw([run], Question(text="the dog runs", target="le chien"))
+    assert isinstance(drawing, ModelDrawing) and not drawing.notes
+    shapes = {part.name: part.blocks[0].output for part in drawing.parts}
+    assert shapes == {"encoder": "1 × 4 × 24", "decoder": "1 × 3 × 24", "output": "1 × 3 × 28"}
+
+    def none(*_: object) -> ForcedPass:
+        raise ConfigError("no example: give --text")
+
+    monkeypatch.setattr("foveate.look.views.inside.ready", none)
+    without = find("model").draw([run], Question())
+    assert isinstance(without, ModelDrawing)
+    assert without.notes == ["no shapes: no example: give --text"]
+    bare = blocks(without).values()
+    assert not any(block.output for block in bare)
+    assert {block.name: block.widths for block in bare} == {
+        name: block.widths for name, block in blocks(drawing).items()
+    }

@@ -68,6 +68,24 @@ def test_a_report_answers_and_records_once(run: Run) -> None:
         ]
 
 
+def test_what_is_dropped_stands_beside_what_is_kept(run: Run) -> None:
+    def drawn(*drop: str) -> Any:  # of a run that knows its passes, as in a report
+        asked = {"text": "a b c", "block": "encoder.self_attention", "drop": drop}
+        return find("without").draw([Known(run)], Question.model_validate(asked))
+
+    kept, changed = drawn("order").sheets
+    plain = find("attention").draw([run], Question(text="a b c", block="encoder.self_attention"))
+    assert np.array_equal(kept.values.array, plain.array)
+    assert kept.rows == ["a", "b", "c", "</s>"] and sorted(changed.rows) == sorted(kept.rows)
+    assert changed.rows != kept.rows and changed.title.startswith("without order: ")
+    for part in ("positions", "scaling"):
+        kept, changed = drawn(part).sheets
+        assert changed.rows == kept.rows
+        assert differ(changed.values.array, kept.values.array)
+    kept, changed = drawn().sheets
+    assert np.array_equal(changed.values.array, kept.values.array)
+
+
 def test_silent_heads_are_silent_in_every_view_and_then_speak_again(run: Run) -> None:
     plain = find("attention").draw([run], ASKED).arrays()["weights"]
     silent = ASKED.model_copy(update={"silence": ("layers.1.cross_attention",)})

@@ -16,7 +16,7 @@ from foveate.config import ConfigError
 from foveate.look.drawings import AttentionDrawing
 from foveate.look.views import find
 from foveate.look.views.options import Question
-from foveate.look.views.text import by_length, differences, grouped
+from foveate.look.views.text import by_length, differences, grouped, in_order
 from foveate.look.views.training import panel, smoothed
 from foveate.run import Run
 from foveate.tasks.metrics import bleu, chrf, interval
@@ -195,6 +195,27 @@ def test_lengths_of_runs_and_of_files(run: Run, tmp_path: Path) -> None:
 
 
 # ---- training
+
+
+def test_a_growing_source_is_compared_with_its_reference(run: Run) -> None:
+    drawn = draw("growing", run, text="a b c")
+    [values], [shown] = drawn.arrays().values(), drawn.sheets
+    for row, words, text in zip(values, shown.cells, ("a", "a b", "a b c"), strict=True):
+        output = str(run.translate([text])[0]).split()
+        assert [word for word in words if word] == output[:6]  # twice the reference
+        assert row[: len(output)].tolist() == in_order(output, ["A", "B", "C"])[:6]
+        assert np.isnan(row[len(output) :]).all()
+    assert shown.rows == ["a", "b", "c"] and "A B C" in drawn.caption
+    assert draw("growing", run, run).sheets[1].rows == ["a", "b", "c"]  # the longest of the split
+    with pytest.raises(ConfigError, match=r"no source 'c c': give --text and .* --target"):
+        draw("growing", run, text="c c")
+    assert len(draw("growing", run, text="a " * 40, target="A").sheets[0].rows) == 24
+
+
+def test_words_match_a_reference_in_its_order() -> None:
+    assert in_order(["A", "x", "C"], ["A", "B", "C"]) == [1, 0, 1]
+    assert sum(in_order(["C", "A"], ["A", "B", "C"])) == 1
+    assert in_order([], ["A"]) == []
 
 
 def test_curves_are_those_of_the_log(run: Run) -> None:

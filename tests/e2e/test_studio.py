@@ -23,7 +23,7 @@ from pages import require_page, served, until, visitor, wait, words
 
 ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
-PAGES = ("ask", "inspect", "train", "evaluate", "model")
+PAGES = ("ask", "inspect", "train", "evaluate", "model", "compare", "demos")
 SENTENCE = "the+dog+runs"
 pytestmark = pytest.mark.slow
 
@@ -346,7 +346,7 @@ def test_the_main_path_needs_no_mouse(open_url: Callable[..., Any]) -> None:
     page.keyboard.press("?")
     page.get_by_test_id("help-dialog").wait_for()
     page.keyboard.press("Escape")
-    for key, name in zip("345", PAGES[2:], strict=True):
+    for key, name in zip("34567", PAGES[2:], strict=True):
         page.keyboard.press(key)
         page.get_by_test_id(f"page-{name}").wait_for()
 
@@ -379,13 +379,13 @@ def test_nothing_stands_in_the_way_of_anyone(
     extra = {"inspect": "&run=rnn&view=attention&view=schedule", "evaluate": "&split=test"}
     page = open_url(f"#/{name}?run=transformer&text={SENTENCE}{extra.get(name, '')}", scheme=scheme)
     settled = {
-        "ask": "answer", "inspect": "view-schedule", "train": "", "evaluate": "evaluation",
-        "model": "view-model",
-    }[name]  # fmt: skip
-    if settled:
-        wait(page, settled)
+        "ask": "answer", "inspect": "view-schedule", "evaluate": "evaluation",
+        "model": "view-model", "demos": "demo",
+    }  # fmt: skip
+    if name in settled:
+        wait(page, settled[name])
     else:
-        page.get_by_test_id("drawing-loss").wait_for()
+        page.get_by_test_id("drawing-loss" if name == "train" else "makes").wait_for()
     page.wait_for_timeout(300)
     page.evaluate(AXE.read_text("utf-8"))
     result = page.evaluate("axe.run().then(({violations}) => violations)")
@@ -409,7 +409,7 @@ def test_no_page_is_wider_than_its_window(open_url: Callable[..., Any], name: st
     if name == "evaluate":
         wait(page, "evaluation")
     else:
-        page.wait_for_selector(".fv")
+        page.wait_for_selector(".fv, [data-testid=makes]")
     for width in (360, 1280, 2560, 360):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(200)

@@ -1,6 +1,7 @@
 // The studio's pure parts: addresses, streams, curves, scores, words.
 import { describe, expect, it } from "vitest";
 import { parted } from "../src/studio/client";
+import { changed, choicesOf, commandOf, entryOf, shownOf, typed } from "../src/studio/forms";
 import { EMPTY, read, written, type Place } from "../src/studio/place";
 import { bins, byLength, drawing, interval, sorted } from "../src/studio/scores";
 import { chartsOf, drawn, grown, resampled } from "../src/studio/series";
@@ -10,7 +11,7 @@ describe("addresses", () => {
   const place: Place = {
     ...EMPTY, page: "inspect", runs: ["a", "b&c"], text: "l'été = 30 %; #1?", target: "x", prefix: [3, 0, 17], forced: [0, 2], search: { kind: "beam", beam_size: 4, length_penalty: 0.6 },
     silenced: [{ block: "decoder.cross_attention", layer: 2, head: 1 }, { block: "encoder", layer: 0, head: null }], views: ["attention", "heads"],
-    block: "decoder.cross_attention", layer: 0, head: null, row: 2, column: 5, side: "column", options: { gates: { layer: 1 } }, trainings: ["a"], across: "time",
+    block: "decoder.cross_attention", layer: 0, head: null, row: 2, column: 5, side: "column", options: { gates: { layer: 1 } }, trainings: ["a"], across: "time", demo: "beam", report: "r", chapter: "c d",
   };
   it("say all of a place and give it back", () => expect(read(written(place))).toEqual(place));
   it("say nothing of what is empty", () => expect(written(EMPTY)).toBe("#/ask"));
@@ -102,4 +103,30 @@ describe("equations", () => {
     ["span", "h"], ["sub", "t−1"], ["span", " W"], ["sub", "i"], ["sup", "Q"], ["span", " k"], ["sub", "j"], ["span", "ᵀ d"], ["sup", "−0.5"],
   ]));
   it("without any are left as they are", () => expect(indexed("A(PX) = P A(X)")).toEqual([{ tag: "span", text: "A(PX) = P A(X)" }]));
+});
+
+describe("forms", () => {
+  const field = (name: string, form: Record<string, unknown>) => ({ name, description: "", form });
+  const fields = [
+    field("scaled", { type: "boolean", default: true }), field("top", { anyOf: [{ type: "integer", minimum: 1 }, { type: "null" }], default: null }),
+    field("pairs", { type: "array", items: { type: "string" }, default: ["512:4000", "a b"] }), field("x", { type: "array", items: { type: "number" }, default: [1, 0.1] }),
+    field("drop", { type: "array", items: { enum: ["order", "positions"] }, default: ["order"] }), field("units", { enum: ["auto", "words"], default: "auto" }), field("split", { type: "string", default: "test" }),
+    field("text", { anyOf: [{ type: "string" }, { type: "null" }], default: null }),
+  ];
+  it("enter each field by its schema", () => {
+    expect(fields.map(entryOf)).toEqual(["switch", "number", "lines", "numbers", "choices", "choice", "choice", "text"]);
+    expect(fields.map((one) => shownOf(one, {}))).toEqual(["true", "", "512:4000\na b", "1, 0.1", "order", "auto", "test", ""]);
+    expect(choicesOf(fields[6]!)).toEqual(["train", "valid", "test"]);
+  });
+  it("keep what is not the default, and say it as the API wants it", () => {
+    const told = ["false", "3", "1:2\nb c", "2, 3.5", "", "words", "valid", "7"];
+    const asked = fields.reduce((before, one, k) => changed(one, before, told[k]!), {});
+    expect(typed(fields, asked)).toEqual({ scaled: false, top: 3, pairs: ["1:2", "b c"], x: [2, 3.5], drop: [], units: "words", split: "valid", text: "7" });
+    expect(fields.reduce((before, one) => changed(one, before, shownOf(one, {})), asked)).toEqual({});
+    expect(typed(fields, { nothing: 1 })).toEqual({});
+    const place: Place = { ...EMPTY, page: "demos", demo: "x", options: { demo: asked } };
+    expect(typed(fields, read(written(place)).options.demo!)).toEqual(typed(fields, asked));
+  });
+  it("say the command of a demo", () =>
+    expect(commandOf("step", { scaled: false, pairs: ["1:2", "l'a b"], num_keys: 4 })).toBe("foveate demo step --no-scaled --pairs 1:2 --pairs 'l'\\''a b' --num-keys 4"));
 });

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -30,7 +30,9 @@ from foveate.look.records import (
     hook_points,
     tapped,
 )
+from foveate.nn.attention import BaseAttention
 from foveate.nn.positions import NoPosition, Position
+from foveate.nn.scores import Dot, ScaledDot
 
 # -------------------------------------------------------------------------------------------- flow
 # How attention flows through all layers, and how much it contributed to the output.
@@ -348,16 +350,32 @@ def encodings(model: nn.Module) -> list[tuple[nn.Module, Position]]:
 
 
 @contextmanager
-def without_positions(model: nn.Module) -> Iterator[int]:
-    """Remove the position encodings for the context; yields their number."""
-    owners = encodings(model)
+def _replaced(
+    name: str, parts: Sequence[tuple[nn.Module, nn.Module]], other: Callable[[], nn.Module]
+) -> Iterator[int]:
+    """Other modules under a name of their owners for the context; yields how many."""
     try:
-        for owner, _ in owners:
-            owner.position = NoPosition(NoPosition.Config(), 1, 1)
-        yield len(owners)
+        for owner, _ in parts:
+            setattr(owner, name, other())
+        yield len(parts)
     finally:
-        for owner, position in owners:
-            owner.position = position
+        for owner, part in parts:
+            setattr(owner, name, part)
+
+
+def without_positions(model: nn.Module) -> AbstractContextManager[int]:
+    """Remove the position encodings for the context, which gives their number."""
+    return _replaced("position", encodings(model), lambda: NoPosition(NoPosition.Config(), 1, 1))
+
+
+def without_scaling(model: nn.Module) -> AbstractContextManager[int]:
+    """Score by qᵀk in place of qᵀk / √K for the context, which gives the number of attentions."""
+    scaled = [
+        (part, part.score)
+        for part in model.modules()
+        if isinstance(part, BaseAttention) and isinstance(part.score, ScaledDot)
+    ]
+    return _replaced("score", scaled, lambda: Dot(Dot.Config(), 1, 1))
 
 
 @torch.inference_mode()

@@ -94,6 +94,12 @@ def chapters(drawings: Mapping[str, Sequence[Drawing]], title: str) -> str:
     return _assemble(Cover(title=title, groups=list(drawings)), list(map(_json, groups)))
 
 
+def groups_of(page: str) -> list[PageGroup]:
+    """The groups of a page. Raises ``ValueError`` for drawings that another version wrote."""
+    parts = page.split('<script class="group" type="application/json">')[1:]
+    return [PageGroup.model_validate_json(part.partition("</script>")[0]) for part in parts]
+
+
 def save_html(
     records: Sequence[AttentionRecord], path: str | Path, max_sentences: int = MOST_SENTENCES
 ) -> AttentionPage:

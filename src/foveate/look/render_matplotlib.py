@@ -628,13 +628,15 @@ def _sheet(sheet: SheetDrawing, ax: Axes, height: float = LINE) -> None:
     ax.set_aspect(sheet.aspect)
     ax.spines[:].set_visible(False)
     ax.tick_params(length=2, labelsize=FONT_SIZE - 1, color=NOTE)
+    letters = max((len(cut(text)) for row in sheet.cells for text in row), default=0)
+    size = (FONT_SIZE - 2) * min(1.0, LETTERS_A_LINE / max(1, letters * values.shape[1]))
     for t, row in enumerate(sheet.cells):
         for s, text in enumerate(row):
             level = (values[t, s] - least) / ((most - least) or 1)
             dark = abs(level - 0.5) > 0.27 if least < 0 < most else level <= 0.5
             ink = "white" if dark and np.isfinite(level) else "black"
             ax.text(
-                s + 0.5, t + 0.5, cut(text) if text else "", size=FONT_SIZE - 2, ha="center",
+                s + 0.5, t + 0.5, cut(text) if text else "", size=size, ha="center",
                 va="center", color=ink, parse_math=False,
             )  # fmt: skip
     if not sheet.marked:

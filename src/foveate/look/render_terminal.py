@@ -187,6 +187,9 @@ def _sheet(drawing: SheetDrawing, width: int | None = None, color: bool | None =
     left = max(map(len, drawing.rows), default=0)
     wide = max(map(len, [*drawing.columns, "0.00"])) + 2
     lines = [drawing.title]
+    if not drawing.columns:  # words that go on
+        rows = zip(drawing.rows, drawing.cells, strict=True)
+        return "\n".join([*lines, *(f"{n:>{left}}  {' '.join(row)}".rstrip() for n, row in rows)])
     for name, row in zip(["", *drawing.rows], [drawing.columns, *drawing.cells], strict=True):
         lines.append(f"{name:>{left}}" + "".join(f"{cell:>{wide}}" for cell in row))
     return "\n".join(lines)

@@ -5,16 +5,20 @@ Everything comes from the configs, logs, tasks and models themselves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 
 import foveate.look.views.examples as examples
-from foveate.config import kinds
+from foveate.config import Config, kinds
 from foveate.decode.search import Search
 from foveate.errors import is_for_the_user, message_of
 from foveate.look.views import VIEWS, ViewEntry
+from foveate.look.views.demos import DEMOS
 from foveate.look.views.options import Question
 from foveate.run import Run, device, task_of
 from foveate.server.studio_schemas import (
+    DemoInfo,
+    DemoList,
     RunDetail,
     RunInfo,
     RunList,
@@ -35,10 +39,12 @@ CAN = {  # what a page can do with a run, by what its task gives
     "forecast": ("forecast",),
 }
 NO_MEASURES = {"step", "epoch", "seconds", "best"}  # of the line of a validation
-# fields of a question that name files of this machine: a browser may not set them
-FILE_FIELDS = frozenset(
-    name for name, field in Question.model_fields.items() if "Path" in str(field.annotation)
-)
+
+
+def file_fields(form: type[Config]) -> set[str]:
+    """The fields of a form that name files of this machine: a browser may not set them."""
+    fields = form.model_fields.items()
+    return {name for name, field in fields if "Path" in str(field.annotation)}
 
 
 # ------------------------------------------------------------------------------ runs
@@ -155,18 +161,34 @@ def searches(run: Run) -> SearchInfo:
 def view_info(run: Run, entry: ViewEntry) -> ViewInfo:
     """A view and whether it fits the run."""
     reason = entry.unfit(run)
-    form = Question.model_json_schema()["properties"]
     least, most = entry.runs
     return ViewInfo(
         name=entry.name,
         summary=entry.summary,
-        fields=[
-            ViewField(name=name, description=form[name].pop("description", ""), form=form[name])
-            for name in entry.reads
-            if name not in FILE_FIELDS
-        ],
+        fields=form_fields(Question, entry.reads),
         fits=reason is None,
         reason=reason or "",
         least=least,
         most=None if most == float("inf") else int(most),
     )
+
+
+def form_fields(form: type[Config], names: Iterable[str]) -> list[ViewField]:
+    """Fields of a form with their JSON Schemas, without those that name files."""
+    schemas, files = form.model_json_schema()["properties"], file_fields(form)
+    return [
+        ViewField(name=name, description=schemas[name].pop("description", ""), form=schemas[name])
+        for name in names
+        if name not in files
+    ]
+
+
+@cache
+def demo_list() -> DemoList:
+    """All demos with their options."""
+    demos = []
+    for entry in DEMOS.values():
+        form = entry.options
+        fields = form_fields(form, form.model_fields)
+        demos.append(DemoInfo(name=entry.name, summary=entry.summary, fields=fields))
+    return DemoList(demos=demos)

@@ -169,9 +169,7 @@ def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
 def serve_studio(
     runs: Sequence[Path], port: int, host: str, token: str | None, browser: bool
 ) -> None:
-    """Serve the studio until interrupted. Raises ``ConfigError`` where there are no runs."""
-    if not runs:
-        raise ConfigError("name a run, or a folder of runs: foveate studio runs/en-fr")
+    """Serve the studio until interrupted; without runs it has demos, comparisons and lectures."""
     with extra_packages("the studio", "studio"):
         from foveate.server.studio_api import serve
     serve(runs, port, host, token, browser)

@@ -28,15 +28,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import foveate.look.views.inside as views
 from foveate import __version__
-from foveate.config import ConfigError
+from foveate.config import Config, ConfigError
 from foveate.errors import is_for_the_user, message_of
 from foveate.look.drawings import DrawingPart
 from foveate.look.film_drawing import FilmDrawing
 from foveate.look.model_drawing import ModelDrawing
 from foveate.look.views import VIEWS
+from foveate.look.views.demos import DEMOS
 from foveate.look.views.options import Question
 from foveate.look.views.training import film
-from foveate.server import descriptions, lectures
+from foveate.server import comparisons, descriptions, lectures
 from foveate.server import trainings as logs
 from foveate.server.common import (
     EVENT_STREAM,
@@ -57,7 +58,9 @@ from foveate.server.studio_schemas import (
     AnswerRequest,
     AnswerStart,
     BeamStep,
+    ComparisonList,
     CompleteAnswer,
+    DemoList,
     Drawings,
     DrawnDone,
     ErrorBody,
@@ -280,11 +283,16 @@ def _check_length(*texts: str | None) -> None:
 def _check_view(view: str, question: Question) -> None:
     """Raise `RequestError` for an unknown view, or a question with files or long texts."""
     _check_length(question.text, question.target)
-    if named := sorted(question.model_fields_set & descriptions.FILE_FIELDS):
-        message = f"{named[0]}: a page names no files"
-        raise RequestError(422, message, code="no_files", hint="use the command line")
+    _check_files(Question, question.model_fields_set)
     if view not in VIEWS:
         raise not_found("view", view, f"there are: {', '.join(VIEWS)}")
+
+
+def _check_files(form: type[Config], names: Iterable[str]) -> None:
+    """Raise `RequestError` where a field of a form is set that names a file."""
+    if named := sorted(descriptions.file_fields(form).intersection(names)):
+        message = f"{named[0]}: a page names no files"
+        raise RequestError(422, message, code="no_files", hint="use the command line")
 
 
 @router.get("/runs")
@@ -503,6 +511,40 @@ async def lecture_drawings(name: str, number: int, state: State) -> Drawings:
     return await state.jobs.run(lambda: state.view(line.view, line.runs, line.question))
 
 
+# ------------------------------------------------------------------------------ demos, comparisons
+
+
+screen_router = APIRouter(prefix="/api/v1", responses=RUN_ERRORS)
+
+
+@screen_router.get("/demos")
+def demo_list() -> DemoList:
+    """All demos with their options."""
+    return descriptions.demo_list()
+
+
+@screen_router.post("/demos/{name}")
+async def demo(name: str, options: dict[str, object], state: State) -> Drawings:
+    """A demo with some options, those of ``foveate demo``."""
+    if name not in DEMOS:
+        raise not_found("demo", name, f"there are: {', '.join(DEMOS)}")
+    _check_files(DEMOS[name].options, options)
+    _check_length(*map(str, options.values()))
+    return await state.jobs.run(lambda: state.demo(name, options))
+
+
+@screen_router.get("/comparisons")
+def comparison_list(state: State) -> ComparisonList:
+    """The comparisons that ``foveate compare`` has written in and beside the folders of runs."""
+    return comparisons.comparison_list(state.paths)
+
+
+@screen_router.get("/comparisons/{name}/{number}")
+async def comparison(name: str, number: int, state: State) -> Drawings:
+    """A chapter of a comparison, counted from 1."""
+    return await state.jobs.run(lambda: state.comparison(name, number))
+
+
 # ------------------------------------------------------------------------------ the application
 
 
@@ -546,6 +588,7 @@ def application(
     app.include_router(router)
     app.include_router(training_router)
     app.include_router(lecture_router)
+    app.include_router(screen_router)
     _handle_errors(app)
 
     @app.get("/", include_in_schema=False)

@@ -364,6 +364,34 @@ class Drawings(StudioResponse):
     milliseconds: float
 
 
+class DemoInfo(StudioResponse):
+    """A demo and its options; those that name files are left out."""
+
+    name: str
+    summary: str
+    fields: list[ViewField]
+
+
+class DemoList(StudioResponse):
+    """All demos."""
+
+    demos: list[DemoInfo]
+
+
+class ComparisonInfo(StudioResponse):
+    """A page that ``foveate compare`` has written: its models, and the titles of its chapters."""
+
+    id: str
+    models: list[str]
+    chapters: list[str]
+
+
+class ComparisonList(StudioResponse):
+    """All comparisons in and beside the folders of the studio."""
+
+    comparisons: list[ComparisonInfo]
+
+
 # ------------------------------------------------------------------------------ evaluation
 
 

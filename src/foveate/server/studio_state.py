@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -28,6 +28,7 @@ from foveate.run import Run, RunConfig, load, read_run
 from foveate.server import answers
 from foveate.server.answers import Send, opened
 from foveate.server.common import RequestError, chosen_at, unused_name
+from foveate.server.comparisons import chapter
 from foveate.server.evaluation import evaluate
 from foveate.server.studio_schemas import (
     AnswerRequest,
@@ -289,6 +290,7 @@ class StudioState:
     """What all routes of a studio share, and what they compute with it."""
 
     def __init__(self, runs: Sequence[Path], waiting: int = 8) -> None:
+        self.paths = list(runs)
         self.runs, self.jobs, self.arrays = RunStore(runs), JobQueue(waiting), ArrayStore()
         self._evaluated: dict[tuple[str, str, str, int], Evaluated] = {}
 
@@ -311,19 +313,22 @@ class StudioState:
         heads: Sequence[SilencedHead] = (),
     ) -> Drawings:
         """A view of some runs."""
-        began = time.perf_counter()
-        runs = [self.runs.run(name) for name in names]
-        drawings: list[Any] = [
-            self.arrays.linked(drawing) for drawing in _drawings(find(view), runs, question, heads)
-        ]
-        spent = 1000 * (time.perf_counter() - began)
-        return Drawings.model_construct(drawings=drawings, milliseconds=spent)
+        return self._sent(
+            lambda: _drawings(find(view), list(map(self.runs.run, names)), question, heads)
+        )
 
-    def demo(self, name: str) -> Drawings:
-        """A demo with its defaults."""
+    def demo(self, name: str, options: Mapping[str, object] | None = None) -> Drawings:
+        """A demo with some options, the others as they are by default."""
+        return self._sent(lambda: demos.find(name).draw(options).drawings())
+
+    def comparison(self, name: str, number: int) -> Drawings:
+        """A chapter of a comparison, counted from 1."""
+        return self._sent(lambda: chapter(self.paths, name, number))
+
+    def _sent(self, draw: Callable[[], Sequence[Drawing]]) -> Drawings:
+        """What is drawn, with the time that it took."""
         began = time.perf_counter()
-        made = demos.find(name).draw().drawings()
-        drawings: list[Any] = [self.arrays.linked(drawing) for drawing in made]
+        drawings: list[Any] = [self.arrays.linked(drawing) for drawing in draw()]
         spent = 1000 * (time.perf_counter() - began)
         return Drawings.model_construct(drawings=drawings, milliseconds=spent)
 

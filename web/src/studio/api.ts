@@ -1,4 +1,4 @@
-// Written by `npm run types` from src/foveate/server; do not edit. Of 25d7110b3d489772.
+// Written by `npm run types` from src/foveate/server; do not edit. Of 189ce88344eaf3ec.
 import type { AnyDrawing, Node } from "../core";
 
 export type AnswerEvent =
@@ -13,8 +13,12 @@ export interface Everything {
   AnswerRequest: AnswerRequest;
   AnswerStart: AnswerStart;
   BeamStep: BeamStep;
+  ComparisonInfo: ComparisonInfo;
+  ComparisonList: ComparisonList;
   CompleteAnswer: CompleteAnswer;
   CurveOf: CurveOf;
+  DemoInfo: DemoInfo;
+  DemoList: DemoList;
   Drawings: Drawings;
   DrawnDone: DrawnDone;
   ErrorBody: ErrorBody;
@@ -230,6 +234,20 @@ export interface SilencedHead {
   head?: number | null;
 }
 /**
+ * A page that ``foveate compare`` has written: its models, and the titles of its chapters.
+ */
+export interface ComparisonInfo {
+  id: string;
+  models: string[];
+  chapters: string[];
+}
+/**
+ * All comparisons in and beside the folders of the studio.
+ */
+export interface ComparisonList {
+  comparisons: ComparisonInfo[];
+}
+/**
  * All events of an answer together: for clients that do not stream.
  */
 export interface CompleteAnswer {
@@ -245,6 +263,30 @@ export interface CurveOf {
   steps: number[];
   seconds: (number | null)[];
   values: (number | null)[];
+}
+/**
+ * A demo and its options; those that name files are left out.
+ */
+export interface DemoInfo {
+  name: string;
+  summary: string;
+  fields: ViewField[];
+}
+/**
+ * A field of the question that a view reads; ``form`` is its JSON Schema.
+ */
+export interface ViewField {
+  name: string;
+  description: string;
+  form: {
+    [k: string]: unknown;
+  };
+}
+/**
+ * All demos.
+ */
+export interface DemoList {
+  demos: DemoInfo[];
 }
 /**
  * A view as drawings; arrays above 64 kB are fetched from their URLs.
@@ -425,6 +467,10 @@ export interface Question {
    */
   across?: "step" | "time";
   /**
+   * order (words are shuffled), positions, scaling (÷ √K); repeat
+   */
+  drop?: ("order" | "positions" | "scaling")[];
+  /**
    * gold alignment of the split: 1-1 2p3 a line
    */
   gold?: string | null;
@@ -545,16 +591,6 @@ export interface ViewInfo {
   reason: string;
   least: number;
   most: number | null;
-}
-/**
- * A field of the question that a view reads; ``form`` is its JSON Schema.
- */
-export interface ViewField {
-  name: string;
-  description: string;
-  form: {
-    [k: string]: unknown;
-  };
 }
 /**
  * A run: what it reads and gives, its size, its figures.

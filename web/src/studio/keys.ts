@@ -6,7 +6,7 @@ export const KEYS: readonly (readonly [string, string])[] = [
   ["/", "to the source"], ["Enter", "ask (Shift + Enter: a new line)"], ["Esc", "stop; close; leave a field"],
   ["← →", "word of the output, cell of a picture"], ["↑ ↓", "alternative of the word, cell of a picture"],
   ["[ ]", "layer"], [", .", "head"], ["a", "alternatives under each word"], ["s", "silence the chosen head"],
-  ["e", "to the buttons that save a picture"], ["1 – 5", "pages"],
+  ["e", "to the buttons that save a picture"], ["1 – 7", "pages"],
   ["p", "lecture: one drawing fills the screen; again: back"], ["← → n", "of a lecture: step back, on, speaker's notes"], ["?", "this list"],
 ];
 

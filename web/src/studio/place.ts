@@ -1,9 +1,11 @@
 // Where one is in the studio, and that as the hash of an address. Pure functions.
 import type { SilencedHead } from "./api";
 
-export const PAGES = ["ask", "inspect", "train", "evaluate", "model"] as const;
+export const PAGES = ["ask", "inspect", "train", "evaluate", "model", "compare", "demos"] as const;
 /** A page with a tab, or a lecture, which fills the screen. */
 export type Page = (typeof PAGES)[number] | "lecture";
+/** Pages that need no run. */
+export const FREE: readonly Page[] = ["compare", "demos", "lecture"];
 
 /** Values of the fields of a search that were changed; `kind` is one of them. */
 export type Settings = Record<string, string | number>;
@@ -39,6 +41,10 @@ export interface Place {
   /** Trainings whose curves are drawn; none: that of the run. */
   trainings: string[];
   across: string;
+  /** The demo that is shown (its options are those of `demo`), the comparison, and its chapter. */
+  demo: string;
+  report: string;
+  chapter: string;
   /** The lecture that is shown and its step, from 1; they stand in the path. */
   lecture: string;
   step: number;
@@ -47,10 +53,10 @@ export interface Place {
 export const EMPTY: Place = {
   page: "ask", runs: [], text: "", target: "", picture: "", date: "", channel: "", to: "", prefix: [], forced: [], search: {},
   silenced: [], views: [], block: "", layer: undefined, head: undefined, row: undefined, column: undefined,
-  side: undefined, split: "", sort: "", options: {}, trainings: [], across: "", lecture: "", step: 1,
+  side: undefined, split: "", sort: "", options: {}, trainings: [], across: "", demo: "", report: "", chapter: "", lecture: "", step: 1,
 };
 
-const TEXTS = ["text", "target", "picture", "date", "channel", "to", "block", "split", "sort", "across"] as const;
+const TEXTS = ["text", "target", "picture", "date", "channel", "to", "block", "split", "sort", "across", "demo", "report", "chapter"] as const;
 const COUNTS = ["layer", "row", "column"] as const;
 
 /** A head as an address writes it: block:layer:head; without a head, all of the layer. */

@@ -3,7 +3,7 @@ import { untrack } from "svelte";
 import { Selection, type Choice, type Mounted } from "../core";
 import type { ExampleList, RunDetail, RunInfo, RunList } from "./api";
 import { get, said } from "./client";
-import { read, written, type Page, type Place } from "./place";
+import { FREE, read, written, type Page, type Place } from "./place";
 import { goesOn } from "./tasks";
 
 const PATIENCE = 200; // milliseconds from a change to the address that says it
@@ -18,6 +18,7 @@ const choiceOf = (place: Place): Choice => ({
 class Studio {
   place = $state<Place>(read(location.hash));
   runs = $state.raw<RunInfo[]>([]);
+  listed = $state(false);
   failure = $state("");
   theme = $state<Theme>(remembered<Theme>("theme") ?? "auto");
   /** Counts the questions that were asked: who answers listens to it. */
@@ -56,6 +57,7 @@ class Studio {
     try {
       this.runs = (await get<RunList>("runs")).runs;
       this.settle();
+      this.listed = true;
     } catch (error) {
       this.failure = said(error);
     }
@@ -64,6 +66,7 @@ class Studio {
   private settle(): void {
     const known = this.place.runs.filter((id) => this.runs.some((run) => run.id === id));
     this.place.runs = known.length ? known : this.runs.slice(0, 1).map(({ id }) => id);
+    if (!this.runs.length && !FREE.includes(this.place.page)) this.place.page = "demos";
   }
 
   get run(): RunInfo | undefined {

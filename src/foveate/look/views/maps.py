@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import islice
 
 import numpy as np
@@ -14,7 +16,7 @@ import foveate.look.models as models
 from foveate.align.aer import rank_heads, read_gold, read_links
 from foveate.config import ConfigError
 from foveate.data.tokenizer import PAD, Tokenizer
-from foveate.look.drawings import BarsDrawing, Drawing, SheetGrid, bar_chart, sheet
+from foveate.look.drawings import BarsDrawing, Drawing, SheetDrawing, SheetGrid, bar_chart, sheet
 from foveate.look.maps import AttentionView, HeadsView, LinksView, over_picture
 from foveate.look.measure import Judge, confidence, diagonality, entropy
 from foveate.look.records import AttentionRecord, block_of, capture, spaced
@@ -35,6 +37,7 @@ from foveate.look.views.examples import (
 from foveate.look.views.options import (
     AxisUnits,
     Block,
+    Drop,
     GoldFile,
     Head,
     Image,
@@ -147,6 +150,40 @@ def _of_record(
         return drawn_maps.attention(record, block, layer)
     pixels = run.task.shown(picture_of(image or "0"))[0]
     return over_picture(record, pixels, block, layer)
+
+
+@view(attends, explains, reads_words)
+def without(
+    run: Run, text: Text = None, target: Target = None, block: Block = None, layer: Layer = -1,
+    head: Head = None, units: AxisUnits = "auto", drop: Drop = ("order",),
+) -> SheetGrid:  # fmt: skip
+    """The answer and a map of the run as it is, and without what is dropped, side by side.
+
+    ``order`` shuffles the words of the text; without ``positions`` the model has no position
+    encodings; without ``scaling`` q · k is not divided by √K. The weights stay as trained.
+    """
+    text, notes = text_of(run, text), list[str]()
+
+    def answered(name: str, text: str) -> SheetDrawing:
+        record = Run.forced(run, text, target, units).record()  # `Known` knows the unchanged model
+        drawn = drawn_maps.attention(record, block_in(record, block), layer, head)
+        title = f"{name}: {record.title}"
+        return sheet(title, drawn.array, drawn.rows, drawn.columns, least=0.0, most=1.0)
+
+    before = answered("as it is", text)
+    parts = {"positions": models.without_positions, "scaling": models.without_scaling}
+    with ExitStack() as changes:
+        for name in drop:
+            if name in parts and not changes.enter_context(parts[name](run.model)):
+                notes.append(f"{run.path.name} has no {name}")
+        words = text.split()
+        shuffled = " ".join(random.Random(0).sample(words, len(words)))
+        title = f"without {', '.join(drop) or 'nothing'}"
+        changed = answered(title, shuffled if "order" in drop else text)
+    caption = f"the weights were trained with {', '.join(drop) or 'all'}"
+    return SheetGrid(
+        sheets=[before, changed], title=run.path.name, caption="; ".join([caption, *notes])
+    )
 
 
 # ------------------------------------------------------------------------------------------- masks

@@ -37,6 +37,12 @@ Length = Annotated[int, Field(ge=2, description="places")]
 Steps = Annotated[int, Field(ge=3, le=51, description="steps a side of the grid, an odd number")]
 Silent = Annotated[tuple[str, ...], Field(description="heads that add nothing: PLACE:HEAD; repeat")]
 Across = Annotated[Literal["step", "time"], Field(description="what x is: step or time")]
+Drop = Annotated[
+    tuple[Literal["order", "positions", "scaling"], ...],
+    Field(
+        strict=False, description="order (words are shuffled), positions, scaling (÷ √K); repeat"
+    ),
+]
 GoldFile = Annotated[Path | None, Field(description="gold alignment of the split: 1-1 2p3 a line")]
 Sources = Annotated[Path | None, Field(description="sources, line by line")]
 ReferenceFile = Annotated[Path | None, Field(description="references, line by line")]
@@ -66,6 +72,7 @@ class Question(Config):
     steps: Steps = 7
     silence: Silent = ()
     across: Across = "step"
+    drop: Drop = ("order",)
     gold: GoldFile = None
     source: Sources = None
     reference: ReferenceFile = None

@@ -21,10 +21,12 @@ from foveate.look.drawings import (
     Choice,
     LanesDrawing,
     PanelGrid,
+    SheetGrid,
     TableDrawing,
     Word,
     WordsDrawing,
     line_chart,
+    sheet,
 )
 from foveate.look.records import calls_of
 from foveate.look.views import view
@@ -62,6 +64,7 @@ MOST_ADDED = 40  # tokens that a language model adds in a drawing
 WIDTH = 4  # beams of a drawing, where neither run nor question gives a number
 Texts = Sequence[str]
 ENDS = (10, 20, 30, 40, 50)  # words; the last group has all that are longer
+MOST_ROWS = 24  # beginnings of a growing source
 FEWEST = 5  # sentences of a group; fewer are too few for a figure
 
 
@@ -261,6 +264,69 @@ def by_length(
             )
         )  # fmt: skip
     return PanelGrid(panels=panels, title="Scores by the length of the source")
+
+
+# ----------------------------------------------------------------------------------------- growing
+
+
+@view(translates)
+def growing(
+    runs: Sequence[Run], text: Text = None, target: Target = None, split: Split = "test"
+) -> SheetGrid:
+    """Outputs for ever longer beginnings of one source: a row for each, a cell for each word.
+
+    A word counts 1 where it stands in the reference of the whole source, in the order of the
+    reference, else 0. The reference is ``target``, or that of the text in the split; without a
+    text it is the longest source of at most 24 words. Raises `ConfigError` for a text without one.
+    """
+    source, reference = referenced(runs[0], text, target, split)
+    words, expected, sheets = source.split(), reference.split(), []
+    ends = np.unique(np.linspace(1, len(words), min(MOST_ROWS, len(words))).round().astype(int))
+    beginnings = [" ".join(words[:end]) for end in ends]
+    outputs = [[str(a).split() for a in run.translate(beginnings)] for run in runs]
+    longest = max(len(output) for rows in outputs for output in rows)
+    width = max(1, min(longest, 2 * len(expected)))  # what goes on longer is cut off
+    for run, rows in zip(runs, outputs, strict=True):
+        values, cells = np.full((len(ends), width), np.nan), []
+        for row, output in zip(values, rows, strict=True):
+            shown = output[:width]
+            row[: len(shown)] = in_order(output, expected)[:width]
+            cells.append([*map(visible, shown), *[""] * (width - len(shown))])
+        right = sum(in_order(rows[-1], expected))
+        drawn = sheet(
+            f"{run.path.name}: {right:.0f} of {len(expected)} words of the reference", values,
+            [words[end - 1] for end in ends], down="source, up to", across="words of the output",
+            least=0.0, most=1.0, aspect=0.5, scale_label="1: in the reference, in order; 0: not",
+        )  # fmt: skip
+        sheets.append(drawn.model_copy(update={"cells": cells}))
+    caption = f"source: {source}; reference: {reference}"
+    return SheetGrid(sheets=sheets, title="A growing source", caption=caption, across=1)
+
+
+def referenced(run: Run, text: str | None, target: str | None, split: str) -> tuple[str, str]:
+    """A source and its reference, see `growing`."""
+    if text is not None and target is not None:
+        return text, target
+    corpus = run.need(TextToText, "give pairs of texts").corpus(split)
+    pairs = dict(zip(corpus.sources, corpus.targets, strict=True))
+    if text is None:
+        text = max((s for s in pairs if len(s.split()) <= MOST_ROWS), key=len, default=None)
+    if text is None or text not in pairs:
+        missing = "source of few words" if text is None else f"source {text!r}"
+        raise ConfigError(f"{split} has no {missing}: give --text and its translation as --target")
+    return text, pairs[text]
+
+
+def in_order(output: Texts, reference: Texts) -> list[float]:
+    """1 for each word of an output that matches a word of the reference, in its order, else 0."""
+    right = [0.0] * len(output)
+    matcher = difflib.SequenceMatcher(None, output, reference, False)
+    for start, _, length in matcher.get_matching_blocks():
+        right[start : start + length] = [1.0] * length
+    return right
+
+
+# ------------------------------------------------------------------------------ figures by length
 
 
 def grouped(sources: Texts) -> list[list[int]]:

@@ -140,7 +140,7 @@ def step(
 
 @demo
 def scaling(
-    num_keys: Annotated[int, Field(ge=2, description="from which a query chooses")] = 16,
+    num_keys: Annotated[int, Field(ge=2, le=256, description="from which a query chooses")] = 16,
 ) -> LinesDrawing:
     """Mean ‖∂α/∂e‖ of softmax over random scores q · k, with and without the division by √K."""
     random, sizes = torch.Generator().manual_seed(0), 2 ** np.arange(0, 11)

@@ -164,7 +164,7 @@ def residual(
 @demo
 @torch.no_grad()
 def memory(
-    hidden_size: Annotated[int, Field(ge=4, multiple_of=4, description="D")] = 128,
+    hidden_size: Annotated[int, Field(ge=4, le=1024, multiple_of=4, description="D")] = 128,
     layers: Annotated[int, Field(ge=1, le=24, description="of each model")] = 4,
     length: Annotated[int, Field(ge=1, le=4096, description="the longest")] = 1024,
 ) -> LinesDrawing:

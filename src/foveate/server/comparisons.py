@@ -1,0 +1,63 @@
+"""Comparisons that ``foveate compare`` has written beside the runs of the studio."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from foveate.config import ConfigError
+from foveate.look.drawings import Drawing
+from foveate.look.page import groups_of
+from foveate.server.common import RequestError, unused_name
+from foveate.server.studio_schemas import ComparisonInfo, ComparisonList
+
+BEGIN = b'{\n "what": "comparison"'  # of the JSON that stands beside each page
+
+
+def pages(paths: Sequence[Path]) -> dict[str, Path]:
+    """The pages by their names: in the paths, in the folders in them, and beside them."""
+    folders: dict[Path, None] = {}
+    for path in paths or [Path()]:
+        own = path.expanduser().resolve()
+        inner = sorted(each for each in own.iterdir() if each.is_dir())
+        folders |= dict.fromkeys([own.parent, own, *inner])
+    named: dict[str, Path] = {}
+    for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
+        with file.open("rb") as lines:
+            begins = lines.read(len(BEGIN)) == BEGIN
+        if begins and (page := file.with_suffix(".html")).is_file():
+            named[unused_name(file.stem, named)] = page
+    return named
+
+
+def comparison_list(paths: Sequence[Path]) -> ComparisonList:
+    """All comparisons, by the JSON beside their pages."""
+    infos = []
+    for name, page in pages(paths).items():
+        tree = json.loads(page.with_suffix(".json").read_text("utf-8"))
+        chapters = list(tree["chapters"])
+        infos.append(ComparisonInfo(id=name, models=tree["models"], chapters=chapters))
+    return ComparisonList(comparisons=infos)
+
+
+def chapter(paths: Sequence[Path], name: str, number: int) -> list[Drawing]:
+    """The drawings of a chapter of a comparison, counted from 1.
+
+    Raises `RequestError` (404) where there is none, ``ConfigError`` for a page whose drawings
+    another version of foveate wrote.
+    """
+    named = pages(paths)
+    if name not in named:
+        hint = f"there are: {', '.join(named) or 'none'}"
+        raise RequestError(404, f"no comparison {name!r}", code="not_found", hint=hint)
+    try:
+        groups = groups_of(named[name].read_text("utf-8"))
+    except ValueError:
+        raise ConfigError(
+            f"{named[name].name} was written by another version: run foveate compare again"
+        ) from None
+    if not 0 < number <= len(groups):
+        hint = f"there are 1–{len(groups)}"
+        raise RequestError(404, f"{name} has no chapter {number}", code="not_found", hint=hint)
+    return list(groups[number - 1].drawings)

@@ -1,0 +1,90 @@
+"""Demos and comparisons in the studio: forms, addresses, the way from a comparison to Inspect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'foveate[studio]'")
+pytest.importorskip("fastapi", reason="no FastAPI here: pip install 'foveate[studio]'")
+from pages import require_page, served, until, visitor, wait
+
+from foveate.compare.report import Chapter, Comparison
+from foveate.look.drawings import TableDrawing, line_chart
+from small_runs import made
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    require_page()
+    folder = tmp_path_factory.mktemp("screens")
+    runs = made(folder, ["rnn", "transformer"], steps=30)["rnn"].path.parent
+    table = TableDrawing(title="Quality", columns=["model", "BLEU"], rows=[["rnn", 1.0]])
+    lines = line_chart(np.arange(3.0), {"rnn": np.arange(3.0)}, title="Speed")
+    chapters = [Chapter("Quality", [table]), Chapter("Cost", [lines])]
+    Comparison(["rnn", "transformer"], {"budget": "30 steps"}, chapters).save(folder / "both.html")
+    with served(runs) as result:
+        yield result
+
+
+@pytest.fixture
+def open_url(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+    with visitor(browser, address) as open_page:
+        yield open_page
+
+
+def test_a_demo_is_chosen_changed_and_found_again_by_its_address(
+    open_url: Callable[..., Any],
+) -> None:
+    page = open_url("#/demos")
+    page.get_by_test_id("demo-step").click()
+    wait(page, "demo")
+    page.get_by_test_id("field-scaled").uncheck()
+    until(page, "location.hash.includes('demo.scaled=false')")
+    page.get_by_test_id("demo-noam").click()
+    until(page, "!location.hash.includes('scaled')")
+    page.get_by_test_id("field-pairs").fill("64:100")
+    page.get_by_test_id("field-steps").fill("300")
+    page.get_by_test_id("field-steps").press("Tab")
+    command = "foveate demo noam --pairs 64:100 --steps 300"
+    until(page, "c => document.querySelector('[data-testid=command]').innerText === c", command)
+    wait(page, "demo")
+    page.wait_for_timeout(300)  # until the address says it
+    again = open_url(page.url[page.url.index("#") :], width=360)
+    wait(again, "demo")
+    assert again.get_by_test_id("command").inner_text() == command
+    assert "64:100, highest" in again.get_by_test_id("drawing-demo").inner_text()
+
+
+def test_a_comparison_is_read_by_chapters_and_leads_to_one_sentence(
+    open_url: Callable[..., Any],
+) -> None:
+    page = open_url("#/compare")
+    wait(page, "comparison")
+    shown = page.get_by_test_id("drawing-comparison")
+    assert shown.count() == 2 and "30 steps" in shown.first.inner_text()  # terms, quality
+    page.get_by_test_id("chapter-2").click()
+    until(page, "location.hash.includes('chapter=Cost')")
+    until(page, "document.querySelectorAll('[data-testid=drawing-comparison]').length === 1")
+    page.go_back()
+    until(page, "document.querySelectorAll('[data-testid=drawing-comparison]').length === 2")
+    page.get_by_test_id("beside-transformer").click()
+    growing = wait(page, "view-growing")
+    assert growing.get_by_test_id("drawing-growing").count() == 2
+    wait(page, "view-attention")
+
+
+def test_parts_are_dropped_by_switches_in_inspect(open_url: Callable[..., Any]) -> None:
+    page = open_url("#/inspect?run=transformer&text=the+dog+runs")
+    wait(page, "view-attention")
+    page.get_by_test_id("pick-without").check()
+    view = wait(page, "view-without")
+    view.get_by_test_id("field-drop-scaling").check()
+    until(page, "location.hash.includes('without.drop=order%2Cscaling')")
+    until(page, "document.body.innerText.includes('without order, scaling: ')")
+    assert view.get_by_test_id("drawing-without").count() == 2

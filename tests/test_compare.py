@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from foveate.compare import cost
+from foveate.compare import lineage as lineages
 from foveate.compare.budget import planned
 from foveate.compare.cost import most_bytes, writer
+from foveate.compare.figures import slope_verdict
 from foveate.compare.lineage import lineage
 from foveate.errors import ConfigError
 from foveate.tasks.metrics import paired_means, paired_texts, slope
@@ -157,18 +160,33 @@ def test_paired_tests_and_slopes() -> None:
     assert low < -2 < high and b == pytest.approx(-2, abs=0.05)
 
 
-def test_the_lineage_is_one_table_of_models(tmp_path: Path) -> None:
-    plan, minutes = lineage(tmp_path)
-    assert plan.names[0] == "no-attention" and {"bahdanau", "transformer"} <= {*plan.names}
-    assert minutes * len(plan.names) <= 10 and not plan.notes
+def test_verdicts_of_slopes_are_of_their_intervals() -> None:
+    falls, level, less = (-5.0, -6.0, -4.0), (-0.2, -0.5, 0.1), (4.8, 3.9, 5.7)
+    assert slope_verdict(falls, None, "a") == "falls"
+    assert slope_verdict(level, less, "a") == "neither falls nor rises, less steep than a"
+    assert slope_verdict(falls, level, "a") == "falls, not told apart from a"
+    assert slope_verdict(less, falls, "a") == "rises, steeper than a"
+
+
+def test_the_lineage_is_one_table_of_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineages, "SENTENCES", 10_000)
+    plan, budget = lineage(tmp_path)
+    assert plan.names[0] == "no-attention" and "transformer" in plan.names
+    assert budget.tokens and not plan.notes
     with pytest.raises(ConfigError, match="no model 'rnn'; there are: no-attention, location"):
         lineage(tmp_path, ["rnn"])
     every = ["location", "luong-dot", "luong-general", "luong-concat", "bahdanau", "mamba"]
     plan, _ = lineage(tmp_path, every, ["task.tokenizer={kind=word, min_frequency=2}"])
     assert plan.names == every
     lines = (tmp_path / "data/test.en").read_text("utf-8").splitlines()
-    longest = max(len(line.split()) for line in lines)
-    assert longest > 50
+    assert max(len(line.split()) for line in lines) > 35
+    sentences = [
+        {s.strip() for s in re.split(r"(?<=[.?!]) ", text.replace("\n", " "))}
+        for text in ((tmp_path / f"data/{n}.en").read_text("utf-8") for n in ("train", "test"))
+    ]
+    assert not set.intersection(*sentences) - {""}
     for config in plan.configs.values():
         task = config.task.build(config.data)
         task.prepare(tmp_path, config.seed)

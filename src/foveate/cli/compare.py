@@ -47,10 +47,9 @@ def compare(
     if paths[:1] == [LINEAGE]:
         plan, usual = lineage(folder, paths[1:], overrides)
     else:
-        plan, usual = planned(list(map(Path, paths)), overrides, data or []), 5.0
-    if minutes is steps is tokens is None:
-        minutes = usual
-    budget = Budget(minutes, steps, tokens)
+        plan, usual = planned(list(map(Path, paths)), overrides, data or []), Budget(minutes=5)
+    limits = minutes, steps, tokens
+    budget = usual if limits == (None, None, None) else Budget(*limits)
     try:
         comparison = compare(plan, budget, folder, text, lambda line: say([line]))
     except (KeyboardInterrupt, SystemExit):

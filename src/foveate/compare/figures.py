@@ -159,31 +159,62 @@ def unit_of(contenders: Sequence[Contender]) -> str:
 
 def lengths_of_texts(
     contenders: Sequence[Contender], corpus: Corpus, outputs: Mapping[str, list[str]]
-) -> list[Drawing]:
-    """BLEU and chrF by the words of the source, and their slopes over the length."""
+) -> tuple[list[Drawing], dict[str, str]]:
+    """BLEU and chrF by the words of the source, their slopes, and what those of BLEU say."""
     references = corpus.references
     cuts = {
         c.name: c.run.need(TextToText, "give texts for texts").config.bleu_tokenizer
         for c in contenders
     }
     systems = {name: (corpus.sources, texts, references) for name, texts in outputs.items()}
+    drawings = by_length(systems, cuts).drawings()
     words = np.array([len(source.split()) for source in corpus.sources], float)
+    if np.ptp(words) == 0:
+        return drawings, {}
     rows: list[list[Cell]] = []
+    slopes: list[PairedFigure] = []
     for metric in TESTED:
-        scores = {n: sentence_scores(metric, t, references) for n, t in outputs.items()}
-        first = next(iter(scores.values()))
-        for name, of_sentences in scores.items():
-            difference = "the first" if of_sentences is first else ""
-            if not difference:
-                _, low, high = slope(words / WORDS, of_sentences - first)
-                difference = "" if math.isnan(low) else f"{low:+.2f} … {high:+.2f}"
-            rows.append([TITLES[metric], name, *slope(words / WORDS, of_sentences), difference])
-    columns = ["figure", "model", f"per {WORDS} words", "95 % from", "to", "less the first's, 95 %"]
-    slopes = TableDrawing(
+        scores = [sentence_scores(metric, texts, references) for texts in outputs.values()]
+        for number, (name, of_sentences) in enumerate(zip(outputs, scores, strict=True)):
+            own = slope(words / WORDS, of_sentences)
+            other = slope(words / WORDS, of_sentences - scores[0]) if number else None
+            decided = slope_verdict(own, other, next(iter(outputs)))
+            slopes.append(PairedFigure(*own))
+            rows.append([TITLES[metric], name, *own, *(other or [None] * 3), decided])
+    columns = ["figure", "model", f"per {WORDS} words", "95 % from", "to",
+               "difference", "difference from", "difference to", "verdict"]  # fmt: skip
+    table = TableDrawing(
         title="Slope over length", columns=columns, rows=rows,
-        caption="least squares over the scores of single sentences; intervals by 1,000 draws",
+        caption="least squares over the scores of single sources; difference: less the slope of "
+        f"{next(iter(outputs))}; 95 % by 1,000 draws of the sources; verdicts are of intervals "
+        "that do not include 0",
     )  # fmt: skip
-    return [*by_length(systems, cuts).drawings(), slopes]
+    chart = bars(list(outputs), f"BLEU per {WORDS} words", slopes[: len(outputs)])
+    findings = {
+        f"by length, {name}": f"BLEU {s.value:+.1f} per {WORDS} words of the source "
+        f"(95 %: {s.low:+.1f} to {s.high:+.1f}): {row[-1]}"
+        for name, s, row in zip(outputs, slopes, rows, strict=False)
+    }
+    return [*drawings, chart, table], findings
+
+
+Slope = tuple[float, float, float]  # with the ends of its interval
+
+
+def slope_verdict(own: Slope, difference: Slope | None, first: str) -> str:
+    """In words whether a slope, and its difference to that of the first, has an interval without 0.
+
+    A slope below that of the first is steeper: what is asked is how much quality falls.
+    """
+
+    def sign(slope: Slope, below: str, above: str, neither: str) -> str:
+        return below if slope[2] < 0 else above if slope[1] > 0 else neither
+
+    text = sign(own, "falls", "rises", "neither falls nor rises")
+    if difference is None:
+        return text
+    than = sign(difference, "steeper than", "less steep than", "not told apart from")
+    return f"{text}, {than} {first}"
 
 
 # ------------------------------------------------------------------------------ other tasks

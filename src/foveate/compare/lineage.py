@@ -1,6 +1,6 @@
 """The models of the lectures on the embedded grammar: from no attention to Transformer and Mamba.
 
-Which models, their sizes and the time of each stand in ``lineage.toml`` beside this module.
+Which models, their sizes, their budget and the texts stand in ``lineage.toml`` beside this module.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from importlib.resources import files
 from pathlib import Path
 from random import Random
 
-from foveate.compare.budget import ComparisonPlan, add
+from foveate.compare.budget import Budget, ComparisonPlan, add
 from foveate.config import ConfigError, merge, parse_tree, with_overrides
 from foveate.data import synthetic
 from foveate.files import replace_file
 from foveate.run import RunConfig
 
-SPLITS = {"train": (60_000, 2500), "valid": (500, 100), "test": (1000, 400)}  # read, written
-LONGEST = 60  # words of a text
+SENTENCES = 60_000  # of the embedded corpus that are read
+TENTH = 10  # of the sentences, one for validation and one for the test
+SHORTEST, MEAN = 4, 6  # words of a text and, about, of a sentence
 
 
 def lineage(
     folder: Path, names: Sequence[str] = (), overrides: Sequence[str] = ()
-) -> tuple[ComparisonPlan, float]:
-    """The plan of the lecture, and the minutes of each model; its data is written to ``folder``.
+) -> tuple[ComparisonPlan, Budget]:
+    """The plan of the lecture, and the budget of each model; its data is written to ``folder``.
 
     ``names`` are other models than the usual ones. Raises ``ConfigError`` naming those that exist.
     """
@@ -35,38 +36,42 @@ def lineage(
     known = settings["models"]
     if unknown := [name for name in names if name not in known]:
         raise ConfigError(f"lineage: no model {unknown[0]!r}; there are: {', '.join(known)}")
-    write_data(folder / "data", settings["words"])
+    write_data(folder / "data", **settings["texts"])
     plan = ComparisonPlan()
     for name in names or settings["usual"]:
         model = known[name]
         model = merge(settings.get(model.pop("base", ""), {}), model)
         tree = with_overrides(RunConfig, {**settings["common"], "model": model}, overrides)
         add(plan, name, parse_tree(RunConfig, tree))
-    return plan, float(settings["minutes"])
+    return plan, Budget(tokens=settings["tokens"])
 
 
-def write_data(folder: Path, words: int) -> None:
-    """Sentences of the ``words`` most frequent words, and texts of several, up to `LONGEST` words.
+def write_data(folder: Path, words: int, longest: int, train: int, valid: int, test: int) -> None:
+    """Texts of several sentences of the ``words`` most frequent words, up to ``longest`` words.
 
-    Texts of each length are as frequent. In training all single sentences stand beside them.
-    A small vocabulary and short examples are learnt soon; what remains difficult is the length.
+    ``train``, ``valid`` and ``test`` are how many; no split has a sentence of another. In valid and
+    test each length is as frequent. In training short texts are more frequent, and all single
+    sentences stand beside them: a small vocabulary and short examples are learnt soon, and what
+    remains difficult is the length.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    known: set[str] = set()
-    for split, (count, size) in SPLITS.items():
-        pairs = [(p.source, p.target) for p in synthetic.pairs(split, count)]
-        if not known:
-            counts = Counter(word for source, _ in pairs for word in cut(source))
-            known = {word for word, _ in counts.most_common(words)}
-        pairs = [pair for pair in pairs if known.issuperset(cut(pair[0]))]
+    sides = (synthetic.read_lines("train", ending, SENTENCES) for ending in ("en", "fr"))
+    pairs = list(zip(*sides, strict=True))
+    counts = Counter(word for source, _ in pairs for word in cut(source))
+    known = {word for word, _ in counts.most_common(words)}
+    pairs = [pair for pair in pairs if known.issuperset(cut(pair[0]))]
+    written = {"valid": (pairs[::TENTH], valid), "test": (pairs[1::TENTH], test)}
+    rest = [pair for number, pair in enumerate(pairs) if number % TENTH > 1]
+    for split, (sentences, size) in {"train": (rest, train), **written}.items():
         random, texts = Random(split), list[tuple[str, str]]()
         for number in range(size):
-            length = 4 + number % (LONGEST - 4)
-            chosen = [random.choice(pairs)]
-            while sum(len(source.split()) for source, _ in chosen) < length - 3:
-                chosen.append(random.choice(pairs))
+            share = ((number + 0.5) / size) ** (2 if split == "train" else 1)
+            length = SHORTEST + round(share * (longest - SHORTEST))
+            chosen = [random.choice(sentences)]
+            while sum(len(source.split()) for source, _ in chosen) < length - MEAN // 2:
+                chosen.append(random.choice(sentences))
             texts.append((" ".join(s for s, _ in chosen), " ".join(t for _, t in chosen)))
-        texts += pairs if split == "train" else []
+        texts += sentences if split == "train" else []
         for ending, side in zip(("en", "fr"), zip(*texts, strict=True), strict=True):
             replace_file(folder / f"{split}.{ending}", "".join(f"{line}\n" for line in side))
 

@@ -176,12 +176,14 @@ def compare(
     say("losses, operations, speed and memory")
     summary = [spent_table(models), *quality.drawings]
     parts = {"Quality": summary}
+    findings: dict[str, str] = {}
     if corpus is not None:
-        parts["Length of the source"] = lengths_of_texts(models, corpus, quality.outputs)
+        lengths, findings = lengths_of_texts(models, corpus, quality.outputs)
+        parts["Length of the source"] = lengths
     parts["Losses"] = losses(models, quality)
     parts["Cost"] = [*laws(models), *written(models, say)]
     parts["One example"] = examples(models, corpus, text)
-    result = Comparison(plan.names, terms(plan, budget, models, quality))
+    result = Comparison(plan.names, terms(plan, budget, models, quality) | findings)
     result.chapters += [Chapter(title, drawings) for title, drawings in parts.items() if drawings]
     return result
 

@@ -1,7 +1,7 @@
-"""Draw the pictures of docs/looking.md: python benchmarks/looks.py TRANSFORMER RNNSEARCH LSTM.
+"""Draw the pictures of docs/looking.md: python benchmarks/looks.py FOLDER.
 
-The first two are runs of configs/translation (Multi30k, English to French), the third is one of a
-recurrent language model. The sentences are ours; the same runs give the same files.
+FOLDER keeps the small models of `pictures.py`, a Transformer and RNNsearch of the embedded corpus,
+which are trained where they are missing; the same models give the same files.
 """
 
 from __future__ import annotations
@@ -13,33 +13,37 @@ import torch
 import harness
 from foveate.look.views import find
 from foveate.look.views.options import Question
-from foveate.run import load
+from history.models import trained
 
 PICTURES = harness.ROOT / "docs" / "looking"
-SENTENCE = "A woman in a red coat is reading an old book."
-CLAUSE = "the company said it expects a loss for the third quarter"
-# the file: the run by its place on the command line, and the view
+SENTENCE = "The worried woman speaks to the young Italian doctor in the quiet garden."
+# the file: the model and the view
 DRAWN = {
-    "attention-transformer": (0, "attention"),
-    "heads-transformer": (0, "heads"),
-    "relevance-transformer": (0, "relevance"),
-    "attention-rnn": (1, "attention"),
-    "states-rnn": (1, "states"),
-    "gates-lstm": (2, "gates"),
-    "steps-transformer": (0, "steps"),
+    "attention-transformer": ("transformer", "attention"),
+    "heads-transformer": ("transformer", "heads"),
+    "relevance-transformer": ("transformer", "relevance"),
+    "attention-rnn": ("bahdanau", "attention"),
+    "states-rnn": ("bahdanau", "states"),
+    "steps-transformer": ("transformer", "steps"),
 }
-FIELDS = {"steps": {"block": "decoder.self_attention", "layer": 0, "head": 1, "query": 4}}
+FIELDS = {
+    "steps": {
+        "text": "She closes the old window.",
+        "block": "decoder.self_attention",
+        "layer": 0,
+        "head": 1,
+        "query": 4,
+    }
+}
 
 
-def main(transformer: Path, rnnsearch: Path, lstm: Path) -> None:
+def main(folder: Path) -> None:
     """Write each picture as SVG and say how large it is."""
     torch.set_num_threads(1)
-    runs = [load(path) for path in (transformer, rnnsearch, lstm)]
-    texts = [SENTENCE, SENTENCE, CLAUSE]
-    PICTURES.mkdir(exist_ok=True)
-    for name, (place, view) in DRAWN.items():
-        question = Question.parse({"text": texts[place], **FIELDS.get(view, {})})
-        path = find(view).draw([runs[place]], question).save(PICTURES / f"{name}.svg")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (model, view) in DRAWN.items():
+        question = Question.parse({"text": SENTENCE, **FIELDS.get(view, {})})
+        path = find(view).draw([trained(model, folder)], question).save(PICTURES / f"{name}.svg")
         print(f"{path} {path.stat().st_size / 1000:.0f} kB", flush=True)
 
 

@@ -24,6 +24,7 @@ from foveate.config import (
     merge,
     parse_tree,
     read,
+    shipped,
 )
 from foveate.kinds import load_kinds
 from foveate.run import RunConfig
@@ -250,6 +251,18 @@ def test_a_missing_file_or_base_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.toml"):
         read(Drawing, tmp_path / "nowhere.toml")
     assert "parent.toml" in error_of(tmp_path, 'base = "parent.toml"')
+
+
+def test_configs_of_the_repository_are_read_in_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = Path("configs/forecasting/airline-rnn.toml")
+    assert shipped(name).is_file()
+    assert shipped(Path("configs/none.toml")) == Path("configs/none.toml")
+    name.parent.mkdir(parents=True)
+    name.write_text("seed = 2")
+    assert shipped(name) == name  # one's own comes first
 
 
 def test_line_of_finds_keys_tables_and_dotted_keys() -> None:

@@ -5,6 +5,7 @@ python tools/lectures.py    write the pages anew (make lectures)
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from foveate.server.lectures import Lecture, LectureStep, lectures
@@ -30,6 +31,10 @@ that runs and, where there is something to see, a drawing in the studio:
 
 The lectures are TOML files in `src/foveate/lectures`; the studio plays them, `make lectures` writes
 these pages from them. Where a slide differs from the literature, the step says so.
+
+A page begins in an empty folder, after `pip install 'foveate[studio]'`: it says which command makes
+each run that its steps read, and how long that takes. `benchmarks/lectures.py` types all commands;
+nothing else should run meanwhile, since some trainings end after a time.
 """
 
 
@@ -44,18 +49,41 @@ def pages() -> dict[str, str]:
 
 def page(lecture: Lecture) -> str:
     """A lecture: the runs that it needs, then its steps."""
-    runs = lectures().runs
-    used = {name for step in lecture.steps for name in step.runs} | {"en-fr"}  # has all data
-    names = [name for name in runs if name in used]
-    table = "\n".join(f"| `runs/{n}` | {runs[n].about} | {runs[n].minutes} |" for n in names)
-    made = "\n".join(f"    {runs[name].command}" for name in names)
+    read = {name for step in lecture.steps for name in step.runs} | {"en-fr"}  # has all data
     steps = "\n\n".join(section(number, step) for number, step in enumerate(lecture.steps, 1))
     return (
         f"# {lecture.title}\n\n{lecture.about} After {lecture.after}.\n\n"
         f"{PLAY.format(name=lecture.name)}\n"
-        f"The steps look into these runs; the commands that make them, in this order:\n\n{made}\n\n"
-        f"| run | what it is | minutes |\n| --- | --- | --- |\n{table}\n\n{steps}\n"
+        f"The steps read these runs. {made(lecture, read)}\n\n"
+        f"{noted(lecture, read)}{steps}\n"
     )
+
+
+def noted(lecture: Lecture, read: set[str]) -> str:
+    """The runs that only notes name, if there are any."""
+    names = {name for name in lectures().runs for step in lecture.steps if name in noted_by(step)}
+    return f"The notes name others. {made(lecture, names - read)}\n\n" if names - read else ""
+
+
+def noted_by(step: LectureStep) -> list[str]:
+    """The names of the runs in the notes of a step."""
+    return re.findall(r"\bruns/([\w-]+)", step.notes)
+
+
+def made(lecture: Lecture, names: set[str]) -> str:
+    """The commands that make runs, their minutes, and the steps that read each."""
+    runs = {name: run for name, run in lectures().runs.items() if name in names}
+    lines, rows = [f"    {run.command}" for run in runs.values()], []
+    for name, run in runs.items():
+        steps = [k for k, each in enumerate(lecture.steps, 1) if name in each.runs + noted_by(each)]
+        numbers = ", ".join(map(str, steps)) or "data of the others"
+        rows.append(f"| `runs/{name}` | {run.about} | {run.minutes} | {numbers} |")
+    minutes = sum(run.minutes for run in runs.values())
+    head = (
+        f"Make them before the lecture, in this order: {minutes} minutes on two\nprocessor cores."
+    )
+    table = ["| run | what it is | minutes | steps |", "| --- | --- | --- | --- |", *rows]
+    return "\n".join([head, "", *lines, "", *table])
 
 
 def section(number: int, step: LectureStep) -> str:

@@ -20,6 +20,7 @@ from history.drawing import Draw, OwnFigure, figure, narrow, note
 from history.models import trained
 
 SENTENCE = "The young Italian woman closes the big white door."
+SHORT = "The worried woman speaks to the young Italian doctor."
 HOLE = "The girl", "not sleep."  # what stands before and after it
 GUESSES = 6
 
@@ -31,15 +32,15 @@ def bahdanau(folder: Path) -> Drawing:
 
 def transformer(folder: Path) -> Drawing:
     """Cross-attention of every layer and head of a small Transformer."""
-    record = trained("transformer", folder).translate([SENTENCE])[0].record()
+    record = trained("transformer", folder).translate([SHORT])[0].record()
     return narrow(heads(record), 3.1)
 
 
 def masks(folder: Path) -> Drawing:
     """Self-attention of the encoder, which sees all, and of the decoder, which sees what was."""
-    record = trained("transformer", folder).translate([SENTENCE])[0].record()
+    record = trained("transformer", folder).translate([SHORT])[0].record()
     blocks = {
-        "encoder.self_attention": "encoder: every word sees every word",
+        "encoder.self_attention": "encoder: every word attends to every word",
         "decoder.self_attention": "decoder: the future is empty, exactly 0",
     }
 
@@ -47,7 +48,7 @@ def masks(folder: Path) -> Drawing:
         drawn = figure(8.6)
         for ax, (block, messages) in zip(drawn.subplots(2, 1), blocks.items(), strict=True):
             view = attention(record, block, layer=0)
-            paint(ax, view.array, "row", grid=True)
+            paint(ax, view.array, "absolute", grid=True)
             write_words(ax, view.rows, view.columns)
             ax.set_aspect("equal")
             ax.set_xlabel(messages, size=FONT_SIZE)

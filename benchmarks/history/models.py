@@ -20,8 +20,13 @@ QUICKSTART = files("foveate").joinpath("quickstart.toml")
 LONG = "train.max_minutes=120"  # a number of steps, whatever the machine: the same weights again
 OVERRIDES = {
     "transformer": [LONG],
-    "bahdanau": ['model="bahdanau-2015"', LONG],
-}
+    "bahdanau": [
+        "model=bahdanau-2015", LONG, "train.max_steps=3000",
+        "task.tokenizer={kind=word, vocab_size=8000, min_frequency=1}",
+        "model.encoder={num_layers=1, embedding_size=128, hidden_size=128}",
+        "model.decoder={num_layers=1, embedding_size=128, hidden_size=192}",
+    ],
+}  # fmt: skip
 SHAPES = ("circle", "cross", "square", "triangle")  # labels 0 to 3
 CANVAS = 28  # pixels
 PICTURES = {"train": 6500, "test": 200}

@@ -222,8 +222,20 @@ def _parse_field(field: FieldInfo, value: object, where: Where) -> object:
 
 def read(config: type[C], path: str | Path, overrides: Iterable[str] = ()) -> C:
     """Class defaults, then ``base``, then the file, then overrides: the only loading order."""
-    path = Path(path)
+    path = shipped(Path(path))
     return parse_tree(config, with_overrides(config, load_tree(path), overrides), path)
+
+
+def shipped(path: Path) -> Path:
+    """The path, or where nothing is there the config of that name that foveate ships.
+
+    ``configs/forecasting/airline-rnn.toml`` is so read in any folder.
+    """
+    if path.exists() or path.parts[:1] != ("configs",):
+        return path
+    package = Path(__file__).parent  # of a wheel; a checkout has them two folders above
+    places = (package / path, package.parents[1] / path)
+    return next((place for place in places if place.is_file()), path)
 
 
 def with_overrides(config: type[Config], tree: Tree, overrides: Iterable[str]) -> Tree:

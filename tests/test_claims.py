@@ -44,9 +44,11 @@ def test_a_verdict_needs_its_criterion(tool: Any) -> None:
 
 
 WORDS, ROWS, MODELS = "by_source_words", "rows", "models"
+SLOPES = "chapters", "Length of the source", "Slope over length"
 GAIN = {"before": [1.0, 2.0, 3.0], "after": [2.0, 3.0, 4.0], "gain": 1.0}
 PAIR: dict[str, tuple[str, list[str | int], object, object]] = {  # file, key, and two values of it
     "long-sentences": ("multi30k-en-fr-rnnsearch", [WORDS, "over 20", "bleu"], 1.0, 48.0),
+    "long-texts": ("lineage", [*SLOPES, "to"], [-6, 1, -1] * 2, [6, 1, -1] * 2),
     "transformer": ("multi30k-en-fr", ["test", "beam 5", "bleu"], 1.0, 90.0),
     "beam-bleu": ("multi30k-en-fr", ["test", "beam 5", "bleu"], 1.0, 90.0),
     "alignment": ("alignment", [ROWS, "ibm1", "aer"], 0.1, 0.9),

@@ -246,7 +246,7 @@ TABLES = {
     "bars": "cat 0.5",
     "sheet": "0 −1 0.5",
     "picture": "row 0, column 0: 0.25",
-    "model": "encoder › layer 10",
+    "model": "encoder.cell Cell",
     "table": "b 1.5",
 }
 

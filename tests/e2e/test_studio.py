@@ -184,6 +184,7 @@ def test_the_walk_ends_with_the_output_of_the_model(
     walk.get_by_label("stage", exact=True).fill(str(walk.locator(".fv-step").count() - 1))
     assert "output" in walk.locator(".fv-equation").inner_text()
     walk.get_by_text("Table", exact=True).click()
+    walk.locator(".fv-twin table").wait_for()
     [row] = [
         text.split("\t")[-1]
         for text in walk.locator(".fv-twin tbody tr").all_inner_texts()

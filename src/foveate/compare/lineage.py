@@ -70,6 +70,8 @@ def write_data(folder: Path, words: int, longest: int, train: int, valid: int, t
             chosen = [random.choice(sentences)]
             while sum(len(source.split()) for source, _ in chosen) < length - MEAN // 2:
                 chosen.append(random.choice(sentences))
+            if sum(len(source.split()) for source, _ in chosen) > longest:
+                chosen.pop()
             texts.append((" ".join(s for s, _ in chosen), " ".join(t for _, t in chosen)))
         texts += sentences if split == "train" else []
         for ending, side in zip(("en", "fr"), zip(*texts, strict=True), strict=True):

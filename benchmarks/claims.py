@@ -58,8 +58,7 @@ def long_sentences() -> Answer:
     points = [before - after for before, after in zip(short, long, strict=True)]
     figure = f"BLEU {short[0]} → {long[0]} (−{shares[0]:.0%}) without, {short[1]} → {long[1]} "
     epochs = " and ".join(str(read(run)["training"]["epochs"]) for run in runs)
-    figure += f"(−{shares[1]:.0%}) with attention; {sentences} long sentences, {epochs} epochs; "
-    figure += "the first was handed the state of the top layer only"
+    figure += f"(−{shares[1]:.0%}) with attention; {sentences} long sentences, {epochs} epochs"
     relative = "" if points[0] > points[1] else "BLEU lost is counted as a share"
     return figure, verdict(shares[0] > shares[1], relative)
 
@@ -92,7 +91,7 @@ def transformer() -> Answer:
     """By more than 1 BLEU with a beam of 5; if it was trained longer, only with that."""
     names = "multi30k-en-fr", "multi30k-en-fr-rnnsearch"
     (ours, other), (long, short) = map(bleu, names), (read(n)["training"]["epochs"] for n in names)
-    figure = f"BLEU {ours} after {long} epochs, RNNsearch {other} after {short}"
+    figure = f"BLEU {ours:.1f} after {long} epochs, RNNsearch {other:.1f} after {short}"
     return figure, verdict(ours > other + 1, "it trains longer, as here" if long > short else "")
 
 

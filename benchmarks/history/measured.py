@@ -16,11 +16,13 @@ from foveate.look.views.training import at
 from harness import RESULTS
 from history.drawing import Draw, OwnFigure, figure, plain
 
-ATTENTION = {
+ATTENTION = {  # models of docs/results/multi30k-families.json
     "Transformer": "multi30k-en-fr",
     "RNN with attention": "multi30k-en-fr-rnnsearch",
-    "RNN without": "multi30k-en-fr-no-attention",
+    "RNN without, Cho": "multi30k-en-fr-no-attention-summary",
+    "RNN without, Sutskever": "multi30k-en-fr-no-attention",
 }
+APART = (0, 0, 6, -6)  # points: the labels of the last two would overprint
 KINDS = (
     "full, explicit",
     "full, fused",
@@ -71,23 +73,25 @@ def bleu_by_length(folder: Path) -> Drawing:
     def draw() -> Figure:
         drawn = figure(3.6)
         ax = drawn.add_subplot()
-        for number, (name, file) in enumerate(ATTENTION.items()):
-            by_length = result(file)["by_source_words"]
-            bleu = np.array([part["bleu"] for part in by_length.values()])
+        measured = result("multi30k-families")["chapters"]["Length of the source"]["BLEU"]
+        groups = measured["labels"][:-1]  # the last has two sentences
+        for number, (name, model) in enumerate(ATTENTION.items()):
+            bleu = np.array(measured[model][: len(groups)])
             hue, dash = colors.line(number), DASHES[number]
             ax.plot(100 * bleu / bleu[0], color=hue, ls=dash, marker="o", lw=1.8, label=name)
             ax.annotate(
-                f"BLEU {bleu[0]:.1f} → {bleu[-1]:.1f}", (3, 100 * bleu[-1] / bleu[0]),
-                xytext=(8, 0), textcoords="offset points", size=FONT_SIZE, color=hue, va="center",
+                f"BLEU {bleu[0]:.1f} → {bleu[-1]:.1f}", (len(groups) - 1, 100 * bleu[-1] / bleu[0]),
+                xytext=(8, APART[number]), textcoords="offset points", size=FONT_SIZE, color=hue,
+                va="center",
             )  # fmt: skip
-        ax.set_xticks(range(len(by_length)), [*by_length], size=FONT_SIZE)
-        ax.set(xlim=(-0.2, 4.3), ylim=(40, 104))
+        ax.set_xticks(range(len(groups)), groups, size=FONT_SIZE)
+        ax.set(xlim=(-0.1, 2.7), ylim=(25, 104))
         ax.set_xlabel("words of the source", size=FONT_SIZE)
         ax.set_ylabel("% of the BLEU of 1–10 words", size=FONT_SIZE)
         ax.tick_params(labelsize=FONT_SIZE)
         ax.grid(color="#dddddd", linewidth=0.6)
         ax.spines[["top", "right"]].set_visible(False)
-        drawn.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=FONT_SIZE)
+        drawn.legend(loc="outside upper left", ncols=2, frameon=False, fontsize=FONT_SIZE)
         return drawn
 
     return OwnFigure(make=draw)

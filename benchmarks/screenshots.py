@@ -3,7 +3,8 @@
     python benchmarks/screenshots.py RUN [RUN…] [--out docs/studio]
 
 The first run is of the embedded corpus (``foveate quickstart``), so that every text in the pictures
-is ours. The page must have been built (``make web``); needs playwright and a Chromium.
+is ours; beside it is a page of ``foveate compare``, and its data is found from the working folder.
+The page must have been built (``make web``); needs playwright and a Chromium.
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ def pages(runs: list[str], text: str) -> dict[str, tuple[str, str]]:
             '[data-testid="evaluation"][data-status="done"]',
         ),
         "model": (f"#/model?{urlencode(first)}", '[data-testid="view-model"][data-status="done"]'),
+        "compare": ("#/compare?chapter=2", '[data-testid="comparison"][data-status="done"]'),
+        "demos": ("#/demos?demo=scaling", '[data-testid="demo"][data-status="done"]'),
+        "lecture": ("#/lecture/romac/7", '[data-testid="lecture"][data-status="done"]'),
     }
 
 

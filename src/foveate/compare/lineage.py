@@ -67,12 +67,13 @@ def write_data(folder: Path, words: int, longest: int, train: int, valid: int, t
         for number in range(size):
             share = ((number + 0.5) / size) ** (2 if split == "train" else 1)
             length = SHORTEST + round(share * (longest - SHORTEST))
-            chosen = [random.choice(sentences)]
-            while sum(len(source.split()) for source, _ in chosen) < length - MEAN // 2:
-                chosen.append(random.choice(sentences))
-            if sum(len(source.split()) for source, _ in chosen) > longest:
-                chosen.pop()
-            texts.append((" ".join(s for s, _ in chosen), " ".join(t for _, t in chosen)))
+            source, target = random.choice(sentences)
+            while len(source.split()) < length - MEAN // 2:
+                more, translated = random.choice(sentences)
+                if len(source.split()) + len(more.split()) > longest:
+                    break
+                source, target = f"{source} {more}", f"{target} {translated}"
+            texts.append((source, target))
         texts += sentences if split == "train" else []
         for ending, side in zip(("en", "fr"), zip(*texts, strict=True), strict=True):
             replace_file(folder / f"{split}.{ending}", "".join(f"{line}\n" for line in side))

@@ -24,7 +24,6 @@ from foveate.look.words import visible
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LONGEST = 24  # letters of a word beside a map
 STRIP_FRAMES, STRIP_ACROSS = 8, 4  # frames of a film in a figure, and in a row of it
 MOST_ANIMATED, FILM_TIME, LAST_FRAME = 60, 12_000, 3000  # frames; ms of all, and of the last one
 
@@ -119,12 +118,14 @@ class FilmDrawing(Drawing):
 
 def _film_size(block: Block, side: float) -> tuple[float, float, float, float]:
     """Inches: width and height of a map whose longer side is given, of words left and above."""
+    from foveate.look.render_matplotlib import LONGEST_LABEL
+
     height, width = len(block.rows), len(block.columns)
     words = [
         max((len(visible(each)) for each in axis), default=0)
         for axis in (block.rows, block.columns)
     ]
-    left, above = (0.075 * min(n, LONGEST) + 0.3 for n in words)
+    left, above = (0.075 * min(n, LONGEST_LABEL) + 0.3 for n in words)
     cell = side / max(height, width, 1)
     return cell * width, cell * height, left, above
 

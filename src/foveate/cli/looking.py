@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import shutil
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +22,7 @@ from foveate.look.views.demos import DEMOS, DemoEntry, find
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
+    from typer._click import Command, Context, HelpFormatter
 
     from foveate.look.drawings import Drawing
     from foveate.look.views.options import Question
@@ -37,17 +38,20 @@ OnlyRun = Annotated[Path, typer.Argument(metavar="RUN", help="folder of a run")]
 UNITS = {True: "tokens", False: "words", None: None}
 
 
+Call = Callable[..., None]
+
+
 class Views(VerbGroup):
     """The verbs that are written below, and one for each other view."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Context) -> list[str]:
         return sorted({*self.commands, *VIEWS})
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         written = super().get_command(ctx, cmd_name)
         return verb(VIEWS[cmd_name]) if written is None and cmd_name in VIEWS else written
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Names and lines, without making a verb of each view."""
         summaries = {name: entry.summary for name, entry in VIEWS.items()}
         summaries |= {name: command.help or "" for name, command in self.commands.items()}
@@ -170,7 +174,7 @@ def _echo(lines: Iterable[str]) -> None:
 # ------------------------------------------------------------------------------ views as verbs
 
 
-def verb(entry: ViewEntry) -> Any:
+def verb(entry: ViewEntry) -> Command:
     """The verb of a view: its runs, the fields that it reads as options, and where to write."""
 
     def call(**fields: Any) -> None:
@@ -181,7 +185,7 @@ def verb(entry: ViewEntry) -> Any:
         _draw_view(entry.name, paths, fields, checkpoint, out)
 
     required, by_place = inspect.Parameter.empty, entry.spec.by_place
-    runs: Any = Runs if entry.spec.several else OnlyRun
+    runs: object = Runs if entry.spec.several else OnlyRun
     parameters = [_parameter("runs", runs, None if entry.runs[0] == 0 else required)]
     for name in sorted(entry.reads, key=lambda name: name != by_place):
         annotation, default = _option(name, by_place=name == by_place)
@@ -190,27 +194,29 @@ def verb(entry: ViewEntry) -> Any:
     return _command(entry, call, parameters)
 
 
-def _command(entry: ViewEntry | DemoEntry, call: Any, parameters: list[inspect.Parameter]) -> Any:
+def _command(
+    entry: ViewEntry | DemoEntry, call: Call, parameters: list[inspect.Parameter]
+) -> Command:
     """The command of an entry, which calls ``call`` with a value for each parameter."""
-    call.__signature__ = inspect.Signature(parameters)
+    setattr(call, "__signature__", inspect.Signature(parameters))  # noqa: B010
     call.__annotations__ = {each.name: each.annotation for each in parameters}
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(entry.name, help=entry.summary)(call)
     return typer.main.get_command(app)
 
 
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def _parameter(name: str, annotation: object, default: object) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, annotation=annotation, default=default)
 
 
-def _option(name: str, by_place: bool) -> tuple[Any, Any]:
+def _option(name: str, by_place: bool) -> tuple[object, object]:
     """The annotation and default of a field of a question, an option or an argument."""
     from foveate.look.views.options import Question
 
     field = Question.model_fields[name]
     if by_place:
-        argument: Any = typer.Argument(metavar=name.upper(), help=field.description)
+        argument = typer.Argument(metavar=name.upper(), help=field.description)
         return Annotated[_plain(field.annotation), argument], inspect.Parameter.empty
     if name == "units":
         flag = typer.Option("--tokens/--words", help=field.description)
@@ -218,7 +224,7 @@ def _option(name: str, by_place: bool) -> tuple[Any, Any]:
     return _of_field(field)
 
 
-def _of_field(field: FieldInfo) -> tuple[Any, Any]:
+def _of_field(field: FieldInfo) -> tuple[object, object]:
     """The annotation and default of a field as an option; its bounds are checked by its config."""
     option = typer.Option(help=field.description)
     default = (list(field.default) or None) if isinstance(field.default, tuple) else field.default
@@ -242,13 +248,13 @@ def _plain(annotation: Any) -> Any:
 class Demos(VerbGroup):
     """A verb for each demo."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Context) -> list[str]:
         return list(DEMOS)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: Context, cmd_name: str) -> Command:
         return demo_verb(find(cmd_name))
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Names and lines, without making a verb of each demo."""
         with formatter.section("Demos"):
             formatter.write_dl([(name, entry.summary) for name, entry in DEMOS.items()])
@@ -260,7 +266,7 @@ demo = typer.Typer(
 )  # fmt: skip
 
 
-def demo_verb(entry: DemoEntry) -> Any:
+def demo_verb(entry: DemoEntry) -> Command:
     """The verb of a demo: its parameters as options, and where to write."""
 
     def call(out: list[Path] | None, **values: Any) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -46,8 +45,12 @@ class LiveTensors(TorchDispatchMode):
         self._parts = [part.untyped_storage() for part in model.parameters()]  # so ids stay theirs
 
     def __torch_dispatch__(
-        self, function: Any, types: Any, arguments: Any = (), named: Any = None
-    ) -> Any:
+        self,
+        function: Callable[..., object],
+        types: Sequence[type],
+        arguments: Sequence[object] = (),
+        named: Mapping[str, object] | None = None,
+    ) -> object:
         result = function(*arguments, **(named or {}))
         for leaf in tree_leaves(result):
             if isinstance(leaf, Tensor):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
+from foveate.answers import Picture
 from foveate.config import ConfigError
 from foveate.files import replace_file
 from foveate.look.drawings import Drawing
@@ -61,9 +61,11 @@ class Known(Run):
 
     def __init__(self, run: Run) -> None:
         super().__init__(run.path, run.config, run.task, run.model, run.checkpoint)
-        self._passes: dict[tuple[Any, Any, Units], Recorded] = {}
+        self._passes: dict[tuple[object, object, Units], Recorded] = {}
 
-    def forced(self, source: Any, target: Any = None, units: Units = "auto") -> Recorded:
+    def forced(
+        self, source: Picture | None, target: str | list[int] | None = None, units: Units = "auto"
+    ) -> Recorded:
         key = source, target, units
         if key not in self._passes:
             self._passes[key] = Recorded(**vars(super().forced(*key)))

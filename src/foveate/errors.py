@@ -1,7 +1,7 @@
 """Errors that a user can correct: printed as one line with exit code 2, without a traceback.
 
-An error counts as the user's when foveate raised it or when it is about a file; anything else is a
-bug and keeps its traceback. Other error classes stand beside the code that raises them.
+An error counts as the user's when its class derives from `UserError` or it is about a file;
+anything else is a bug and keeps its traceback. Other such classes stand beside their code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Where = tuple[str, ...]  # the path of keys from the root of a config file
 
 
-class ConfigError(ValueError):
+class UserError(ValueError):
+    """What a user can correct: one sentence names the file, line, key or field, and the remedy.
+
+    It is a ValueError, so that pydantic takes it in validators and callers catch it as usual.
+    """
+
+
+class ConfigError(UserError):
     """A key or value that cannot be used: names its place and what would be valid."""
 
     def __init__(self, message: str, where: Where = ()) -> None:
@@ -56,9 +63,9 @@ def one_line_errors() -> Iterator[None]:
 
 
 def is_for_the_user(error: Exception) -> bool:
-    """Whether foveate defines its class or raised it as a ValueError, or it is a file's error."""
-    ours = type(error).__module__.partition(".")[0] == "foveate"
-    return ours or isinstance(error, OSError) or (type(error) is ValueError and _is_ours(error))
+    """Whether it is a `UserError`, an error of a file, or a ValueError that foveate raised."""
+    bare = type(error) is ValueError and _is_ours(error)
+    return bare or isinstance(error, (UserError, OSError))
 
 
 def message_of(error: Exception) -> str:

@@ -21,10 +21,11 @@ from typing import Literal
 from urllib.parse import urljoin
 
 from foveate.config import Config
+from foveate.errors import UserError
 from foveate.files import cache_folder, replace_file
 
 
-class DataError(ValueError):
+class DataError(UserError):
     """Data that is missing, damaged or badly formed: names the file, the line and the remedy."""
 
 

@@ -49,6 +49,7 @@ from foveate.data.text import (
     smallest,
 )
 from foveate.data.tokenizer import Tokenizer, valid
+from foveate.errors import UserError
 from foveate.files import cache_folder
 
 
@@ -134,7 +135,7 @@ def cores() -> int:
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
-class WorkerError(RuntimeError):
+class WorkerError(UserError):
     """The work failed in another process, or that process was ended."""
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from foveate.config import Config, Tree
 from foveate.data.tokenizer import BOS, EOS, PAD
+from foveate.errors import UserError
 from foveate.models.classifier import Classifier
 from foveate.nn.embedding import Stem
 from foveate.nn.positions import Sinusoidal, SinusoidalHalves
@@ -90,7 +91,7 @@ Tensors = Mapping[str, Tensor]
 FREE = ("dropout", "output_bias")  # acts in training alone; is zero where there is none
 
 
-class ExchangeError(ValueError):
+class ExchangeError(UserError):
     """Files and a model do not fit: names the file, the key or tensor, and the remedy."""
 
 

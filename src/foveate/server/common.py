@@ -21,6 +21,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate.config import ConfigError
+from foveate.errors import UserError
 
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "[::1]"))
 EVENT_STREAM = "text/event-stream"
@@ -38,7 +39,7 @@ OpenApi = dict[str, Any]  # an OpenAPI document, or a part of one, as FastAPI ta
 Responses = dict[int | str, OpenApi]  # of a route, by status
 
 
-class RequestError(Exception):
+class RequestError(UserError):
     """A request that is not carried out: an HTTP status and one sentence.
 
     ``code`` (for programs) and ``hint`` (what to do) are fields of the studio's errors;

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from foveate.config import Config, ConfigError, Tree, load_tree
+from foveate.errors import UserError
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
@@ -37,7 +38,7 @@ C = TypeVar("C", bound=Config)
 NEW, OLD = ".new-", ".old-"  # prefixes of what is being written, and of what is being replaced
 
 
-class TrainError(RuntimeError):
+class TrainError(UserError):
     """Training cannot continue: the message says what happened, what is safe, and what to do."""
 
 

@@ -17,7 +17,7 @@ PAIRS  ?= 10000000
 # The run that `make ray` translates with.
 RUN    ?= runs/en-fr
 
-.PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheel-browser bench bench-peers bench-quality looking claims configs growth kill mutants faults fuzz audit hosts scaling ray corpus architecture differences lectures lock clean
+.PHONY: help quickstart test proofs lint format web web-alone setup page wheel wheel-browser bench bench-peers bench-quality looking claims configs growth kill faults fuzz audit hosts scaling ray corpus sizes architecture differences lectures lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -105,9 +105,6 @@ growth: $(STAMPS)/foveate  ## cost of preparing and feeding corpora up to PAIRS 
 kill: $(STAMPS)/foveate  ## kill a run 20 times at random moments; the weights must not notice
 	$(BIN)/python benchmarks/kill.py
 
-mutants: $(STAMPS)/dev  ## make 40 small mistakes in a copy; the tests must notice each (minutes)
-	$(BIN)/python benchmarks/mutants.py --json docs/results/mutants.json
-
 faults: $(STAMPS)/dev  ## SIGKILL, full and read-only disks, two at once, clock jumps (root, Linux; minutes)
 	$(BIN)/python benchmarks/faults.py
 
@@ -135,7 +132,10 @@ ray: $(STAMPS)/dev  ## folders through Ray: workers and all of it killed, what R
 corpus: $(STAMPS)/foveate  ## write the embedded corpus anew, from the grammar in tools/ (a minute)
 	$(BIN)/python tools/embedded_corpus.py
 
-architecture: $(STAMPS)/foveate  ## write docs/architecture.md anew: tree, import direction, five walks
+sizes: $(BIN)/python  ## lines of each package, of tests, benchmarks and docs
+	$(BIN)/python tools/sizes.py
+
+architecture: $(STAMPS)/foveate  ## write docs/development/architecture.md anew
 	$(BIN)/python tools/walks.py
 
 differences: $(STAMPS)/foveate  ## write docs/differences.md anew: code and papers

@@ -1,21 +1,16 @@
-"""docs/architecture.md: the tree that exists, and the functions that run, in their order."""
+"""docs/development/architecture.md: the functions that run, in their order."""
 
 from __future__ import annotations
 
 import ast
-import importlib.util
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+import walks
+
 ROOT = Path(__file__).parent.parent
-SPEC = importlib.util.spec_from_file_location("walks", ROOT / "tools" / "walks.py")
-assert SPEC is not None and SPEC.loader is not None
-walks = importlib.util.module_from_spec(SPEC)
-sys.modules["walks"] = walks
-SPEC.loader.exec_module(walks)
 TABLE = tomllib.loads((ROOT / "tools" / "walks.toml").read_text("utf-8"))
 
 
@@ -44,11 +39,3 @@ def test_each_walk_runs_in_the_order_shown_and_within_its_files() -> None:
         assert places == sorted(places), name
         files = {call.partition(":")[0] for call in calls}
         assert len(files) <= walk["files"], f"{name}: {len(files)} files run"
-
-
-def test_each_seeded_mutant_stands_once_in_the_package() -> None:
-    mutants = tomllib.loads((ROOT / "benchmarks" / "mutants.toml").read_text("utf-8"))["mutant"]
-    assert len(mutants) >= 40
-    for mutant in mutants:
-        files = (walks.PACKAGE / mutant["folder"]).rglob("*.py")
-        assert sum(file.read_text("utf-8").count(mutant["old"]) for file in files) == 1, mutant

@@ -22,7 +22,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "foveate"
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "LOG.md"),
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "docs" / "development" / "architecture.md",
 ]
 FOLDERS = {path.name for base in (ROOT, PACKAGE) for path in base.iterdir() if path.is_dir()}
 WRITTEN = ("runs", "build")  # folders that commands write

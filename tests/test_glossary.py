@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import sizes
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "foveate"
@@ -95,13 +96,9 @@ def test_names_and_texts_are_plain() -> None:
 
 
 def test_a_public_class_name_stands_in_one_module() -> None:
-    modules = Counter(
-        name
-        for tree in trees().values()
-        for name in {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
-        if not name.startswith("_")
-    )
-    assert not {name for name, count in modules.items() if count > 1}
+    texts = sizes.texts_of(SOURCE)
+    assert not sizes.names_twice(texts.values())
+    assert sizes.names_twice(["class A: pass", "class A: pass\nclass _B: pass"]) == {"A"}
 
 
 def test_the_checks_can_fail() -> None:

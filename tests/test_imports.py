@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import sizes
+
 SOURCE = Path(__file__).parent.parent / "src" / "foveate"
 
 # From the bottom up; a module may import what stands on a lower line, or its own package.
@@ -161,46 +163,6 @@ def test_contributing_prints_the_direction() -> None:
 CIRCLES: dict[frozenset[str], str] = {}
 
 
-def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
-    """The groups of modules that reach each other."""
-
-    def reached(start: str) -> set[str]:
-        seen, left = set[str](), [start]
-        while left:
-            new = graph[left.pop()] - seen
-            seen |= new
-            left += new
-        return seen
-
-    reach = {name: reached(name) for name in graph}
-    return {
-        frozenset(other for other in reach[name] if name in reach[other])
-        for name in graph
-        if name in reach[name]
-    }
-
-
-def graph_of_modules() -> dict[str, set[str]]:
-    names = {
-        ".".join(("foveate", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(
-            ".__init__"
-        ): path
-        for path in MODULES
-    }
-    graph: dict[str, set[str]] = {}
-    for name, path in names.items():
-        imported = set[str]()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                imported |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                module = node.module or ""
-                full = {alias.name: f"{module}.{alias.name}" for alias in node.names}
-                imported |= {each if each in names else module for each in full.values()}
-        graph[name] = {each for each in imported if each in names} - {name}
-    return graph
-
-
 def test_no_circles() -> None:
-    assert circles(graph_of_modules()) == set(CIRCLES)
-    assert circles({"a": {"b"}, "b": {"a"}, "c": {"a"}}) == {frozenset("ab")}
+    assert sizes.circles(sizes.imported_modules(sizes.texts_of(SOURCE))) == set(CIRCLES)
+    assert sizes.circles({"a": {"b"}, "b": {"a"}, "c": {"a"}}) == {frozenset("ab")}

@@ -1,4 +1,4 @@
-"""docs/architecture.md: the tree of the package and five pieces of work, function by function.
+"""docs/development/architecture.md: five pieces of work, function by function.
 
     python tools/walks.py            write the page anew (make architecture)
     python tools/walks.py --trace    print the functions of each walk in the order of first call
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "foveate"
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "development" / "architecture.md"
 TABLE = ROOT / "tools" / "walks.toml"
 WALKS = ("training", "sentence", "map", "score", "request")
 CONFIG = """
@@ -211,30 +211,6 @@ def translate(port: int, text: str) -> None:
 # ------------------------------------------------------------------------------ the page
 
 
-def summary(path: Path) -> str:
-    """The first line of a module's docstring."""
-    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-    return " ".join(text.partition("\n\n")[0].split())
-
-
-def tree() -> list[str]:
-    """A line for each folder and module of the package: its path and what it is."""
-    lines = []
-    for path in sorted(PACKAGE.rglob("*.py"), key=order):
-        name = path.relative_to(PACKAGE).as_posix()
-        if name.endswith("/__init__.py"):
-            lines.append(f"{name.removesuffix('__init__.py')}  {summary(path)}".rstrip())
-        else:
-            lines.append(f"{'  ' * name.count('/')}{name}  {summary(path)}".rstrip())
-    return lines
-
-
-def order(path: Path) -> tuple[str, bool, str]:
-    """Where a module stands in the tree: by folder, the package's own file first."""
-    parent = path.parent.relative_to(PACKAGE).as_posix()
-    return parent, path.name != "__init__.py", path.name
-
-
 def layers() -> list[str]:
     """The import direction, from the test that holds it."""
     module = ast.parse((ROOT / "tests" / "test_imports.py").read_text("utf-8"))
@@ -254,7 +230,6 @@ def page() -> str:
         phrases = [f"`{step}` {table['phrases'][step]}" for step in walk["steps"]]
         parts += [f"## {walk['title']}", f"{walk['command']}: at most {walk['files']} files run."]
         parts.append("\n".join(f"{i}. {phrase}" for i, phrase in enumerate(phrases, 1)))
-    parts += ["## Tree", "\n".join(["```text", *tree(), "```"])]
     return "\n\n".join(parts) + "\n"
 
 

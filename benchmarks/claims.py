@@ -5,9 +5,9 @@
     python benchmarks/claims.py --page          the page again, from the JSON
 
 A verdict is decided in code, by the criterion in the docstring of each claim. The trainings of
-benchmarks/claims_trained.py were predicted in docs/development/LOG.md, criteria included; the other results are
-older than their claims. Claims whose training nobody has run are listed with the command that would
-answer them.
+benchmarks/claims_trained.py were predicted in docs/development/LOG.md, criteria included; the other
+results are older than their claims. Claims whose training nobody has run are listed with the
+command that would answer them.
 """
 
 from __future__ import annotations

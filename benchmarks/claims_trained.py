@@ -1,4 +1,4 @@
-"""Short trainings that answer claims of the lectures; docs/development/LOG.md has what was predicted.
+"""Short trainings that answer claims of the lectures, predicted in docs/development/LOG.md.
 
     python benchmarks/claims_trained.py RUNS [--only no-mask …] [--seconds 36] [--seeds 3]
 

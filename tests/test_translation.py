@@ -25,6 +25,8 @@ from foveate.data.tokenizer import (
 )
 from foveate.data.words import words
 from foveate.decode.beam import Beam, Greedy
+from foveate.decode.sample import Sample
+from foveate.decode.search import NoOutputError, Search
 from foveate.look.records import capture
 from foveate.models.encoder_decoder import EncoderDecoder
 from foveate.models.recurrent import RecurrentAttention, RecurrentDecoder, RecurrentEncoder
@@ -264,6 +266,23 @@ def test_answers_come_in_order(
             assert [h.ids for h in outputs] == [h.ids for h in alone]
     assert task.search(model, [], search) == []
     assert task.search(model, [[], []], search) == [[], []]
+
+
+@pytest.mark.parametrize("search", [Greedy.Config(), Beam.Config(), Sample.Config()])
+def test_weights_that_are_no_numbers_give_no_answer(
+    task: Translation, search: Search.Config
+) -> None:
+    model = model_of(task, TRANSFORMER)
+    with torch.no_grad():
+        model.output.weight.fill_(torch.nan)
+    for call in (
+        lambda: task.answer(model, ["Yes."], search.build()),
+        lambda: task.evaluate(model, task.corpus("valid"), search.build()),
+        lambda: task.measure(model, "valid", search.build()),
+    ):
+        with pytest.raises(NoOutputError, match=r"source \d has no output: .*NaN"):
+            call()
+    assert task.answer(model, [" "], search.build())[0].scores == [0.0]
 
 
 @MODELS

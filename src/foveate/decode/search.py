@@ -182,6 +182,24 @@ class Hypothesis:
         return cls(ids[:-1] if ended else ids, log_probability, log_probability, ended)
 
 
+class NoOutputError(ConfigError):
+    """A source for which a search found no output."""
+
+
+def check_outputs(outputs: Sequence[Sequence[Hypothesis]], rows: Sequence[int]) -> None:
+    """Raise `NoOutputError` for a source without an output, or with a score that is no number.
+
+    ``rows`` number the sources from 0. An empty output is one; its score is that of the end.
+    """
+    for row, hypotheses in zip(rows, outputs, strict=True):
+        if not hypotheses or any(math.isnan(h.score) for h in hypotheses):
+            raise NoOutputError(
+                f"source {row + 1} has no output: the model's scores of the next token are not "
+                "numbers (NaN), so its weights are damaged or its training diverged; take another "
+                "checkpoint of the run, or train it again with a lower learning rate"
+            )
+
+
 class Search(Configurable):
     """How an output is chosen among all outputs."""
 
@@ -304,7 +322,9 @@ class Search(Configurable):
         constrained = Constrained(steps, limits, ends, numbers, rules, prefixes, tracker)
         if self.table is not None:
             constrained.characters = CharacterMask(self.table, limits, steps.device)
-        return self.find(constrained)
+        outputs = self.find(constrained)
+        check_outputs(outputs, numbers)
+        return outputs
 
     def find(self, steps: Constrained) -> list[list[Hypothesis]]:
         """The hypotheses of each source by this kind of search; the steps hold all constraints."""

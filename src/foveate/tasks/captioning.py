@@ -287,8 +287,7 @@ class Captioning(OneTokenizer, PictureTask[CaptionAnswer, CaptionBatch], Generat
             steps = decoder_steps(model, memory, never=(UNK,))
             outputs = search(steps, [0] * len(names), BOS, EOS)
             for name, hypotheses in zip(names, outputs, strict=True):
-                ranked = search.decide(hypotheses, self.tokenizer.decode)
-                best = ranked[0] if ranked else Hypothesis([], 0.0, 0.0)
+                best = search.decide(hypotheses, self.tokenizer.decode)[0]
                 text = self.tokenizer.decode(best.ids)
                 answers.append(CaptionAnswer(name, text, best.score, best.ids))
         return answers

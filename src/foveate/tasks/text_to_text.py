@@ -501,8 +501,8 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
             loss = self.loss(model, self.batch(split, indices.tolist()), plain)
             total, count = total + float(loss.total), count + loss.count
         outputs = [
-            self.target_tokenizer.decode(hypotheses[0].ids) if hypotheses else ""
-            for hypotheses in self.search(model, sources, search)
+            self.target_tokenizer.decode(hypotheses[0].ids) if ids else ""
+            for ids, hypotheses in zip(sources, self.search(model, sources, search), strict=True)
         ]
         names = [name for name in self.config.metrics if name not in SLOW]
         figures, _ = figures_of(outputs, corpus.references, names, self.config.bleu_tokenizer)
@@ -548,12 +548,12 @@ class TextToText(TextTask[TextAnswer, Batch], Generates[str], Scores):
         ids = [i if line.strip() else [] for i, line in zip(encoded, lines, strict=True)]
         budget = max(1, batch_tokens // search.width)
         hypotheses = self.search(model, [i[:limit] for i in ids], search, budget, progress)
-        decode = self.target_tokenizer.decode
+        decode, empty = self.target_tokenizer.decode, Hypothesis([], 0.0, 0.0)
         return [
             TextAnswer(
                 line,
-                [decode(h.ids) for h in outputs] or [""],
-                [h.score for h in outputs] or [0.0],
+                [decode(h.ids) for h in (outputs if i else [empty])],
+                [h.score for h in (outputs if i else [empty])],
                 max(0, len(i) - limit),
                 outputs,
             )

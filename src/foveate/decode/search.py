@@ -27,6 +27,7 @@ from foveate.decode.constraints import (
     RequiredPhrases,
     Steps,
 )
+from foveate.errors import UserError
 
 PRUNED, LIVE, DONE = 0, 1, 2
 Outcome = Literal["pruned", "live", "done"]
@@ -182,7 +183,7 @@ class Hypothesis:
         return cls(ids[:-1] if ended else ids, log_probability, log_probability, ended)
 
 
-class NoOutputError(ConfigError):
+class NoOutputError(UserError):
     """A source for which a search found no output."""
 
 

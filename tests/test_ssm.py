@@ -57,6 +57,11 @@ def test_the_native_road_equals_the_plain_one(sizes: tuple[int, int, int, int]) 
         return [y, last, *torch.autograd.grad(loss, leaves)]
 
     native = run()
+    threads = torch.get_num_threads()
+    for count in (1, 2, 3):  # in the same bits, however many threads share the batch
+        torch.set_num_threads(count)
+        assert all(map(torch.equal, native, run()))
+    torch.set_num_threads(threads)
     with without_kernels():
         plain = run()
     for item, other in zip(native, plain, strict=True):

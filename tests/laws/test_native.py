@@ -370,6 +370,18 @@ def rows_of(shape: tuple[int, int]) -> Tensor:
     return scores.masked_fill(torch.rand(shape) < 0.2, -torch.inf)
 
 
+@pytest.mark.parametrize("columns", [[0], [3, 70], range(200)], ids=["first", "some", "all"])
+def test_a_row_with_nan_sums_to_nan(columns: Sequence[int]) -> None:
+    scores = rows_of((3, 200))
+    scores[1, columns] = torch.nan
+    sums = log_sum_exp(scores)
+    torch.testing.assert_close(sums, scores.logsumexp(dim=1, keepdim=True), equal_nan=True)
+    model, ids = made(), torch.full((5,), 2)
+    with torch.no_grad():
+        model.decoder.layers[0].feed_forward.inner.weight[:] = torch.nan  # which a ReLU follows
+        assert begun(model, False).step(ids).isnan().all()
+
+
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (4, 64), (7, 200), (2, 8000)])
 def test_rows_are_read_as_pytorch_reads_them(shape: tuple[int, int]) -> None:

@@ -9,7 +9,7 @@ void add_bias(int64_t rows, int64_t size, uint16_t *y, const float *bias, int re
             float sum[SPAN];
             widen(some, count, sum);
             for (int64_t i = 0; i < count; i++) sum[i] += bias[at + i];
-            for (int64_t i = 0; relu && i < count; i++) sum[i] = sum[i] > 0 ? sum[i] : 0;
+            for (int64_t i = 0; relu && i < count; i++) sum[i] = relu_of(sum[i]);
             narrow(sum, count, some);
         }
 }

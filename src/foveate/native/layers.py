@@ -344,20 +344,18 @@ class Scan(torch.autograd.Function):
         dy, dstart = dy.contiguous(), dlast.clone(memory_format=torch.contiguous_format)
         ddelta, du = torch.empty_like(delta), torch.empty_like(delta)
         dinto, dout = torch.zeros_like(into), torch.zeros_like(into)
-        das: list[Tensor] = []
+        da = a.new_zeros(len(dy), *a.shape)  # summed in one order, whatever thread is first
         kernels = library()
         assert kernels is not None
 
         def compute(span: slice) -> None:
-            struct, da = _scan_struct(inputs, span), torch.zeros_like(a)
-            das.append(da)
+            struct = _scan_struct(inputs, span)
             scratch = torch.empty(2 * struct.steps + 1, struct.size)
-            arrays = (dy, dstart, ddelta, du, None, dinto, dout)
-            pointers = [pointer(da if array is None else array[span]) for array in arrays]
+            pointers = [pointer(x[span]) for x in (dy, dstart, ddelta, du, da, dinto, dout)]
             kernels.scan_backward(address(struct), *pointers, pointer(scratch))
 
         _in_parts(len(dy), compute)
-        return ddelta, du, torch.stack(das).sum(dim=0), dinto, dout, dstart
+        return ddelta, du, da.sum(dim=0), dinto, dout, dstart
 
 
 def _scan_struct(inputs: tuple[Tensor, ...], span: slice) -> _Scan:

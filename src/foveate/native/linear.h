@@ -30,10 +30,13 @@ typedef struct { /* W x + b; W in panels of outputs, (P, in, PANEL) or int8 (P, 
 
 typedef enum { SET, ADD, RELU } How;
 
+/* max(0, x); NaN where x is. */
+static inline float relu_of(float x) { return x <= 0 ? 0 : x; }
+
 /* The sums of n rows and one panel go where they belong. */
 static inline void put(float *y, const float *sums, int count, How how) {
     if (how == ADD) for (int j = 0; j < count; j++) y[j] += sums[j];
-    else if (how == RELU) for (int j = 0; j < count; j++) y[j] = sums[j] > 0 ? sums[j] : 0;
+    else if (how == RELU) for (int j = 0; j < count; j++) y[j] = relu_of(sums[j]);
     else if (count == PANEL) memcpy(y, sums, PANEL * sizeof(float)); /* of a size known here */
     else memcpy(y, sums, count * sizeof(float));
 }

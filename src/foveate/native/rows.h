@@ -35,13 +35,14 @@ static inline float maximum(const float *z, int64_t size) {
     return most;
 }
 
-/* log Σ exp z of each row; −∞ where all are. */
+/* log Σ exp z of each row; −∞ where all are, NaN where one is. */
 void log_sum_exp(const float *z, int64_t rows, int64_t size, float *out) {
     for (int64_t row = 0; row < rows; row++, z += size) {
-        float most = maximum(z, size), sum = 0;
-        if (most > -INFINITY)
-            for (int64_t i = 0; i < size; i++) sum += exponential(z[i] - most);
-        out[row] = most > -INFINITY ? most + logf(sum) : most;
+        const float most = maximum(z, size);
+        float sum = 0;
+        for (int64_t i = 0; most > -INFINITY && i < size; i++) sum += exponential(z[i] - most);
+        for (int64_t i = 0; !(most > -INFINITY) && i < size; i++) sum += z[i];
+        out[row] = most > -INFINITY ? most + logf(sum) : sum;
     }
 }
 

@@ -45,7 +45,8 @@ void scan(const Scan *s, float *y, float *last, float *room) {
 }
 
 /* The gradients of what `scan` was given, from those of y and of the last h, which becomes that of
- * the first. Those of a, B and C are added to. `room` holds (2 T + 1) N numbers. */
+ * the first. That of a, one for each sequence (B, E, N),
+ * and those of B and C are added to. `room` holds (2 T + 1) N numbers. */
 void scan_backward(const Scan *s, const float *dy, float *dlast, float *ddelta, float *du,
                    float *da, float *dinto, float *dout, float *room) {
     const int64_t n = s->size, far = s->channels;
@@ -53,7 +54,7 @@ void scan_backward(const Scan *s, const float *dy, float *dlast, float *ddelta, 
     for (int64_t b = 0; b < s->batch; b++)
         for (int64_t e = 0; e < far; e++) {
             const int64_t at = b * s->steps * far + e, first = b * s->steps * n;
-            float *dh = dlast + (b * far + e) * n, *da_e = da + e * n;
+            float *dh = dlast + (b * far + e) * n, *da_e = da + (b * far + e) * n;
             const float *a = s->a + e * n;
             memcpy(states, s->start + (b * far + e) * n, n * sizeof(float));
             scan_channel(s, s->delta + at, s->u + at, a, s->into + first, states, decays);

@@ -62,7 +62,7 @@ static void recur(const Stack *s, const Reading *at, int l, const float *both, f
             float small = exponential(-fabsf(both[i])), f = 1 / (1 + small);
             f = both[i] < 0 ? 1 - f : f;
             cell[i] = f * cell[i] + (1 - f) * both[size + i];
-            out[i] = cell[i] > 0 ? cell[i] : 0;
+            out[i] = relu_of(cell[i]);
         }
     }
 }

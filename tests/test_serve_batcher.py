@@ -30,15 +30,24 @@ class Book:
         self.lock = threading.Lock()
 
 
+class Panic(BaseException):
+    """As the panic of a tokenizer written in Rust: no `Exception`."""
+
+
 @dataclass(frozen=True)
 class Upper:
-    """Capitals of a text; of "bad" there are none."""
+    """Capitals of a text; of "bad" there are none, and "panic" is no `Exception`."""
 
     mark: str = ""
     exclusive: bool = False
 
     def lengths(self, run: Any, items: Sequence[str]) -> list[int]:
+        if "panicking lengths" in items:
+            raise Panic
         return [len(item) for item in items]
+
+    def longest(self) -> float:
+        return 300
 
     def budget(self, run: Any, tokens: int) -> int:
         return tokens
@@ -54,6 +63,8 @@ class Upper:
             run.at_work -= 1
         if "bad" in items:
             raise ValueError("bad")
+        if "panic" in items:
+            raise Panic
         run.batches.append(list(items))
         return [item.upper() + self.mark for item in items]
 
@@ -180,6 +191,45 @@ def test_one_bad_item_harms_no_other() -> None:
     assert futures[0].result(10) == "GOOD" and futures[2].result(10) == "FINE"
     with pytest.raises(ValueError, match="bad"):
         futures[1].result(10)
+
+
+@pytest.mark.parametrize("text", ["panic", "panicking lengths"])
+def test_a_panic_ends_neither_the_thread_nor_the_account(text: str) -> None:
+    queue = batcher(Book(), max_delay=0.0, workers=2)
+    [future] = queue.submit("a", Upper(), [text])
+    with pytest.raises(RuntimeError, match="Panic"):
+        future.result(10)
+    until(lambda: queue.characters == 0)
+    assert queue.alive and queue.submit("b", Upper(), ["ok"])[0].result(10) == "OK"
+    assert queue.close(10) and not queue.alive
+
+
+def test_an_item_that_is_too_long_is_refused_and_harms_no_other() -> None:
+    queue = batcher(Book(), max_delay=0.05)
+    futures = queue.submit("a", Upper(), ["x" * 301, "fine", "y" * 300])
+    with pytest.raises(RequestError, match="301 tokens; at most 300") as refused:
+        futures[0].result(10)
+    assert refused.value.status == 413
+    assert [future.result(10) for future in futures[1:]] == ["FINE", "Y" * 300]
+    until(lambda: queue.characters == 0)
+
+
+def test_whoever_would_wait_too_long_is_refused_but_not_the_client_whose_turn_comes_soon() -> None:
+    book = Book()
+    queue = batcher(book, max_delay=0.0, max_wait=0.3, window=10)
+    held = queue.submit("greedy", Upper(), ["x" * 9] * 500)  # half a second of work at least
+    time.sleep(0.4)
+    with pytest.raises(RequestError, match="seconds already") as refused:
+        queue.submit("greedy", Upper(), ["y"])
+    assert refused.value.status == 429 and (refused.value.retry_after or 0) > 0.3
+    few = queue.submit("modest", Upper(), ["one", "two"])
+    book.gate.clear()
+    time.sleep(0.4)
+    with pytest.raises(RequestError, match="seconds already"):  # no client gets a turn
+        queue.submit("third", Upper(), ["y"])
+    book.gate.set()
+    assert [future.result(10) for future in few] == ["ONE", "TWO"]
+    assert all(future.result(10) for future in held)
 
 
 def test_the_lonely_wait_for_company_but_not_long() -> None:

@@ -271,3 +271,16 @@ def test_the_old_name_of_the_batch_delay_is_read_with_a_warning(
     done = CliRunner().invoke(app, ["serve", "run", option, "3"])
     assert done.exit_code == 0 and started[0].batching["max_delay"] == 0.003
     assert ("--max-batch-delay-ms" in done.stderr) == (option == "--wait-ms")
+
+
+def test_a_computation_without_end_ends_with_the_process(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(connections.os, "_exit", codes.append)
+    server = connections.DrainingServer(connections.uvicorn_config(served(run.path), 20.0, 5))
+    server.ends_by = 0.05
+    for _ in range(2):
+        server.handle_exit(signal.SIGTERM, None)
+    time.sleep(0.3)
+    assert server.should_exit and codes == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import httpx
@@ -44,6 +45,14 @@ def test_links_are_those_of_the_run(app: FastAPI, run: Run) -> None:
     result = post(app, "/v1/align", q=[s for s, _ in PAIRS], t=[t for _, t in PAIRS]).json()
     own = [sorted(map(list, links)) for links in run.links(PAIRS[:1])]
     assert result[0]["links"] == own[0] and result[1]["links"] == [] == result[2]["links"]
+
+
+def test_a_pair_of_too_many_tokens_is_refused_before_it_is_computed(app: FastAPI) -> None:
+    long, began = "1 " * 4000, time.process_time()
+    for path in ("/v1/align", "/v1/score"):
+        answer = post(app, path, q=["the dog", long], t=["le chien", long])
+        assert answer.status_code == 413 and "tokens; at most 1,024" in answer.json()["error"]
+    assert time.process_time() - began < 5  # it took minutes and gigabytes
 
 
 @pytest.mark.parametrize(

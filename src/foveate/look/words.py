@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -61,14 +62,22 @@ def group_pieces(offsets: Sequence[Span | None], words: Sequence[Span]) -> Group
 
 
 def _owner(span: Span | None, words: Sequence[Span]) -> int | None:
-    """The word with which a piece shares most characters, the first of equals; else the next."""
+    """The word with which a piece shares most characters, the first of equals; else the next.
+
+    ``words`` are in order and disjoint, so that only those around the piece are looked at.
+    """
     if span is None or not words:
         return None
-    shared = [min(span[1], end) - max(span[0], start) for start, end in words]
-    best = max(range(len(words)), key=shared.__getitem__)
-    if shared[best] > 0:
-        return best
-    return next((k for k, (_, end) in enumerate(words) if end > span[0]), len(words) - 1)
+    first = bisect_right(words, span[0], key=lambda word: word[1])
+    best, most = min(first, len(words) - 1), 0
+    for place in range(first, len(words)):
+        start, end = words[place]
+        if start >= span[1]:
+            break
+        shared = min(span[1], end) - max(span[0], start)
+        if shared > most:
+            best, most = place, shared
+    return best
 
 
 def to_words(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from foveate.server.common import RequestError
 from foveate.tasks.base import Scores
 from foveate.tasks.text_to_text import TextToText
 
+PAIR_TOKENS = 1024  # of a side of a pair at most: its attention takes the product of both
 DECAY = 0.8  # weight of the rate so far, when the rate of another batch is averaged in
 Pair = tuple[str, str]
 Item = str | Pair
@@ -40,6 +42,7 @@ class Batching(Config):
     tokens: int = Field(8192, ge=1)  # of a batch: source tokens × hypotheses, padding included
     window: int = Field(16_384, ge=1)  # characters that are taken together and sorted by length
     queue: int = Field(400_000, ge=1)  # characters that may wait
+    max_wait: float = Field(5.0, gt=0)  # seconds that items wait until others are refused
     workers: int = Field(1, ge=1)  # batches that are computed at a time, one thread each
 
 
@@ -57,6 +60,9 @@ class Operation(Hashable, Protocol):
 
     def lengths(self, run: Run, items: Sequence[Any]) -> list[int]:
         """The number of tokens of each item in a batch."""
+
+    def longest(self) -> float:
+        """How many of these tokens an item may have; longer ones are refused."""
 
     def budget(self, run: Run, tokens: int) -> int:
         """How many of these tokens a batch may have."""
@@ -98,6 +104,9 @@ class TranslateLines:
         task = run.need(Scores, "translate")
         return [1 + len(ids) for ids in task.source_tokenizer.encode_ids(list(items))]
 
+    def longest(self) -> float:
+        return inf  # the model cuts what is too long
+
     def budget(self, run: Run, tokens: int) -> int:
         return max(1, tokens // run.search(None, None, self.num_hypotheses).width)
 
@@ -118,6 +127,9 @@ class _PairOperation:
         sources = task.source_tokenizer.encode_ids([source for source, _ in items])
         targets = task.target_tokenizer.encode_ids([target for _, target in items])
         return [1 + max(len(s), len(t)) for s, t in zip(sources, targets, strict=True)]
+
+    def longest(self) -> float:
+        return PAIR_TOKENS
 
     def budget(self, run: Run, tokens: int) -> int:
         return tokens
@@ -144,6 +156,9 @@ class AlignPairs(_PairOperation):
     to: str | None = None
     exclusive: ClassVar[bool] = True  # it records the attention of all that the model computes
 
+    def budget(self, run: Run, tokens: int) -> int:
+        return min(tokens, 2 * PAIR_TOKENS)  # the maps of all heads are kept for a batch
+
     def answers(self, run: Run, items: Sequence[Pair], tokens: int) -> list[Links]:
         sources = run.need(TextToText, "align").addressed([s for s, _ in items], self.to)
         tags = 0 if self.to is None else 1
@@ -162,15 +177,34 @@ class QueuedItem:
     item: Item
     cost: int
     future: Future[Any] = field(default_factory=Future)
+    at: float = field(default_factory=time.monotonic)
+
+    def fail(self, error: BaseException) -> None:
+        """Give the error to those who wait; of what is no `Exception`, such as a panic, a copy.
+
+        An event loop would end with the latter.
+        """
+        if not isinstance(error, Exception):
+            error = RuntimeError(type(error).__name__).with_traceback(error.__traceback__)
+        if not self.future.done() and self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
+
+
+@dataclass(eq=False)
+class ClientQueue:
+    """The items of one client that wait, and when it took its place behind the other clients."""
+
+    items: deque[QueuedItem] = field(default_factory=deque)
+    since: float = field(default_factory=time.monotonic)
 
 
 class Batcher:
-    """The queue of one run, bounded in characters, and the workers that answer it.
+    """The queue of one run, bounded in characters and in time, and the workers that answer it.
 
     As soon as a worker is free a *window* of items is taken, one from each client in turn, sorted
     by length and cut into batches, at least one for each free worker. The first item waits for
     others at most ``max_delay`` seconds, counted from the end of the last batch if that is later:
-    clients which that batch answered may send the next request.
+    clients which that batch answered may send the next request. No error ends its thread.
     """
 
     def __init__(
@@ -181,7 +215,7 @@ class Batcher:
     ) -> None:
         """``model`` gives the current run; ``observe`` gets items and seconds of each batch."""
         self.model, self.bounds, self.observe = model, bounds or Batching(), observe
-        self._queues = OrderedDict[Hashable, deque[QueuedItem]]()  # by client, the next one first
+        self._queues = OrderedDict[Hashable, ClientQueue]()  # by client, the next one first
         self._ready = threading.Condition()
         self._characters, self._rate = 0, 0.0
         self._first_at, self._batch_done_at = 0.0, 0.0
@@ -194,27 +228,30 @@ class Batcher:
         """Characters that wait or are being worked on."""
         return self._characters
 
+    @property
+    def alive(self) -> bool:
+        """Whether items are answered: its thread lives, or has not been needed yet."""
+        return self._thread is None or self._thread.is_alive()
+
     def submit(
         self, client: Hashable, operation: Operation, items: Sequence[Item]
     ) -> list[Future[Any]]:
         """Put items into the queue, all of them or none; cancel a future to give its item up.
 
-        Raises `RequestError` (429) where they do not fit, unless the queue is empty. After `close`
-        everything is refused (503).
+        Raises `RequestError` (429) where they do not fit, unless the queue is empty, or would wait
+        longer than ``max_wait`` seconds. After `close` everything is refused (503).
         """
         queued = [QueuedItem(operation, item, 1 + _characters(item)) for item in items]
         cost = sum(item.cost for item in queued)
         with self._ready:
             if self._closed:
                 raise RequestError(503, "the server is about to end", retry_after=1)
-            if self._characters and self._characters + cost > self.bounds.queue:
-                message = "the queue is full: come back in a moment"
-                raise RequestError(429, message, retry_after=self._delay())
+            self._check_room(client, cost)
             first = not self._queues
             if first:
                 self._first_at = time.monotonic()
             if queued:
-                self._queues.setdefault(client, deque()).extend(queued)
+                self._queues.setdefault(client, ClientQueue()).items.extend(queued)
             self._characters += cost
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="batcher", daemon=True)
@@ -232,9 +269,26 @@ class Batcher:
             self._thread.join(seconds)
         return self._thread is None or not self._thread.is_alive()
 
-    def _delay(self) -> float:
-        """Seconds until half of the queue is done, by the recent rate; between 1 and 60."""
-        return min(60.0, max(1.0, 0.5 * self._characters / self._rate)) if self._rate else 1.0
+    def _check_room(self, client: Hashable, cost: int) -> None:
+        """Raise `RequestError` (429) for items that do not fit, or would wait for too long.
+
+        What waits now tells how long: the client's own first item, and the client whose turn is
+        next, since its last turn.
+        """
+        now = time.monotonic()
+        if self._characters and self._characters + cost > self.bounds.queue:
+            wait = 0.5 * self._characters / self._rate if self._rate else 1.0
+            message = "the queue is full: come back in a moment"
+            raise RequestError(429, message, retry_after=min(60.0, max(1.0, wait)))
+        if client in self._queues and (own := self._next(client)) is not None:
+            self._check_wait(now - own.at)
+        if turn := next(iter(self._queues), None):
+            self._check_wait(now - self._queues[turn].since)
+
+    def _check_wait(self, wait: float) -> None:
+        if wait > self.bounds.max_wait:
+            message = f"requests wait for {wait:.0f} seconds already: come back later"
+            raise RequestError(429, message, retry_after=min(60.0, wait))
 
     # ---- in the thread
 
@@ -243,12 +297,10 @@ class Batcher:
             while window := self._take():
                 try:
                     run, batches = self._batches(window)
-                except Exception as error:
-                    _fail(window, error)
-                    with self._ready:
-                        self._characters -= sum(item.cost for item in window)
+                    exclusive = window[0].operation.exclusive and not run.apart
+                except BaseException as error:  # a tokenizer's panic is no Exception
+                    self._release(window, error)
                     continue
-                exclusive = window[0].operation.exclusive and not run.apart
                 workers = self.bounds.workers if exclusive else 1
                 for batch in batches:
                     self._reserve(workers)
@@ -260,27 +312,43 @@ class Batcher:
             self._ready.wait_for(lambda: self._free >= workers)
             self._free -= workers
 
+    def _release(self, items: Sequence[QueuedItem], error: BaseException) -> None:
+        """These items wait no more; their answer is the error."""
+        with self._ready:
+            self._characters -= sum(item.cost for item in items)
+        for item in items:
+            item.fail(error)
+
     def _batches(self, window: list[QueuedItem]) -> tuple[Run, list[list[QueuedItem]]]:
         """The run, and the items of each batch: the shortest first, for they are done soonest."""
         run, operation = self.model(), window[0].operation
         lengths = np.array(operation.lengths(run, [item.item for item in window]))
         share = -(-len(window) // max(1, self._free))
-        budget = operation.budget(run, self.bounds.tokens)
-        batches = reversed(sorted_batches(lengths, budget, max_rows=share))
-        return run, [[window[i] for i in batch] for batch in batches]
+        budget, longest = operation.budget(run, self.bounds.tokens), operation.longest()
+        fitting = np.flatnonzero(lengths <= longest)
+        batches = reversed(sorted_batches(lengths[fitting], budget, max_rows=share))
+        for n in np.flatnonzero(lengths > longest):
+            message = f"{lengths[n]:,} tokens; at most {longest:,.0f}: send shorter texts"
+            self._release([window[n]], RequestError(413, message))
+        return run, [[window[fitting[i]] for i in batch] for batch in batches]
 
     def _answer_batch(self, run: Run, batch: list[QueuedItem], workers: int) -> None:
         began, cost = time.perf_counter(), sum(item.cost for item in batch)
-        items = [item for item in batch if not item.future.cancelled()]
-        if items:
-            self._answer(run, items)
-        rate = self.bounds.workers * cost / max(1e-6, time.perf_counter() - began)
-        with self._ready:
-            self._characters -= cost
-            self._rate = DECAY * (self._rate or rate) + (1 - DECAY) * rate
-            self._free += workers
-            self._batch_done_at = time.monotonic()
-            self._ready.notify()
+        try:
+            items = [item for item in batch if not item.future.cancelled()]
+            if items:
+                self._answer(run, items)
+        except BaseException as error:
+            for item in batch:
+                item.fail(error)
+        finally:
+            rate = self.bounds.workers * cost / max(1e-6, time.perf_counter() - began)
+            with self._ready:
+                self._characters -= cost
+                self._rate = DECAY * (self._rate or rate) + (1 - DECAY) * rate
+                self._free += workers
+                self._batch_done_at = time.monotonic()
+                self._ready.notify()
 
     def _take(self) -> list[QueuedItem]:
         """Wait for items, then for others to join; a window, empty once the queue is closed."""
@@ -310,7 +378,8 @@ class Batcher:
                 continue
             if taken and size + item.cost > self.bounds.window:
                 break
-            self._queues[client].popleft()
+            self._queues[client].items.popleft()
+            self._queues[client].since = time.monotonic()
             self._queues.move_to_end(client)
             turns.append(client)
             taken.append(item)
@@ -320,12 +389,12 @@ class Batcher:
     def _next(self, client: Hashable) -> QueuedItem | None:
         """The next item of a client that is not cancelled; a client without any is removed."""
         queue = self._queues[client]
-        while queue and queue[0].future.cancelled():
-            self._characters -= queue.popleft().cost
-        if not queue:
+        while queue.items and queue.items[0].future.cancelled():
+            self._characters -= queue.items.popleft().cost
+        if not queue.items:
             del self._queues[client]
             return None
-        return queue[0]
+        return queue.items[0]
 
     def _answer(self, run: Run, batch: list[QueuedItem]) -> None:
         """Answer a batch; where that fails, each item alone, so that no error affects others."""
@@ -333,9 +402,9 @@ class Batcher:
         items = [item.item for item in batch]
         try:
             answers = batch[0].operation.answers(run, items, self.bounds.tokens)
-        except Exception as error:
+        except BaseException as error:
             if len(batch) == 1:
-                _fail(batch, error)
+                batch[0].fail(error)
             else:
                 for item in batch:
                     self._answer(run, [item])
@@ -344,12 +413,6 @@ class Batcher:
         for item, answer in zip(batch, answers, strict=True):
             if item.future.set_running_or_notify_cancel():
                 item.future.set_result(answer)
-
-
-def _fail(batch: Sequence[QueuedItem], error: Exception) -> None:
-    for item in batch:
-        if not item.future.done() and item.future.set_running_or_notify_cancel():
-            item.future.set_exception(error)
 
 
 def _characters(item: Item) -> int:

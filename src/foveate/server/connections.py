@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
+import math
+import os
 import signal
 import socket
+import threading
 from contextlib import suppress
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
@@ -17,7 +22,10 @@ from foveate.server.common import BACKLOG
 from foveate.server.translation import LEFT
 
 HEAD = 64 * 2**10  # bytes of a head
+FORCED = 5.0  # seconds after the time to drain until the process ends by force
 GRACE = 0.5  # seconds in which a new connection can send its request when the server ends
+
+log = logging.getLogger("foveate.server")
 
 
 def _refusal(status: str, why: str) -> bytes:
@@ -94,7 +102,18 @@ class DrainingServer(uvicorn.Server):
 
     Requests that have reached this machine may still wait to be accepted or read. Each pass of the
     event loop polls every socket once: it takes one to accept, one to begin to read, one to read.
+    What computes for longer than the time to drain ends with the process.
     """
+
+    ends_by = math.inf  # seconds from the signal until the process ends, whatever it does
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End: the process ends in time even where a computation does not."""
+        if not self.should_exit and self.ends_by < math.inf:
+            ending = threading.Timer(self.ends_by, _end_process)
+            ending.daemon = True
+            ending.start()
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for listener in sockets or []:
@@ -118,9 +137,10 @@ def run_server(
     """
     _raise_file_limit()
     server = DrainingServer(uvicorn_config(app, head_seconds, drain, proxy))
+    server.ends_by = drain + FORCED
 
-    def end(number: int, frame: object) -> None:
-        server.should_exit = True
+    def end(number: int, frame: FrameType | None) -> None:
+        server.handle_exit(number, frame)
 
     # before uvicorn listens to signals, and after: it raises the one that ended it once more
     signal.signal(signal.SIGTERM, end)
@@ -154,6 +174,11 @@ def uvicorn_config(
         timeout_keep_alive=max(1, round(head_seconds)),  # an idle connection is closed silently
         timeout_graceful_shutdown=max(1, round(drain)),
     )
+
+
+def _end_process() -> None:
+    log.error("ended by force", extra={"why": "requests were still being answered"})
+    os._exit(1)
 
 
 def _raise_file_limit() -> None:

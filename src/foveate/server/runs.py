@@ -161,6 +161,11 @@ class RunPool:
     def _size(self, served: ServedRun) -> int:
         return self._copies * served.weights()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the queues of all runs are answered."""
+        return all(run.batcher.alive for run in self.runs.values())
+
     def close(self, seconds: float) -> bool:
         """Answer what waits and accept nothing more; whether that was done in the time."""
         end = time.monotonic() + seconds

@@ -24,11 +24,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.requests import Request
 
 from foveate.answers import TextAnswer
-from foveate.config import ConfigError
 from foveate.documents.html import html_passage
 from foveate.documents.memory import AssistanceCounts
 from foveate.documents.spans import Rules
 from foveate.documents.translate import Passage, text_passage
+from foveate.errors import UserError
 from foveate.server.batching import AlignPairs, Links, Pair, TranslateLines
 from foveate.server.common import JsonObject, JsonValue, RequestError
 from foveate.server.keys import KeyFile, TokenBuckets
@@ -207,15 +207,20 @@ class Service:
             left.remove_done_callback(cancel)
 
     def aligner(self, route: Route, client: Client) -> Callable[[Sequence[Pair]], list[Links]]:
-        """A function, not for the event loop, from pairs to links; none where the run has none."""
+        """A function, not for the event loop, from pairs to links.
+
+        A pair has none where the run cannot align, or the pair is too long.
+        """
         assert route.run is not None
         submit = partial(route.run.batcher.submit, client.name, AlignPairs(route.direction.to))
 
         def align(pairs: Sequence[Pair]) -> list[Links]:
-            futures = submit(pairs)
-            with suppress(ConfigError, ValueError):
-                return [future.result(self.limits.seconds) for future in futures]
-            return [[] for _ in pairs]
+            links: list[Links] = []
+            for future in submit(pairs):
+                links.append([])
+                with suppress(UserError, RequestError):
+                    links[-1] = future.result(self.limits.seconds)
+            return links
 
         return align
 

@@ -417,6 +417,8 @@ async def ready(service: ServiceOf) -> Response:
     """Whether requests are accepted."""
     if service.closing:
         raise RequestError(503, "the server is about to end", retry_after=1)
+    if not service.pool.alive:
+        raise RequestError(503, "a queue is not answered any more: start the server again")
     return JSONResponse({"status": "ready"})
 
 
